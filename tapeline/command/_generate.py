@@ -91,7 +91,8 @@ _PROMPT_CACHE: Final = flags.DEFINE_string(
 _SPECULATE: Final = flags.DEFINE_string(
     "speculate",
     None,
-    "prompt_lookup[:N]: verify what followed the last N tokens (3) earlier in the text.",
+    "prompt_lookup[:N]: verify what followed the last N tokens (3) earlier in the text. "
+    "mtp: what the model's multi-token prediction head finds likeliest.",
     flag_values=FLAGS,
 )
 _DRAFT: Final = flags.DEFINE_string(

@@ -16,7 +16,7 @@ from tapeline.divergence._example_calls import Arrays
 from tapeline.divergence._references import EagerReference, Reference, RunnerReference
 from tapeline.divergence._runners import DeviceRunner, Runner
 from transformer_core import STORED, keep_packed
-from transformer_core.models import Model, entry_points, load_model, weights_of
+from transformer_core.models import DRAFT, Model, entry_points, load_model, weights_of
 
 
 class Side(Protocol):
@@ -150,12 +150,19 @@ def model_of(bundle: Bundle) -> tuple[Model[Any], tuple[EntryPoint, ...]]:
         encoding = fields.get("quantize", "none")
         packed = None if encoding in ("none", STORED) else encoding
         activations = fields.get("activations", FORMER_ACTIVATIONS)
+        names = [entry_point.name for entry_point in bundle.config.entry_points]
         model = load_model(
-            bundle.path, fields["dtype"], fields["layers"], weights=False, quantize=packed, activations=activations
+            bundle.path,
+            fields["dtype"],
+            fields["layers"],
+            weights=False,
+            quantize=packed,
+            activations=activations,
+            drafts=DRAFT in names,
         )
         if encoding == STORED:
             keep_packed(model, _encodings(bundle), model.dtype, activations)
-        names = None if "slots" in fields else [entry_point.name for entry_point in bundle.config.entry_points]
+        names = None if "slots" in fields else names
         sizes = {name: fields[name] for name in ("batch", "sequence", "max_sequence")}
         caching = fields.get("caching", {})
         sizes |= {name: caching[name] for name in ("positions", "window_caches", "score_tokens") if name in caching}

@@ -16,6 +16,7 @@ from transformer_core import STORED, keep_packed
 from transformer_core.checkpoints import Audit, DequantizedWeights, PackedWeights, audit
 from transformer_core.flow import CompileProfile
 from transformer_core.models import (
+    DRAFT,
     SLOT_TOKENS,
     Model,
     entry_points,
@@ -137,6 +138,7 @@ def _model(options: ExportOptions, dtype: str, source: ModelSource) -> tuple[Mod
         weights=source.weights is not None,
         quantize=None if stored else options.encoding,
         activations=activations,
+        drafts=DRAFT in (options.entry_points or ()),
     )
     if options.quantize == STORED and source.header is None:
         raise InputError(

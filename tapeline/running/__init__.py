@@ -15,7 +15,14 @@ from tapeline.running._generation import (
 from tapeline.running._invariance import is_invariant, open_slots
 from tapeline.running._load import load
 from tapeline.running._loaded import LoadedModel
-from tapeline.running._model import BundleBatch, BundleModel, ScoringBundle, encoder_inputs, has_row_positions
+from tapeline.running._model import (
+    BundleBatch,
+    BundleModel,
+    DraftingBundle,
+    ScoringBundle,
+    encoder_inputs,
+    has_row_positions,
+)
 from tapeline.running._pictures import ImageEmbedder, ImageSource
 from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._prompt_memory import BundlePromptMemory
@@ -31,6 +38,7 @@ __all__ = [
     "BundleModel",
     "BundleSlots",
     "BundlePromptMemory",
+    "DraftingBundle",
     "Conversation",
     "DumpOptions",
     "GenerateKeywords",

@@ -175,3 +175,8 @@ class TokenStream(Iterator[GeneratedToken]):
     def accepted(self) -> int:
         """Proposed tokens that were right."""
         return 0 if self._speculation is None else self._speculation.accepted
+
+    @property
+    def head_calls(self) -> int:
+        """Calls of the model's multi-token prediction head."""
+        return 0 if self._speculation is None else self._speculation.head_calls

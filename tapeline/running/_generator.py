@@ -13,7 +13,15 @@ from tapeline.bundle import Bundle
 from tapeline.cli import check_writable
 from tapeline.running._arrays import ordered_inputs
 from tapeline.running._generation import GenerateOptions, TokenStream
-from tapeline.running._model import ENCODE, BundleBatch, BundleModel, ScoringBundle, has_row_positions
+from tapeline.running._model import (
+    DRAFT,
+    ENCODE,
+    BundleBatch,
+    BundleModel,
+    DraftingBundle,
+    ScoringBundle,
+    has_row_positions,
+)
 from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._prompt_memory import BundlePromptMemory
 from tapeline.running._prompt_pictures import PictureMemory, PromptPictures
@@ -166,6 +174,8 @@ class Generator:
     def _single(self) -> BundleModel:
         names = [entry_point.name for entry_point in self._bundle.config.entry_points]
         kind = ScoringBundle if self._speculate is not None or "score" in names else BundleModel
+        if kind is ScoringBundle and DRAFT in names:
+            kind = DraftingBundle
         model = kind(self._bundle, self._session, self._encoder_arguments)
         self._model, self._memory = model, BundlePromptMemory(model)
         if self._prompt_cache_path is not None:

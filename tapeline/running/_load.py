@@ -36,7 +36,7 @@ def load(
         encoder_inputs: arguments of ``encode`` by name, for a model with an encoder.
         prompt_cache: file that keeps what a prompt left in the caches for the next run (docs/prompt-cache.md).
         speculate: ``prompt_lookup`` or ``prompt_lookup:N``: verifies what followed the last N tokens earlier in the
-            text (docs/speculation.md).
+            text; ``mtp``: what the model's multi-token prediction head finds likeliest (docs/speculation.md).
         draft: bundle of a smaller model whose tokens are verified.
         draft_tokens: largest number of tokens that are verified at once; as many as score takes where None.
         dump: dumps the tensors of every call.

@@ -18,6 +18,8 @@ from transformer_core.models import PREFILL_EMBEDDINGS
 
 # The entry point of a model whose decoder attends to an encoder's states (Whisper).
 ENCODE: Final = "encode"
+# That of a model with a multi-token prediction head.
+DRAFT: Final = "draft"
 Given = Sequence[np.ndarray | int]
 
 _TOKENS: Final = "token_ids"
@@ -246,6 +248,25 @@ class ScoringBundle(BundleModel):
     def score(self, token_ids: np.ndarray, position: int, last: int) -> Rows:
         """Appends rows 0 to ``last`` of tokens i32 [1, T'] and returns the prediction after every row."""
         return self._run(self._score, token_ids, position, last)
+
+
+class DraftingBundle(ScoringBundle):
+    """A bundle for one sequence whose model has a multi-token prediction head, which drafts."""
+
+    def __init__(self, bundle: Bundle, session: Session, given: Given = ()) -> None:
+        """Makes empty caches; arguments as of ``BundleModel``.
+
+        Raises:
+            InputError: as for ``ScoringBundle``.
+        """
+        super().__init__(bundle, session, given)
+        self._draft = _Called(bundle, session, DRAFT)
+
+    def draft(self, token_id: int, position: int) -> Prediction:
+        """Returns the head's prediction after a token that the model has not been fed."""
+        results = self._draft.updating(self._caches, token_id, position)
+        self.token_bytes += self._draft.token_bytes
+        return Single(results, self._draft.next_ids, self._read)
 
 
 class BundleBatch(_Cached):

@@ -1,4 +1,4 @@
-"""Speculation by prompt lookup or by a draft model (docs/speculation.md)."""
+"""Speculation by prompt lookup, a draft model or the model's own head (docs/speculation.md)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,15 +7,16 @@ from typing import Any, Final
 
 from lang_core import InputError
 from tapeline.bundle import Bundle, sha256_of
-from tapeline.running._model import ENCODE, BundleModel, ScoringBundle
+from tapeline.running._model import DRAFT, ENCODE, BundleModel, DraftingBundle, ScoringBundle
 from tapeline.running._prompt_memory import BundlePromptMemory, is_whole
 from tapeline.text import TOKENIZER_FILES
-from transformer_core.generation import DraftModel, PromptLookup, Speculation
+from transformer_core.generation import DraftModel, PredictionHead, PromptLookup, Speculation
 
 Speculating = Callable[[ScoringBundle], Speculation]
 """Begins an answer."""
 
 _LOOKUP: Final = "prompt_lookup"
+_HEAD: Final = "mtp"
 _TOKENIZER: Final = TOKENIZER_FILES[0]
 
 
@@ -28,7 +29,7 @@ def speculating(
     Args:
         bundle: bundle that generates.
         device: name of the device, also of the draft's.
-        speculate: ``prompt_lookup`` or ``prompt_lookup:N``.
+        speculate: ``prompt_lookup``, ``prompt_lookup:N`` or ``mtp``.
         draft: bundle that drafts.
         most: largest number of tokens of a draft.
 
@@ -41,6 +42,10 @@ def speculating(
         yield None
         return
     _check_lengths(bundle)
+    if draft is None and speculate == _HEAD:
+        _check_head(bundle)
+        yield lambda model: Speculation(model, PredictionHead(_drafting(model)), most)
+        return
     if draft is None:
         longest = _longest(speculate or "")
         yield lambda model: Speculation(model, PromptLookup(longest), most)
@@ -60,9 +65,26 @@ def _longest(speculate: str) -> int:
     name, colon, number = speculate.partition(":")
     if name != _LOOKUP or (colon and not (number.isdecimal() and int(number) > 0)):
         raise InputError(
-            f"speculate={speculate}: expected {_LOOKUP}, or {_LOOKUP}:N to look for the last N tokens, 1 or more"
+            f"speculate={speculate}: expected {_LOOKUP}, or {_LOOKUP}:N to look for the last N tokens, 1 or more, or "
+            f"{_HEAD} for the model's multi-token prediction head"
         )
     return int(number) if colon else 3
+
+
+def _check_head(bundle: Bundle) -> None:
+    """Refuses a bundle without the head."""
+    names = [point.name for point in bundle.config.entry_points]
+    if DRAFT not in names:
+        raise InputError(
+            f"speculate={_HEAD}: {bundle.path} has the entry points {', '.join(names)}, and no {DRAFT} of a "
+            f"multi-token prediction head: export a model that has one with entry_points=prefill,decode,score,{DRAFT} "
+            f"and score_tokens=4"
+        )
+
+
+def _drafting(model: ScoringBundle) -> DraftingBundle:
+    assert isinstance(model, DraftingBundle)  # the bundle has the entry point
+    return model
 
 
 def _check_lengths(bundle: Bundle) -> None:

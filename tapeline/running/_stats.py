@@ -43,7 +43,7 @@ class GenerationStats:
         """Returns the figures as JSON values; tokens reused, drafted and accepted are those of a stream."""
         reused = stream.reused
         first, last = self.token_times[0], self.token_times[-1]
-        tokens, steps = len(self.token_times) - 1, self.calls[-1] - self.calls[0]
+        tokens, steps = len(self.token_times) - 1, self.calls[-1] - self.calls[0] - stream.head_calls
         return {
             "device": device,
             "prompt_tokens": self.prompt_tokens,
@@ -58,6 +58,7 @@ class GenerationStats:
             "tokens_per_call": tokens / steps if steps else None,
             "drafted": stream.drafted,
             "accepted": stream.accepted,
+            "head_calls": stream.head_calls,
             "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         }
 

@@ -21,6 +21,7 @@ from tests.goldens._wrapper_shapes import other_shapes
 
 __all__ = [
     "checksum",
+    "random_tensor",
     "random_weights",
     "sizes_of",
     "stored_weights",
@@ -58,7 +59,7 @@ def random_weights(config: Config, seed: int) -> dict[str, np.ndarray]:
         seed: the case's seed.
     """
     return {
-        key: _random_tensor(key, shape, seed, sizes_of(config)[1], 0.0 if is_zero_centred(config, key) else 1.0)
+        key: random_tensor(key, shape, seed, sizes_of(config)[1], 0.0 if is_zero_centred(config, key) else 1.0)
         for key, shape in (weight_shapes(config) | other_shapes(config)).items()
     }
 
@@ -72,7 +73,8 @@ def unit_values(key: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
     return (integers.astype(np.float32) * np.float32(2.0**-23)).reshape(shape)
 
 
-def _random_tensor(key: str, shape: tuple[int, ...], seed: int, d: int, centre: float) -> np.ndarray:
+def random_tensor(key: str, shape: tuple[int, ...], seed: int, d: int, centre: float) -> np.ndarray:
+    """One tensor of ``random_weights``, in a model of size D whose norms' weights lie around ``centre``."""
     unit = unit_values(key, shape, seed)
     if key.endswith(_NORMS):
         return np.float32(centre) + np.float32(0.25) * unit

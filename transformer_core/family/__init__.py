@@ -5,6 +5,7 @@
 
 from transformer_core.family._config import DecoderConfig, Family, load_config
 from transformer_core.family._decoder import DecoderLM, decoder_flow
+from transformer_core.family._drafting import DRAFT, DraftingLM
 from transformer_core.family._layer import DecoderLayer
 from transformer_core.family._layer_configs import (
     DeltaConfig,
@@ -45,6 +46,7 @@ from transformer_core.family._wrapped import text_of
 
 __all__ = [
     "CONFIG_FILE",
+    "DRAFT",
     "POSITIONS",
     "SENTENCE_FILES",
     "SENTENCE_WEIGHTS",
@@ -54,6 +56,7 @@ __all__ = [
     "DecoderLM",
     "DecoderLayer",
     "DeltaConfig",
+    "DraftingLM",
     "ExpertsConfig",
     "Family",
     "LatentConfig",

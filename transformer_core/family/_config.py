@@ -71,6 +71,7 @@ class DecoderConfig:
         head_bias: whether the output projection has a bias.
         experts: mixtures of experts; None where every layer is dense.
         extra_layers: number of stored layers after the last that are not run (multi-token prediction).
+        prediction_heads: number of multi-token prediction heads that checkpoints have, as far as the file says.
         mixer: layers that mix tokens by a state; None where every layer has attention.
         latent: attention over compressed keys and values; None where they are not compressed.
         cache_owners: for each layer, number of the earlier layer whose keys and values it reads, None for its own;
@@ -125,6 +126,7 @@ class DecoderConfig:
     mixer: MixerConfig | None = None
     latent: LatentConfig | None = None
     extra_layers: int = 0
+    prediction_heads: int = 0
     cache_owners: tuple[int | None, ...] = ()
     layer_sizes: tuple[LayerSizes, ...] = ()
     per_layer: PerLayerConfig | None = None

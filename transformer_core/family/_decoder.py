@@ -35,12 +35,15 @@ def sized_names(name: str, largest: int, sizes: Sequence[int]) -> dict[str, int]
     return {name: largest, **{f"{name}_{size}": size for size in sizes if size < largest}}
 
 
-def decoder_flow(config: DecoderConfig, embedded: ModelFlow | None = None) -> ModelFlow:
+def decoder_flow(
+    config: DecoderConfig, embedded: ModelFlow | None = None, normed: ModelFlow | None = None
+) -> ModelFlow:
     """Returns the recipe of a decoder of any family; its stages are named as Hugging Face's checkpoints name tensors.
 
     Args:
         config: sizes and kinds of the layers.
         embedded: stages after the embedding of tokens, such as those that put pictures into their places.
+        normed: stages after the final norm, which then goes over all tokens.
 
     >>> from transformer_core.models import DecoderConfig, decoder_flow
     >>> config = DecoderConfig.from_hf({
@@ -61,14 +64,25 @@ def decoder_flow(config: DecoderConfig, embedded: ModelFlow | None = None) -> Mo
         )
         .then(ModelFlow("none") if config.altup is None else copies_merged(config, config.altup))
     )
+    norm_of_all = ModelFlow("norm").final_norm(lambda build: norm(config, build.dtype), name="model.norm")
+    last = ModelFlow("last").last_token()
+    after = (last, norm_of_all) if normed is None else (norm_of_all, normed, last)
+    return begin(config).include("model", below).then(*after, head(config))
+
+
+def begin(config: DecoderConfig) -> ModelFlow:
+    """Returns the first stages of a decoder: its input, and what all layers share."""
     return (
         ModelFlow(config.architecture)
         .input("token_ids", ("B", "T"), "i32")
         .rope_tables(config.rope, config.windows, config.local_rope, chunked=config.chunked)
-        .include("model", below)
-        .last_token()
-        .final_norm(lambda build: norm(config, build.dtype), name="model.norm")
-        .lm_head(tied=config.tied, bias=config.head_bias, scale=config.logits_scale, softcap=config.logits_softcap)
+    )
+
+
+def head(config: DecoderConfig) -> ModelFlow:
+    """Returns the output projection of a decoder."""
+    return ModelFlow("head").lm_head(
+        tied=config.tied, bias=config.head_bias, scale=config.logits_scale, softcap=config.logits_softcap
     )
 
 
@@ -143,9 +157,13 @@ class DecoderLM(Model[DecoderConfig]):
         for index in range(self.config.layers):
             cache_owner(self.config, index)  # layers are made when they are asked for: too late for a clear error
         profile = CompileProfile(name="forward", sequence=1, dtype=self.dtype)
-        self._recipe = decoder_flow(self.config)
+        self._recipe = self.recipe()
         self._flow = self._recipe.build(profile, root=self)
         self._changes: list[Callable[[Module], None]] = []
+
+    def recipe(self) -> ModelFlow:
+        """Returns the recipe of the entry points."""
+        return decoder_flow(self.config)
 
     def forward(self, ctx: ExecutionContext, token_ids: Tensor) -> Tensor:
         """Computes logits f32 [B, T, V] of whole sequences, token_ids i32 [B, T], without a cache."""

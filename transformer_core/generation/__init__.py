@@ -11,10 +11,10 @@ Axes: V vocabulary, C candidates (the tokens that no filter has removed yet).
 from transformer_core._logits import NEXT_IDS
 from transformer_core.generation._batch import CachedBatch, generate_batch
 from transformer_core.generation._config import SamplingConfig
-from transformer_core.generation._drafts import Drafter, DraftModel, PromptLookup
+from transformer_core.generation._drafts import Drafter, DraftingModel, DraftModel, PredictionHead, PromptLookup
 from transformer_core.generation._loop import TokenStep, generate
 from transformer_core.generation._prediction import KnownLogits, Prediction, likeliest_ids, rows_of
-from transformer_core.generation._prompt import CachedModel, PromptMemory, common_length, run_prompt
+from transformer_core.generation._prompt import CachedModel, PromptMemory, RevertibleModel, common_length, run_prompt
 from transformer_core.generation._sampler import Sampler
 from transformer_core.generation._speculation import ScoringModel, Speculation
 from transformer_core.generation._stop import StopRule, eos_ids, load_eos_ids
@@ -25,10 +25,13 @@ __all__ = [
     "CachedModel",
     "DraftModel",
     "Drafter",
+    "DraftingModel",
     "KnownLogits",
     "Prediction",
+    "PredictionHead",
     "PromptLookup",
     "PromptMemory",
+    "RevertibleModel",
     "Sampler",
     "SamplingConfig",
     "ScoringModel",

@@ -61,6 +61,48 @@ def _read_on(history: Sequence[int], place: int, count: int) -> list[int]:
     return tokens
 
 
+class DraftingModel(Protocol):
+    """Model with a multi-token prediction head.
+
+    Attributes:
+        capacity: number of positions in the caches.
+    """
+
+    capacity: int
+
+    def draft(self, token_id: int, position: int) -> Prediction:
+        """Returns the head's prediction after a token at ``position``, 1 or more, that the model has not been fed."""
+        ...
+
+
+class PredictionHead:
+    """Proposes what the model's own multi-token prediction head finds likeliest; further tokens from its own guesses.
+
+    Attributes:
+        calls: number of calls of the head.
+    """
+
+    def __init__(self, model: DraftingModel) -> None:
+        """Drafts with the model that verifies."""
+        self._model: Final = model
+        self.calls = 0
+
+    def propose(self, history: Sequence[int], count: int) -> list[int]:
+        """Returns the likeliest tokens, as many as the caches have room for; none after a single token."""
+        position = len(history) - 1
+        count = min(count, self._model.capacity - position)
+        tokens: list[int] = []
+        token = history[-1]
+        while position > 0 and len(tokens) < count:
+            self.calls += 1
+            token = self._model.draft(token, position).likeliest()
+            if token < 0:  # its logits are not finite
+                break
+            tokens.append(token)
+            position += 1
+        return tokens
+
+
 class DraftModel:
     """Proposes the likeliest tokens of a smaller model with the same vocabulary. For one answer."""
 

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from lang_core import ConfigError
-from transformer_core.generation._drafts import Drafter
+from transformer_core.generation._drafts import Drafter, PredictionHead
 from transformer_core.generation._prediction import Prediction
 from transformer_core.generation._prompt import RevertibleModel
 
@@ -72,6 +72,11 @@ class Speculation:
         self._fed = 0  # tokens in the states
         self.drafted = 0
         self.accepted = 0
+
+    @property
+    def head_calls(self) -> int:
+        """Calls of the model's multi-token prediction head."""
+        return self._drafter.calls if isinstance(self._drafter, PredictionHead) else 0
 
     def advance(self, history: Sequence[int], remaining: int) -> tuple[list[Prediction], list[int]]:
         """Feeds the last token, and a draft after it where there is one.

@@ -15,6 +15,7 @@
 from transformer_core.checkpoints.quantized import QuantizedWeights
 from transformer_core.family import (
     CONFIG_FILE,
+    DRAFT,
     POSITIONS,
     SENTENCE_FILES,
     SENTENCE_WEIGHTS,
@@ -24,6 +25,7 @@ from transformer_core.family import (
     DecoderLayer,
     DecoderLM,
     DeltaConfig,
+    DraftingLM,
     ExpertsConfig,
     Family,
     LatentConfig,
@@ -70,6 +72,7 @@ for _architecture, _reason in REFUSED.items():
 
 __all__ = [
     "CONFIG_FILE",
+    "DRAFT",
     "ENCODERS",
     "ENCODE_IMAGE",
     "FAMILIES",
@@ -84,6 +87,7 @@ __all__ = [
     "DecoderLM",
     "DecoderLayer",
     "DeltaConfig",
+    "DraftingLM",
     "ExpertsConfig",
     "Family",
     "LatentConfig",

@@ -8,6 +8,7 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core._packing import pack_weights
 from transformer_core.family._config import Family
 from transformer_core.family._decoder import DecoderLM
+from transformer_core.family._drafting import DraftingLM
 from transformer_core.family._model import Model, ModelFamily
 from transformer_core.family._registry import config_values, family_in
 from transformer_core.family._sentence import Pooling, read_pooling, read_score_tokens
@@ -24,6 +25,7 @@ def load_model(
     weights: bool = True,
     quantize: str | None = None,
     activations: Activations = "exact",
+    drafts: bool = False,
 ) -> Model[Any]:
     """Makes the model that ``config.json`` of a Hugging Face directory describes; reads no weight.
 
@@ -36,17 +38,21 @@ def load_model(
         weights: whether the checkpoint's weights will be read; unknown methods of quantization are refused then.
         quantize: encoding of the matrices, such as ``"q8_0"``; they are not packed where None.
         activations: form in which products with packed weights take x; see ``pack_weights``.
+        drafts: whether a decoder has its multi-token prediction head, and the entry point ``draft``.
 
     Raises:
-        ConfigError: the file is missing or damaged, or describes no model that is supported.
+        ConfigError: the file is missing or damaged, or describes no model that is supported; or a decoder that is to
+            draft has no head.
     """
-    model = _model(directory, dtype, num_layers, weights)
+    model = _model(directory, dtype, num_layers, weights, drafts)
     if quantize is not None:
         pack_weights(model, encoding_named(quantize), model.dtype, activations)
     return model
 
 
-def _model(directory: str | os.PathLike[str], dtype: DType | str, num_layers: int | None, weights: bool) -> Model[Any]:
+def _model(
+    directory: str | os.PathLike[str], dtype: DType | str, num_layers: int | None, weights: bool, drafts: bool
+) -> Model[Any]:
     fields = config_values(directory)
     family = family_in(fields, weights=weights)
     config = family.read(fields)
@@ -54,7 +60,8 @@ def _model(directory: str | os.PathLike[str], dtype: DType | str, num_layers: in
         encoder = _encoding(directory, fields, family)
         if encoder is not None:
             return DecoderEncoder(encoder, dtype, num_layers)
-        return (family.make or DecoderLM)(config, dtype, num_layers)
+        make = DraftingLM if drafts else family.make or DecoderLM
+        return make(config, dtype, num_layers)
     if isinstance(family, ModelFamily):
         pooling = read_pooling(directory)
         if pooling is not None:

@@ -7,11 +7,12 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core._rope_config import RopeConfig, RopeMode
 from transformer_core._rope_scaling import YarnScaling, yarn_mscale
 from transformer_core._routing import Routing, Scoring
-from transformer_core.checkpoints import ExpertKeys
+from transformer_core.checkpoints import ExpertKeys, RecipeOf
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import llama_kind, whole_rope
 from transformer_core.family._layer import DecoderLayer
 from transformer_core.family._layer_configs import ExpertsConfig, LatentConfig
+from transformer_core.family._stored_head import layered_head
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:
@@ -22,6 +23,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     rope = whole_rope(fields, DEEPSEEK_V3.architecture, rotated)
     mode = RopeMode.INTERLEAVED if fields.boolean("rope_interleave", True) else RopeMode.SPLIT_HALF
     biased = fields.boolean("attention_bias", False)
+    extra = fields.integer("num_nextn_predict_layers", 0, minimum=0)
     return llama_kind(
         fields,
         DEEPSEEK_V3.architecture,
@@ -39,7 +41,8 @@ def _read(fields: ConfigFields) -> DecoderConfig:
             scale=(plain + rotated) ** -0.5 * _temperature(fields, rope),
         ),
         experts=grouped_experts(fields, dense=3, scale=2.5, groups=8, chosen_groups=4),
-        extra_layers=fields.integer("num_nextn_predict_layers", 0, minimum=0),
+        extra_layers=extra,
+        prediction_heads=extra,
     )
 
 
@@ -86,4 +89,8 @@ def grouped_experts(
     )
 
 
-DEEPSEEK_V3: Final = Family("DeepseekV3ForCausalLM", "deepseek_v3", _read, DecoderLayer, lambda config: ExpertKeys())
+def _stored(config: DecoderConfig) -> RecipeOf:
+    return layered_head(config.layers, ExpertKeys())
+
+
+DEEPSEEK_V3: Final = Family("DeepseekV3ForCausalLM", "deepseek_v3", _read, DecoderLayer, _stored)

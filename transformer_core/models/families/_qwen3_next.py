@@ -47,6 +47,7 @@ def hybrid_kind(fields: ConfigFields, architecture: str, *, grouped: bool, **kno
         qk_norm=True,
         gated=True,
         zero_centred=True,
+        prediction_heads=fields.integer("mtp_num_hidden_layers", 1, minimum=0),
         mixer=DeltaConfig(
             layers=tuple(kind == _LINEAR for kind in _kinds(fields)),
             key_heads=fields.integer("linear_num_key_heads"),

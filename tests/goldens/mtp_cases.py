@@ -1,0 +1,87 @@
+"""Multi-token prediction heads of golden cases: their weights, and the files of goldens."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from tests.goldens._case_types import Config, GoldenCase
+from tests.goldens._shapes import weight_shapes
+from tests.goldens.cases import CASES
+from tests.goldens.weights import random_tensor, stored_weights
+
+MTP_CASES: Final = ("qwen3_next", "qwen3_5", "deepseek_v3")
+LAYERED: Final = {"fc": "eh_proj", "pre_fc_norm_embedding": "enorm", "pre_fc_norm_hidden": "hnorm",
+                  "norm": "shared_head.norm"}  # fmt: skip
+"""Names of the head's modules in DeepSeek's checkpoints, by Qwen's."""
+
+
+def mtp_case(name: str) -> GoldenCase:
+    """Returns a case whose config.json says that the checkpoint has a head."""
+    case = CASES[name]
+    if not name.startswith("deepseek"):
+        return case
+    changed: dict[str, Any] = {**case.config, "num_nextn_predict_layers": 1}
+    return GoldenCase(**{**_fields(case), "config": changed})
+
+
+def mtp_weights(case: GoldenCase) -> dict[str, np.ndarray]:
+    """Returns the head's weights in f32, under the keys of the family's checkpoints."""
+    return {stored_key(key, case.config): array for key, array in _weights(case).items()}
+
+
+def checkpoint_weights(case: GoldenCase) -> dict[str, np.ndarray]:
+    """Returns all tensors of a checkpoint with the head; DeepSeek's have the shared ones once more."""
+    weights = {**stored_weights(case), **mtp_weights(case)}
+    if case.config["model_type"] == "deepseek_v3":
+        above = f"model.layers.{case.config['num_hidden_layers']}."
+        weights[above + "embed_tokens.weight"] = weights["model.embed_tokens.weight"]
+        weights[above + "shared_head.head.weight"] = weights["lm_head.weight"]
+    return weights
+
+
+def stored_key(key: str, config: Config) -> str:
+    """Returns the key in the family's checkpoints of a tensor of the head."""
+    if config["model_type"] != "deepseek_v3":
+        return key
+    above = f"model.layers.{config['num_hidden_layers']}."
+    module, _, kind = key.removeprefix("mtp.").partition(".")
+    return f"{above}{LAYERED[module]}.{kind}" if module in LAYERED else above + key.removeprefix("mtp.layers.0.")
+
+
+def layer_config(config: Config) -> Config:
+    """Returns the config of a model whose one layer is the head's: attention, and experts where there are some."""
+    changes = {
+        "num_hidden_layers": 1,
+        "layer_types": ["full_attention"],
+        "mlp_only_layers": [],
+        "first_k_dense_replace": 0,
+        "tie_word_embeddings": False,
+    }
+    return {**config, **{name: value for name, value in changes.items() if name in config}}
+
+
+def golden_path(name: str) -> Path:
+    """Returns the file of a case's goldens."""
+    return Path(__file__).parent / "data" / f"mtp_{name}.npz"
+
+
+def _weights(case: GoldenCase) -> dict[str, np.ndarray]:
+    d = case.config["hidden_size"]
+    below = "model.layers.0."
+    shapes: dict[str, tuple[int, ...]] = {
+        f"mtp.layers.0.{key.removeprefix(below)}": shape
+        for key, shape in weight_shapes(layer_config(case.config)).items()
+        if key.startswith(below)
+    }
+    shapes |= {f"mtp.{norm}.weight": (d,) for norm in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")}
+    shapes["mtp.fc.weight"] = (d, 2 * d)
+    centre = 1.0 if case.config["model_type"] == "deepseek_v3" else 0.0
+    return {
+        key: random_tensor(key, shape, case.seed, d, 1.0 if "_a_layernorm" in key else centre)
+        for key, shape in shapes.items()
+    }
+
+
+def _fields(case: GoldenCase) -> dict[str, Any]:
+    return {name: getattr(case, name) for name in case.__dataclass_fields__}
