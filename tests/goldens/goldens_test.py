@@ -9,6 +9,7 @@ import safetensors.numpy
 
 from tests.goldens.cases import CASES, ROPE_CASES, GoldenCase
 from tests.goldens.golden_files import DATA, read_golden, read_manifest, read_rope_golden
+from tests.goldens.mtp_cases import MTP_CASES, golden_path
 from tests.goldens.weights import checksum, random_weights, sizes_of, stored_weights, weight_shapes, write_checkpoint
 
 _ALL = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -33,7 +34,9 @@ def test_manifest_and_data_name_the_cases_and_no_others():
     manifest = read_manifest()
     assert set(manifest["cases"]) == set(CASES)
     assert manifest["rope_cases"] == {name: case.digest() for name, case in ROPE_CASES.items()}
-    assert {path.stem for path in DATA.glob("*.npz")} == {*CASES, "rope", "gated_delta_net", "joint_block", "quantized"}
+    heads = {golden_path(name).stem for name in MTP_CASES}
+    others = {"rope", "gated_delta_net", "joint_block", "quantized", *heads}
+    assert {path.stem for path in DATA.glob("*.npz")} == {*CASES, *others}
 
 
 @_ALL
