@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,14 @@ _KERNELS = [
     pytest.param(CpuKernels(), {"vector"}, True, id="vector"),
 ]
 # Encodings that the kernels of every instruction set are for; the others are in _layouts_test.
-_ENCODINGS = {name: ENCODINGS[name] for name in ("q8_0", "q4_0", "q4_k", "q6_k")}
+_ENCODINGS = {name: ENCODINGS[name] for name in ("q8_0", "q4_0", "q6_k", "q4_k")}
+# Each encoding with x in 8 bits or in 16; with TAPELINE_LONG=1 with both.
+_BITS = itertools.cycle([(8,), (16,)]) if not os.environ.get("TAPELINE_LONG") else itertools.repeat((8, 16))
+_PRODUCTS = {
+    f"{bits}-{name}": (encoding, bits)
+    for (name, encoding), several in zip(_ENCODINGS.items(), _BITS, strict=False)
+    for bits in several
+}
 _K = [encoding for encoding in _ENCODINGS.values() if encoding.block > BLOCK]
 # (rows, outputs, columns): of several workgroups, of groups of rows that are not full, of an odd number of blocks,
 # of more columns than a kernel for AVX2 has place for at once.
@@ -92,8 +100,7 @@ def _drawn_blocks(rng: np.random.Generator, outputs: int, columns: int, encoding
     return blocks.reshape(outputs, -1)
 
 
-@pytest.mark.parametrize("encoding", _ENCODINGS.values(), ids=_ENCODINGS)
-@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize(("encoding", "bits"), _PRODUCTS.values(), ids=_PRODUCTS)
 @pytest.mark.parametrize(("kernels", "names", "has"), _KERNELS)
 def test_kernels_compute_what_the_eager_op_does(
     kernels: CpuKernels, names: set[str], has: bool, bits: int, encoding: Encoding, tmp_path: Path

@@ -53,11 +53,12 @@ _TOUCHY: Final = re.compile(
     r"(scatter_.*_int32|conv_.*|dot_general.*|pow)_f32"
 )
 _FIRST: Final = {(case.op, case.dtype.name): case.name for case in reversed(CASES) if is_run(case)}
-# Cases that the other encodings have too, in the same ways; of some only the product in f32 remains.
+# Cases that the other encodings have too, in the same ways; of some only the product with exact x in f32 remains.
 _LIKE_OTHERS: Final = re.compile(
     r"(dequantize|dequantize_beyond|packed_linear_one_row)_(q8_0|q6_k)(_f32)?|"
     r"(dequantize|dequantize_beyond|packed_linear_one_row)_(q4_1|q5_.|q[23]_k|iq4_..|mxfp4)(_f32|_bf16)?|"
-    r"packed_linear_(q4_1|q5_.|q[23]_k|iq4_..|mxfp4)_b?f16"
+    r"packed_linear_(q4_1|q5_.|q[23]_k|iq4_..|mxfp4)_b?f16|"
+    r"(packed_linear|block_product|packed_expert_linear)_(q4_1|q5_.|q[236]_k|iq4_..)(_2)?"
 )
 _FURTHER: Final = frozenset(
     case.name
