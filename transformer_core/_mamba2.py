@@ -50,6 +50,7 @@ class Mamba2Sizes:
         output_bias: whether the projection after it has one.
         gate: order of gate and norm; a norm goes over the channels of one group.
         activation: activation after the convolution.
+        least_step: least step of a token.
         input_scale: factor of the input.
         scales: factors of what the first projection gives: z, x, B, C and the step.
 
@@ -67,6 +68,7 @@ class Mamba2Sizes:
     output_bias: bool = False
     gate: GateOrder = GateOrder.GATE_FIRST
     activation: Activation = Activation.SILU
+    least_step: float = 0.0
     input_scale: float = 1.0
     scales: tuple[float, ...] = (1.0,) * 5
 
@@ -194,6 +196,7 @@ class Mamba2(StateMixer):
         """Returns the step of each token and head [B, T, N]; 0, which neither writes nor forgets, for padding."""
         ops = ctx.ops
         steps = ops.softplus(ops.add(ops.cast(dt, self.wide), ctx.parameter(self.dt_bias)))
+        steps = ops.maximum(steps, self.sizes.least_step) if self.sizes.least_step > 0 else steps
         if count is None:
             return steps
         rows = ops.reshape(count, (dt.shape[0], 1, 1)) if count.ndim else count

@@ -91,6 +91,15 @@ def test_states_stay_f32_in_16_bit_models():
     assert (y.dtype, state.conv.dtype, state.ssm.dtype, mixer.D.spec.dtype) == (bf16, bf16, f32, f32)
 
 
+def test_steps_have_a_lower_bound():
+    """A bound that is above every step takes the place of all of them."""
+    plain, bounded = Mamba2(7, Mamba2Sizes(**_SIZES)), Mamba2(7, Mamba2Sizes(**_SIZES, least_step=50.0))
+    ctx, x = context_of(plain), _x(3)
+    steps = [mixer._steps(ctx, ctx.ops.constant(x[:, :, :6]), None).numpy() for mixer in (plain, bounded)]
+    assert steps[0].max() < 50
+    np.testing.assert_array_equal(steps[1], np.full_like(steps[0], 50.0))
+
+
 def test_groups_must_divide_heads():
     with pytest.raises(ConfigError, match="mamba2: 4 groups do not divide 6 heads"):
         Mamba2Sizes(**_SIZES | {"groups": 4})

@@ -1,6 +1,7 @@
 """Layers of one mixer each, whose kinds a pattern names: state, attention, feed-forward, experts."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from lang_core import ConfigError, DType, Module, checked_choices
 from transformer_core._config_fields import ConfigFields
@@ -15,6 +16,8 @@ from transformer_core.family._layer_configs import Mamba2Config
 from transformer_core.family._mamba_fields import check_steps, divisor_in
 from transformer_core.family._mixer_layer import MixerLayer
 
+# transformers' default; it holds prompts to it, but not the tokens after them: here both are.
+_LEAST_STEP: Final = 0.001
 STATE, ATTENTION, DENSE, EXPERTS = KINDS = ("linear_attention", "full_attention", "mlp", "moe")
 
 
@@ -52,6 +55,7 @@ def pattern_config(fields: ConfigFields, kinds: tuple[str, ...]) -> PatternConfi
         bias=biased,
         output_bias=biased,
         activation=activation_of(fields, "mamba_hidden_act", "silu"),
+        least_step=fields.number("time_step_min", _LEAST_STEP, above=-1.0),
     )
     return PatternConfig(
         layers=tuple(kind == STATE for kind in kinds),

@@ -218,7 +218,8 @@ def test_nemotron_h_has_transformers_defaults():
     config = _read(NEMOTRON)
     assert isinstance(config.mixer, PatternConfig)
     assert config.mixer.kinds == ("linear_attention", "mlp", "full_attention", "moe")
-    assert config.mixer.sizes == Mamba2Sizes(heads=128, head_size=64, groups=8, state_size=128, taps=4)
+    sizes = Mamba2Sizes(heads=128, head_size=64, groups=8, state_size=128, taps=4, least_step=0.001)
+    assert config.mixer.sizes == sizes
     assert config.mixer.routing == Routing(experts=8, chosen=2, scoring=Scoring.SIGMOID, corrected=True)
     assert (config.layers, config.head_size, config.activation) == (4, 128, Activation.RELU_SQUARED)
     default = _read({name: value for name, value in NEMOTRON.items() if name != "hybrid_override_pattern"}).mixer

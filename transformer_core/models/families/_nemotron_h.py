@@ -16,7 +16,7 @@ _LETTERS: Final = {"M": layers.STATE, "*": layers.ATTENTION, "-": layers.DENSE, 
 _BEFORE_5: Final = {"mamba": layers.STATE, "attention": layers.ATTENTION}
 _FIRST_NAMES: Final = {
     "mamba_n_groups": "n_groups", "mamba_d_conv": "conv_kernel", "mamba_dt_limit": "time_step_limit",
-    "mamba_conv_bias": "use_conv_bias", "layer_types": "layers_block_type",
+    "mamba_dt_min": "time_step_min", "mamba_conv_bias": "use_conv_bias", "layer_types": "layers_block_type",
 }  # fmt: skip
 _EXPERT: Final = re.compile(r"(.*\.experts)\.(up|down)_proj")
 
