@@ -13,7 +13,7 @@ AS_THEY_ARE: Final = (
     "qwen2_full_4x", "qwen2_yarn_4x", "qwen3", "qwen3_moe", "phi3_longrope_partial", "phi3_window_4x", "gpt2",
     "gpt2_4x", "granite", "olmo2", "gpt_neox", "gpt_neox_4x", "stablelm", "stablelm_parallel",
     "deepseek_v3_plain_4x", "olmo3", "olmo3_4x", "ministral3", "exaone4", "exaone4_4x", "seed_oss",
-    "ernie4_5", "ernie4_5_biases",
+    "ernie4_5", "ernie4_5_biases", "minimax_m2", "minimax_m2_4x",
 )  # fmt: skip
 
 # Of others, what llama.cpp has fixed for all models of the architecture.
@@ -33,6 +33,20 @@ FIXED: Final[dict[str, dict[str, Any]]] = {
         "attention_bias": False,
         "rope_parameters": {"rope_theta": 700000.0, "rope_type": "default"},
     },
+    "glm4_moe": {"num_nextn_predict_layers": 0},
+    "glm4_moe_4x": {"num_nextn_predict_layers": 0},
+    "qwen2_moe_4x": {"tie_word_embeddings": False},
+    "ernie4_5_moe": {"moe_layer_end_index": 3, "moe_norm_min": 1e-12},
+    "llama4": {
+        "attention_chunk_size": 8192,
+        "floor_scale": 8192,
+        "attn_scale": 0.1,
+        "moe_layers": [1, 3],
+        "interleave_moe_layer_step": 2,
+        "no_rope_layers": [1, 1, 1, 0],
+        "layer_types": [*["chunked_attention"] * 3, "full_attention"],
+    },
+    "phimoe": {"router_jitter_noise": 0.01},
     "smollm3_4x": {"no_rope_layer_interval": 4, "no_rope_layers": [1, 1, 1]},
 }
 

@@ -23,6 +23,7 @@ from gguf import (
     quants,
 )
 
+from tests.goldens import gguf_sparse
 from tests.goldens._case_types import Config, GoldenCase
 from tests.goldens._shapes import sizes_of
 from tests.goldens.gguf_deepseek import add_deepseek_fields, deepseek_tensors, gpt_oss_tensors
@@ -36,9 +37,9 @@ ARCHITECTURES = {
     "gpt2": "gpt2", "granite": "granite", "smollm3": "smollm3", "olmo2": "olmo2",
     "gpt_neox": "gptneox", "stablelm": "stablelm", "olmo3": "olmo2", "ministral3": "mistral3", "cohere": "command-r",
     "cohere2": "cohere2", "exaone4": "exaone4", "hunyuan_v1_dense": "hunyuan-dense", "seed_oss": "seed_oss",
-    "ernie4_5": "ernie4_5", "deepseek_v3": "deepseek2", "gpt_oss": "gpt-oss",
+    "ernie4_5": "ernie4_5", "deepseek_v3": "deepseek2", "gpt_oss": "gpt-oss", **gguf_sparse.ARCHITECTURES,
 }  # fmt: skip
-_RENAMED = {"deepseek2": deepseek_tensors, "gpt-oss": gpt_oss_tensors}
+_RENAMED = {**gguf_sparse.RENAMED, "deepseek2": deepseek_tensors, "gpt-oss": gpt_oss_tensors}
 _PERMUTED = ("llama", "granite", "smollm3", "mistral3")
 _EXPERT = re.compile(r"(model\.layers\.\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight")
 _EXPERT_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
@@ -215,7 +216,7 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
     heads = config["n_head"] if name == "gpt2" else config["num_attention_heads"]
     writer.add_block_count(layers)
     writer.add_embedding_length(hidden)
-    writer.add_feed_forward_length(inner)
+    writer.add_feed_forward_length(config.get("intermediate_size_mlp", inner))
     writer.add_head_count(heads)
     writer.add_context_length(config["n_positions"] if name == "gpt2" else config["max_position_embeddings"])
     if name == "gpt2":
@@ -237,6 +238,7 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
     _add_rope(writer, config, name)
     _add_experts(writer, config)
     add_llama_kind_fields(writer, config, name, rope_of(config))
+    gguf_sparse.add_sparse_fields(writer, config, name)
     window = config.get("sliding_window")
     if window and (
         name in ("gemma2", "gemma3", "phi3", "gpt-oss", *WINDOWS) or config["model_type"] in ("mistral", "mixtral")
@@ -270,6 +272,7 @@ def _add_experts(writer: GGUFWriter, config: Config) -> None:
 def _add_rope(writer: GGUFWriter, config: Config, name: str) -> None:
     rope, size = rope_of(config), head_size(config)
     share = rope.get("partial_rotary_factor") or config.get("partial_rotary_factor") or config.get("rotary_pct") or 1.0
+    share = config["rotary_dim"] / size if "rotary_dim" in config else share
     writer.add_rope_freq_base(rope["rope_theta"])
     writer.add_rope_dimension_count(int(size * share))
     if rope["local"] and name == "gemma3":

@@ -32,6 +32,7 @@ _DEQUANTISED: Final = {
     "qwen3_moe": {"gate"},
     "deepseek_v3": {"gate", "kv_b_proj"},
     "gpt_oss": {"gate"},
+    **{name: {"gate"} for name in ("glm4_moe", "qwen2_moe", "minimax_m2", "ernie4_5_moe", "phimoe", "llama4_text")},
 }
 
 

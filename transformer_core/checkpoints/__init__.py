@@ -21,6 +21,7 @@ from transformer_core.checkpoints._checkpoint import (
     read_shard_names,
 )
 from transformer_core.checkpoints._composed import ComposedWeights, RecipeOf
+from transformer_core.checkpoints._expert_recipes import EveryOther, InputMajor
 from transformer_core.checkpoints._file import SafetensorsFile
 from transformer_core.checkpoints._keys import (
     ExpertKeys,
@@ -41,9 +42,8 @@ from transformer_core.checkpoints._random_llama import (
 )
 from transformer_core.checkpoints._recipes import (
     Cut,
-    EveryOther,
-    InputMajor,
     Interleaved,
+    OnlyRow,
     Recipe,
     Stacked,
     Stored,
@@ -74,6 +74,7 @@ __all__ = [
     "InputMajorKeys",
     "Interleaved",
     "LlamaSizes",
+    "OnlyRow",
     "PackedWeights",
     "Recipe",
     "RecipeOf",

@@ -7,7 +7,8 @@ from typing import Final
 
 from lang_core import WeightSource
 from transformer_core.checkpoints._composed import RecipeOf
-from transformer_core.checkpoints._recipes import Cut, InputMajor, OnlyRow, Recipe, Stacked, Stored
+from transformer_core.checkpoints._expert_recipes import InputMajor
+from transformer_core.checkpoints._recipes import Cut, OnlyRow, Recipe, Stacked, Stored
 
 
 class RenamedKeys:

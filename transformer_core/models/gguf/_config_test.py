@@ -75,14 +75,19 @@ def test_a_llama(made: Callable[..., GgufModel]) -> None:
     assert not made("llama", LLAMA, "output.weight").config().tied
 
 
+SPARSE = ("glm4moe", "qwen2moe", "minimax-m2", "ernie4_5-moe", "phimoe", "llama4")
+
+
 def test_every_architecture_says_how_it_is_stored(made: Callable[..., GgufModel]) -> None:
     rest = {"attention.scale": 0.25, "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 24}
+    rest["interleave_moe_layer_step"] = 1
     rest |= {"attention.sliding_window": 8, "logit_scale": 0.5}
     for name in ARCHITECTURES:
-        experts = [key for key in rest if key.startswith("expert")]
+        experts = [key for key in rest if key.startswith(("expert", "interleave"))]
         wanted = {
             "granite": ["attention.scale"],
             "qwen3moe": experts,
+            **dict.fromkeys(SPARSE, experts),
             "gpt-oss": [*experts, "attention.sliding_window"],
             "cohere2": ["attention.sliding_window", "logit_scale"],
         }

@@ -5,9 +5,9 @@ from typing import Final
 
 from lang_core import WeightSource
 from transformer_core._rope_config import RopeMode
-from transformer_core.checkpoints import Cut, Recipe, Stacked, Stored
+from transformer_core.checkpoints import Cut, OnlyRow, Recipe, Stacked, Stored
 from transformer_core.models import DecoderConfig
-from transformer_core.models.gguf._recipes import JoinedHeads, LessOne, SplitHalves
+from transformer_core.models.gguf._recipes import AsRow, JoinedHeads, LessOne, SplitHalves
 from transformer_core.models.gguf.readers import GgufArchitecture
 
 _WHOLE: Final = {
@@ -40,6 +40,7 @@ _IN_LAYERS: Final = {
     "self_attn.kv_b_proj": "attn_kv_b",
 }
 _CORRECTION: Final = "mlp.gate.e_score_correction_bias"
+_SHARED_GATE: Final = "mlp.shared_expert_gate.weight"
 _EXPERTS: Final = {
     "mlp.experts.gate_proj": "ffn_gate_exps",
     "mlp.experts.up_proj": "ffn_up_exps",
@@ -84,7 +85,7 @@ class GgufKeys:
         if path in _EXPERTS:
             return _experts(f"blk.{layer}.{_EXPERTS[path]}", shape, source)
         if path == _CORRECTION:
-            return Stored(f"blk.{layer}.exp_probs_b.bias", shape)
+            return _vector(f"blk.{layer}.exp_probs_b.bias", shape, source)
         module, _, kind = path.rpartition(".")
         key = f"blk.{layer}.{self._names.get(module, module)}.{kind}"
         fused = self._parts.get(module)
@@ -96,11 +97,19 @@ class GgufKeys:
         if self._turned and module in _QKV[:2]:
             heads = self._config.heads if module == _QKV[0] else self._config.kv_heads
             return SplitHalves(key, shape, heads)
+        if path == _SHARED_GATE and len(source.spec(key).shape) == 1:
+            return AsRow(key, shape)
         return self._stored(key, shape, name)
 
     def _stored(self, key: str, shape: tuple[int, ...], name: str) -> Recipe:
         sums = self._config.zero_centred and name.endswith("norm.weight")
         return LessOne(key, shape) if sums else Stored(key, shape)
+
+
+def _vector(key: str, shape: tuple[int, ...], source: WeightSource) -> Recipe:
+    """Returns the recipe of a vector, which some files store as a matrix of one row."""
+    row = source.has(key) and len(source.spec(key).shape) > len(shape)
+    return OnlyRow(key, shape) if row else Stored(key, shape)
 
 
 def _experts(key: str, shape: tuple[int, ...], source: WeightSource) -> Recipe:
