@@ -57,7 +57,7 @@ GGUF_CASES: Final[dict[str, GoldenCase]] = {
 
 # What llama.cpp computes otherwise than the file says: it has no windows for these architectures (for EXAONE 4, where
 # there are 64 layers), refuses biases in ERNIE, and takes YaRN's betas from its command line. Of DeepSeek's and
-# OpenAI's models there are no logits of it.
+# OpenAI's models there are no logits of it. Phi-3.5-MoE's experts it chooses as Mixtral's.
 NOT_LLAMA_CPPS: Final = (
     "mistral_window",
     "phi3_window_4x",
@@ -68,4 +68,5 @@ NOT_LLAMA_CPPS: Final = (
     "deepseek_v3_plain_4x",
     "deepseek_v3",
     "gpt_oss",
+    "phimoe",
 )
