@@ -8,19 +8,23 @@ from transformer_core._linear import Linear
 
 
 class Activation(enum.Enum):
-    """Activation inside of a feed-forward layer; the values are names of ops, but for the last."""
+    """Activation inside of a feed-forward layer; the values are names of ops, but for the last two."""
 
     SILU = "silu"
     GELU = "gelu"
     GELU_TANH = "gelu_tanh"
     RELU = "relu"
     RELU_SQUARED = "relu_squared"
+    QUICK_GELU = "quick_gelu"
+    """``x / (1 + exp(-1.702 x))``, in CLIP."""
 
     def __call__(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         """Maps x [..] to [..]."""
         if self is Activation.RELU_SQUARED:
             positive = ctx.ops.relu(x)
             return ctx.ops.mul(positive, positive)
+        if self is Activation.QUICK_GELU:
+            return ctx.ops.mul(x, ctx.ops.logistic(ctx.ops.mul(x, 1.702)))
         return getattr(ctx.ops, self.value)(x)
 
 

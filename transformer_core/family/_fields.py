@@ -21,6 +21,7 @@ _ACTIVATIONS: Final = {
     "gelu_pytorch_tanh": Activation.GELU_TANH,
     "relu": Activation.RELU,
     "relu2": Activation.RELU_SQUARED,
+    "quick_gelu": Activation.QUICK_GELU,
 }
 _DEFAULT_WINDOW: Final = 4096  # transformers' default
 

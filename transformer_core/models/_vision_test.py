@@ -10,13 +10,14 @@ from transformer_core._weights_testing import context_of
 from transformer_core.family._model import entry_points
 from transformer_core.models._tiny_testing import sizes_of
 from transformer_core.models.encoders import (
-    SiglipConfig,
+    PairConfig,
     SiglipModel,
     SiglipVisionModel,
     VisionConfig,
     ViTForImageClassification,
     ViTModel,
 )
+from transformer_core.models.encoders._clip import CLIP, ClipConfig
 from transformer_core.models.encoders._siglip import SIGLIP_VISION
 from transformer_core.models.encoders._siglip_pair import SIGLIP
 from transformer_core.models.encoders._vit import VIT, VIT_FOR_IMAGE_CLASSIFICATION
@@ -99,7 +100,7 @@ def test_sizes():
         entry_points(model, max_sequence=6)
 
 
-def read_pair(text: Any = None, vision: Any = None) -> SiglipConfig:
+def read_pair(text: Any = None, vision: Any = None) -> PairConfig:
     sizes = {"num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 9, "hidden_size": 6}
     values = {
         "text_config": {**sizes, "projection_size": 12, "vocab_size": 31, **(text or {})},
@@ -141,3 +142,37 @@ def test_entry_points_of_a_pair():
         inputs = [ctx.constant(np.ones(a.spec.shape, a.spec.dtype.numpy)) for a in point.arguments]
         (vectors,) = (tensor.numpy() for tensor in point(ctx, *inputs).values())
         np.testing.assert_allclose(np.linalg.norm(vectors, axis=-1), np.ones(3), rtol=1e-5)
+
+
+def read_clip(**changes: Any) -> ClipConfig:
+    text = {
+        "hidden_size": 12,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+        "num_hidden_layers": 1,
+        "vocab_size": 9,
+    }
+    vision = {**text, "image_size": 8, "patch_size": 4}
+    values = {"architectures": ["CLIPModel"], "text_config": text, "vision_config": vision, **changes}
+    return CLIP.read(ConfigFields(values, "dir/config.json"))
+
+
+def test_clip_as_transformers_has_it():
+    config = read_clip(text_config_dict={"vocab_size": 9})
+    assert (config.end, config.projected, config.positions, config.vision.tokens) == (49407, 512, 77, 5)
+    assert config.stack.activation is Activation.QUICK_GELU
+    assert read_clip(text_config={"eos_token_id": 2}).end is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"text_config_dict": {"vocab_size": 10}}, "'text_config_dict': expected the same as text_config, or no such"),
+        ({"vision_config": {"image_size": [8, 4], "patch_size": 4}}, "'image_size': expected a square; found"),
+        ({"text_config": {"num_attention_heads": 5}}, r"'hidden_size': expected a multiple of num_attention_heads"),
+        ({"projection_dim": 0}, "'projection_dim': expected an integer of at least 1"),
+    ],
+)
+def test_what_clip_does_not_support(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        read_clip(**changes)

@@ -175,6 +175,56 @@ SIGLIP_CASES = (
         lengths=(9, 9),
     ),
 )
+CLIP_CASES = (
+    EncoderCase(
+        "clip_vision",
+        "a class token and a norm before the layers, with gelu's quick form",
+        {
+            "architectures": ["CLIPVisionModel"],
+            "hidden_act": "quick_gelu",
+            "hidden_size": 24,
+            "image_size": 14,
+            "intermediate_size": 43,
+            "layer_norm_eps": 1e-3,
+            "model_type": "clip_vision_model",
+            "num_attention_heads": 3,
+            "num_hidden_layers": 2,
+            "patch_size": 4,
+        },
+        seed=24,
+        must_matter=({"layer_norm_eps": 1e-1}, {"hidden_act": "gelu"}, {"num_attention_heads": 4}),
+    ),
+    EncoderCase(
+        "clip",
+        "pictures and texts of several lengths, with fields of inner configurations left out",
+        {
+            "architectures": ["CLIPModel"],
+            "model_type": "clip",
+            "projection_dim": 18,
+            "text_config": {
+                "eos_token_id": 50,
+                "hidden_size": 20,
+                "intermediate_size": 31,
+                "max_position_embeddings": 11,
+                "model_type": "clip_text_model",
+                "num_attention_heads": 5,
+                "num_hidden_layers": 2,
+                "vocab_size": 53,
+            },
+            "vision_config": {
+                "hidden_size": 24,
+                "image_size": 10,
+                "intermediate_size": 43,
+                "model_type": "clip_vision_model",
+                "num_attention_heads": 3,
+                "num_hidden_layers": 3,
+                "patch_size": 4,
+            },
+        },
+        seed=25,
+        lengths=(9, 6),
+    ),
+)
 _WHISPER = {
     "activation_function": "gelu",
     "architectures": ["WhisperForConditionalGeneration"],
@@ -207,5 +257,5 @@ WHISPER_CASES = (
         must_matter=({"activation_function": "relu"}, {"encoder_attention_heads": 6}, {"decoder_attention_heads": 2}),
     ),
 )
-_ALL = (*BERT_CASES, *TEXT_CASES, *DECODER_CASES, *VIT_CASES, *SIGLIP_CASES, *WHISPER_CASES)
+_ALL = (*BERT_CASES, *TEXT_CASES, *DECODER_CASES, *VIT_CASES, *SIGLIP_CASES, *CLIP_CASES, *WHISPER_CASES)
 ENCODER_CASES: dict[str, EncoderCase] = {case.name: case for case in _ALL}

@@ -59,6 +59,8 @@ def random_encoder_weights(shapes: Mapping[str, tuple[int, ...]], seed: int) -> 
 
 def _tensor(key: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
     unit = unit_values(key, shape, seed)
+    if not shape:  # the scale of CLIP's logits, as a logarithm
+        return np.array(abs(unit), np.float32)
     if len(shape) == 1:
         return np.float32(0.5) * unit if key.endswith("bias") else np.float32(1.0) + np.float32(0.25) * unit
     if ".embed_" in key:  # tokens' are a head, too: without positions that stand out it repeats one token for ever
@@ -106,7 +108,7 @@ def write_config(directory: Path, case: EncoderCase) -> None:
 
 def dense_configs(case: EncoderCase) -> list[dict[str, Any]]:
     """Returns config.json of each matrix after the pooling."""
-    sizes = (case.config["hidden_size"], *case.dense)
+    sizes = (case.config.get("hidden_size", 0), *case.dense)
     kinds = {True: "torch.nn.modules.activation.Tanh", False: "torch.nn.modules.linear.Identity"}
     return [
         {

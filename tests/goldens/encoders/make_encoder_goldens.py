@@ -116,6 +116,10 @@ def _inputs(case: EncoderCase) -> Arrays:
         if vision is case.config:
             return {"pixel_values": pixels}
         ids = random.integers(1, case.config["text_config"]["vocab_size"], (2, max(case.lengths)))
+        end = case.config["text_config"].get("eos_token_id")
+        if end is not None:  # CLIP reads the first of these
+            ids = np.where(ids == end, 1, ids)
+            ids[np.arange(2), np.array(case.lengths) - 1] = end
         return {"pixel_values": pixels, "token_ids": ids.astype(np.int32)}
     if "num_mel_bins" in case.config:
         shape = (len(case.lengths), case.config["num_mel_bins"], 2 * case.config["max_source_positions"])

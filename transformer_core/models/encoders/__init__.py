@@ -5,14 +5,16 @@ from transformer_core.models.encoders._bert import (
     BERT_FOR_MASKED_LM,
     BERT_FOR_SEQUENCE_CLASSIFICATION,
 )
+from transformer_core.models.encoders._clip import CLIP, CLIP_VISION, ClipModel, ClipVisionModel
 from transformer_core.models.encoders._decoder_encoder import DecoderEncoder, DecoderEncoderConfig
 from transformer_core.models.encoders._decoder_families import DECODER_ENCODERS
 from transformer_core.models.encoders._modernbert import MODERNBERT
 from transformer_core.models.encoders._mpnet import MPNET
 from transformer_core.models.encoders._nomic_bert import NOMIC_BERT
+from transformer_core.models.encoders._pair import PairConfig, PairModel
 from transformer_core.models.encoders._roberta import ROBERTA, XLM_ROBERTA
 from transformer_core.models.encoders._siglip import SIGLIP_VISION, SiglipVisionModel
-from transformer_core.models.encoders._siglip_pair import SIGLIP, SiglipConfig, SiglipModel
+from transformer_core.models.encoders._siglip_pair import SIGLIP, SiglipModel
 from transformer_core.models.encoders._stack import EncoderConfig, EncoderLayer, EncoderStack, StackConfig
 from transformer_core.models.encoders._text import TextConfig, TextModel
 from transformer_core.models.encoders._text_heads import TextForMaskedLM, TextForSequenceClassification
@@ -39,10 +41,14 @@ ENCODERS = (
     VIT_FOR_IMAGE_CLASSIFICATION,
     SIGLIP,
     SIGLIP_VISION,
+    CLIP,
+    CLIP_VISION,
     WHISPER,
 )
 
 __all__ = [
+    "ClipModel",
+    "ClipVisionModel",
     "DECODER_ENCODERS",
     "ENCODERS",
     "DecoderEncoder",
@@ -50,7 +56,8 @@ __all__ = [
     "EncoderConfig",
     "EncoderLayer",
     "EncoderStack",
-    "SiglipConfig",
+    "PairConfig",
+    "PairModel",
     "SiglipModel",
     "SiglipVisionModel",
     "StackConfig",
