@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lang_core import ExecutionContext, Tensor
+from lang_core import ExecutionContext, Tensor, checked_choices
 from transformer_core._cache import Cache, State
 from transformer_core._kv_cache import KVCache, RingCache
 from transformer_core._masks import causal_mask, mask_bias
@@ -51,6 +51,7 @@ class CacheRows:
     kv_heads: tuple[int, ...]
 
 
+@checked_choices
 def make_step(
     ctx: ExecutionContext,
     rope: RopeConfig,
@@ -115,6 +116,7 @@ def make_step(
     return StepInputs(cos, sin, positions, biases, places, count, *local)
 
 
+@checked_choices
 def extending_step(
     ctx: ExecutionContext,
     rope: RopeConfig,

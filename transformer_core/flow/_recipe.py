@@ -203,6 +203,7 @@ class ModelFlow:
         """Adds a learned embedding per position; put it after ``rope_tables``, which knows the positions."""
         return self.then(PositionEmbed(name, count))
 
+    @checked_choices
     def rope_tables(
         self,
         rope: RopeConfig,
