@@ -3,14 +3,15 @@
 import io
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from tapeline.command import _turns
-from tapeline.command._turns import stoppable
+from tapeline.command._turns import Turns, stoppable
 
 
 def _pressing(times: dict[int, int]) -> Iterator[SimpleNamespace]:
@@ -54,3 +55,26 @@ def test_an_interrupt_at_the_prompt_drops_the_line(
     monkeypatch.setattr("sys.stdin", _Terminal("a\n \n b c \n"))
     assert list(_turns._lines()) == ["a", "b c"]
     assert capsys.readouterr().err == "> \n> > > > "
+
+
+class _Answers:
+    """Model whose conversations note what they were asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, list[str]]] = []
+
+    def chat(self, system: str | None) -> "_Answers":
+        assert system is None
+        return self
+
+    def stream(self, text: str, *, images: Sequence[Path], **options: object) -> str:
+        assert options == {"seed": 3}
+        self.asked.append((text, [path.name for path in images]))
+        return text
+
+
+def test_pictures_go_with_the_turn_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("first\n/image b.png\n/image c.png\nsecond\nthird\n"))
+    model = _Answers()
+    assert [*Turns(cast(Any, model), None, None, {"seed": 3}, [Path("a.png")])] == ["first", "second", "third"]
+    assert model.asked == [("first", ["a.png"]), ("second", ["b.png", "c.png"]), ("third", [])]

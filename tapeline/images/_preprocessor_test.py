@@ -78,7 +78,9 @@ def test_tiles_and_single_pictures_are_not_taken_for_one_another(tmp_path: Path)
 
 @pytest.mark.parametrize("settings", [{"size": {"shortest_edge": 224}}, {"size": {"height": 224, "width": 224}}])
 @pytest.mark.parametrize("shape", [(1, 500_000, 3), (500_000, 1, 3)])
-def test_narrow_pictures_take_no_memory_without_end(settings: object, shape: tuple[int, ...], tmp_path: Path) -> None:
+def test_narrow_pictures_take_no_memory_without_end(
+    settings: dict[str, Any], shape: tuple[int, ...], tmp_path: Path
+) -> None:
     picture = Picture(np.zeros(shape, np.uint8))
     process = ImagePreprocessor.load(_write(tmp_path, _VIT | settings), ImageLimits(max_pixels=2**22))
     tracemalloc.start()

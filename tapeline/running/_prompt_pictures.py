@@ -11,7 +11,7 @@ from transformer_core.generation import PromptMemory
 
 @dataclass(frozen=True, slots=True)
 class SeenPicture:
-    """What a decoder sees of a picture.
+    """A picture as a decoder sees it.
 
     Attributes:
         rows: rows of tiles; 0 of a picture that is one tile.

@@ -56,7 +56,6 @@ class SpeechBundle(BundleModel):
                 "needs a bundle of a Whisper with encode, prefill and decode"
             )
         super().__init__(bundle, session, None)
-        self._bundle: Final = bundle
         _, mels, frames = arguments[0].spec.shape
         self.features = mels, frames
 

@@ -176,3 +176,35 @@ def test_no_tokenizer(tmp_path: Path) -> None:
 
 def test_doctest() -> None:
     assert doctest.testmod(_chat_template) == (0, 2)
+
+
+_PARTS = (
+    "{% for m in messages %}{{ m.role }}:{% for part in m.content %}{% if part.type == 'image' %}<image>"
+    "{% elif part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %};{% endfor %}"
+)
+
+
+def test_a_template_of_parts_gets_text_as_a_part() -> None:
+    template = ChatTemplate(_PARTS, "here")
+    assert template.takes_parts
+    assert template.render(USER) == "user:the tape;"
+    assert template.render([{"role": "user", "content": [{"type": "image"}]}]) == "user:<image>;"
+    assert template.after_answers() == ";"
+    for text in ("{{ messages[0].content }}", "{{ raise_exception('no') }}", "x"):
+        assert not ChatTemplate(text, "here").takes_parts
+
+
+def test_templates_of_processors_are_found(directory: Callable[..., Path]) -> None:
+    folder = directory({"chat_template": "of the tokenizer"})
+    (folder / "chat_template.json").write_text(json.dumps({"chat_template": _PARTS}))
+    assert ChatTemplate.find(folder).render(USER) == "user:the tape;"
+    (folder / "chat_template.jinja").write_text("of the file")
+    assert ChatTemplate.find(folder).render(USER) == "of the file"
+
+
+def test_pictures_come_before_the_text_and_get_their_tokens(directory: Callable[..., Path]) -> None:
+    tokenizer = Tokenizer.load(directory())
+    chat = Chat(ChatTemplate(_PARTS, "here"), tokenizer)
+    seen: list[str] = []
+    chat.ask("What?", 1000, pictures=2, written=lambda text: seen.append(text) or text)
+    assert seen == ["user:<image><image>What?;"]

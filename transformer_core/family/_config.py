@@ -217,7 +217,7 @@ class Family:
     stored: Callable[[DecoderConfig], RecipeOf] | None = None
     layer_key: str = "model.layers.{}"
     ignorable: tuple[str, ...] = ()
-    make: Callable[[Any, DType | str, int | None], Module] | None = None
+    make: Callable[[Any, DType | str, int | None], Any] | None = None
 
 
 def family_of(config: DecoderConfig) -> Family:

@@ -52,7 +52,9 @@ def test_what_is_not_said_is_as_transformers_has_it() -> None:
     assert _read(tie_word_embeddings=True).tied
     facts = config.facts()
     assert (facts["image_token"], facts["image_tokens"], facts["vision"]["image"]) == (7, 4, [24, 24])
-    assert config.first_layers(1).image_token == 7
+    first = config.first_layers(1)
+    assert isinstance(first, VisionLanguageConfig)
+    assert (first.layers, first.image_token) == (1, 7)
 
 
 @pytest.mark.parametrize(

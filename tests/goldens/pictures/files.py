@@ -29,7 +29,7 @@ def picture_bytes(name: str, picture: Picture) -> bytes:
         options["exif"] = exif
     if picture.transparency is not None:
         options["transparency"] = picture.transparency
-        if picture.mode != "P":
+        if not isinstance(picture.transparency, bytes) and picture.mode != "P":
             first.paste(picture.transparency, (0, 0, picture.width // 2, picture.height // 2))
     if others:
         options |= {"save_all": True, "append_images": others}
@@ -61,8 +61,8 @@ def _drawn(name: str, picture: Picture) -> Image.Image:
 def _values(name: str, shape: tuple[int, ...]) -> np.ndarray:
     """Values u8: a ramp over the picture, folded, and noise."""
     noise = unit_values(name, shape, _SEED)
-    ramp = sum(np.indices(shape)[axis] * step for axis, step in zip(range(len(shape)), (5, 7, 60), strict=False))
-    return np.uint8(np.abs((ramp % 448) - 224) + np.floor(noise * 15).astype(int) + 16)
+    ramp = np.tensordot(np.array((5, 7, 60)[: len(shape)]), np.indices(shape), 1)
+    return (np.abs((ramp % 448) - 224) + np.floor(noise * 15).astype(int) + 16).astype(np.uint8)
 
 
 def picture_digest(values: np.ndarray) -> str:

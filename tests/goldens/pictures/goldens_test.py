@@ -3,10 +3,11 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lang_core import InputError
-from tapeline.images import ImagePreprocessor, TilePreprocessor, read_image
+from tapeline.images import ImagePreprocessor, TilePreprocessor, Tiles, read_image
 from tests.goldens.pictures.cases import PICTURES, PROCESSORS
 from tests.goldens.pictures.files import picture_bytes, picture_digest, read_picture_goldens
 
@@ -41,8 +42,8 @@ def test_settings_that_transformers_saves_are_read(name: str, tmp_path: Path) ->
         assert _digest(made) == _GOLDENS["pictures"][picture][name]
 
 
-def _digest(made: object) -> object:
-    if hasattr(made, "rows"):
+def _digest(made: np.ndarray | Tiles) -> object:
+    if isinstance(made, Tiles):
         return [picture_digest(made.pixels), made.rows, made.columns]
     return picture_digest(made)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
 from lang_core import Argument, DType, EntryPoint, ExecutionContext, Module, Tensor, TensorSpec, f32
 from transformer_core._linear import Linear
@@ -47,13 +47,12 @@ class VisionLanguageLM(DecoderLM):
     ENTRY_POINTS = (*DecoderLM.ENTRY_POINTS, ENCODE_IMAGE, PREFILL_EMBEDDINGS)
     DEFAULT_ENTRY_POINTS = (ENCODE_IMAGE, PREFILL_EMBEDDINGS, "prefill", "decode")
 
-    config: VisionLanguageConfig
-
     def __init__(self, config: VisionLanguageConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
         super().__init__(config, dtype, num_layers)
-        self.vision_model = VisionTower(self.config.vision, self.dtype)
-        self.connector = PixelShuffle(self.config, self.dtype)
-        self._seeing = decoder_flow(self.config, _pictures(self.config))
+        self._whole: Final = cast(VisionLanguageConfig, self.config)  # with the layers that are run
+        self.vision_model = VisionTower(self._whole.vision, self.dtype)
+        self.connector = PixelShuffle(self._whole, self.dtype)
+        self._seeing: Final = decoder_flow(self.config, _pictures(self._whole))
 
     def profile(
         self, name: str, sizes: CompileProfile, *, positions: str, window_caches: str, score_tokens: int | None
@@ -70,7 +69,7 @@ class VisionLanguageLM(DecoderLM):
     def entry_point(self, profile: CompileProfile) -> EntryPoint:
         """Builds one of ``ENTRY_POINTS``."""
         if profile.name == ENCODE_IMAGE:
-            spec = TensorSpec((profile.batch, self.config.vision.channels, *self.config.vision.image), "f32")
+            spec = TensorSpec((profile.batch, self._whole.vision.channels, *self._whole.vision.image), "f32")
             return EntryPoint(ENCODE_IMAGE, self._encode, (Argument("pixel_values", spec),))
         if profile.name == PREFILL_EMBEDDINGS:
             return self.built(self._seeing, profile)
