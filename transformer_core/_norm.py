@@ -52,14 +52,31 @@ class GatedRMSNorm(Module):
 
 @checked_choices
 class LayerNorm(Module):
-    """``(x - mean) / sqrt(variance + eps) * weight + bias`` (Ba et al. 2016, arXiv:1607.06450)."""
+    """``(x - mean) / sqrt(variance + eps) * weight + bias`` (Ba et al. 2016, arXiv:1607.06450).
 
-    def __init__(self, size: int, *, eps: float = 1e-5, bias: bool = True, dtype: DType | str = "f32") -> None:
+    Args:
+        size: D.
+        eps: added to the variance.
+        bias: whether there is a bias.
+        zero_centred: whether 1 is added to the stored weight (Nemotron).
+        dtype: dtype of the parameters.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        eps: float = 1e-5,
+        bias: bool = True,
+        zero_centred: bool = False,
+        dtype: DType | str = "f32",
+    ) -> None:
         self.weight = Parameter((size,), dtype)
         self.bias = Parameter((size,), dtype) if bias else None
-        self.eps = eps
+        self.eps, self.zero_centred = eps, zero_centred
 
     def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         """Maps x [.., D] to [.., D]."""
         bias = None if self.bias is None else ctx.parameter(self.bias)
-        return ctx.ops.layer_norm(x, ctx.parameter(self.weight), bias, self.eps)
+        weight = ctx.parameter(self.weight)
+        return ctx.ops.layer_norm(x, ctx.ops.add(weight, 1.0) if self.zero_centred else weight, bias, self.eps)

@@ -4,7 +4,7 @@ import random
 from typing import Any, Final
 
 from tests.goldens._case_types import Config
-from tests.goldens._drawn_space_types import ABSENT, Drawn, Space, decoder_space, per_layer, rope
+from tests.goldens._drawn_space_types import ABSENT, Drawn, Space, decoder_space, partial_rope, per_layer, rope
 
 _FLAGS: Final = [True, False, ABSENT]
 _TYPES: Final = per_layer("full_attention", "sliding_attention")
@@ -110,5 +110,50 @@ SPACES: Final[dict[str, Space]] = {
         "ernie4_5",
         "Ernie4_5ForCausalLM",
         use_bias=_FLAGS,
+    ),
+    "PhiForCausalLM": _space(
+        "phi",
+        "PhiForCausalLM",
+        **_LAYER_NORMS,
+        head_dim=[ABSENT],
+        hidden_size=lambda config, rng: config["num_attention_heads"] * rng.choice([8, 12, 16]),
+        rope_parameters=partial_rope(0.5),
+        hidden_act=["gelu_new", "gelu", "relu", ABSENT],
+        qk_layernorm=[False, ABSENT, False, True],
+    ),
+    "Starcoder2ForCausalLM": decoder_space(
+        "starcoder2",
+        "Starcoder2ForCausalLM",
+        rms_norm_eps=[ABSENT],
+        norm_epsilon=[1e-5, 1e-2, ABSENT],
+        hidden_act=["gelu_pytorch_tanh", "silu", ABSENT],
+        use_bias=_FLAGS,
+        sliding_window=[3, 5, None, ABSENT],
+    ),
+    "NemotronForCausalLM": decoder_space(
+        "nemotron",
+        "NemotronForCausalLM",
+        rms_norm_eps=[ABSENT],
+        norm_eps=[1e-5, 1e-2, ABSENT],
+        head_dim=[8, 12],
+        rope_parameters=partial_rope(0.5),
+        hidden_act=["relu2", "silu", ABSENT],
+        attention_bias=_FLAGS,
+        mlp_bias=_FLAGS,
+    ),
+    "ArceeForCausalLM": _space(
+        "arcee",
+        "ArceeForCausalLM",
+        hidden_act=["relu2", "silu", ABSENT],
+        attention_bias=_FLAGS,
+        mlp_bias=_FLAGS,
+    ),
+    "HeliumForCausalLM": decoder_space(
+        "helium",
+        "HeliumForCausalLM",
+        head_dim=lambda config, rng: rng.choice([8, 10]),
+        hidden_size=lambda config, rng: config["num_attention_heads"] * rng.choice([config["head_dim"]] * 3 + [12]),
+        attention_bias=_FLAGS,
+        mlp_bias=_FLAGS,
     ),
 }

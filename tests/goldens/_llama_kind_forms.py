@@ -8,7 +8,7 @@ from tests.goldens._config_forms import common5, llama_4_35
 FULL, SLIDING = "full_attention", "sliding_attention"
 
 
-def _form5(family: str, architecture: str, K: int, sizes: Config, *without: str, **fields: Any) -> Config:
+def form5(family: str, architecture: str, K: int, sizes: Config, *without: str, **fields: Any) -> Config:
     """Returns the fields that all families have, but for ``without``, and the family's own fields."""
     common = common5(family, architecture, K, sizes)
     return {key: value for key, value in common.items() if key not in without} | fields
@@ -17,7 +17,7 @@ def _form5(family: str, architecture: str, K: int, sizes: Config, *without: str,
 def olmo3_5(*, K: int, window: int, types: list[str], rope: Config, sizes: Config, **changes: Any) -> Config:
     """``Olmo3Config`` of transformers 5."""
     own = {"attention_bias": False, "layer_types": types, "rope_parameters": rope, "sliding_window": window}
-    return _form5("olmo3", "Olmo3ForCausalLM", K, sizes) | own | changes
+    return form5("olmo3", "Olmo3ForCausalLM", K, sizes) | own | changes
 
 
 def olmo3_4_57(*, sizes: Config, **changes: Any) -> Config:
@@ -38,12 +38,12 @@ def olmo3_4_57(*, sizes: Config, **changes: Any) -> Config:
 def ministral3_5(*, K: int, H: int, rope: Config, sizes: Config, **changes: Any) -> Config:
     """``Ministral3Config`` of transformers 5."""
     own = {"head_dim": H, "rope_parameters": rope, "sliding_window": None}
-    return _form5("ministral3", "Ministral3ForCausalLM", K, sizes) | own | changes
+    return form5("ministral3", "Ministral3ForCausalLM", K, sizes) | own | changes
 
 
 def _cohere5(family: str, architecture: str, K: int, sizes: Config) -> Config:
     own = {"attention_bias": False, "layer_norm_eps": 1e-05, "logit_scale": 0.6, "tie_word_embeddings": True}
-    return _form5(family, architecture, K, sizes, "rms_norm_eps") | own
+    return form5(family, architecture, K, sizes, "rms_norm_eps") | own
 
 
 def cohere5(*, K: int, sizes: Config, **changes: Any) -> Config:
@@ -91,7 +91,7 @@ def cohere2_4_48(*, K: int, sizes: Config, **changes: Any) -> Config:
 def exaone4_5(*, K: int, types: list[str], window: int | None, sizes: Config, **changes: Any) -> Config:
     """``Exaone4Config`` of transformers 5."""
     own = {"layer_types": types, "sliding_window": window, "sliding_window_pattern": 4 if window else 0}
-    return _form5("exaone4", "Exaone4ForCausalLM", K, sizes) | own | changes
+    return form5("exaone4", "Exaone4ForCausalLM", K, sizes) | own | changes
 
 
 def exaone4_4_54(*, K: int, H: int, types: list[str], sizes: Config, **changes: Any) -> Config:
@@ -129,7 +129,7 @@ def hunyuan5(*, K: int, H: int, rope: Config, sizes: Config, **changes: Any) -> 
         "pretraining_tp": 1,
         "rope_parameters": rope,
     }
-    return _form5("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", K, sizes) | own | changes
+    return form5("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", K, sizes) | own | changes
 
 
 def hunyuan_4_56(*, K: int, H: int, sizes: Config, **changes: Any) -> Config:
@@ -171,10 +171,10 @@ def seed_oss5(*, K: int, H: int, sizes: Config, **changes: Any) -> Config:
         "pretraining_tp": 1,
         "residual_dropout": 0.1,
     }
-    return _form5("seed_oss", "SeedOssForCausalLM", K, sizes) | own | changes
+    return form5("seed_oss", "SeedOssForCausalLM", K, sizes) | own | changes
 
 
 def ernie4_5_5(*, K: int, H: int, sizes: Config, **changes: Any) -> Config:
     """``Ernie4_5Config`` of transformers 5."""
     own = {"head_dim": H, "tie_word_embeddings": True, "use_bias": False}
-    return _form5("ernie4_5", "Ernie4_5ForCausalLM", K, sizes, "attention_dropout") | own | changes
+    return form5("ernie4_5", "Ernie4_5ForCausalLM", K, sizes, "attention_dropout") | own | changes

@@ -10,6 +10,7 @@ from tests.goldens._gemma_shapes import gemma3n_shapes, gemma4_shapes
 from tests.goldens._gpt_shapes import gpt2_shapes, gpt_neox_shapes
 from tests.goldens._sparse_shapes import SPARSE_SHAPES
 from tests.goldens._state_shapes import STATE_SHAPES
+from tests.goldens._ungated_shapes import UNGATED_SHAPES
 from tests.goldens._wrapper_shapes import inside, text_of
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
@@ -49,6 +50,7 @@ _OWN = {
     "gemma4_text": gemma4_shapes,
     **SPARSE_SHAPES,
     **STATE_SHAPES,
+    **UNGATED_SHAPES,
 }
 
 
@@ -67,7 +69,7 @@ def sizes_of(config: Config) -> tuple[int, int, int, int]:
 def is_zero_centred(config: Config, key: str) -> bool:
     """Returns whether the model adds 1 to a norm's weight."""
     family = text_of(config)["model_type"]
-    ones = family in ("gemma", "gemma2", "gemma3_text")
+    ones = family in ("gemma", "gemma2", "gemma3_text", "nemotron")
     return ones or (family in _HYBRID and not key.endswith("linear_attn.norm.weight"))
 
 

@@ -28,6 +28,7 @@ from tests.goldens._qwen3_5_cases import QWEN3_5_CASES
 from tests.goldens._rope_cases import ROPE_CASES as _ROPE_CASES
 from tests.goldens._sparse_cases import SPARSE_CASES
 from tests.goldens._state_cases import STATE_CASES
+from tests.goldens._ungated_cases import UNGATED_CASES
 
 __all__ = ["CASES", "ROPE_CASES", "Config", "GoldenCase", "RopeCase", "StoredDType"]
 
@@ -57,6 +58,7 @@ CASES: dict[str, GoldenCase] = {
         *STATE_CASES,
         *SPARSE_CASES,
         *LLAMA_KIND_CASES,
+        *UNGATED_CASES,
     )
 }
 ROPE_CASES: dict[str, RopeCase] = {case.name: case for case in _ROPE_CASES}

@@ -129,7 +129,8 @@ def norm(config: DecoderConfig, dtype: DType) -> RMSNorm | LayerNorm:
     """Makes a norm over D."""
     if config.norm is NormKind.RMS:
         return RMSNorm(config.hidden, eps=config.norm_eps, zero_centred=config.zero_centred, dtype=dtype)
-    return LayerNorm(config.hidden, eps=config.norm_eps, bias=config.norm is NormKind.LAYER, dtype=dtype)
+    biased = config.norm is NormKind.LAYER
+    return LayerNorm(config.hidden, eps=config.norm_eps, bias=biased, zero_centred=config.zero_centred, dtype=dtype)
 
 
 def attention(config: DecoderConfig, index: int, dtype: DType) -> Attention | LatentAttention:

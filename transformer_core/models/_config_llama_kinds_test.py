@@ -116,6 +116,13 @@ def test_hunyuan_stretches_the_base_of_rope() -> None:
             "rope_scaling: field 'alpha': expected none: heads of 2 dims have no base to stretch",
         ),
         ("SeedOss", {"num_key_value_heads": 2}, "field 'head_dim' is missing"),
+        ("Phi", {"qk_layernorm": True}, "'qk_layernorm': expected false: layer norms of queries and keys are not"),
+        (
+            "Helium",
+            {"num_key_value_heads": 2, "head_dim": 6},
+            "'head_dim': expected hidden_size / num_attention_heads, as its output projection is square; found 6",
+        ),
+        ("Nemotron", {"num_key_value_heads": 4}, r"'num_key_value_heads': expected a divisor of num_attention_heads"),
         ("Ernie4_5", {"num_key_value_heads": 2, "head_dim": 6, "use_bias": 1}, "'use_bias': expected true or false"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from transformer_core.models.families._arcee import ARCEE
 from transformer_core.models.families._cohere import COHERE
 from transformer_core.models.families._cohere2 import COHERE2
 from transformer_core.models.families._deepseek_v3 import DEEPSEEK_V3
@@ -22,6 +23,7 @@ from transformer_core.models.families._gpt_neox import GPT_NEOX
 from transformer_core.models.families._gpt_oss import GPT_OSS
 from transformer_core.models.families._granite import GRANITE
 from transformer_core.models.families._granitemoehybrid import GRANITE_HYBRID
+from transformer_core.models.families._helium import HELIUM
 from transformer_core.models.families._hunyuan_v1_dense import HUNYUAN_V1_DENSE
 from transformer_core.models.families._lfm2 import LFM2
 from transformer_core.models.families._lfm2_moe import LFM2_MOE
@@ -33,9 +35,11 @@ from transformer_core.models.families._ministral3 import MINISTRAL3
 from transformer_core.models.families._mistral import MISTRAL
 from transformer_core.models.families._mistral3 import MISTRAL3
 from transformer_core.models.families._mixtral import MIXTRAL
+from transformer_core.models.families._nemotron import NEMOTRON
 from transformer_core.models.families._nemotron_h import NEMOTRON_H
 from transformer_core.models.families._olmo2 import OLMO2
 from transformer_core.models.families._olmo3 import OLMO3
+from transformer_core.models.families._phi import PHI
 from transformer_core.models.families._phi3 import PHI3
 from transformer_core.models.families._phimoe import PHIMOE
 from transformer_core.models.families._qwen2 import QWEN2
@@ -47,6 +51,7 @@ from transformer_core.models.families._qwen3_next import QWEN3_NEXT
 from transformer_core.models.families._seed_oss import SEED_OSS
 from transformer_core.models.families._smollm3 import SMOLLM3
 from transformer_core.models.families._stablelm import STABLELM
+from transformer_core.models.families._starcoder2 import STARCODER2
 
 FAMILIES = (
     LLAMA,
@@ -99,6 +104,11 @@ FAMILIES = (
     HUNYUAN_V1_DENSE,
     SEED_OSS,
     ERNIE4_5,
+    HELIUM,
+    ARCEE,
+    NEMOTRON,
+    STARCODER2,
+    PHI,
     GPT_NEOX,
     GPT2,
 )

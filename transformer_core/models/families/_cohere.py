@@ -45,8 +45,8 @@ def cohere_kind(
     )
 
 
-def cohere_layer(config: DecoderConfig, index: int, dtype: DType) -> ParallelLayer:
-    """Makes layer ``index``."""
+def one_norm_layer(config: DecoderConfig, index: int, dtype: DType) -> ParallelLayer:
+    """Makes layer ``index`` of a model whose attention and feed-forward share a norm."""
     return ParallelLayer(config, index, dtype, one_norm=True)
 
 
@@ -56,4 +56,4 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     return cohere_kind(fields, COHERE.architecture, default_base=_ROPE_BASE)
 
 
-COHERE: Final = Family("CohereForCausalLM", "cohere", _read, cohere_layer)
+COHERE: Final = Family("CohereForCausalLM", "cohere", _read, one_norm_layer)

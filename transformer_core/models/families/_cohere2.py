@@ -6,7 +6,7 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core._rope_config import RopeKind
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import windows_by_type
-from transformer_core.models.families._cohere import cohere_kind, cohere_layer
+from transformer_core.models.families._cohere import cohere_kind, one_norm_layer
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:
@@ -17,4 +17,4 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     return cohere_kind(fields, COHERE2.architecture, windows=windows, rope_kinds=kinds)
 
 
-COHERE2: Final = Family("Cohere2ForCausalLM", "cohere2", _read, cohere_layer)
+COHERE2: Final = Family("Cohere2ForCausalLM", "cohere2", _read, one_norm_layer)

@@ -1,0 +1,28 @@
+"""AFM: a Llama with a feed-forward of squared relu without a gate."""
+
+from typing import Final
+
+from transformer_core._config_fields import ConfigFields
+from transformer_core.family._config import DecoderConfig, Family
+from transformer_core.family._fields import activation_of, heads_of, llama_kind
+from transformer_core.family._layer import DecoderLayer
+
+
+def _read(fields: ConfigFields) -> DecoderConfig:
+    heads, kv_heads, head_size = heads_of(fields, kv_heads_default=True)
+    biased = fields.boolean("attention_bias", False)
+    return llama_kind(
+        fields,
+        ARCEE.architecture,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_size=head_size,
+        qkv_bias=biased,
+        output_bias=biased,
+        mlp_bias=fields.boolean("mlp_bias", False),
+        activation=activation_of(fields, default="relu2"),
+        gated_mlp=False,
+    )
+
+
+ARCEE: Final = Family("ArceeForCausalLM", "arcee", _read, DecoderLayer)
