@@ -27,6 +27,7 @@ from tests.goldens import gguf_sparse
 from tests.goldens._case_types import Config, GoldenCase
 from tests.goldens._shapes import sizes_of
 from tests.goldens.gguf_deepseek import add_deepseek_fields, deepseek_tensors, gpt_oss_tensors
+from tests.goldens.gguf_hybrids import HYBRIDS, add_hybrid_fields, hybrid_tensors
 from tests.goldens.gguf_llama_kinds import LAYER_NORMS, WINDOWS, add_llama_kind_fields
 from tests.goldens.k_quants import quantize
 from tests.goldens.weights import stored_weights
@@ -37,9 +38,10 @@ ARCHITECTURES = {
     "gpt2": "gpt2", "granite": "granite", "smollm3": "smollm3", "olmo2": "olmo2",
     "gpt_neox": "gptneox", "stablelm": "stablelm", "olmo3": "olmo2", "ministral3": "mistral3", "cohere": "command-r",
     "cohere2": "cohere2", "exaone4": "exaone4", "hunyuan_v1_dense": "hunyuan-dense", "seed_oss": "seed_oss",
-    "ernie4_5": "ernie4_5", "deepseek_v3": "deepseek2", "gpt_oss": "gpt-oss", **gguf_sparse.ARCHITECTURES,
+    "ernie4_5": "ernie4_5", "deepseek_v3": "deepseek2", "gpt_oss": "gpt-oss", **gguf_sparse.ARCHITECTURES, **HYBRIDS,
 }  # fmt: skip
 _RENAMED = {**gguf_sparse.RENAMED, "deepseek2": deepseek_tensors, "gpt-oss": gpt_oss_tensors}
+_RENAMED |= dict.fromkeys(HYBRIDS.values(), hybrid_tensors)
 _PERMUTED = ("llama", "granite", "smollm3", "mistral3")
 _EXPERT = re.compile(r"(model\.layers\.\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight")
 _EXPERT_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
@@ -112,11 +114,11 @@ def _add(writer: GGUFWriter, key: str, array: np.ndarray, kind: GGMLQuantization
 def _converted(stored: Mapping[str, np.ndarray], config: Config, name: str) -> dict[str, np.ndarray]:
     arch = next(arch for arch, known in MODEL_ARCH_NAMES.items() if known == name)
     layers = sizes_of(config)[0]
-    names = get_tensor_name_map(MODEL_ARCH(arch), layers)
+    names = get_tensor_name_map(MODEL_ARCH(arch), layers + 1)
     made: dict[str, np.ndarray] = {}
     given = dict(_RENAMED[name](stored, config)) if name in _RENAMED else stored
     for key, array in _stacked(given).items():
-        gguf_name = names.get_name(key, try_suffixes=(".weight", ".bias"))
+        gguf_name = key if key.startswith("blk.") else names.get_name(key, try_suffixes=(".weight", ".bias"))
         assert gguf_name is not None, key
         made[gguf_name] = _changed(key, array, config, name)
     return made
@@ -214,7 +216,7 @@ def _add_tokens(config: Config) -> Callable[[GGUFWriter], None]:
 def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
     layers, hidden, inner, _ = sizes_of(config)
     heads = config["n_head"] if name == "gpt2" else config["num_attention_heads"]
-    writer.add_block_count(layers)
+    writer.add_block_count(layers + (config.get("num_nextn_predict_layers", 0) if name in HYBRIDS.values() else 0))
     writer.add_embedding_length(hidden)
     writer.add_feed_forward_length(config.get("intermediate_size_mlp", inner))
     writer.add_head_count(heads)
@@ -239,6 +241,7 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
     _add_experts(writer, config)
     add_llama_kind_fields(writer, config, name, rope_of(config))
     gguf_sparse.add_sparse_fields(writer, config, name)
+    add_hybrid_fields(writer, config, name)
     window = config.get("sliding_window")
     if window and (
         name in ("gemma2", "gemma3", "phi3", "gpt-oss", *WINDOWS) or config["model_type"] in ("mistral", "mixtral")

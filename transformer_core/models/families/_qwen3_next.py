@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
+from transformer_core._gated_delta_net import HeadOrder
 from transformer_core._rope_config import RopeConfig
 from transformer_core.checkpoints import ExpertKeys
 from transformer_core.family._config import DecoderConfig, Family
@@ -12,6 +13,7 @@ from transformer_core.family._layer_configs import DeltaConfig
 from transformer_core.models.families._qwen3_moe import qwen_experts
 
 _LINEAR: Final = "linear_attention"
+_ORDERS: Final = tuple(order.value for order in HeadOrder)
 _ROTATED_SHARE: Final = 0.25  # transformers' default
 
 
@@ -47,6 +49,7 @@ def hybrid_kind(fields: ConfigFields, architecture: str, *, grouped: bool, **kno
         qk_norm=True,
         gated=True,
         zero_centred=True,
+        extra_layers=fields.integer("num_nextn_predict_layers", 0, minimum=0),  # of GGUF files
         prediction_heads=fields.integer("mtp_num_hidden_layers", 1, minimum=0),
         mixer=DeltaConfig(
             layers=tuple(kind == _LINEAR for kind in _kinds(fields)),
@@ -56,6 +59,7 @@ def hybrid_kind(fields: ConfigFields, architecture: str, *, grouped: bool, **kno
             value_size=fields.integer("linear_value_head_dim"),
             taps=fields.integer("linear_conv_kernel_dim"),
             grouped=grouped,
+            order=HeadOrder(fields.choice("linear_value_head_order", _ORDERS, "consecutive")),  # of GGUF files
         ),
         **known,
     )

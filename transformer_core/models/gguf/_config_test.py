@@ -11,27 +11,14 @@ from gguf import GGUFWriter
 from lang_core import ConfigError
 from transformer_core import QueryGrowth, RopeMode
 from transformer_core.models.gguf import ARCHITECTURES, GgufModel
+from transformer_core.models.gguf._metadata_testing import DEEPSEEK, LLAMA, OTHERS
 
-LLAMA: dict[str, Any] = {
-    "block_count": 2, "context_length": 64, "embedding_length": 32, "feed_forward_length": 48,
-    "attention.head_count": 4, "attention.head_count_kv": 2, "attention.layer_norm_rms_epsilon": 1e-5,
-}  # fmt: skip
 GEMMA: dict[str, Any] = {
     **LLAMA,
     "attention.key_length": 16,
     "attention.value_length": 16,
     "attention.sliding_window": 8,
 }
-
-
-DEEPSEEK: dict[str, Any] = {
-    **LLAMA, "attention.head_count_kv": 1, "attention.key_length": 10, "attention.value_length": 6,
-    "attention.key_length_mla": 12, "attention.value_length_mla": 8, "attention.kv_lora_rank": 6,
-    "rope.dimension_count": 4, "rope.scaling.type": "yarn", "rope.scaling.factor": 8.0,
-    "rope.scaling.original_context_length": 16, "rope.scaling.yarn_log_multiplier": 0.1, "expert_count": 4,
-    "expert_used_count": 2, "expert_feed_forward_length": 24, "expert_shared_count": 1, "expert_gating_func": 2,
-    "leading_dense_block_count": 1,
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -94,7 +81,7 @@ def test_every_architecture_says_how_it_is_stored(made: Callable[..., GgufModel]
         fields = {**(GEMMA if name in ("gemma2", "gemma3") else LLAMA), "attention.layer_norm_epsilon": 1e-5}
         fields |= {key: rest[key] for key in wanted.get(name, [])}
         fields |= {"attention.key_length": 16, "attention.value_length": 16}
-        file = made(name, DEEPSEEK if name == "deepseek2" else fields)
+        file = made(name, OTHERS.get(name, fields))
         if file.permuted or file.config().rope.mode is RopeMode.INTERLEAVED:
             assert file.config(RopeMode.INTERLEAVED).rope.mode is RopeMode.INTERLEAVED
         else:

@@ -39,6 +39,7 @@ _IN_LAYERS: Final = {
     "self_attn.kv_a_layernorm": "attn_kv_a_norm",
     "self_attn.kv_b_proj": "attn_kv_b",
 }
+_PLAIN_NORM: Final = "linear_attn.norm.weight"  # of a Gated DeltaNet: it adds nothing
 _CORRECTION: Final = "mlp.gate.e_score_correction_bias"
 _SHARED_GATE: Final = "mlp.shared_expert_gate.weight"
 _EXPERTS: Final = {
@@ -61,7 +62,7 @@ class GgufKeys:
     """
 
     def __init__(self, config: DecoderConfig, architecture: GgufArchitecture) -> None:
-        self._config: Final = config
+        self.config: Final = config
         self._turned: Final = architecture.permuted and config.rope.mode is RopeMode.SPLIT_HALF
         self._names: Final = {**_IN_LAYERS, **architecture.names}
         q, kv = config.heads * config.head_size, config.kv_heads * config.head_size
@@ -76,7 +77,7 @@ class GgufKeys:
         match = _LAYER.fullmatch(name)
         if match is None:
             module, _, kind = name.rpartition(".")
-            return self._stored(f"{_WHOLE.get(module, module)}.{kind}", shape, name)
+            return self.stored(f"{_WHOLE.get(module, module)}.{kind}", shape, name)
         layer, path = match[1], match[2]
         if path == "self_attn.sinks":
             return Stored(f"blk.{layer}.attn_sinks.weight", shape)
@@ -91,18 +92,19 @@ class GgufKeys:
         fused = self._parts.get(module)
         if fused is not None and (cut := _cut(f"blk.{layer}", fused, kind, shape, source)) is not None:
             return cut
-        if module == "self_attn.kv_b_proj" and self._config.latent is not None and not source.has(key):
+        if module == "self_attn.kv_b_proj" and self.config.latent is not None and not source.has(key):
             keys, values = f"blk.{layer}.attn_k_b.weight", f"blk.{layer}.attn_v_b.weight"
-            return JoinedHeads(keys, values, shape, self._config.heads, self._config.latent.plain_size)
+            return JoinedHeads(keys, values, shape, self.config.heads, self.config.latent.plain_size)
         if self._turned and module in _QKV[:2]:
-            heads = self._config.heads if module == _QKV[0] else self._config.kv_heads
+            heads = self.config.heads if module == _QKV[0] else self.config.kv_heads
             return SplitHalves(key, shape, heads)
         if path == _SHARED_GATE and len(source.spec(key).shape) == 1:
             return AsRow(key, shape)
-        return self._stored(key, shape, name)
+        return self.stored(key, shape, name)
 
-    def _stored(self, key: str, shape: tuple[int, ...], name: str) -> Recipe:
-        sums = self._config.zero_centred and name.endswith("norm.weight")
+    def stored(self, key: str, shape: tuple[int, ...], name: str) -> Recipe:
+        """Returns the recipe of a stored parameter; of norms that add 1 to their weights the file has the sum."""
+        sums = self.config.zero_centred and name.endswith("norm.weight") and not name.endswith(_PLAIN_NORM)
         return LessOne(key, shape) if sums else Stored(key, shape)
 
 

@@ -8,8 +8,9 @@ from lang_core import ConfigError, checked_choices
 from transformer_core._rope_config import RopeMode
 from transformer_core.checkpoints import RecipeOf
 from transformer_core.checkpoints.gguf import GgufCheckpoint
-from transformer_core.models import CONFIG_FILE, DecoderConfig
+from transformer_core.models import CONFIG_FILE, DecoderConfig, DeltaConfig
 from transformer_core.models.gguf._config import IGNORABLE, config_values_of, known_architecture
+from transformer_core.models.gguf._hybrid_keys import HybridKeys
 from transformer_core.models.gguf._keys import GgufKeys
 
 
@@ -60,4 +61,5 @@ class GgufModel(GgufCheckpoint):
 
     def recipe_of(self, config: DecoderConfig) -> RecipeOf:
         """Returns the recipes of a configuration's parameters in this file."""
-        return GgufKeys(config, self._architecture)
+        keys = HybridKeys if isinstance(config.mixer, DeltaConfig) else GgufKeys
+        return keys(config, self._architecture)

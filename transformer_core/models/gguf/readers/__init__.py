@@ -9,12 +9,22 @@ from transformer_core.models.gguf.readers._layer_norms import LAYER_NORM_KINDS
 from transformer_core.models.gguf.readers._llama import LLAMA_KINDS
 from transformer_core.models.gguf.readers._llama_kinds import OTHER_LLAMA_KINDS
 from transformer_core.models.gguf.readers._metadata_fields import architecture_of, model_fields, tokenizer_fields
+from transformer_core.models.gguf.readers._qwen_hybrids import QWEN_HYBRIDS
 from transformer_core.models.gguf.readers._rope import FREQUENCIES
 from transformer_core.models.gguf.readers._sparse import SPARSE
 
 READERS = {
     architecture.name: architecture
-    for architecture in (*LLAMA_KINDS, *OTHER_LLAMA_KINDS, *EXPERTS, *SPARSE, DEEPSEEK, *GEMMAS, *LAYER_NORM_KINDS)
+    for architecture in (
+        *LLAMA_KINDS,
+        *OTHER_LLAMA_KINDS,
+        *EXPERTS,
+        *SPARSE,
+        DEEPSEEK,
+        *QWEN_HYBRIDS,
+        *GEMMAS,
+        *LAYER_NORM_KINDS,
+    )
 }
 
 __all__ = [
