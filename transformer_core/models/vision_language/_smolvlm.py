@@ -1,6 +1,5 @@
 """SmolVLM (arXiv:2504.05299) and Idefics 3 (arXiv:2408.12637): SigLIP's tower, squares of patches, a Llama."""
 
-from functools import partial
 from typing import Final
 
 from transformer_core._config_fields import ConfigFields
@@ -66,7 +65,7 @@ def _family(architecture: str, model_type: str) -> Family:
     return Family(
         architecture,
         model_type,
-        partial(_read, architecture=architecture),
+        lambda fields: _read(fields, architecture),
         DecoderLayer,
         lambda config: _KEYS,
         f"{_TEXT}.layers.{{}}",
