@@ -24,7 +24,13 @@ import transformers
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from lang_core import EagerExecutionContext, InputError
-from tests.goldens import _drawn_spaces_core, _drawn_spaces_llama_kinds, _drawn_spaces_moe, _drawn_spaces_states
+from tests.goldens import (
+    _drawn_spaces_core,
+    _drawn_spaces_gemma,
+    _drawn_spaces_llama_kinds,
+    _drawn_spaces_moe,
+    _drawn_spaces_states,
+)
 from tests.goldens._case_types import Config
 from tests.goldens._drawn_space_types import Space, draw
 from transformer_core.checkpoints import SafetensorsCheckpoint
@@ -32,6 +38,7 @@ from transformer_core.models import entry_points, load_model, weights_of
 
 SPACES: Final[dict[str, Space]] = {
     **_drawn_spaces_core.SPACES,
+    **_drawn_spaces_gemma.SPACES,
     **_drawn_spaces_llama_kinds.SPACES,
     **_drawn_spaces_moe.SPACES,
     **_drawn_spaces_states.SPACES,

@@ -23,6 +23,15 @@ FIXED: Final[dict[str, dict[str, Any]]] = {
     "gemma3": {"query_pre_attn_scalar": 10},
     "deepseek_v3": {"rope_parameters": {**CASES["deepseek_v3"].config["rope_parameters"], "mscale": 0.7}},
     "gpt_oss": {"swiglu_limit": 7.0},
+    "gemma3n": {"vocab_size_per_layer_input": 89},
+    "gemma4": {"vocab_size_per_layer_input": 89},
+    "gemma4_moe": {
+        "attention_bias": False,
+        "rope_parameters": {
+            "full_attention": {"partial_rotary_factor": 0.4, "rope_theta": 400.0, "rope_type": "proportional"},
+            "sliding_attention": {"rope_theta": 50.0, "rope_type": "default"},
+        },
+    },
     "cohere": {"attention_bias": False},
     "cohere2": {
         "num_hidden_layers": 4,
@@ -57,7 +66,8 @@ GGUF_CASES: Final[dict[str, GoldenCase]] = {
 
 # What llama.cpp computes otherwise than the file says: it has no windows for these architectures (for EXAONE 4, where
 # there are 64 layers), refuses biases in ERNIE, and takes YaRN's betas from its command line. Of DeepSeek's and
-# OpenAI's models there are no logits of it. Phi-3.5-MoE's experts it chooses as Mixtral's.
+# OpenAI's models there are no logits of it. Phi-3.5-MoE's experts it chooses as Mixtral's. Sizes of Gemma 3n are fixed
+# there, and its standard deviations unbiased, which matters where F is as small as here.
 NOT_LLAMA_CPPS: Final = (
     "mistral_window",
     "phi3_window_4x",
@@ -69,4 +79,5 @@ NOT_LLAMA_CPPS: Final = (
     "deepseek_v3",
     "gpt_oss",
     "phimoe",
+    "gemma3n",
 )

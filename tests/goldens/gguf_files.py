@@ -6,7 +6,6 @@ What the converter does to tensors and metadata is written down here once more, 
 and ``rope_factors`` (Phi-3).
 """
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,7 +17,6 @@ from gguf import (
     MODEL_ARCH_NAMES,
     GGMLQuantizationType,
     GGUFWriter,
-    RopeScalingType,
     get_tensor_name_map,
     quants,
 )
@@ -27,8 +25,10 @@ from tests.goldens import gguf_sparse
 from tests.goldens._case_types import Config, GoldenCase
 from tests.goldens._shapes import sizes_of
 from tests.goldens.gguf_deepseek import add_deepseek_fields, deepseek_tensors, gpt_oss_tensors
+from tests.goldens.gguf_gemma import GEMMA_LAYERS, add_gemma_layer_fields, gemma_layer_tensors
 from tests.goldens.gguf_hybrids import HYBRIDS, add_hybrid_fields, hybrid_tensors
 from tests.goldens.gguf_llama_kinds import LAYER_NORMS, WINDOWS, add_llama_kind_fields
+from tests.goldens.gguf_rope import add_rope, rope_of, rope_tensors
 from tests.goldens.k_quants import quantize
 from tests.goldens.weights import stored_weights
 
@@ -39,9 +39,11 @@ ARCHITECTURES = {
     "gpt_neox": "gptneox", "stablelm": "stablelm", "olmo3": "olmo2", "ministral3": "mistral3", "cohere": "command-r",
     "cohere2": "cohere2", "exaone4": "exaone4", "hunyuan_v1_dense": "hunyuan-dense", "seed_oss": "seed_oss",
     "ernie4_5": "ernie4_5", "deepseek_v3": "deepseek2", "gpt_oss": "gpt-oss", **gguf_sparse.ARCHITECTURES, **HYBRIDS,
+    "gemma3n_text": "gemma3n", "gemma4_text": "gemma4",
 }  # fmt: skip
 _RENAMED = {**gguf_sparse.RENAMED, "deepseek2": deepseek_tensors, "gpt-oss": gpt_oss_tensors}
 _RENAMED |= dict.fromkeys(HYBRIDS.values(), hybrid_tensors)
+_RENAMED |= dict.fromkeys(GEMMA_LAYERS, gemma_layer_tensors)
 _PERMUTED = ("llama", "granite", "smollm3", "mistral3")
 _EXPERT = re.compile(r"(model\.layers\.\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight")
 _EXPERT_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
@@ -78,7 +80,7 @@ def write_gguf(
     _add_fields(writer, config, name)
     (tokenizer or _add_tokens(config))(writer)
     parameters = stored_weights(case) if weights is None else weights
-    tensors = {**_converted(parameters, config, name), **_rope_tensors(config, name)}
+    tensors = {**_converted(parameters, config, name), **rope_tensors(config, name)}
     stored: dict[str, np.ndarray] = {}
     for key, array in (tensors if stack_experts else _unstacked(tensors)).items():
         kind = pack(key, array.shape) if pack and array.ndim > 1 and not key.endswith(".bias") else None
@@ -88,13 +90,6 @@ def write_gguf(
     writer.write_tensors_to_file()
     writer.close()
     return stored
-
-
-def head_size(config: Config) -> int:
-    """H."""
-    if config["model_type"] == "gpt2":
-        return config["n_embd"] // config["n_head"]
-    return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
 
 
 def _add(writer: GGUFWriter, key: str, array: np.ndarray, kind: GGMLQuantizationType | None) -> np.ndarray:
@@ -150,7 +145,7 @@ def _changed(key: str, array: np.ndarray, config: Config, name: str) -> np.ndarr
         return _permuted(array, config["num_attention_heads"])
     if name in _PERMUTED and ".self_attn.k_proj." in key:
         return _permuted(array, config.get("num_key_value_heads") or config["num_attention_heads"])
-    if name.startswith("gemma") and key.endswith("norm.weight"):
+    if name in ("gemma", "gemma2", "gemma3") and key.endswith("norm.weight"):
         return array.astype(np.float32) + np.float32(1)
     if ".query_key_value." in key:  # of each head queries, keys, values; then all queries, all keys, all values
         heads = config["num_attention_heads"]
@@ -164,42 +159,6 @@ def _changed(key: str, array: np.ndarray, config: Config, name: str) -> np.ndarr
 def _permuted(array: np.ndarray, heads: int) -> np.ndarray:
     halves = array.reshape(heads, 2, array.shape[0] // heads // 2, *array.shape[1:])
     return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(array.shape))
-
-
-def rope_of(config: Config) -> dict[str, Any]:
-    """RoPE's fields in either form."""
-    rope = config.get("rope_parameters") or {}
-    rope = rope.get("full_attention", rope)
-    local = (config.get("rope_parameters") or {}).get("sliding_attention", {}).get("rope_theta")
-    scaling = config.get("rope_scaling") or {}
-    kind = rope.get("rope_type") or scaling.get("rope_type") or scaling.get("type") or "default"
-    base = config.get("rope_theta") or config.get("rotary_emb_base") or 10000.0
-    return {"rope_theta": base, "local": local, **scaling, **rope, "rope_type": kind}
-
-
-def _rope_tensors(config: Config, name: str) -> dict[str, np.ndarray]:
-    rope = rope_of(config)
-    if rope["rope_type"] == "llama3":
-        return {"rope_freqs.weight": _llama3_divisors(rope, head_size(config))}
-    if name == "phi3" and rope["rope_type"] in ("longrope", "su"):
-        both = {"short": rope["short_factor"], "long": rope["long_factor"]}
-        return {f"rope_factors_{which}.weight": np.array(factors, np.float32) for which, factors in both.items()}
-    return {}
-
-
-def _llama3_divisors(rope: Mapping[str, Any], size: int) -> np.ndarray:
-    low, high, factor = rope["low_freq_factor"], rope["high_freq_factor"], rope["factor"]
-    original, divisors = rope["original_max_position_embeddings"], []
-    for exponent in np.arange(0, size, 2) / size:
-        length = 2 * math.pi * rope["rope_theta"] ** exponent
-        if length < original / high:
-            divisors.append(1.0)
-        elif length > original / low:
-            divisors.append(factor)
-        else:
-            smooth = (original / length - low) / (high - low)
-            divisors.append(1 / ((1 - smooth) / factor + smooth))
-    return np.array(divisors, np.float32)
 
 
 def _add_tokens(config: Config) -> Callable[[GGUFWriter], None]:
@@ -218,11 +177,15 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
     heads = config["n_head"] if name == "gpt2" else config["num_attention_heads"]
     writer.add_block_count(layers + (config.get("num_nextn_predict_layers", 0) if name in HYBRIDS.values() else 0))
     writer.add_embedding_length(hidden)
-    writer.add_feed_forward_length(config.get("intermediate_size_mlp", inner))
+    if name not in GEMMA_LAYERS:
+        writer.add_feed_forward_length(config.get("intermediate_size_mlp", inner))
     writer.add_head_count(heads)
     writer.add_context_length(config["n_positions"] if name == "gpt2" else config["max_position_embeddings"])
     if name == "gpt2":
         writer.add_layer_norm_eps(config["layer_norm_epsilon"])
+        return
+    if name in GEMMA_LAYERS:
+        add_gemma_layer_fields(writer, config, name)
         return
     if name == "deepseek2":
         add_deepseek_fields(writer, config, rope_of(config))
@@ -237,7 +200,7 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
     if config.get("head_dim"):
         writer.add_key_length(config["head_dim"])
         writer.add_value_length(config["head_dim"])
-    _add_rope(writer, config, name)
+    add_rope(writer, config, name)
     _add_experts(writer, config)
     add_llama_kind_fields(writer, config, name, rope_of(config))
     gguf_sparse.add_sparse_fields(writer, config, name)
@@ -270,30 +233,3 @@ def _add_experts(writer: GGUFWriter, config: Config) -> None:
         writer.add_expert_feed_forward_length(config["intermediate_size"])
     if config.get("moe_intermediate_size"):
         writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
-
-
-def _add_rope(writer: GGUFWriter, config: Config, name: str) -> None:
-    rope, size = rope_of(config), head_size(config)
-    share = rope.get("partial_rotary_factor") or config.get("partial_rotary_factor") or config.get("rotary_pct") or 1.0
-    share = config["rotary_dim"] / size if "rotary_dim" in config else share
-    writer.add_rope_freq_base(rope["rope_theta"])
-    writer.add_rope_dimension_count(int(size * share))
-    if rope["local"] and name == "gemma3":
-        writer.add_rope_freq_base_swa(rope["local"])
-    if rope["rope_type"] == "linear":
-        writer.add_rope_scaling_type(RopeScalingType.LINEAR)
-        writer.add_rope_scaling_factor(rope["factor"])
-    if rope["rope_type"] == "yarn":
-        writer.add_rope_scaling_type(RopeScalingType.YARN)
-        writer.add_rope_scaling_factor(rope["factor"])
-        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
-        writer.add_rope_scaling_yarn_beta_fast(rope.get("beta_fast", 32.0))
-        writer.add_rope_scaling_yarn_beta_slow(rope.get("beta_slow", 1.0))
-    if name == "phi3":
-        original = rope.get("original_max_position_embeddings") or config["original_max_position_embeddings"]
-        writer.add_rope_scaling_orig_ctx_len(original)
-        scale = config["max_position_embeddings"] / original
-        if rope["rope_type"] in ("longrope", "su"):
-            writer.add_rope_scaling_attn_factors(
-                math.sqrt(1 + math.log(scale) / math.log(original)) if scale > 1 else 1.0
-            )

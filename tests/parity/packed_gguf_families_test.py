@@ -20,14 +20,17 @@ from transformer_core.models.gguf import GgufModel
 
 # The first case of each architecture, in sizes of whole blocks.
 _FAMILIES: Final = {case.config["model_type"]: case for case in reversed(GGUF_CASES.values())}
-_SIZES: Final = {
+_SIZES: Final[dict[str, Any]] = {
     "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
     "moe_intermediate_size": 32, "n_embd": 64, "n_inner": 96, "q_lora_rank": 32, "kv_lora_rank": 32, "v_head_dim": 32,
+    "hidden_size_per_layer_input": 32, "laurel_rank": 32,
+    "per_layer_config": {"2": {"head_dim": 24}, "4": {"head_dim": 24}},
 }  # fmt: skip
 _PACKED: Final = ("q8_0", "q4_0", "q5_1")
 # Rows of a table that no product is made with; routers, whose scores decide.
 _DEQUANTISED: Final = {
     "gpt2": {"embed_positions"},
+    "gemma3n_text": {"modality_router"},
     "mixtral": {"gate"},
     "qwen3_moe": {"gate"},
     "deepseek_v3": {"gate", "kv_b_proj"},
@@ -36,7 +39,7 @@ _DEQUANTISED: Final = {
 }
 
 
-def _case(name: str, given: Mapping[str, int] = _SIZES) -> GoldenCase:
+def _case(name: str, given: Mapping[str, Any] = _SIZES) -> GoldenCase:
     case = _FAMILIES[name]
     sizes: dict[str, Any] = {key: size for key, size in given.items() if case.config.get(key) is not None}
     if name == "gpt2":

@@ -17,6 +17,7 @@ GEMMA: dict[str, Any] = {
     **LLAMA,
     "attention.key_length": 16,
     "attention.value_length": 16,
+    "attention.key_length_swa": 16,
     "attention.sliding_window": 8,
 }
 
@@ -69,7 +70,7 @@ def test_every_architecture_says_how_it_is_stored(made: Callable[..., GgufModel]
     rest = {"attention.scale": 0.25, "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 24}
     rest["interleave_moe_layer_step"] = 1
     rest |= {"attention.sliding_window": 8, "logit_scale": 0.5}
-    for name in ARCHITECTURES:
+    for name in set(ARCHITECTURES) - {"gemma3n"}:  # whose configuration needs tensors: _gemma_layers_test
         experts = [key for key in rest if key.startswith(("expert", "interleave"))]
         wanted = {
             "granite": ["attention.scale"],
@@ -78,7 +79,7 @@ def test_every_architecture_says_how_it_is_stored(made: Callable[..., GgufModel]
             "gpt-oss": [*experts, "attention.sliding_window"],
             "cohere2": ["attention.sliding_window", "logit_scale"],
         }
-        fields = {**(GEMMA if name in ("gemma2", "gemma3") else LLAMA), "attention.layer_norm_epsilon": 1e-5}
+        fields = {**(GEMMA if name in ("gemma2", "gemma3", "gemma4") else LLAMA), "attention.layer_norm_epsilon": 1e-5}
         fields |= {key: rest[key] for key in wanted.get(name, [])}
         fields |= {"attention.key_length": 16, "attention.value_length": 16}
         file = made(name, OTHERS.get(name, fields))

@@ -7,7 +7,7 @@ from lang_core import WeightSource
 from transformer_core._rope_config import RopeMode
 from transformer_core.checkpoints import Cut, OnlyRow, Recipe, Stacked, Stored
 from transformer_core.models import DecoderConfig
-from transformer_core.models.gguf._recipes import AsRow, JoinedHeads, LessOne, SplitHalves
+from transformer_core.models.gguf._recipes import AsRow, JoinedHeads, LessOne, OneOf, SplitHalves
 from transformer_core.models.gguf.readers import GgufArchitecture
 
 _WHOLE: Final = {
@@ -47,6 +47,13 @@ _EXPERTS: Final = {
     "mlp.experts.up_proj": "ffn_up_exps",
     "mlp.experts.down_proj": "ffn_down_exps",
 }
+_EXPERTS_ALONE: Final = {path.removeprefix("mlp."): key for path, key in _EXPERTS.items()}
+_GATE_UP_EXPERTS: Final = ("gate_proj", "up_proj")
+_COPY: Final = re.compile(r"model\.(altup_projections|altup_unembed_projections)\.(\d+)\.weight")
+_COPIES: Final = {
+    "altup_projections": "altup_proj.weight",
+    "altup_unembed_projections": "altup_unembd_proj.weight",
+}
 _QKV: Final = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
 _GATE_UP: Final = ("mlp.gate_proj", "mlp.up_proj")
 _LAYER: Final = re.compile(r"model\.layers\.(\d+)\.(.+)")
@@ -65,6 +72,8 @@ class GgufKeys:
         self.config: Final = config
         self._turned: Final = architecture.permuted and config.rope.mode is RopeMode.SPLIT_HALF
         self._names: Final = {**_IN_LAYERS, **architecture.names}
+        self._whole: Final = {**_WHOLE, **architecture.names}
+        self._tensors: Final = architecture.tensors
         q, kv = config.heads * config.head_size, config.kv_heads * config.head_size
         parts: dict[str, tuple[str, tuple[int, ...], int]] = {}
         parts |= {part: ("attn_qkv", (q, kv, kv), index) for index, part in enumerate(_QKV)}
@@ -76,15 +85,18 @@ class GgufKeys:
         """Returns the recipe of a parameter."""
         match = _LAYER.fullmatch(name)
         if match is None:
-            module, _, kind = name.rpartition(".")
-            return self.stored(f"{_WHOLE.get(module, module)}.{kind}", shape, name)
+            return self._outside(name, shape)
         layer, path = match[1], match[2]
+        if path in self._tensors:
+            return Stored(f"blk.{layer}.{self._tensors[path]}", shape)
         if path == "self_attn.sinks":
             return Stored(f"blk.{layer}.attn_sinks.weight", shape)
         if path.removesuffix("_bias") in _EXPERTS and path.endswith("_bias"):
             return Stored(f"blk.{layer}.{_EXPERTS[path.removesuffix('_bias')]}.bias", shape)
         if path in _EXPERTS:
             return _experts(f"blk.{layer}.{_EXPERTS[path]}", shape, source)
+        if path in _EXPERTS_ALONE:
+            return _fused_experts(layer, path, shape, source)
         if path == _CORRECTION:
             return _vector(f"blk.{layer}.exp_probs_b.bias", shape, source)
         module, _, kind = path.rpartition(".")
@@ -101,6 +113,14 @@ class GgufKeys:
         if path == _SHARED_GATE and len(source.spec(key).shape) == 1:
             return AsRow(key, shape)
         return self.stored(key, shape, name)
+
+    def _outside(self, name: str, shape: tuple[int, ...]) -> Recipe:
+        """Returns the recipe of a parameter outside of the layers."""
+        match = _COPY.fullmatch(name)
+        if match is not None and self.config.altup is not None:
+            return OneOf(_COPIES[match[1]], shape, self.config.altup.copies - 1, int(match[2]))
+        module, _, kind = name.rpartition(".")
+        return self.stored(f"{self._whole.get(module, module)}.{kind}", shape, name)
 
     def stored(self, key: str, shape: tuple[int, ...], name: str) -> Recipe:
         """Returns the recipe of a stored parameter; of norms that add 1 to their weights the file has the sum."""
@@ -120,6 +140,16 @@ def _experts(key: str, shape: tuple[int, ...], source: WeightSource) -> Recipe:
     if source.has(f"{alone}.0.weight") and not source.has(f"{key}.weight"):
         return Stacked([f"{alone}.{expert}.weight" for expert in range(shape[0])], shape[1:])
     return Stored(f"{key}.weight", shape)
+
+
+def _fused_experts(layer: str, path: str, shape: tuple[int, ...], source: WeightSource) -> Recipe:
+    """Returns the recipe of all experts of a projection, of which gates and up projections may be one tensor."""
+    whole, part = f"blk.{layer}.ffn_gate_up_exps.weight", path.removeprefix("experts.")
+    if part not in _GATE_UP_EXPERTS or not source.has(whole):
+        return Stored(f"blk.{layer}.{_EXPERTS_ALONE[path]}.weight", shape)
+    experts, inner, size = shape
+    start = _GATE_UP_EXPERTS.index(part) * inner
+    return Cut(whole, (experts, 2 * inner, size), 1, start, start + inner)
 
 
 def _cut(

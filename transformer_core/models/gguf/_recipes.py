@@ -109,3 +109,30 @@ class AsRow:
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
         """Returns a view of the row, or no rows."""
         return source.read(self._key)[np.newaxis][start:stop]
+
+
+class OneOf:
+    """One of several matrices that are stored in one tensor.
+
+    Args:
+        key: key of the stored tensor, [count, ..].
+        shape: shape of the matrix.
+        count: number of matrices.
+        index: index of the matrix.
+    """
+
+    keeps_rows: bool = True
+
+    def __init__(self, key: str, shape: Shape, count: int, index: int) -> None:
+        self._key: Final = key
+        self._shape: Final = shape
+        self._count: Final = count
+        self._index: Final = index
+
+    def stored(self) -> dict[str, Shape]:
+        """Returns the key and shape of the whole."""
+        return {self._key: (self._count, *self._shape)}
+
+    def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
+        """Returns a view of these rows."""
+        return source.read_rows(self._key, self._index, self._index + 1)[0, start:stop]

@@ -5,6 +5,7 @@ from transformer_core.models.gguf.readers._common import CHANGING, Source, Value
 from transformer_core.models.gguf.readers._deepseek import DEEPSEEK
 from transformer_core.models.gguf.readers._experts import EXPERTS
 from transformer_core.models.gguf.readers._gemma import GEMMAS
+from transformer_core.models.gguf.readers._gemma_layers import GEMMA_LAYERS
 from transformer_core.models.gguf.readers._layer_norms import LAYER_NORM_KINDS
 from transformer_core.models.gguf.readers._llama import LLAMA_KINDS
 from transformer_core.models.gguf.readers._llama_kinds import OTHER_LLAMA_KINDS
@@ -23,6 +24,7 @@ READERS = {
         DEEPSEEK,
         *QWEN_HYBRIDS,
         *GEMMAS,
+        *GEMMA_LAYERS,
         *LAYER_NORM_KINDS,
     )
 }

@@ -25,7 +25,8 @@ class GgufArchitecture:
         read: function that returns the fields of config.json.
         reads: fields of ``CHANGING`` that it takes into account.
         permuted: whether rows of queries and keys are stored for INTERLEAVED RoPE.
-        names: tensors of a layer that are not called as those of a Llama, by the module's path in the layer.
+        names: tensors that are not called as those of a Llama, by the module's path, in a layer by that in the layer.
+        tensors: tensors of a layer that are no module's weight or bias, by the parameter's path in the layer.
     """
 
     name: str
@@ -33,3 +34,4 @@ class GgufArchitecture:
     reads: frozenset[str] = frozenset()
     permuted: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
+    tensors: Mapping[str, str] = field(default_factory=dict)
