@@ -56,7 +56,7 @@ def row_lanes_kernel(sizes: tuple[int, int, int], encoding: Encoding, dtype: str
     rows = TurnedRows(encoding, w, w.elements // outputs)
     x = RowX(tokens, columns, planes, rows)
     loop = _Loop(rows, x, y)
-    own, workgroups = share(outputs, ROWS, wanted_workgroups(w.elements))
+    own, workgroups = share(outputs, ROWS, wanted_workgroups(w.elements // 2))
     numbers = [1, ROWS, own, outputs, *rows.numbers, *x.numbers, *loop.lines]
     body = f"""\
 {constants(numbers)}

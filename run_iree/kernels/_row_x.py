@@ -13,7 +13,7 @@ from run_iree.kernels._text import Arrangement, Buffer, CpuKernel, constants, in
 from run_iree.kernels._turned_rows import STEP, TurnedRows
 
 _WORDS: Final = BLOCK // 4
-_WORKGROUPS: Final = 16  # wanted
+_OWN_STEPS: Final = 32  # of a workgroup, as starting one takes as long as some
 _BYTES: Final = f"vector<{BLOCK}xi8>"
 _WIDE: Final = f"vector<{BLOCK}xi32>"  # of a bitcast of integers cut from 16 bits the compiler makes wrong shifts
 _OF_BLOCK: Final = f"vector<{_WORDS}xi32>"
@@ -95,7 +95,7 @@ class RowX:
 
     def arrangement(self, given: tuple[Buffer, ...]) -> Arrangement:
         """Returns the dispatch that arranges q, scale and total; a workgroup has some steps of a token."""
-        pieces = largest_divisor(self.steps, max(1, _WORKGROUPS // self.tokens))
+        pieces = largest_divisor(self.steps, max(1, self.steps // _OWN_STEPS))
         own = self.steps // pieces
         body = f"""\
 {constants([1, pieces, own, *self.numbers, STEP, BLOCK, self.columns])}
