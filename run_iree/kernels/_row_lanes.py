@@ -27,19 +27,17 @@ from run_iree.kernels._text import (
     wanted_workgroups,
     within,
 )
-from run_iree.kernels._turned_rows import ROWS, STEP, TurnedRows, fits_turned_rows
+from run_iree.kernels._turned_blocks import fits_turned_blocks, turned_blocks
+from run_iree.kernels._turned_rows import BYTES, FLOATS, ROWS, WORD, WORDS, TurnedRows
 
 MOST_TOKENS: Final = 12  # beyond, registers do not hold all sums, and lanes of tokens are as fast
 _TOGETHER: Final = 4  # tokens whose instructions stand side by side
 _NEAR: Final = 24 << 10  # bytes of sixteen rows, up to which the next ones go to the first cache
-_FLOATS: Final = f"vector<{ROWS}xf32>"
-_INTEGERS: Final = f"vector<{ROWS}xi32>"
-_BYTES: Final = f"vector<{4 * ROWS}xi8>"
 
 
 def fits_row_lanes(outputs: int, columns: int, encoding: Encoding) -> bool:
     """Returns whether a weight has whole groups of rows, whose blocks can be turned."""
-    return outputs % ROWS == 0 and fits_turned_rows(columns, encoding)
+    return outputs % ROWS == 0 and fits_turned_blocks(columns, encoding)
 
 
 def row_lanes_kernel(sizes: tuple[int, int, int], encoding: Encoding, dtype: str, *, planes: int) -> CpuKernel:
@@ -53,7 +51,7 @@ def row_lanes_kernel(sizes: tuple[int, int, int], encoding: Encoding, dtype: str
     """
     tokens, outputs, columns = sizes
     *given, w, y = packed_buffers(tokens, outputs, columns, encoding, dtype, planes)
-    rows = TurnedRows(encoding, w, w.elements // outputs)
+    rows = turned_blocks(encoding, w, w.elements // outputs)
     x = RowX(tokens, columns, planes, rows)
     loop = _Loop(rows, x, y)
     own, workgroups = share(outputs, ROWS, wanted_workgroups(w.elements // 2))
@@ -61,9 +59,9 @@ def row_lanes_kernel(sizes: tuple[int, int, int], encoding: Encoding, dtype: str
     body = f"""\
 {constants(numbers)}
 {indented(rows.before, 0)}
-%none = arith.constant dense<0.0> : {_FLOATS}
-%zero = arith.constant dense<0> : {_INTEGERS}
-%by_base = arith.constant dense<8> : {_INTEGERS}
+%none = arith.constant dense<0.0> : {FLOATS}
+%zero = arith.constant dense<0> : {WORDS}
+%by_base = arith.constant dense<8> : {WORDS}
 {own_rows(own, outputs)}
 scf.for %row = %first to %end step %c{ROWS} {{
 {indented(loop.of_rows(), 2)}
@@ -100,7 +98,7 @@ class _Loop:
         tokens = range(self.x.tokens)
         made = results("%made", len(tokens))
         carried = ", ".join(f"%sum{t} = %none" for t in tokens)
-        kinds = ", ".join([_FLOATS] * len(tokens))
+        kinds = ", ".join([FLOATS] * len(tokens))
         return [
             f"%begin = arith.muli %row, %c{self.rows.row_bytes} : index",
             f"%soon = arith.addi %begin, %c{ROWS * self.rows.row_bytes} : index",
@@ -110,11 +108,10 @@ class _Loop:
             "  %at = arith.addi %begin, %in_row : index",
             f"  %in_rows = arith.muli %step, %c{ROWS * self.rows.step_bytes} : index",
             "  %soon_at = arith.addi %soon, %in_rows : index",
-            *within(prefetches("soon", "%soon_at", self.rows.w, self.lines, locality=self._locality)),
-            *within(self.rows.of_step()),
+            *within(self.rows.of_step),
             f"  %x_at = arith.muli %step, %c{self.x.step_words} : index",
-            *(line for block in range(STEP) for line in within(self._of_block(block))),
-            f"  scf.yield {', '.join(f'%next{STEP - 1}_{t}' for t in tokens)} : {kinds}",
+            *(line for block in range(self.rows.blocks) for line in within(self._of_block(block))),
+            f"  scf.yield {', '.join(f'%next{self.rows.blocks - 1}_{t}' for t in tokens)} : {kinds}",
             "}",
             *(line for t in tokens for line in self._put(t, made[t])),
         ]
@@ -122,7 +119,10 @@ class _Loop:
     def _of_block(self, block: int) -> list[str]:
         """Makes ``%next<block>_<token>`` of all tokens; what does not wait for one another stands side by side."""
         tokens = range(self.x.tokens)
-        lines = self.rows.of_block(block)
+        own = -(-len(self.lines) // self.rows.blocks)
+        soon = self.lines[own * block : own * block + own]
+        lines = prefetches(f"soon{block}_", "%soon_at", self.rows.w, soon, locality=self._locality)
+        lines += self.rows.of_blocks[block]
         for first in range(0, len(tokens), _TOGETHER):
             of_tokens = [self._of_token(block, t) for t in tokens[first : first + _TOGETHER]]
             lines += [line for side_by_side in zip(*of_tokens, strict=True) for line in side_by_side]
@@ -137,15 +137,15 @@ class _Loop:
             total = total if x.planes > 1 else f"%start{n}"
         for plane in range(x.planes):
             if plane:
-                lines.append(f"%based{n} = arith.shli {total}, %by_base : {_INTEGERS}")
+                lines.append(f"%based{n} = arith.shli {total}, %by_base : {WORDS}")
                 total = f"%based{n}"
                 if x.offset:
-                    lines.append(f"%started{n} = arith.addi {total}, %start{n} : {_INTEGERS}")
+                    lines.append(f"%started{n} = arith.addi {total}, %start{n} : {WORDS}")
                     total = f"%started{n}"
-            for word in range(BLOCK // 4):
+            for word in range(BLOCK // WORD):
                 name = f"{n}_{plane}_{word}"
-                lines += x.broadcast(f"x{name}", block, t, plane * (BLOCK // 4) + word, "i32")
-                lines.append(f"%x_bytes{name} = vector.bitcast %x{name} : {_INTEGERS} to {_BYTES}")
+                lines += x.broadcast(f"x{name}", block, t, plane * (BLOCK // WORD) + word, "i32")
+                lines.append(f"%x_bytes{name} = vector.bitcast %x{name} : {WORDS} to {BYTES}")
                 lines.append(f"%dot{name} = {vnni_dot(total, f'%w{block}_{word}', f'%x_bytes{name}')}")
                 total = f"%dot{name}"
         return [*lines, *self._scaled(block, t, total)]
@@ -157,13 +157,13 @@ class _Loop:
         lines = x.broadcast(f"x_scale{n}", block, t, x.scale, "f32")
         if x.has_minima:
             lines += x.broadcast(f"x_sum{n}", block, t, x.scale + 1, "f32")
-            lines.append(f"%less{n} = math.fma %minima{block}, %x_sum{n}, {before} : {_FLOATS}")
+            lines.append(f"%less{n} = math.fma %minima{block}, %x_sum{n}, {before} : {FLOATS}")
             before = f"%less{n}"
         return [
             *lines,
-            f"%float{n} = arith.sitofp {total} : {_INTEGERS} to {_FLOATS}",
-            f"%both{n} = arith.mulf %scales{block}, %x_scale{n} : {_FLOATS}",
-            f"%next{n} = math.fma %float{n}, %both{n}, {before} : {_FLOATS}",
+            f"%float{n} = arith.sitofp {total} : {WORDS} to {FLOATS}",
+            f"%both{n} = arith.mulf %scales{block}, %x_scale{n} : {FLOATS}",
+            f"%next{n} = math.fma %float{n}, %both{n}, {before} : {FLOATS}",
         ]
 
     def _put(self, t: int, value: str) -> list[str]:
@@ -174,6 +174,6 @@ class _Loop:
             f"%y_at{t} = arith.addi %row, %line{t} : index",
         ]
         if self.y.kind != "f32":
-            lines.append(f"%rounded{t} = arith.truncf {value} : {_FLOATS} to {kind}")
+            lines.append(f"%rounded{t} = arith.truncf {value} : {FLOATS} to {kind}")
             value = f"%rounded{t}"
         return [*lines, f"vector.store {value}, %y[%y_at{t}] : {self.y.memref}, {kind}"]

@@ -10,10 +10,10 @@ from typing import Final
 from lang_core import BLOCK
 from lang_core.ops import PLANE_BASE
 from run_iree.kernels._text import Arrangement, Buffer, CpuKernel, constants, indented, largest_divisor, listed
-from run_iree.kernels._turned_rows import STEP, TurnedRows
+from run_iree.kernels._turned_rows import ROWS, WORD, TurnedRows
 
-_WORDS: Final = BLOCK // 4
-_OWN_STEPS: Final = 32  # of a workgroup, as starting one takes as long as some
+_WORDS: Final = BLOCK // WORD
+_OWN_BLOCKS: Final = 64  # of a workgroup, as starting one takes as long as some
 _BYTES: Final = f"vector<{BLOCK}xi8>"
 _WIDE: Final = f"vector<{BLOCK}xi32>"  # of a bitcast of integers cut from 16 bits the compiler makes wrong shifts
 _OF_BLOCK: Final = f"vector<{_WORDS}xi32>"
@@ -48,7 +48,7 @@ class RowX:
     @property
     def steps(self) -> int:
         """Steps of a row."""
-        return self.columns // (STEP * BLOCK)
+        return self.columns // (self.rows.blocks * BLOCK)
 
     @property
     def start(self) -> int:
@@ -68,7 +68,7 @@ class RowX:
     @property
     def step_words(self) -> int:
         """Words of a step of all tokens."""
-        return STEP * self.tokens * self.token_words
+        return self.rows.blocks * self.tokens * self.token_words
 
     @property
     def made(self) -> Buffer:
@@ -91,14 +91,14 @@ class RowX:
         if kind != "i32":
             lines.append(f"%{name}_number = arith.bitcast {one} : i32 to {kind}")
             one = f"%{name}_number"
-        return [*lines, f"%{name} = vector.broadcast {one} : {kind} to vector<16x{kind}>"]
+        return [*lines, f"%{name} = vector.broadcast {one} : {kind} to vector<{ROWS}x{kind}>"]
 
     def arrangement(self, given: tuple[Buffer, ...]) -> Arrangement:
         """Returns the dispatch that arranges q, scale and total; a workgroup has some steps of a token."""
-        pieces = largest_divisor(self.steps, max(1, self.steps // _OWN_STEPS))
+        pieces = largest_divisor(self.steps, max(1, self.columns // BLOCK // _OWN_BLOCKS))
         own = self.steps // pieces
         body = f"""\
-{constants([1, pieces, own, *self.numbers, STEP, BLOCK, self.columns])}
+{constants([1, pieces, own, *self.numbers, self.rows.blocks, BLOCK, self.columns])}
 %blocks_of_token = arith.constant {self.columns // BLOCK} : index
 %columns_of_token = arith.constant {self.planes * self.columns} : index
 %words_of_token = arith.constant {self.token_words} : index
@@ -110,20 +110,20 @@ class RowX:
 %token_columns = arith.muli %token, %columns_of_token : index
 %token_words = arith.muli %token, %words_of_token : index
 scf.for %step = %first to %end step %c1 {{
-  %step_blocks = arith.muli %step, %c{STEP} : index
+  %step_blocks = arith.muli %step, %c{self.rows.blocks} : index
   %step_words = arith.muli %step, %c{self.step_words} : index
   %step_to = arith.addi %step_words, %token_words : index
-{indented([line for block in range(STEP) for line in self._arranged(block, given)], 2)}
+{indented([line for block in range(self.rows.blocks) for line in self._arranged(block, given)], 2)}
 }}
 """
-        orders = "_".join(str(self.rows.x_bytes(block)[0]) for block in range(STEP))
+        orders = "_".join(str(order[0]) for order in self.rows.orders)
         name = f"rows.{self.planes}.{self.offset}.{int(self.has_minima)}.{orders}.{self.tokens}x{self.columns}"
         return Arrangement(name, CpuKernel("tokens", (*given, self.made), self.tokens * pieces, body))
 
     def _arranged(self, block: int, given: tuple[Buffer, ...]) -> list[str]:
         """Arranges a block of ``%step`` of ``%token``."""
         q, scale, total = given
-        order = listed(self.rows.x_bytes(block))
+        order = listed(self.rows.orders[block])
         lines = [
             f"%own{block} = arith.constant {block} : index",
             f"%block{block} = arith.addi %step_blocks, %own{block} : index",
