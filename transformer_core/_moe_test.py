@@ -11,6 +11,7 @@ ROUTINGS = {
     "mixtral": Routing(experts=5, chosen=2),
     "one": Routing(experts=3, chosen=1, normalized=False),
     "all": Routing(experts=3, chosen=3),
+    "best_group": Routing(experts=12, chosen=3, normalized=False, scale=1.5, groups=6, chosen_groups=2, group_best=1),
     "mixer": Routing(experts=6, chosen=3, scoring=Scoring.MIXER, nearness=0.4),
     "ernie4_5": Routing(experts=6, chosen=3, least_sum=0.7, corrected=True),
     "qwen3": Routing(experts=9, chosen=4, normalized=False),
@@ -36,7 +37,7 @@ def route(x: np.ndarray, weights: RandomWeights, prefix: str, routing: Routing) 
     scores = scores_of(logits, routing)
     choice = scores + weights.read(f"{prefix}e_score_correction_bias") if routing.corrected else scores
     size = routing.experts // routing.groups
-    merit = [sum(sorted(choice[g * size : (g + 1) * size])[-2:]) for g in range(routing.groups)]
+    merit = [sum(sorted(choice[g * size : (g + 1) * size])[-routing.group_best :]) for g in range(routing.groups)]
     groups = sorted(range(routing.groups), key=lambda g: -merit[g])[: routing.chosen_groups]
     allowed = [e for e in range(routing.experts) if e // size in groups]
     chosen = sorted(allowed, key=lambda e: -choice[e])[: routing.chosen]

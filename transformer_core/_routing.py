@@ -36,7 +36,8 @@ class Routing:
         corrected: whether a bias is added to the scores that choose, but not to the weights.
         biased: whether the logits have a bias.
         groups: number of groups of equal size into which the experts are divided.
-        chosen_groups: number of groups that a token chooses from: those with the greatest sums of two best scores.
+        chosen_groups: number of groups that a token chooses from: those with the greatest sums of best scores.
+        group_best: number of scores in these sums.
 
     Raises:
         ConfigError: the numbers contradict one another.
@@ -54,10 +55,14 @@ class Routing:
     biased: bool = False
     groups: int = 1
     chosen_groups: int = 1
+    group_best: int = 2
 
     def __post_init__(self) -> None:
-        if self.experts % self.groups or (self.groups > 1 and self.experts // self.groups < 2):
-            raise ConfigError(f"routing: {self.experts} experts do not make {self.groups} equal groups of 2 or more")
+        least = self.group_best
+        if self.experts % self.groups or (self.groups > 1 and self.experts // self.groups < least):
+            raise ConfigError(
+                f"routing: {self.experts} experts do not make {self.groups} equal groups of {least} or more"
+            )
         if not 1 <= self.chosen_groups <= self.groups:
             raise ConfigError(f"routing: expected 1 to {self.groups} chosen groups; found {self.chosen_groups}")
         reachable = self.experts // self.groups * self.chosen_groups
@@ -125,7 +130,7 @@ class Router(Module):
         ops, routing = ctx.ops, self.routing
         tokens, groups = choice.shape[0], routing.groups
         grouped = ops.reshape(choice, (tokens, groups, routing.experts // groups))
-        merits = ops.sum(ops.top_k(grouped, 2)[0], 2)  # [M, groups]
+        merits = ops.sum(ops.top_k(grouped, routing.group_best)[0], 2)  # [M, groups]
         kept = ops.reshape(ops.top_k(merits, routing.chosen_groups)[1], (tokens, routing.chosen_groups, 1))
         mask = ops.any(ops.equal(kept, ops.iota((1, 1, groups), 2)), 1)  # [M, groups]
         masked = ops.select(ops.reshape(mask, (tokens, groups, 1)), grouped, float("-inf"))

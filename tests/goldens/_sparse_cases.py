@@ -6,11 +6,8 @@ from tests.goldens._sparse_forms import (
     ernie4_5_moe5,
     glm4_moe5,
     glm4_moe_4_54,
-    llama4_text5,
     minimax_m2_4_46,
     minimax_m2_5,
-    phimoe5,
-    phimoe_4_43,
     qwen2_moe5,
     qwen2_moe_4_39,
 )
@@ -165,110 +162,9 @@ ERNIE4_5_MOE_CASES = (
     ),
 )
 
-_MIXED = ["chunked_attention", "full_attention", "chunked_attention", "chunked_attention"]
-
-LLAMA4_CASES = (
-    GoldenCase(
-        name="llama4",
-        twist="chunks of 5 by turns with a layer without RoPE, whose queries grow; 2 of 5 experts; normed q, k",
-        config=llama4_text5(
-            K=2,
-            H=12,
-            E=5,
-            C=2,
-            dense=46,
-            sizes=dict(D=40, F=26, V=93, L=4, N=4),
-            attention_chunk_size=5,
-            layer_types=_MIXED,
-            no_rope_layers=[1, 0, 1, 0],
-            moe_layers=[1, 2],
-            floor_scale=3,
-            attn_scale=0.4,
-        ),
-        form="5.x",
-        seed=210,
-        prompt=prompt(11, vocab=93),
-        hidden=True,
-        must_matter=(
-            {"attention_chunk_size": 6},
-            {"no_rope_layers": [1, 1, 1, 0]},
-            {"floor_scale": 4},
-            {"attn_temperature_tuning": False},
-            {"num_experts_per_tok": 1},
-            {"use_qk_norm": False},
-            {"layer_types": ["chunked_attention"] * 4},
-        ),
-    ),
-    GoldenCase(
-        name="llama4_biases",
-        twist="no norms, biases, all layers sparse and rotated, 1 of 4 experts, batch of 2, llama3 RoPE; bf16 file",
-        config=llama4_text5(
-            K=1,
-            H=8,
-            E=4,
-            C=1,
-            dense=30,
-            sizes=dict(D=36, F=28, V=87, L=2, N=3),
-            attention_bias=True,
-            use_qk_norm=False,
-            rope_parameters={
-                "rope_type": "llama3",
-                "rope_theta": 100.0,
-                "factor": 8.0,
-                "high_freq_factor": 4.0,
-                "low_freq_factor": 1.0,
-                "original_max_position_embeddings": 16,
-            },
-        ),
-        form="5.x",
-        seed=211,
-        prompt=prompt(9, 9, vocab=87),
-        stored="bf16",
-        must_matter=({"rope_parameters": {**DEFAULT_ROPE, "rope_theta": 100.0}},),
-    ),
-)
-
-_LONG_ROPE = {
-    "type": "longrope",
-    "short_factor": [1.0, 1.3, 1.9, 2.4, 3.0, 4.2],
-    "long_factor": [2.0, 3.3, 3.9, 5.4, 7.0, 9.2],
-    "short_mscale": 1.243163121016122,
-    "long_mscale": 1.243163121016122,
-    "original_max_position_embeddings": 64,
-}
-PHIMOE_CASES = (
-    GoldenCase(
-        name="phimoe",
-        twist="layer norms, biases everywhere, experts chosen one by one among those near; hidden states",
-        config=phimoe5(K=2, E=6, sizes=dict(D=40, F=26, V=93, L=3, N=4), router_jitter_noise=0.2),
-        form="5.x",
-        seed=214,
-        prompt=prompt(11, vocab=93),
-        hidden=True,
-        must_matter=({"router_jitter_noise": 0.01}, {"lm_head_bias": False}, {"attention_bias": False}),
-    ),
-    GoldenCase(
-        name="phimoe_4x",
-        twist="long RoPE with a scale of its own, no bias of the head, batch of 2; 4.x form, bf16 file",
-        config=phimoe_4_43(
-            K=1, E=4, sizes=dict(D=36, F=28, V=87, L=2, N=3), lm_head_bias=False, rope_scaling=_LONG_ROPE
-        ),
-        form="4.x",
-        seed=213,
-        prompt=prompt(9, 9, vocab=87),
-        stored="bf16",
-        must_matter=(
-            {"rope_scaling": {**_LONG_ROPE, "short_factor": [1.0] * 6}},
-            {"rope_scaling": {**_LONG_ROPE, "short_mscale": 1.0}},
-        ),
-    ),
-)
-
 SPARSE_CASES = (
     *GLM4_MOE_CASES,
     *QWEN2_MOE_CASES,
     *MINIMAX_M2_CASES,
     *ERNIE4_5_MOE_CASES,
-    *LLAMA4_CASES,
-    *PHIMOE_CASES,
 )

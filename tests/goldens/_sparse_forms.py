@@ -225,3 +225,24 @@ def phimoe_4_43(*, K: int, E: int, sizes: Config, **changes: Any) -> Config:
         "transformers_version": "4.43.3",
         **changes,
     }
+
+
+def deepseek_v2_5(*, heads: Config, experts: Config, sizes: Config, **changes: Any) -> Config:
+    """``DeepseekV2Config`` of transformers 5; arguments as of ``deepseek_v3_5``."""
+    return {
+        **common5("deepseek_v2", "DeepseekV2ForCausalLM", sizes["N"], sizes),
+        "attention_bias": False,
+        "first_k_dense_replace": 1,
+        "head_dim": heads["qk_rope_head_dim"],
+        "mlp_bias": False,
+        "n_shared_experts": 2,
+        "norm_topk_prob": False,
+        "output_router_logits": False,
+        "pretraining_tp": 1,
+        "qk_head_dim": heads["qk_nope_head_dim"] + heads["qk_rope_head_dim"],
+        "routed_scaling_factor": 1.0,
+        "topk_method": "greedy",
+        **heads,
+        **experts,
+        **changes,
+    }

@@ -93,6 +93,30 @@ def _ernie4_5_moe(config: Config, layer: int, prefix: str) -> Shapes:
         yield from _projections(prefix + "mlp.shared_experts.", d, shared, biased=biased)
 
 
+def _deepseek_v2(config: Config, layer: int, prefix: str) -> Shapes:
+    d, inner, biased = config["hidden_size"], config["moe_intermediate_size"], config["mlp_bias"]
+    if layer < config["first_k_dense_replace"]:
+        yield from _projections(prefix + "mlp.", d, config["intermediate_size"], biased=biased)
+        return
+    yield from _experts(prefix + "mlp.", config["n_routed_experts"], d, inner)
+    yield from _projections(prefix + "mlp.shared_experts.", d, inner * config["n_shared_experts"], biased=biased)
+
+
+def _latent(config: Config, prefix: str) -> Shapes:
+    d, n, rank = config["hidden_size"], config["num_attention_heads"], config["kv_lora_rank"]
+    plain, rotated, value = (config[name] for name in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
+    if config["q_lora_rank"] is None:
+        yield prefix + "q_proj.weight", (n * (plain + rotated), d)
+    else:
+        yield prefix + "q_a_proj.weight", (config["q_lora_rank"], d)
+        yield prefix + "q_a_layernorm.weight", (config["q_lora_rank"],)
+        yield prefix + "q_b_proj.weight", (n * (plain + rotated), config["q_lora_rank"])
+    yield prefix + "kv_a_proj_with_mqa.weight", (rank + rotated, d)
+    yield prefix + "kv_a_layernorm.weight", (rank,)
+    yield prefix + "kv_b_proj.weight", (n * (plain + value), rank)
+    yield prefix + "o_proj.weight", (d, n * value)
+
+
 def _glm4_moe_shapes(config: Config) -> Shapes:
     biased = "qkv" if config["attention_bias"] else ""
     norms = "head" if config["use_qk_norm"] else ""
@@ -149,6 +173,7 @@ def _phimoe_shapes(config: Config) -> Shapes:
 
 
 SPARSE_SHAPES: dict[str, Callable[[Config], Shapes]] = {
+    "deepseek_v2": lambda config: _sparse_model(config, _latent, _deepseek_v2),
     "glm4_moe": _glm4_moe_shapes,
     "qwen2_moe": _qwen2_moe_shapes,
     "minimax_m2": _minimax_m2_shapes,

@@ -27,6 +27,7 @@ from tests.goldens._other_cases import MISTRAL_CASES, QWEN2_CASES, QWEN3_CASES
 from tests.goldens._qwen3_5_cases import QWEN3_5_CASES
 from tests.goldens._rope_cases import ROPE_CASES as _ROPE_CASES
 from tests.goldens._sparse_cases import SPARSE_CASES
+from tests.goldens._sparse_own_cases import SPARSE_OWN_CASES
 from tests.goldens._state_cases import STATE_CASES
 from tests.goldens._ungated_cases import UNGATED_CASES
 
@@ -57,6 +58,7 @@ CASES: dict[str, GoldenCase] = {
         *GPT_CASES,
         *STATE_CASES,
         *SPARSE_CASES,
+        *SPARSE_OWN_CASES,
         *LLAMA_KIND_CASES,
         *UNGATED_CASES,
     )

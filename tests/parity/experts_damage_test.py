@@ -18,6 +18,7 @@ from transformer_core.models import DecoderLM, load_config, stored_specs
 Weights = dict[str, np.ndarray]
 # Module of the experts in the keys of a layer, and the field that counts them.
 _FAMILIES = {
+    "deepseek_v2": ("mlp", "n_routed_experts"),
     "glm4_moe": ("mlp", "n_routed_experts"),
     "qwen2_moe": ("mlp", "num_experts"),
     "minimax_m2": ("block_sparse_moe", "num_local_experts"),
@@ -53,7 +54,7 @@ def test_a_missing_expert_is_named(name: str, audited: Callable[..., None]) -> N
 def test_experts_beyond_the_configured_number_are_named(name: str, audited: Callable[..., None]) -> None:
     module, field = _FAMILIES[name]
     count = CASES[name].config[field]
-    more = {"n_group": 1} if name == "glm4_moe" else {}
+    more = {"n_group": 1, "topk_group": 1} if field == "n_routed_experts" else {}
     with pytest.raises(CheckpointError, match=rf"{module}.*(has shape \[{count}|is not the model's)"):
         audited(name, lambda weights: None, **{field: count - 1}, **more)
 

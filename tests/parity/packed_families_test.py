@@ -64,7 +64,7 @@ _UNPACKED: Final[dict[str, set[str]]] = {
     "falcon_h1": {"model.layers.*.mamba.conv1d.weight"},
     "nemotron_h": {"model.layers.*.mixer.conv1d.weight", "model.layers.*.mixer.gate.weight"},
     "gpt_oss": _ROUTERS | {f"model.layers.*.mlp.experts.{name}_proj_bias" for name in ("gate", "up", "down")},
-    "deepseek_v3": _ROUTERS | {"model.layers.*.self_attn.kv_b_proj.weight"},
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3"), _ROUTERS | {"model.layers.*.self_attn.kv_b_proj.weight"}),
     **dict.fromkeys(("glm4_moe", "qwen2_moe", "minimax_m2", "ernie4_5_moe", "llama4_text", "phimoe"), _ROUTERS),
 }
 # Which experts are chosen is no smooth function of anything: here all are, each with its weight.
@@ -76,6 +76,7 @@ _ALL_EXPERTS: Final[dict[str, dict[str, int]]] = {
     "lfm2_moe": {"num_experts_per_tok": 6},
     "granitemoehybrid": {"num_experts_per_tok": 5},
     "nemotron_h": {"num_experts_per_tok": 6, "topk_group": 3},
+    "deepseek_v2": {"num_experts_per_tok": 8, "topk_group": 4},
     "deepseek_v3": {"num_experts_per_tok": 12, "topk_group": 4},
     "glm4_moe": {"num_experts_per_tok": 6, "topk_group": 2},
     "qwen2_moe": {"num_experts_per_tok": 7},
@@ -90,7 +91,7 @@ def _case(name: str) -> GoldenCase:
     sizes = {
         key: size for key, size in _SIZES.items() if case.config.get(key) is not None or key == "n_inner" in case.config
     }
-    if name == "deepseek_v3":
+    if name in ("deepseek_v2", "deepseek_v3"):
         sizes["num_key_value_heads"] = sizes["num_attention_heads"]
     sizes |= _OWN_SIZES.get(name, {})
     return dataclasses.replace(

@@ -42,6 +42,7 @@ if os.environ.get("TAPELINE_LONG"):
         ("qwen3_next_mixed_4x", 4, 1),
         ("lfm2", 34, 1),
         ("lfm2_4x", 4, 2),
+        ("deepseek_v2", 5, 1),
         ("glm4_moe", 5, 1),
         ("qwen2_moe", 4, 2),
         ("minimax_m2", 16, 1),

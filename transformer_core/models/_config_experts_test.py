@@ -46,6 +46,33 @@ def test_glm4_moe():
     assert read("Glm4Moe", **GLM4_MOE, num_nextn_predict_layers=0).extra_layers == 0
 
 
+DEEPSEEK_V2: dict[str, Any] = {
+    "kv_lora_rank": 8,
+    "qk_nope_head_dim": 6,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 5,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 16,
+    "n_group": 4,
+    "topk_group": 2,
+}
+
+
+def test_deepseek_v2():
+    config = read("DeepseekV2", **DEEPSEEK_V2, first_k_dense_replace=1)
+    assert (config.rope.mode, config.rope.rotated, config.head_size) == (RopeMode.INTERLEAVED, 4, 10)
+    routing = Routing(experts=8, chosen=3, normalized=False, group_best=1)
+    assert config.experts == ExpertsConfig(routing=routing, inner=16, layers=(False, True, True), shared=32)
+    grouped = read("DeepseekV2", **DEEPSEEK_V2, topk_method="group_limited_greedy", mlp_bias=True).experts
+    assert grouped is not None
+    assert (grouped.routing.groups, grouped.routing.chosen_groups, grouped.shared_biased) == (4, 2, True)
+    with pytest.raises(ConfigError, match="'norm_topk_prob': expected false: transformers does not normalise"):
+        read("DeepseekV2", **DEEPSEEK_V2, norm_topk_prob=True)
+    with pytest.raises(ConfigError, match="'topk_method': expected one of greedy, group_limited_greedy; found"):
+        read("DeepseekV2", **DEEPSEEK_V2, topk_method="noaux_tc")
+
+
 QWEN2_MOE: dict[str, Any] = {
     "num_key_value_heads": 2,
     "num_experts": 8,

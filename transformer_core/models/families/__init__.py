@@ -5,6 +5,7 @@ from typing import Final
 from transformer_core.models.families._arcee import ARCEE
 from transformer_core.models.families._cohere import COHERE
 from transformer_core.models.families._cohere2 import COHERE2
+from transformer_core.models.families._deepseek_v2 import DEEPSEEK_V2
 from transformer_core.models.families._deepseek_v3 import DEEPSEEK_V3
 from transformer_core.models.families._ernie4_5 import ERNIE4_5
 from transformer_core.models.families._ernie4_5_moe import ERNIE4_5_MOE
@@ -71,6 +72,7 @@ FAMILIES = (
     QWEN3_5_MOE,
     QWEN3_5_WRAPPED,
     QWEN3_5_MOE_WRAPPED,
+    DEEPSEEK_V2,
     DEEPSEEK_V3,
     GPT_OSS,
     ERNIE4_5_MOE,

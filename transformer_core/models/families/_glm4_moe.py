@@ -8,7 +8,7 @@ from transformer_core.checkpoints import ExpertKeys
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind
 from transformer_core.family._layer import DecoderLayer
-from transformer_core.models.families._deepseek_v3 import grouped_experts
+from transformer_core.models.families._deepseek import grouped_experts
 
 _ROTATED_SHARE: Final = 0.5  # transformers' default
 
