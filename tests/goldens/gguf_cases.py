@@ -13,7 +13,8 @@ AS_THEY_ARE: Final = (
     "qwen2_full_4x", "qwen2_yarn_4x", "qwen3", "qwen3_moe", "phi3_longrope_partial", "phi3_window_4x", "gpt2",
     "gpt2_4x", "granite", "olmo2", "gpt_neox", "gpt_neox_4x", "stablelm", "stablelm_parallel",
     "deepseek_v3_plain_4x", "olmo3", "olmo3_4x", "ministral3", "exaone4", "exaone4_4x", "seed_oss",
-    "ernie4_5", "ernie4_5_biases", "minimax_m2", "minimax_m2_4x",
+    "ernie4_5", "ernie4_5_biases", "phi_4x",
+    "starcoder2_plain", "nemotron_plain", "arcee", "minimax_m2", "minimax_m2_4x",
 )  # fmt: skip
 
 # Of others, what llama.cpp has fixed for all models of the architecture.
@@ -38,6 +39,7 @@ FIXED: Final[dict[str, dict[str, Any]]] = {
         "layer_types": [*["sliding_attention"] * 3, "full_attention"],
         "tie_word_embeddings": True,
     },
+    "starcoder2": {"sliding_window": None},
     "hunyuan_v1_dense": {
         "attention_bias": False,
         "rope_parameters": {"rope_theta": 700000.0, "rope_type": "default"},
@@ -74,6 +76,7 @@ NOT_LLAMA_CPPS: Final = (
     "llama_yarn",
     "exaone4_4x",
     "ernie4_5_biases",
+    "starcoder2_plain",
     "olmo3",
     "deepseek_v3_plain_4x",
     "deepseek_v3",

@@ -27,7 +27,7 @@ from tests.goldens._shapes import sizes_of
 from tests.goldens.gguf_deepseek import add_deepseek_fields, deepseek_tensors, gpt_oss_tensors
 from tests.goldens.gguf_gemma import GEMMA_LAYERS, add_gemma_layer_fields, gemma_layer_tensors
 from tests.goldens.gguf_hybrids import HYBRIDS, add_hybrid_fields, hybrid_tensors
-from tests.goldens.gguf_llama_kinds import LAYER_NORMS, WINDOWS, add_llama_kind_fields
+from tests.goldens.gguf_llama_kinds import LAYER_NORMS, UNGATED, WINDOWS, add_llama_kind_fields, layer_norm_eps
 from tests.goldens.gguf_rope import add_rope, rope_of, rope_tensors
 from tests.goldens.k_quants import quantize
 from tests.goldens.weights import stored_weights
@@ -39,12 +39,12 @@ ARCHITECTURES = {
     "gpt_neox": "gptneox", "stablelm": "stablelm", "olmo3": "olmo2", "ministral3": "mistral3", "cohere": "command-r",
     "cohere2": "cohere2", "exaone4": "exaone4", "hunyuan_v1_dense": "hunyuan-dense", "seed_oss": "seed_oss",
     "ernie4_5": "ernie4_5", "deepseek_v3": "deepseek2", "gpt_oss": "gpt-oss", **gguf_sparse.ARCHITECTURES, **HYBRIDS,
-    "gemma3n_text": "gemma3n", "gemma4_text": "gemma4",
+    "gemma3n_text": "gemma3n", "gemma4_text": "gemma4", **UNGATED,
 }  # fmt: skip
 _RENAMED = {**gguf_sparse.RENAMED, "deepseek2": deepseek_tensors, "gpt-oss": gpt_oss_tensors}
 _RENAMED |= dict.fromkeys(HYBRIDS.values(), hybrid_tensors)
 _RENAMED |= dict.fromkeys(GEMMA_LAYERS, gemma_layer_tensors)
-_PERMUTED = ("llama", "granite", "smollm3", "mistral3")
+_PERMUTED = ("llama", "granite", "smollm3", "mistral3", "arcee")
 _EXPERT = re.compile(r"(model\.layers\.\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight")
 _EXPERT_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 
@@ -145,7 +145,7 @@ def _changed(key: str, array: np.ndarray, config: Config, name: str) -> np.ndarr
         return _permuted(array, config["num_attention_heads"])
     if name in _PERMUTED and ".self_attn.k_proj." in key:
         return _permuted(array, config.get("num_key_value_heads") or config["num_attention_heads"])
-    if name in ("gemma", "gemma2", "gemma3") and key.endswith("norm.weight"):
+    if name in ("gemma", "gemma2", "gemma3", "nemotron") and key.endswith("norm.weight"):
         return array.astype(np.float32) + np.float32(1)
     if ".query_key_value." in key:  # of each head queries, keys, values; then all queries, all keys, all values
         heads = config["num_attention_heads"]
@@ -192,7 +192,7 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
         return
     writer.add_head_count_kv(config.get("num_key_value_heads") or heads)
     if name in ("gptneox", "stablelm", *LAYER_NORMS):
-        writer.add_layer_norm_eps(config["layer_norm_eps"])
+        writer.add_layer_norm_eps(layer_norm_eps(config))
         if "use_parallel_residual" in config:
             writer.add_parallel_residual(config["use_parallel_residual"])
     else:

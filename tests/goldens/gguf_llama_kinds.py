@@ -7,9 +7,16 @@ from gguf import GGUFWriter
 
 from tests.goldens._case_types import Config
 
-LAYER_NORMS = ("command-r", "cohere2")
+UNGATED = {"phi": "phi2", "starcoder2": "starcoder2", "nemotron": "nemotron", "arcee": "arcee"}
+"""Architectures of families without a gate in the feed-forward, by model type."""
+LAYER_NORMS = ("command-r", "cohere2", "phi2", "starcoder2", "nemotron")
 WINDOWS = ("olmo2", "exaone4", "cohere2")
 _BY_TYPES = ("olmo2", "exaone4")
+
+
+def layer_norm_eps(config: Config) -> float:
+    """Returns the eps of layer norms, under the family's name of it."""
+    return next(config[name] for name in ("layer_norm_eps", "norm_epsilon", "norm_eps") if name in config)
 
 
 def add_llama_kind_fields(writer: GGUFWriter, config: Config, name: str, rope: Mapping[str, Any]) -> None:

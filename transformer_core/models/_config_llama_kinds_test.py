@@ -117,6 +117,7 @@ def test_hunyuan_stretches_the_base_of_rope() -> None:
         ),
         ("SeedOss", {"num_key_value_heads": 2}, "field 'head_dim' is missing"),
         ("Phi", {"qk_layernorm": True}, "'qk_layernorm': expected false: layer norms of queries and keys are not"),
+        ("Phi", {"tie_word_embeddings": True}, "'tie_word_embeddings': expected false: the head has a bias"),
         (
             "Helium",
             {"num_key_value_heads": 2, "head_dim": 6},

@@ -9,18 +9,21 @@ from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind, whole_rope
 from transformer_core.family._layer import DecoderLayer
 
+_ROPE_BASE: Final = 1e5  # transformers' default
+
 
 def _read(fields: ConfigFields) -> DecoderConfig:
     heads, kv_heads, head_size = heads_of(fields, head_dim_needed=True)
     if heads * head_size != fields.integer("hidden_size"):
         fields.refuse("head_dim", "hidden_size / num_attention_heads, as its output projection is square")
+    rope = whole_rope(fields, HELIUM.architecture, head_size, default_base=_ROPE_BASE)
     return llama_kind(
         fields,
         HELIUM.architecture,
         heads=heads,
         kv_heads=kv_heads,
         head_size=head_size,
-        rope=replace(whole_rope(fields, HELIUM.architecture, head_size), mode=RopeMode.INTERLEAVED),
+        rope=replace(rope, mode=RopeMode.INTERLEAVED),
         qkv_bias=fields.boolean("attention_bias", False),
         mlp_bias=fields.boolean("mlp_bias", False),
     )

@@ -16,6 +16,8 @@ _STORED: Final = {"o_proj": "dense", "up_proj": "fc1", "down_proj": "fc2", "norm
 def _read(fields: ConfigFields) -> DecoderConfig:
     if fields.boolean("qk_layernorm", False):
         fields.refuse("qk_layernorm", "false: layer norms of queries and keys are not supported")
+    if fields.boolean("tie_word_embeddings", False):
+        fields.refuse("tie_word_embeddings", "false: the head has a bias, which an embedding has not")
     heads, kv_heads, head_size = heads_of(fields, kv_heads_default=True)
     return llama_kind(
         fields,

@@ -1,9 +1,18 @@
-"""Models with layer norms: GPT-2, GPT-NeoX, StableLM."""
+"""Models with layer norms: GPT-2, GPT-NeoX, StableLM, Phi-2, StarCoder2, Nemotron."""
 
 from typing import Final
 
 from transformer_core.models.gguf.readers._architecture import GgufArchitecture
-from transformer_core.models.gguf.readers._common import Source, Values, biased, common, tied, vocabulary
+from transformer_core.models.gguf.readers._common import (
+    WINDOW,
+    Source,
+    Values,
+    biased,
+    common,
+    tied,
+    vocabulary,
+    window,
+)
 
 
 def _gpt2(source: Source) -> Values:
@@ -51,8 +60,40 @@ def _stablelm(source: Source) -> Values:
     )
 
 
+def _phi2(source: Source) -> Values:
+    share = _rotated_share(source)
+    return common(source, "PhiForCausalLM", "phi", layer_norm=True, hidden_act="gelu_new", partial_rotary_factor=share)
+
+
+def _starcoder2(source: Source) -> Values:
+    values = common(
+        source,
+        "Starcoder2ForCausalLM",
+        "starcoder2",
+        layer_norm=True,
+        hidden_act="gelu_pytorch_tanh",
+        use_bias=biased(source, "attn_output"),
+        sliding_window=window(source.fields),
+    )
+    return {"norm_epsilon": values.pop("layer_norm_eps"), **values}
+
+
+def _nemotron(source: Source) -> Values:
+    values = common(
+        source,
+        "NemotronForCausalLM",
+        "nemotron",
+        layer_norm=True,
+        hidden_act="relu2",
+        attention_bias=biased(source, "attn_output"),
+        mlp_bias=biased(source, "ffn_up"),
+        partial_rotary_factor=_rotated_share(source),
+    )
+    return {"norm_eps": values.pop("layer_norm_eps"), **values}
+
+
 def _rotated_share(source: Source) -> float:
-    """Returns the rotated share of a head, also where it is 1: both families have another default."""
+    """Returns the rotated share of a head, also where it is 1: these families have another default."""
     fields = source.fields
     head_size = fields.integer("embedding_length") // fields.integer("attention.head_count")
     return fields.integer("rope.dimension_count", head_size) / head_size
@@ -64,4 +105,7 @@ LAYER_NORM_KINDS: Final = (
     GgufArchitecture("gpt2", _gpt2),
     GgufArchitecture("gptneox", _gpt_neox, _PARALLEL),
     GgufArchitecture("stablelm", _stablelm, _PARALLEL),
+    GgufArchitecture("phi2", _phi2),
+    GgufArchitecture("starcoder2", _starcoder2, frozenset({WINDOW})),
+    GgufArchitecture("nemotron", _nemotron),
 )

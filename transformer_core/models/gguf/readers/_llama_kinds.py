@@ -4,7 +4,16 @@ from typing import Final
 
 from transformer_core._config_fields import ConfigFields
 from transformer_core.models.gguf.readers._architecture import AFTER_PARTS, GgufArchitecture
-from transformer_core.models.gguf.readers._common import WINDOW, Source, Values, biased, common, layer_types, window
+from transformer_core.models.gguf.readers._common import (
+    WINDOW,
+    Source,
+    Values,
+    biased,
+    biases,
+    common,
+    layer_types,
+    window,
+)
 from transformer_core.models.gguf.readers._rope import ORIGINAL
 
 _TEMPERATURE: Final = "attention.temperature_scale"
@@ -108,6 +117,10 @@ def _ernie4_5(source: Source) -> Values:
     return common(source, "Ernie4_5ForCausalLM", "ernie4_5", use_bias=biased(source, "attn_q"))
 
 
+def _arcee(source: Source) -> Values:
+    return common(source, "ArceeForCausalLM", "arcee", hidden_act="relu2", **biases(source))
+
+
 _SEED_OSS_NAMES: Final = {"post_attention_layernorm": "post_attention_norm"}
 
 OTHER_LLAMA_KINDS: Final = (
@@ -119,4 +132,5 @@ OTHER_LLAMA_KINDS: Final = (
     GgufArchitecture("hunyuan-dense", _hunyuan),
     GgufArchitecture("seed_oss", _seed_oss, names=_SEED_OSS_NAMES),
     GgufArchitecture("ernie4_5", _ernie4_5),
+    GgufArchitecture("arcee", _arcee, permuted=True),
 )
