@@ -42,8 +42,8 @@ class SpecContext(ExecutionContext):
         return SpecTensor(spec)
 
     def parameter(self, parameter: Parameter) -> Tensor:
-        """Returns a tensor of the parameter's spec."""
-        return self._given_for(parameter) or SpecTensor(parameter.spec)
+        """Returns a tensor of the parameter's spec, packed where it has an encoding."""
+        return self._given_for(parameter) or SpecTensor(parameter.stored_spec)
 
     def while_loop(
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]

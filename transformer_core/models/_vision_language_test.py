@@ -2,7 +2,8 @@ from typing import Any
 
 import pytest
 
-from lang_core import ConfigError
+from lang_core import ConfigError, encoding_named
+from transformer_core._packing import pack_weights
 from transformer_core.models import DecoderConfig, VisionLanguageConfig, VisionLanguageLM, entry_points
 
 _TEXT = {
@@ -93,3 +94,15 @@ def test_entry_points() -> None:
         model, names=["encode_image", "prefill_embeddings"], batch=3, positions="per_row", sequence=8
     )
     assert [several[0].arguments[0].spec.shape, several[1].arguments[1].spec.shape] == [(3, 3, 24, 24), (3, 8, 32)]
+
+
+def test_packed_weights_change_no_argument() -> None:
+    plain, packed = VisionLanguageLM(_read()), VisionLanguageLM(_read())
+    pack_weights(packed, encoding_named("q8_0"), packed.dtype)
+    assert packed.connector.proj.weight.encoding is None  # rows of 144
+    embedding = dict(packed.named_parameters())["model.embed_tokens.weight"]
+    assert embedding.encoding is not None
+    for one, other in zip(entry_points(plain, sequence=8), entry_points(packed, sequence=8), strict=True):
+        assert [(argument.name, argument.spec) for argument in one.arguments] == [
+            (argument.name, argument.spec) for argument in other.arguments
+        ]
