@@ -15,7 +15,16 @@ AS_THEY_ARE: Final = (
     "deepseek_v3_plain_4x", "olmo3", "olmo3_4x", "ministral3", "exaone4", "exaone4_4x", "seed_oss",
     "ernie4_5", "ernie4_5_biases", "phi_4x",
     "starcoder2_plain", "nemotron_plain", "arcee", "minimax_m2", "minimax_m2_4x",
+    "lfm2_4x", "granite_hybrid",
 )  # fmt: skip
+
+# Falcon-H1 without its scales, which are in the weights of GGUF files.
+UNSCALED: Final[dict[str, Any]] = {
+    **dict.fromkeys(("attention_in_multiplier", "attention_out_multiplier", "embedding_multiplier"), 1.0),
+    **dict.fromkeys(("key_multiplier", "lm_head_multiplier", "ssm_in_multiplier", "ssm_out_multiplier"), 1.0),
+    "mlp_multipliers": [1.0] * 2,
+    "ssm_multipliers": [1.0] * 5,
+}
 
 # Of others, what llama.cpp has fixed for all models of the architecture.
 FIXED: Final[dict[str, dict[str, Any]]] = {
@@ -58,6 +67,21 @@ FIXED: Final[dict[str, dict[str, Any]]] = {
         "layer_types": [*["chunked_attention"] * 3, "full_attention"],
     },
     "phimoe": {"router_jitter_noise": 0.01},
+    "lfm2": {"conv_bias": False},
+    "lfm2_moe": {},
+    "mamba2": {"use_bias": False},
+    "mamba2_4x": {"use_conv_bias": True},
+    "granite_hybrid_dense_4x": {
+        **dict.fromkeys(("attention_bias", "mamba_proj_bias"), False),
+        "intermediate_size": 44,
+        "mamba_conv_bias": True,
+    },
+    "falcon_h1": UNSCALED,
+    "falcon_h1_normed_4x": {
+        **UNSCALED,
+        **dict.fromkeys(("attention_bias", "mamba_proj_bias", "mlp_bias", "projectors_bias"), False),
+        "mamba_norm_before_gate": False,
+    },
     "smollm3_4x": {"no_rope_layer_interval": 4, "no_rope_layers": [1, 1, 1]},
 }
 
@@ -69,7 +93,8 @@ GGUF_CASES: Final[dict[str, GoldenCase]] = {
 # What llama.cpp computes otherwise than the file says: it has no windows for these architectures (for EXAONE 4, where
 # there are 64 layers), refuses biases in ERNIE, and takes YaRN's betas from its command line. Of DeepSeek's and
 # OpenAI's models there are no logits of it. Phi-3.5-MoE's experts it chooses as Mixtral's. Sizes of Gemma 3n are fixed
-# there, and its standard deviations unbiased, which matters where F is as small as here.
+# there, and its standard deviations unbiased, which matters where F is as small as here. States carry the
+# rounding to bf16 along, which in one file of Granite 4 is above the tolerance.
 NOT_LLAMA_CPPS: Final = (
     "mistral_window",
     "phi3_window_4x",
@@ -78,6 +103,7 @@ NOT_LLAMA_CPPS: Final = (
     "ernie4_5_biases",
     "starcoder2_plain",
     "olmo3",
+    "granite_hybrid_dense_4x",
     "deepseek_v3_plain_4x",
     "deepseek_v3",
     "gpt_oss",

@@ -23,12 +23,13 @@ from gguf import (
 
 from tests.goldens import gguf_sparse
 from tests.goldens._case_types import Config, GoldenCase
-from tests.goldens._shapes import sizes_of
+from tests.goldens._shapes import sizes_of, weight_shapes
 from tests.goldens.gguf_deepseek import add_deepseek_fields, deepseek_tensors, gpt_oss_tensors
 from tests.goldens.gguf_gemma import GEMMA_LAYERS, add_gemma_layer_fields, gemma_layer_tensors
 from tests.goldens.gguf_hybrids import HYBRIDS, add_hybrid_fields, hybrid_tensors
 from tests.goldens.gguf_llama_kinds import LAYER_NORMS, UNGATED, WINDOWS, add_llama_kind_fields, layer_norm_eps
 from tests.goldens.gguf_rope import add_rope, rope_of, rope_tensors
+from tests.goldens.gguf_states import STATE_KINDS, add_mamba2_fields, add_state_fields, state_tensors
 from tests.goldens.k_quants import quantize
 from tests.goldens.weights import stored_weights
 
@@ -39,12 +40,13 @@ ARCHITECTURES = {
     "gpt_neox": "gptneox", "stablelm": "stablelm", "olmo3": "olmo2", "ministral3": "mistral3", "cohere": "command-r",
     "cohere2": "cohere2", "exaone4": "exaone4", "hunyuan_v1_dense": "hunyuan-dense", "seed_oss": "seed_oss",
     "ernie4_5": "ernie4_5", "deepseek_v3": "deepseek2", "gpt_oss": "gpt-oss", **gguf_sparse.ARCHITECTURES, **HYBRIDS,
-    "gemma3n_text": "gemma3n", "gemma4_text": "gemma4", **UNGATED,
+    "gemma3n_text": "gemma3n", "gemma4_text": "gemma4", **UNGATED, **STATE_KINDS,
 }  # fmt: skip
 _RENAMED = {**gguf_sparse.RENAMED, "deepseek2": deepseek_tensors, "gpt-oss": gpt_oss_tensors}
 _RENAMED |= dict.fromkeys(HYBRIDS.values(), hybrid_tensors)
+_RENAMED |= dict.fromkeys(STATE_KINDS.values(), state_tensors)
 _RENAMED |= dict.fromkeys(GEMMA_LAYERS, gemma_layer_tensors)
-_PERMUTED = ("llama", "granite", "smollm3", "mistral3", "arcee")
+_PERMUTED = ("llama", "granite", "smollm3", "mistral3", "arcee", "granitehybrid")
 _EXPERT = re.compile(r"(model\.layers\.\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight")
 _EXPERT_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 
@@ -174,6 +176,11 @@ def _add_tokens(config: Config) -> Callable[[GGUFWriter], None]:
 
 def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
     layers, hidden, inner, _ = sizes_of(config)
+    if name == "mamba2":
+        add_mamba2_fields(writer, config)
+        return
+    if name == "lfm2":
+        inner = next(shape[0] for key, shape in weight_shapes(config).items() if key.endswith("w1.weight"))
     heads = config["n_head"] if name == "gpt2" else config["num_attention_heads"]
     writer.add_block_count(layers + (config.get("num_nextn_predict_layers", 0) if name in HYBRIDS.values() else 0))
     writer.add_embedding_length(hidden)
@@ -190,13 +197,16 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
     if name == "deepseek2":
         add_deepseek_fields(writer, config, rope_of(config))
         return
-    writer.add_head_count_kv(config.get("num_key_value_heads") or heads)
+    if name in STATE_KINDS.values():
+        add_state_fields(writer, config, name)
+    else:
+        writer.add_head_count_kv(config.get("num_key_value_heads") or heads)
     if name in ("gptneox", "stablelm", *LAYER_NORMS):
         writer.add_layer_norm_eps(layer_norm_eps(config))
         if "use_parallel_residual" in config:
             writer.add_parallel_residual(config["use_parallel_residual"])
     else:
-        writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+        writer.add_layer_norm_rms_eps(config["norm_eps" if name.startswith("lfm2") else "rms_norm_eps"])
     if config.get("head_dim"):
         writer.add_key_length(config["head_dim"])
         writer.add_value_length(config["head_dim"])
@@ -220,7 +230,7 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
         "residual_multiplier": writer.add_residual_scale,
         "logits_scaling": writer.add_logit_scale,
     }.items():
-        if config.get(key):
+        if config.get(key) and name != "falcon-h1":  # which has them in its weights
             add(config[key])
 
 

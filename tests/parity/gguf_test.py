@@ -50,6 +50,9 @@ def test_configuration_and_weights_are_the_checkpoints(name: str, tmp_path: Path
             wanted, rows = theirs.read(path), parameter.spec.shape[0]
             if expected.zero_centred and path.endswith("norm.weight"):  # the sum was rounded in the file
                 wanted = (wanted.astype(np.float32) + np.float32(1)) - np.float32(1)
+            if path.endswith(".A_log"):  # of which the file has the exponential
+                np.testing.assert_allclose(ours.read(path), wanted, rtol=1e-5, atol=1e-6)
+                continue
             assert ours.read(path).tobytes() == wanted.astype(ours.spec(path).dtype.numpy).tobytes(), path
             some = slice(rows // 3, rows // 3 + rows // 2)
             assert ours.read_rows(path, some.start, some.stop).tobytes() == ours.read(path)[some].tobytes(), path

@@ -63,6 +63,12 @@ def test_a_llama(made: Callable[..., GgufModel]) -> None:
     assert not made("llama", LLAMA, "output.weight").config().tied
 
 
+STATES = {
+    **{f"ssm.{name}": size for name, size in {"state_size": 4, "group_count": 1, "conv_kernel": 4}.items()},
+    "ssm.inner_size": 2 * LLAMA["embedding_length"],
+    "ssm.time_step_rank": 2,
+    "shortconv.l_cache": 3,
+}
 SPARSE = ("glm4moe", "qwen2moe", "minimax-m2", "ernie4_5-moe", "phimoe", "llama4")
 
 
@@ -74,14 +80,14 @@ def test_every_architecture_says_how_it_is_stored(made: Callable[..., GgufModel]
         experts = [key for key in rest if key.startswith(("expert", "interleave"))]
         wanted = {
             "granite": ["attention.scale"],
-            "qwen3moe": experts,
+            **dict.fromkeys(("qwen3moe", "lfm2moe"), experts),
             **dict.fromkeys(SPARSE, experts),
             "gpt-oss": [*experts, "attention.sliding_window"],
             "cohere2": ["attention.sliding_window", "logit_scale"],
         }
         fields = {**(GEMMA if name in ("gemma2", "gemma3", "gemma4") else LLAMA), "attention.layer_norm_epsilon": 1e-5}
         fields |= {key: rest[key] for key in wanted.get(name, [])}
-        fields |= {"attention.key_length": 16, "attention.value_length": 16}
+        fields |= {"attention.key_length": 16, "attention.value_length": 16, **STATES}
         head = ["output.weight"] if name == "phi2" else []  # which is never tied
         file = made(name, OTHERS.get(name, fields), *head)
         if file.permuted or file.config().rope.mode is RopeMode.INTERLEAVED:

@@ -6,9 +6,9 @@ from typing import Final
 from lang_core import WeightSource
 from transformer_core._rope_config import RopeMode
 from transformer_core.checkpoints import Cut, OnlyRow, Recipe, Stacked, Stored
-from transformer_core.models import DecoderConfig
+from transformer_core.models import DecoderConfig, Mamba2Config
 from transformer_core.models.gguf._recipes import AsRow, JoinedHeads, LessOne, OneOf, SplitHalves
-from transformer_core.models.gguf.readers import GgufArchitecture
+from transformer_core.models.gguf.readers import GgufArchitecture, Reshaped
 
 _WHOLE: Final = {
     "model.embed_tokens": "token_embd",
@@ -74,6 +74,7 @@ class GgufKeys:
         self._names: Final = {**_IN_LAYERS, **architecture.names}
         self._whole: Final = {**_WHOLE, **architecture.names}
         self._tensors: Final = architecture.tensors
+        self._architecture: Final = architecture
         q, kv = config.heads * config.head_size, config.kv_heads * config.head_size
         parts: dict[str, tuple[str, tuple[int, ...], int]] = {}
         parts |= {part: ("attn_qkv", (q, kv, kv), index) for index, part in enumerate(_QKV)}
@@ -89,6 +90,11 @@ class GgufKeys:
         layer, path = match[1], match[2]
         if path in self._tensors:
             return Stored(f"blk.{layer}.{self._tensors[path]}", shape)
+        if path in self._architecture.made:
+            return self._architecture.made[path](f"blk.{layer}", shape)
+        if path == f"{self._architecture.grouped}.weight" and isinstance(self.config.mixer, Mamba2Config):
+            groups = self.config.mixer.sizes.groups
+            return Reshaped(f"blk.{layer}.ssm_norm.weight", (groups, shape[0] // groups), shape)
         if path == "self_attn.sinks":
             return Stored(f"blk.{layer}.attn_sinks.weight", shape)
         if path.removesuffix("_bias") in _EXPERTS and path.endswith("_bias"):

@@ -13,6 +13,8 @@ from transformer_core.models.gguf.readers._metadata_fields import architecture_o
 from transformer_core.models.gguf.readers._qwen_hybrids import QWEN_HYBRIDS
 from transformer_core.models.gguf.readers._rope import FREQUENCIES
 from transformer_core.models.gguf.readers._sparse import SPARSE
+from transformer_core.models.gguf.readers._states import STATES
+from transformer_core.models.gguf.readers._stored_forms import Reshaped
 
 READERS = {
     architecture.name: architecture
@@ -26,6 +28,7 @@ READERS = {
         *GEMMAS,
         *GEMMA_LAYERS,
         *LAYER_NORM_KINDS,
+        *STATES,
     )
 }
 
@@ -34,6 +37,7 @@ __all__ = [
     "FREQUENCIES",
     "READERS",
     "GgufArchitecture",
+    "Reshaped",
     "Source",
     "Values",
     "architecture_of",

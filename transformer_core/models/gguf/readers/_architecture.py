@@ -5,7 +5,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lang_core import checked_choices
+from transformer_core.checkpoints import Recipe
 from transformer_core.models.gguf.readers._common import Source, Values
+
+Made = Callable[[str, tuple[int, ...]], Recipe]
+"""Gives the recipe of a layer's parameter, by the layer's prefix in the file and the parameter's shape."""
 
 AFTER_PARTS: Final = {
     "post_attention_layernorm": "post_attention_norm",
@@ -27,6 +31,8 @@ class GgufArchitecture:
         permuted: whether rows of queries and keys are stored for INTERLEAVED RoPE.
         names: tensors that are not called as those of a Llama, by the module's path, in a layer by that in the layer.
         tensors: tensors of a layer that are no module's weight or bias, by the parameter's path in the layer.
+        made: recipes of a layer's parameters that are stored in another form, by path in the layer.
+        grouped: path in the layer of the norm of a Mamba-2, stored as a matrix of one row per group; empty without.
     """
 
     name: str
@@ -35,3 +41,5 @@ class GgufArchitecture:
     permuted: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
     tensors: Mapping[str, str] = field(default_factory=dict)
+    made: Mapping[str, Made] = field(default_factory=dict)
+    grouped: str = ""
