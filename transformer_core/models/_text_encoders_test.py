@@ -12,7 +12,7 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation
 from transformer_core.family._registry import family_in
 from transformer_core.models import load_model, stored_specs
-from transformer_core.models.encoders import TextConfig, TextModel
+from transformer_core.models.encoders import T5Config, TextConfig, TextModel
 
 SIZES = {
     "hidden_size": 12,
@@ -104,6 +104,37 @@ def test_keys_of_nomic_bert_as_transformers_holds_them():
     names = {"embeddings.word_embeddings.weight", "embeddings.LayerNorm.bias", "layers.1.self_attn.q_proj.weight"}
     source = MappingWeights(dict.fromkeys((f"nomic_bert.{name}" for name in names), np.zeros((1,), np.float32)))
     assert names <= {key.removeprefix("nomic_bert.") for key in stored_specs(model, source)}
+
+
+def read_t5(**changes: Any) -> T5Config:
+    fields = ConfigFields({"architectures": ["T5ForConditionalGeneration"], **changes}, "dir/config.json")
+    return family_in(fields).read(fields)
+
+
+def test_t5_as_transformers_has_it():
+    config = read_t5(num_layers=3)
+    assert (config.stack.layers, config.decoder.layers, config.stack.head_size) == (3, 3, 64)
+    assert (config.buckets, config.longest, config.tied, config.start, config.eos_token_ids) == (32, 128, True, 0, (1,))
+    assert (config.stack.activation, config.stack.gated_mlp) == (Activation.RELU, False)
+    gated = read_t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+    assert (gated.stack.activation, gated.stack.gated_mlp, gated.tied) == (Activation.GELU_TANH, True, False)
+    assert read_t5(feed_forward_proj="gated-silu").stack.activation is Activation.SILU
+    assert not read_t5(tie_word_embeddings=True, scale_decoder_outputs=False).tied  # as transformers 5 writes it
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"feed_forward_proj": "gated-sine"}, "'feed_forward_proj': expected one of silu"),
+        ({"is_decoder": True}, "'is_decoder': expected false, or no such field; found True"),
+        ({"relative_attention_num_buckets": 7}, "'relative_attention_num_buckets': expected an even number: half of"),
+        ({"relative_attention_max_distance": 16}, "'relative_attention_max_distance': expected an integer of at least"),
+        ({"num_decoder_layers": 0}, "'num_decoder_layers': expected an integer of at least 1; found 0"),
+    ],
+)
+def test_what_t5_does_not_support(changes: dict[str, Any], message: str):
+    with pytest.raises(ConfigError, match=message):
+        read_t5(**changes)
 
 
 def test_a_file_without_architectures_is_of_the_model_without_a_head(tmp_path: Path):

@@ -5,6 +5,7 @@
 
 from tests.goldens.encoders._case_types import EncoderCase
 from tests.goldens.encoders._decoder_cases import DECODER_CASES
+from tests.goldens.encoders._t5_cases import T5_CASES
 from tests.goldens.encoders._text_cases import TEXT_CASES
 
 _BERT = {
@@ -257,5 +258,5 @@ WHISPER_CASES = (
         must_matter=({"activation_function": "relu"}, {"encoder_attention_heads": 6}, {"decoder_attention_heads": 2}),
     ),
 )
-_ALL = (*BERT_CASES, *TEXT_CASES, *DECODER_CASES, *VIT_CASES, *SIGLIP_CASES, *CLIP_CASES, *WHISPER_CASES)
+_ALL = (*BERT_CASES, *TEXT_CASES, *DECODER_CASES, *VIT_CASES, *SIGLIP_CASES, *CLIP_CASES, *WHISPER_CASES, *T5_CASES)
 ENCODER_CASES: dict[str, EncoderCase] = {case.name: case for case in _ALL}

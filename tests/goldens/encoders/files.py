@@ -19,6 +19,8 @@ _POOLING = {
     "max": "pooling_mode_max_tokens",
     "mean": "pooling_mode_mean_tokens",
 }
+# T5's decoder repeats one token for ever unless its feed-forward outweighs the source.
+_T5 = {"1.EncDecAttention.o.weight": 0.3, "2.DenseReluDense.wi.weight": 6.0, "2.DenseReluDense.wo.weight": 6.0}
 _PICKY = ("query", "key", "q_proj", "k_proj", "in_proj")
 
 
@@ -65,10 +67,12 @@ def _tensor(key: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
         return np.float32(0.5) * unit if key.endswith("bias") else np.float32(1.0) + np.float32(0.25) * unit
     if ".embed_" in key:  # tokens' are a head, too: without positions that stand out it repeats one token for ever
         return unit * np.float32(np.sqrt(3.0 * (1.0 if "tokens" in key else 36.0) / shape[-1]))
+    if key == "shared.weight":
+        return unit * np.float32(np.sqrt(3.0 * 0.3 / shape[-1]))
     embeds = len(shape) == 2 and "embedding" in key
     if embeds or shape[0] == 1:
         return unit * np.float32(np.sqrt(3.0 * 4.0 / shape[-1]))
-    gain = 3.0 if any(name in key for name in _PICKY) else 1.5
+    gain = 3.0 if any(name in key for name in _PICKY) else _T5.get(key.rpartition(".layer.")[2], 1.5)
     return unit * np.float32(np.sqrt(3.0 * gain / np.prod(shape[1:])))
 
 
@@ -108,7 +112,7 @@ def write_config(directory: Path, case: EncoderCase) -> None:
 
 def dense_configs(case: EncoderCase) -> list[dict[str, Any]]:
     """Returns config.json of each matrix after the pooling."""
-    sizes = (case.config.get("hidden_size", 0), *case.dense)
+    sizes = (case.config.get("hidden_size", case.config.get("d_model", 0)), *case.dense)
     kinds = {True: "torch.nn.modules.activation.Tanh", False: "torch.nn.modules.linear.Identity"}
     return [
         {

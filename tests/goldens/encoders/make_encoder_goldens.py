@@ -79,6 +79,8 @@ def _shapes(case: EncoderCase, change: Mapping[str, Any] | None = None) -> Shape
         _class(case)(config).save_pretrained(name)
         with safetensors.safe_open(Path(name) / "model.safetensors", "np") as file:
             shapes = {key: list(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+        if case.config.get("d_kv") and not case.config.get("tie_word_embeddings", True):
+            shapes["lm_head.weight"] = shapes["shared.weight"]  # transformers writes none before there are weights
         for place, matrix in enumerate(dense_configs(case), 2):
             shapes[f"{place}_Dense.linear.weight"] = [matrix["out_features"], matrix["in_features"]]
             if matrix["bias"]:
@@ -131,13 +133,16 @@ def _inputs(case: EncoderCase) -> Arrays:
     if "ForSequenceClassification" in case.architecture and "head_dim" in case.config:  # finds the last token by its id
         ids = np.where(mask, ids, case.config["pad_token_id"])
     inputs = {"token_ids": ids.astype(np.int32), "attention_mask": mask}
+    if case.steps:
+        targets = random.integers(2, case.config["vocab_size"], (batch, longest))
+        return {**inputs, "decoder_token_ids": targets.astype(np.int32)}
     if types < 2:
         return inputs
     return {**inputs, "token_type_ids": random.integers(0, types, (batch, longest)).astype(np.int32)}
 
 
 _NAMES = {"token_ids": "input_ids"}
-_LAYERS = ("BertLayer", "RobertaLayer", "MPNetLayer", "ViTLayer", "EncoderLayer", "DecoderLayer")
+_LAYERS = ("BertLayer", "RobertaLayer", "MPNetLayer", "ViTLayer", "EncoderLayer", "DecoderLayer", "T5Block")
 _CLEAR_MARGIN = 1e-3
 _DISTINCT_TOKENS = 5
 
@@ -145,6 +150,8 @@ _DISTINCT_TOKENS = 5
 def _run(case: EncoderCase, model: Any, inputs: Arrays) -> tuple[Arrays, np.ndarray]:
     tensors = {_NAMES.get(name, name): torch.from_numpy(array) for name, array in inputs.items()}
     tensors = {name: tensor.long() if not tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+    if "decoder_token_ids" in tensors:
+        return _translated(case, model, tensors["input_ids"], tensors["attention_mask"], tensors["decoder_token_ids"])
     if case.steps:
         return _transcribed(case, model, tensors["input_features"], tensors["input_ids"])
     states = _states_of_layers(getattr(model, "vision_model", model))
@@ -167,23 +174,44 @@ def _transcribed(case: EncoderCase, model: Any, features: torch.Tensor, ids: tor
     hidden = _states_of_layers(model.model.encoder)
     encoded = model.model.encoder(features)
     whole = model(encoder_outputs=encoded, decoder_input_ids=ids, use_cache=False).logits
-    cache, steps, tokens = None, [], []
-    new = ids
-    for _ in range(case.steps):
-        result = model(encoder_outputs=encoded, decoder_input_ids=new, past_key_values=cache, use_cache=True)
-        cache = result.past_key_values
-        steps.append(result.logits[:, -1])
-        new = steps[-1].argmax(-1, keepdim=True)
-        tokens.append(new)
-    logits, chosen = torch.stack(steps, 1).numpy(), torch.cat(tokens, 1).numpy()
-    top = np.sort(logits, axis=-1)
-    margin, fewest = (top[..., -1] - top[..., -2]).min(), min(len(set(row)) for row in chosen.tolist())
-    if margin < _CLEAR_MARGIN or fewest < _DISTINCT_TOKENS:
-        raise RuntimeError(f"{case.name}: margin {margin:.2g}, {fewest} distinct tokens; take another seed")
+    logits, chosen = _greedy(case, model, ids, encoder_outputs=encoded)
     together = model(encoder_outputs=encoded, decoder_input_ids=torch.cat([ids, torch.from_numpy(chosen)], 1)).logits
     np.testing.assert_allclose(together[:, ids.shape[1] - 1 : -1].numpy(), logits, rtol=1e-4, atol=1e-4)
     outputs = {"encoded": encoded[0].numpy(), "tokens": chosen, "step_logits": logits, "logits": whole.numpy()}
     return outputs, torch.stack(hidden).numpy()
+
+
+def _translated(
+    case: EncoderCase, model: Any, ids: torch.Tensor, mask: torch.Tensor, targets: torch.Tensor
+) -> tuple[Arrays, np.ndarray]:
+    """As ``_transcribed``, of a text; answers begin with their first token alone."""
+    hidden = _states_of_layers(model.encoder)
+    encoded = model.encoder(ids, attention_mask=mask)
+    given = {"encoder_outputs": encoded, "attention_mask": mask}
+    whole = model(**given, decoder_input_ids=targets, use_cache=False).logits
+    start = torch.full((len(ids), 1), case.config["decoder_start_token_id"])
+    logits, chosen = _greedy(case, model, start, **given)
+    outputs = {"encoded": encoded[0].numpy(), "tokens": chosen, "step_logits": logits, "logits": whole.numpy()}
+    return outputs, torch.stack(hidden).numpy()
+
+
+def _greedy(case: EncoderCase, model: Any, new: torch.Tensor, **given: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Logits [B, steps, V] and tokens [B, steps] of greedy steps with a cache."""
+    cache, steps, tokens = None, [], []
+    for _ in range(case.steps):
+        result = model(**given, decoder_input_ids=new, past_key_values=cache, use_cache=True)
+        cache = result.past_key_values
+        steps.append(result.logits[:, -1])
+        new = steps[-1].argmax(-1, keepdim=True)
+        tokens.append(new)
+    return torch.stack(steps, 1).numpy(), torch.cat(tokens, 1).numpy()
+
+
+def _check_steps(case: EncoderCase, logits: np.ndarray, tokens: np.ndarray) -> None:
+    top = np.sort(logits, axis=-1)
+    margin, fewest = (top[..., -1] - top[..., -2]).min(), min(len(set(row)) for row in tokens.tolist())
+    if margin < _CLEAR_MARGIN or fewest < _DISTINCT_TOKENS:
+        raise RuntimeError(f"{case.name}: margin {margin:.2g}, {fewest} distinct tokens; take another seed")
 
 
 def _states_of_layers(model: Any) -> list[torch.Tensor]:
@@ -214,6 +242,8 @@ def _embedded(case: EncoderCase, states: torch.Tensor, mask: torch.Tensor) -> np
 
 
 def _check(case: EncoderCase, shapes: Shapes, inputs: Arrays, outputs: Arrays) -> None:
+    if case.steps:
+        _check_steps(case, outputs["step_logits"], outputs["tokens"])
     last = list(outputs)[-1]
     if not 0.05 < outputs[last].std() < 10:
         raise RuntimeError(f"{case.name}: {last} has a standard deviation of {outputs[last].std():.3g}")

@@ -16,6 +16,8 @@ from transformer_core.models.encoders._roberta import ROBERTA, XLM_ROBERTA
 from transformer_core.models.encoders._siglip import SIGLIP_VISION, SiglipVisionModel
 from transformer_core.models.encoders._siglip_pair import SIGLIP, SiglipModel
 from transformer_core.models.encoders._stack import EncoderConfig, EncoderLayer, EncoderStack, StackConfig
+from transformer_core.models.encoders._t5 import T5, T5_ENCODER, T5EncoderModel, T5ForConditionalGeneration
+from transformer_core.models.encoders._t5_config import T5Config
 from transformer_core.models.encoders._text import TextConfig, TextModel
 from transformer_core.models.encoders._text_heads import TextForMaskedLM, TextForSequenceClassification
 from transformer_core.models.encoders._vision import VisionConfig, VisionModel
@@ -44,6 +46,8 @@ ENCODERS = (
     CLIP,
     CLIP_VISION,
     WHISPER,
+    T5,
+    T5_ENCODER,
 )
 
 __all__ = [
@@ -61,6 +65,9 @@ __all__ = [
     "SiglipModel",
     "SiglipVisionModel",
     "StackConfig",
+    "T5Config",
+    "T5EncoderModel",
+    "T5ForConditionalGeneration",
     "TextConfig",
     "TextForMaskedLM",
     "TextForSequenceClassification",

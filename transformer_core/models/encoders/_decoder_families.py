@@ -11,7 +11,7 @@ from transformer_core.family._model import ModelFamily
 from transformer_core.family._registry import family_named
 from transformer_core.family._sentence import Pooling, ScoreTokens
 from transformer_core.models.encoders._decoder_encoder import DecoderEncoder, DecoderEncoderConfig
-from transformer_core.models.encoders._sentence_head import DENSE_NAMES
+from transformer_core.models.encoders._sentence_head import DENSE_NAMES, check_vectors
 from transformer_core.models.encoders._stack import labels_of
 
 _BIDIRECTIONAL: Final = "use_bidirectional_attention"
@@ -52,11 +52,7 @@ def with_sentence_pooling(config: DecoderEncoderConfig, pooling: Pooling) -> Dec
     Raises:
         ConfigError: the pooling is of vectors of another size.
     """
-    if pooling.size not in (None, config.decoder.hidden):
-        raise ConfigError(
-            f"1_Pooling/config.json says vectors of {pooling.size} numbers, and config.json hidden_size "
-            f"{config.decoder.hidden}: fetch both again, from one model"
-        )
+    check_vectors(pooling, config.decoder.hidden)
     return replace(config, pooling=pooling)
 
 

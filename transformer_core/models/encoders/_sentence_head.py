@@ -1,6 +1,6 @@
 """Sentence embeddings of the states of tokens, with the matrices of sentence-transformers."""
 
-from lang_core import DType, ExecutionContext, Module, Tensor, f32
+from lang_core import ConfigError, DType, ExecutionContext, Module, Tensor, f32
 from transformer_core._linear import Linear
 from transformer_core.family._sentence import DenseConfig, Pooling, of_length_one
 
@@ -32,3 +32,16 @@ class SentenceHead(Module):
             vector = ops.cast(matrix(ctx, ops.cast(vector, matrix.weight.spec.dtype)), f32)
             vector = ops.tanh(vector) if config.tanh else vector
         return of_length_one(ctx, vector) if pooling.normalize else vector
+
+
+def check_vectors(pooling: Pooling, hidden: int) -> None:
+    """Checks that a pooling is of vectors of the size of a model's states.
+
+    Raises:
+        ConfigError: it is of others.
+    """
+    if pooling.size not in (None, hidden):
+        raise ConfigError(
+            f"1_Pooling/config.json says vectors of {pooling.size} numbers, and config.json hidden_size {hidden}: "
+            "fetch both again, from one model"
+        )

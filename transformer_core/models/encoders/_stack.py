@@ -8,7 +8,7 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation, FeedForward, SwiGLU
 from transformer_core._masks import near_bias
 from transformer_core._multi_head_attention import MultiHeadAttention, RopeTables
-from transformer_core._norm import LayerNorm
+from transformer_core._norm import LayerNorm, RMSNorm
 from transformer_core._rope import rope_tables
 from transformer_core._rope_config import RopeConfig
 from transformer_core.flow import CompileProfile
@@ -32,6 +32,8 @@ class StackConfig:
         output_bias: whether attention's output projection has a bias.
         mlp_bias: whether the feed-forward's projections have biases.
         norm_bias: whether norms have biases.
+        rms_norm: whether norms are RMSNorms (T5).
+        scale: factor of attention's scores; 1 / sqrt(H) where None.
         gated_mlp: whether the feed-forward has a gate beside its two projections.
         first_norm: whether the first layer norms what its attention reads (ModernBERT's does not).
         head_size: H; D / N where None.
@@ -51,6 +53,8 @@ class StackConfig:
     output_bias: bool = True
     mlp_bias: bool = True
     norm_bias: bool = True
+    rms_norm: bool = False
+    scale: float | None = None
     gated_mlp: bool = False
     first_norm: bool = True
     head_size: int | None = None
@@ -121,8 +125,10 @@ def labels_of(fields: ConfigFields) -> int:
     return fields.integer("num_labels", 2)
 
 
-def layer_norm(config: StackConfig, dtype: DType) -> LayerNorm:
+def layer_norm(config: StackConfig, dtype: DType) -> LayerNorm | RMSNorm:
     """Makes a norm over D."""
+    if config.rms_norm:
+        return RMSNorm(config.hidden, eps=config.norm_eps, dtype=dtype)
     return LayerNorm(config.hidden, eps=config.norm_eps, bias=config.norm_bias, dtype=dtype)
 
 
@@ -131,7 +137,22 @@ def encoder_profile(batch: int, tokens: int, dtype: DType) -> CompileProfile:
     return CompileProfile(name="forward", batch=batch, sequence=tokens, max_sequence=tokens, dtype=dtype, causal=False)
 
 
-def _feed_forward(config: StackConfig, dtype: DType) -> Module:
+def stack_attention(config: StackConfig, dtype: DType) -> MultiHeadAttention:
+    """Makes the attention of a layer."""
+    return MultiHeadAttention(
+        config.hidden,
+        config.heads,
+        head_size=config.head_size,
+        qkv_bias=config.qkv_bias,
+        key_bias=config.key_bias,
+        output_bias=config.output_bias,
+        scale=config.scale,
+        dtype=dtype,
+    )
+
+
+def stack_feed_forward(config: StackConfig, dtype: DType) -> Module:
+    """Makes the feed-forward of a layer."""
     kind = SwiGLU if config.gated_mlp else FeedForward
     return kind(config.hidden, config.intermediate, activation=config.activation, bias=config.mlp_bias, dtype=dtype)
 
@@ -140,17 +161,9 @@ class EncoderLayer(Module):
     """Layer of attention and a feed-forward, each with its norm and a residual addition."""
 
     def __init__(self, config: StackConfig, index: int, dtype: DType) -> None:
-        self.self_attn = MultiHeadAttention(
-            config.hidden,
-            config.heads,
-            head_size=config.head_size,
-            qkv_bias=config.qkv_bias,
-            key_bias=config.key_bias,
-            output_bias=config.output_bias,
-            dtype=dtype,
-        )
+        self.self_attn = stack_attention(config, dtype)
         self.attention_norm = layer_norm(config, dtype) if index or config.first_norm else None
-        self.mlp = _feed_forward(config, dtype)
+        self.mlp = stack_feed_forward(config, dtype)
         self.mlp_norm = layer_norm(config, dtype)
         self.post_norm = config.post_norm
 

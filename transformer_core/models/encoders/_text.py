@@ -6,7 +6,6 @@ from typing import Any
 
 from lang_core import (
     Argument,
-    ConfigError,
     DType,
     EntryPoint,
     ExecutionContext,
@@ -24,7 +23,7 @@ from transformer_core._relative_bias import RelativeBias
 from transformer_core.family._model import DEFAULT_SEQUENCE, Model, check_size
 from transformer_core.family._sentence import Pooling, PoolingMode
 from transformer_core.flow import CompileProfile
-from transformer_core.models.encoders._sentence_head import SentenceHead
+from transformer_core.models.encoders._sentence_head import SentenceHead, check_vectors
 from transformer_core.models.encoders._stack import EncoderConfig, EncoderStack, encoder_profile, layer_norm
 
 
@@ -99,11 +98,7 @@ def with_pooling(config: TextConfig, pooling: Pooling) -> TextConfig:
     Raises:
         ConfigError: the pooling is of vectors of another size.
     """
-    if pooling.size not in (None, config.stack.hidden):
-        raise ConfigError(
-            f"1_Pooling/config.json says vectors of {pooling.size} numbers, and config.json hidden_size "
-            f"{config.stack.hidden}: fetch both again, from one model"
-        )
+    check_vectors(pooling, config.stack.hidden)
     return replace(config, pooler=False, pooling=pooling)
 
 

@@ -1,63 +1,14 @@
-"""Whisper's decoder: layers that attend to earlier tokens and to the encoder's states."""
+"""Whisper's decoder."""
 
 from collections.abc import Sequence
 
 from lang_core import DType, ExecutionContext, Module, Repeated, Tensor
 from transformer_core._embedding import Embedding
-from transformer_core._feed_forward import FeedForward
 from transformer_core._kv_cache import KVCache
 from transformer_core._masks import causal_mask, mask_bias
-from transformer_core._multi_head_attention import MultiHeadAttention
-from transformer_core._places import cache_starts
-from transformer_core.models.encoders._stack import StackConfig, layer_norm
+from transformer_core.models.encoders._cross_layer import CrossLayer, cross_keys_values
+from transformer_core.models.encoders._stack import layer_norm
 from transformer_core.models.encoders._whisper_config import WhisperConfig
-
-
-class CrossLayer(Module):
-    """Layer of self-attention, attention to the encoder's states, and a feed-forward; norms before each."""
-
-    def __init__(self, config: StackConfig, dtype: DType) -> None:
-        size, heads = config.hidden, config.heads
-        self.self_attn = MultiHeadAttention(size, heads, key_bias=config.key_bias, dtype=dtype)
-        self.attention_norm = layer_norm(config, dtype)
-        self.cross_attn = MultiHeadAttention(size, heads, key_bias=config.key_bias, dtype=dtype)
-        self.cross_norm = layer_norm(config, dtype)
-        self.mlp = FeedForward(size, config.intermediate, activation=config.activation, dtype=dtype)
-        self.mlp_norm = layer_norm(config, dtype)
-
-    def forward(
-        self,
-        ctx: ExecutionContext,
-        x: Tensor,
-        cross: KVCache,
-        bias: Tensor,
-        cache: KVCache | None = None,
-        position: Tensor | None = None,
-    ) -> tuple[Tensor, KVCache]:
-        """Runs the layer on new tokens.
-
-        Args:
-            ctx: context that computes.
-            x: [B, T, D].
-            cross: keys and values [B, N, S', H] of the encoder's states.
-            bias: f32 [T, S], 0 where a token sees another.
-            cache: cache of earlier tokens, or None.
-            position: rank-0 i32, position of the first new token; None without a cache.
-
-        Returns:
-            [B, T, D], and the keys and values of all tokens so far.
-        """
-        ops = ctx.ops
-        x = ctx.tag(x, "input")
-        normed = self.attention_norm(ctx, x)
-        memory = self.self_attn.keys_values(ctx, normed)
-        if cache is not None and position is not None:
-            memory = cache.updated(ctx, memory.key, memory.value, cache_starts(ctx, position))
-        x = ops.add(x, ctx.tag(self.self_attn.attend(ctx, normed, memory, bias), "self_attn.output"))
-        attended = self.cross_attn.attend(ctx, self.cross_norm(ctx, x), cross)
-        x = ops.add(x, ctx.tag(attended, "cross_attn.output"))
-        forwarded = self.mlp(ctx, self.mlp_norm(ctx, x))
-        return ctx.tag(ops.add(x, ctx.tag(forwarded, "mlp.output")), "output"), memory
 
 
 class WhisperDecoder(Module):
@@ -104,8 +55,4 @@ class WhisperDecoder(Module):
 
     def cross_keys_values(self, ctx: ExecutionContext, states: Tensor) -> tuple[KVCache, ...]:
         """Computes each layer's keys and values [B, N, S', H] of the encoder's states [B, S', D]."""
-        crosses: list[KVCache] = []
-        for layer in self.layers:
-            assert isinstance(layer, CrossLayer)
-            crosses.append(layer.cross_attn.keys_values(ctx, states))
-        return tuple(crosses)
+        return cross_keys_values(ctx, self.layers, states)

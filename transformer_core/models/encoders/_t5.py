@@ -1,0 +1,293 @@
+"""T5 (Raffel et al. 2020, arXiv:1910.10683): text to text, with biases of scores by distance."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from lang_core import (
+    Argument,
+    DType,
+    EntryPoint,
+    ExecutionContext,
+    Module,
+    Repeated,
+    Tensor,
+    TensorSpec,
+    WeightSource,
+    f32,
+)
+from transformer_core._config_fields import ConfigFields
+from transformer_core._embedding import Embedding
+from transformer_core._kv_cache import KVCache
+from transformer_core._linear import Linear
+from transformer_core._logits import logits_of
+from transformer_core._masks import causal_mask, mask_bias, padding_bias
+from transformer_core._relative_bias import RelativeBias
+from transformer_core.checkpoints import Recipe, RenamedModules, Stored
+from transformer_core.family._model import DEFAULT_SEQUENCE, Model, ModelFamily, check_size
+from transformer_core.family._sentence import Pooling
+from transformer_core.flow import CompileProfile
+from transformer_core.models.encoders._cross_layer import CrossLayer, cross_keys_values
+from transformer_core.models.encoders._encoder_decoder import EncoderDecoder
+from transformer_core.models.encoders._sentence_head import DENSE_NAMES, SentenceHead, check_vectors
+from transformer_core.models.encoders._stack import EncoderStack, encoder_profile, layer_norm
+from transformer_core.models.encoders._t5_config import T5Config, read_t5
+
+_DEFAULT_CAPACITY: Final = 128
+"""Tokens of an answer that caches hold where the caller does not say."""
+
+
+def _relative_bias(config: T5Config, dtype: DType, *, causal: bool) -> RelativeBias:
+    heads, buckets = config.stack.heads, config.buckets
+    return RelativeBias(buckets, heads, buckets=buckets, longest=config.longest, causal=causal, dtype=dtype)
+
+
+class T5Encoder(Module):
+    """Encoder: layers with a bias by distance, and a norm."""
+
+    def __init__(self, config: T5Config, dtype: DType) -> None:
+        self.relative = _relative_bias(config, dtype, causal=False)
+        self.stack = EncoderStack(config.stack, dtype)
+        self.norm = layer_norm(config.stack, dtype)
+
+    def forward(self, ctx: ExecutionContext, x: Tensor, attention_mask: Tensor) -> Tensor:
+        """Maps x [B, S', D] to normed states; attention_mask i32 [B, S'] is 0 where padding."""
+        tokens = x.shape[1]
+        bias = ctx.ops.add(self.relative(ctx, tokens, tokens), padding_bias(ctx, attention_mask))
+        return self.norm(ctx, self.stack(ctx, x, bias))
+
+
+class T5Decoder(Module):
+    """Decoder: layers that attend to earlier tokens, with a bias by distance, and to the encoder's states; a norm."""
+
+    def __init__(self, config: T5Config, dtype: DType) -> None:
+        self.relative = _relative_bias(config, dtype, causal=True)
+        self.layers = Repeated(config.decoder.layers, lambda index: CrossLayer(config.decoder, dtype))
+        self.norm = layer_norm(config.decoder, dtype)
+
+    def forward(
+        self,
+        ctx: ExecutionContext,
+        x: Tensor,
+        crosses: Sequence[KVCache],
+        source_bias: Tensor,
+        caches: Sequence[KVCache] | None = None,
+        position: Tensor | None = None,
+    ) -> tuple[Tensor, tuple[KVCache, ...]]:
+        """Maps x [B, T, D] to normed states, and the updated caches; arguments as of ``EncoderDecoder.decoded``."""
+        ops, tokens = ctx.ops, x.shape[1]
+        keys = tokens if caches is None else caches[0].capacity
+        seen = mask_bias(ctx, causal_mask(ctx, tokens, keys, position=position))
+        bias = ops.add(self.relative(ctx, tokens, keys, position), seen)
+        cross_bias = ops.reshape(source_bias, (source_bias.shape[0], 1, 1, 1, source_bias.shape[1]))
+        updated: list[KVCache] = []
+        for index, layer in enumerate(self.layers):
+            with ctx.block(layer.path):
+                cache = None if caches is None else caches[index]
+                x, cache = layer(ctx, x, crosses[index], bias, cache, position, cross_bias)
+            updated.append(cache)
+        return self.norm(ctx, x), tuple(updated)
+
+
+class T5ForConditionalGeneration(EncoderDecoder[T5Config]):
+    """T5: an ``EncoderDecoder`` whose sources are ``token_ids`` and ``attention_mask`` i32 [B,S'].
+
+    ``sequence`` is S'. ``prefill`` takes one token, as most answers begin with ``decoder_start_token_id`` alone;
+    ``forward(token_ids, attention_mask, decoder_token_ids [B,S'])`` gives logits [B,S',V].
+    """
+
+    def __init__(self, config: T5Config, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
+        super().__init__(config, dtype, num_layers)
+        config, hidden = self.config, self.config.stack.hidden
+        self.shared = Embedding(config.vocabulary, hidden, dtype=self.dtype)
+        self.encoder = T5Encoder(config, self.dtype)
+        self.decoder = T5Decoder(config, self.dtype)
+        self.lm_head = None if config.tied else Linear(hidden, config.vocabulary, dtype=self.dtype)
+
+    def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
+        """Returns a profile of the sizes; S' is 64 by default, and S, the capacity of caches, 128."""
+        tokens = DEFAULT_SEQUENCE if sequence is None else sequence
+        capacity = _DEFAULT_CAPACITY if max_sequence is None else max_sequence
+        for name, size in (("batch", batch), ("sequence", tokens), ("max_sequence", capacity)):
+            check_size(name, size)
+        return CompileProfile(name="forward", batch=batch, sequence=tokens, max_sequence=capacity, dtype=self.dtype)
+
+    def source_arguments(self, profile: CompileProfile) -> tuple[Argument, ...]:
+        """Returns the source's tokens and their mask."""
+        spec = TensorSpec((profile.batch, profile.sequence), "i32")
+        return Argument("token_ids", spec), Argument("attention_mask", spec)
+
+    def source_tokens(self, profile: CompileProfile) -> int:
+        """Returns S'."""
+        return profile.sequence
+
+    def target_tokens(self, profile: CompileProfile) -> tuple[str, int]:
+        """Returns name and T of the decoder's tokens in ``forward``."""
+        return "decoder_token_ids", profile.sequence
+
+    def prefill_tokens(self, profile: CompileProfile) -> int:
+        """Returns 1."""
+        del profile
+        return 1
+
+    def encoded(self, ctx: ExecutionContext, *sources: Tensor) -> Tensor:
+        """Computes the encoder's states [B, S', D]."""
+        token_ids, attention_mask = sources
+        return self.encoder(ctx, self.shared(ctx, token_ids), attention_mask)
+
+    def source_bias(self, ctx: ExecutionContext, *sources: Tensor) -> Tensor | None:
+        """Returns f32 [B, S'] that hides padding."""
+        return mask_bias(ctx, ctx.ops.not_equal(sources[1], 0))
+
+    def crosses(self, ctx: ExecutionContext, states: Tensor) -> tuple[KVCache, ...]:
+        """Computes keys and values of the states, of each layer of the decoder."""
+        return cross_keys_values(ctx, self.decoder.layers, states)
+
+    def decoded(
+        self,
+        ctx: ExecutionContext,
+        token_ids: Tensor,
+        crosses: Sequence[KVCache],
+        source_bias: Tensor | None,
+        caches: Sequence[KVCache] | None = None,
+        position: Tensor | None = None,
+    ) -> tuple[Tensor, tuple[KVCache, ...]]:
+        """Runs the decoder on token_ids i32 [B, T]: normed states [B, T, D], and the updated caches."""
+        assert source_bias is not None  # encode gives it
+        return self.decoder(ctx, self.shared(ctx, token_ids), crosses, source_bias, caches, position)
+
+    def logits(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """Maps x [.., D] to logits f32 [.., V]."""
+        if self.lm_head is not None:
+            return logits_of(ctx, x, self.lm_head.weight)
+        return logits_of(ctx, ctx.ops.mul(x, self.config.stack.hidden**-0.5), self.shared.weight)
+
+    def tied(self) -> dict[str, str]:
+        """Returns names of the embedding, which some checkpoints store several times."""
+        return _aliases(self.shared.weight.path) | (
+            {"lm_head.weight": self.shared.weight.path} if self.config.tied else {}
+        )
+
+
+class T5EncoderModel(Model[T5Config]):
+    """T5's encoder alone.
+
+    ``forward(token_ids [B,T], attention_mask [B,T])``, both i32, gives ``last_hidden_state`` [B,T,D], and a model of
+    sentence-transformers ``sentence_embedding`` [B,D']. Results are f32.
+    """
+
+    def __init__(self, config: T5Config, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
+        super().__init__(config, dtype, num_layers)
+        pooling = self.config.pooling
+        self.shared = Embedding(self.config.vocabulary, self.config.stack.hidden, dtype=self.dtype)
+        self.encoder = T5Encoder(self.config, self.dtype)
+        self.sentence = None if pooling is None else SentenceHead(pooling, self.dtype)
+
+    def results(self, ctx: ExecutionContext, token_ids: Tensor, attention_mask: Tensor) -> Mapping[str, Tensor]:
+        """Computes the results of the entry point ``forward``."""
+        x = self.encoder(ctx, self.shared(ctx, token_ids), attention_mask)
+        results = {"last_hidden_state": ctx.ops.cast(x, f32)}
+        if self.sentence is not None:
+            results["sentence_embedding"] = self.sentence(ctx, x, attention_mask)
+        return results
+
+    def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
+        """Returns a profile of the sizes; T is 64 by default."""
+        tokens = DEFAULT_SEQUENCE if sequence is None else sequence
+        check_size("batch", batch)
+        check_size("sequence", tokens)
+        return encoder_profile(batch, tokens, self.dtype)
+
+    def entry_point(self, profile: CompileProfile) -> EntryPoint:
+        """Builds ``forward``."""
+        spec = TensorSpec((profile.batch, profile.sequence), "i32")
+        arguments = Argument("token_ids", spec), Argument("attention_mask", spec)
+        return EntryPoint(profile.name, self.results, arguments)
+
+    def tied(self) -> dict[str, str]:
+        """Returns names of the embedding, which some checkpoints store several times."""
+        return _aliases(self.shared.weight.path)
+
+
+def _aliases(path: str) -> dict[str, str]:
+    return {f"{part}.embed_tokens.weight": path for part in ("encoder", "decoder")}
+
+
+def _attention_names(ours: str, stored: str) -> dict[str, str]:
+    return {f"{ours}.{part}_proj": f"{stored}.{part}" for part in "qkvo"}
+
+
+def _mlp_names(ours: str, stored: str, *, gated: bool) -> dict[str, str]:
+    kinds = {"gate_proj": "wi_0", "up_proj": "wi_1"} if gated else {"up_proj": "wi"}
+    return {f"{ours}.{part}": f"{stored}.DenseReluDense.{name}" for part, name in {**kinds, "down_proj": "wo"}.items()}
+
+
+def _keys(config: T5Config) -> RenamedModules:
+    first, encoder, decoder = "block.0.layer.0.SelfAttention", "encoder.block.{}.layer", "decoder.block.{}.layer"
+    ours, gated = "encoder.stack.layers.{}", config.stack.gated_mlp
+    return RenamedModules(
+        {
+            **DENSE_NAMES,
+            "encoder.relative": f"encoder.{first}.relative_attention_bias",
+            "decoder.relative": f"decoder.{first}.relative_attention_bias",
+            "encoder.norm": "encoder.final_layer_norm",
+            "decoder.norm": "decoder.final_layer_norm",
+            **_attention_names(f"{ours}.self_attn", f"{encoder}.0.SelfAttention"),
+            f"{ours}.attention_norm": f"{encoder}.0.layer_norm",
+            **_mlp_names(f"{ours}.mlp", f"{encoder}.1", gated=gated),
+            f"{ours}.mlp_norm": f"{encoder}.1.layer_norm",
+            **_attention_names("decoder.layers.{}.self_attn", f"{decoder}.0.SelfAttention"),
+            "decoder.layers.{}.attention_norm": f"{decoder}.0.layer_norm",
+            **_attention_names("decoder.layers.{}.cross_attn", f"{decoder}.1.EncDecAttention"),
+            "decoder.layers.{}.cross_norm": f"{decoder}.1.layer_norm",
+            **_mlp_names("decoder.layers.{}.mlp", f"{decoder}.2", gated=gated),
+            "decoder.layers.{}.mlp_norm": f"{decoder}.2.layer_norm",
+        }
+    )
+
+
+class _Stored:
+    """Recipes of a T5's parameters; a head that is not stored is the embedding."""
+
+    def __init__(self, config: T5Config) -> None:
+        self._keys: Final = _keys(config)
+
+    def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
+        """Returns the recipe of a parameter."""
+        if name == "lm_head.weight" and not source.has(name):
+            return Stored("shared.weight", shape)
+        return self._keys(name, shape, source)
+
+
+def _with_pooling(config: T5Config, pooling: Pooling) -> T5Config:
+    check_vectors(pooling, config.stack.hidden)
+    return replace(config, pooling=pooling)
+
+
+_OLD: Final = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",)
+
+
+def _read_encoder(fields: ConfigFields) -> T5Config:
+    config = read_t5(fields, "T5EncoderModel")
+    return replace(config, decoder=config.stack)
+
+
+T5: Final = ModelFamily(
+    "T5ForConditionalGeneration",
+    "t5",
+    lambda fields: read_t5(fields, "T5ForConditionalGeneration"),
+    T5ForConditionalGeneration,
+    _Stored,
+    "*coder.block.{}",
+    _OLD,
+)
+T5_ENCODER: Final = ModelFamily(
+    "T5EncoderModel",
+    "t5",
+    _read_encoder,
+    T5EncoderModel,
+    _Stored,
+    "*coder.block.{}",
+    (*_OLD, "decoder.*", "lm_head.*"),
+    _with_pooling,
+)
