@@ -31,7 +31,7 @@ def main() -> None:
     """Prints the cosine of each sentence or picture with each other one."""
     output, titles = output_file("output", _OUTPUT.value), _TEXT.value or _IMAGE.value
     if bool(_TEXT.value) == bool(_IMAGE.value):
-        raise InputError("give sentences with `text`, or pictures with `image`, once for each")
+        raise InputError("give a sentence with `text`, once for each, or pictures with `image`")
     with tapeline.load(user_path(_BUNDLE.value), device=_DEVICE.value) as model:
         vectors = model.embed_images([*map(user_path, _IMAGE.value)]) if _IMAGE.value else model.embed(_TEXT.value)
     if output:

@@ -83,8 +83,10 @@ def test_bad_pictures_are_one_error(folder: Path, run: Run) -> None:
     refused(run("embed", "--bundle=siglip", "--image=rgb", "--image=damaged"), "damaged: damaged or cut off")
     refused(run("embed", "--bundle=siglip", "--image=none"), "none: cannot be read: No such file")
     refused(run("embed", "--bundle=siglip", "--image=siglip/config.json"), "no image that is known")
-    refused(run("embed", "--bundle=siglip"), "give sentences with --text, or pictures with --image, once for each")
-    refused(run("embed", "--bundle=siglip", "--image=rgb", "--text=a"), "give sentences with --text, or pictures")
+    refused(run("embed", "--bundle=siglip"), "give a sentence with --text, once for each, or pictures with --image")
+    refused(
+        run("embed", "--bundle=siglip", "--image=rgb", "--text=a"), "give a sentence with --text, once for each, or"
+    )
     refused(
         run("run", "--bundle=siglip_vision", "--input=pixel_values=damaged", "--output_dir=out"),
         "damaged: damaged or cut off",
