@@ -43,7 +43,7 @@ by lookup or a draft ([speculation.md](speculation.md)).
 
 
 def render() -> str:
-    """The page."""
+    """Returns the page."""
     decoders = [name for name, family in _FAMILIES.items() if isinstance(family, Family)]
     others = [name for name in _FAMILIES if name not in decoders]
     parts = [
@@ -89,19 +89,19 @@ def _other_row(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _by_file(names: Sequence[str]) -> Iterator[list[str]]:
-    """Architectures, those of one file together."""
+    """Returns architectures, those of one file together."""
     files = dict.fromkeys(_FAMILIES[name].read.__module__ for name in names)
     return ([name for name in names if _FAMILIES[name].read.__module__ == file] for file in files)
 
 
 def _configs(architecture: str) -> list[DecoderConfig]:
-    """Configurations of the golden cases."""
+    """Returns the configurations of the golden cases."""
     read = (DecoderConfig.from_hf(case.config) for case in CASES.values())
     return [config for config in read if config.architecture == architecture]
 
 
 def _about(architecture: str) -> str:
-    """The first line of the documentation of the family's file."""
+    """Returns the first line of the documentation of the family's file."""
     line = (sys.modules[_FAMILIES[architecture].read.__module__].__doc__ or "").split("\n")[0]
     return line.rstrip(".").replace("|", "\\|")
 
@@ -127,7 +127,7 @@ def _gguf(architecture: str) -> str:
 
 
 def _missing() -> Iterator[str]:
-    """What transformers and llama.cpp have, and this project has not."""
+    """Yields lists of names that transformers or the gguf package have, and this project has not."""
     lines = _DECODERS.read_text(encoding="utf-8").splitlines()
     ours = {family.model_type for family in _FAMILIES.values()}
     theirs = [line for line in lines if not line.startswith("#")]
