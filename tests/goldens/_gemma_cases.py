@@ -1,7 +1,14 @@
 """Later Gemmas, and files that wrap a Gemma: golden cases."""
 
 from tests.goldens._case_types import GoldenCase, prompt
-from tests.goldens._gemma_forms import gemma3_wrapped_4_50, gemma3n_4_53, gemma3n_5, gemma4_5, gemma4_wrapped_5
+from tests.goldens._gemma_forms import (
+    gemma3_wrapped_4_50,
+    gemma3n_4_53,
+    gemma3n_5,
+    gemma4_5,
+    gemma4_unified_5,
+    gemma4_wrapped_5,
+)
 
 _SLIDING, _FULL = "sliding_attention", "full_attention"
 
@@ -144,5 +151,43 @@ GEMMA_TEXT_CASES = (
         form="4.x",
         seed=97,
         prompt=prompt(8, 8, vocab=77),
+    ),
+    GoldenCase(
+        name="gemma4_unified",
+        twist="without experts and embeddings for every layer; keys are values without a window",
+        config=gemma4_unified_5(
+            K=2,
+            H=6,
+            window=4,
+            types=[_SLIDING, _SLIDING, _FULL],
+            sizes=dict(D=32, F=42, V=79, L=3, N=4),
+            attention_k_eq_v=True,
+            global_head_dim=10,
+            num_global_key_value_heads=1,
+        ),
+        form="4.x",
+        seed=99,
+        prompt=prompt(9, vocab=79),
+        must_matter=({"sliding_window": 5}, {"rms_norm_eps": 1e-1}),
+    ),
+    GoldenCase(
+        name="gemma4_unified_wrapped",
+        twist="the same inside a checkpoint that could have other models",
+        config=gemma4_wrapped_5(
+            gemma4_unified_5(
+                K=1,
+                H=6,
+                window=4,
+                types=[_SLIDING, _FULL],
+                sizes=dict(D=28, F=38, V=73, L=2, N=3),
+                global_head_dim=10,
+                pad_token_id=0,
+            ),
+            "Gemma4Unified",
+            "gemma4_unified",
+        ),
+        form="4.x",
+        seed=99,
+        prompt=prompt(7, vocab=73),
     ),
 )

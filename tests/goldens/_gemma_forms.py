@@ -124,14 +124,21 @@ def gemma3_wrapped_4_50(*, K: int, H: int, sizes: Config, **changes: Any) -> Con
     }
 
 
-def gemma4_wrapped_5(text: Config) -> Config:
+def gemma4_unified_5(**fields: Any) -> Config:
+    """``Gemma4UnifiedTextConfig`` of transformers 5."""
+    absent = ("experts", "moe", "per_layer_input")
+    own = {"architectures": ["Gemma4UnifiedForCausalLM"], "model_type": "gemma4_unified_text"}
+    return {key: value for key, value in gemma4_5(**fields).items() if not any(part in key for part in absent)} | own
+
+
+def gemma4_wrapped_5(text: Config, architecture: str = "Gemma4", model_type: str = "gemma4") -> Config:
     """``Gemma4Config`` of transformers 5, without the other models."""
     return {
-        "architectures": ["Gemma4ForConditionalGeneration"],
+        "architectures": [f"{architecture}ForConditionalGeneration"],
         "audio_config": None,
         "dtype": "float32",
         "eos_token_id": [1, 2],
-        "model_type": "gemma4",
+        "model_type": model_type,
         "text_config": text,
         "tie_word_embeddings": False,
         "transformers_version": "5.23.0",

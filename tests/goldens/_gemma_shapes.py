@@ -23,7 +23,7 @@ def gemma4_shapes(config: Config) -> Shapes:
         yield from ((f"{prefix}{name}_layernorm.weight", (d,)) for name in _NORMS)
         yield prefix + "layer_scalar", (1,)
         yield from _mixing(config, prefix)
-        if config["enable_moe_block"]:
+        if config.get("enable_moe_block"):
             yield from _experts(config, prefix)
     yield "model.norm.weight", (d,)
     if not config["tie_word_embeddings"]:
@@ -71,7 +71,7 @@ def _heads(config: Config, layer: int) -> tuple[int, int]:
 
 
 def _per_layer(config: Config, prefix: str, layers: int) -> Shapes:
-    d, size = config["hidden_size"], config["hidden_size_per_layer_input"]
+    d, size = config["hidden_size"], config.get("hidden_size_per_layer_input")
     if size:
         yield prefix + "embed_tokens_per_layer.weight", (config["vocab_size_per_layer_input"], layers * size)
         yield prefix + "per_layer_model_projection.weight", (layers * size, d)
@@ -79,7 +79,7 @@ def _per_layer(config: Config, prefix: str, layers: int) -> Shapes:
 
 
 def _mixing(config: Config, prefix: str) -> Shapes:
-    d, size = config["hidden_size"], config["hidden_size_per_layer_input"]
+    d, size = config["hidden_size"], config.get("hidden_size_per_layer_input")
     if size:
         yield prefix + "per_layer_input_gate.weight", (size, d)
         yield prefix + "per_layer_projection.weight", (d, size)

@@ -48,6 +48,7 @@ _OWN = {
     "gpt2": gpt2_shapes,
     "gemma3n_text": gemma3n_shapes,
     "gemma4_text": gemma4_shapes,
+    "gemma4_unified_text": gemma4_shapes,
     **SPARSE_SHAPES,
     **STATE_SHAPES,
     **UNGATED_SHAPES,

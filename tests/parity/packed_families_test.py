@@ -28,7 +28,7 @@ _SIZES: Final[dict[str, Any]] = {
     "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
     "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32, "q_lora_rank": 32, "kv_lora_rank": 32,
     "v_head_dim": 16, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "n_embd": 64, "n_inner": 96,
-    "hidden_size_per_layer_input": 32, "laurel_rank": 32,
+    "hidden_size_per_layer_input": 32, "laurel_rank": 32, "global_head_dim": 24,
     "per_layer_config": {"2": {"head_dim": 24}, "4": {"head_dim": 24}},
 }  # fmt: skip
 _CARRYING: Final = ("qwen3_next", "mamba2", "granitemoehybrid")

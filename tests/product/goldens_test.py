@@ -29,6 +29,7 @@ _MORE = [
     ("gemma2", 3, 1),
     ("gpt2_4x", 5, 1),
     ("gpt_oss", 5, 1),
+    ("gemma3n", 4, 1),
 ]
 # Held to transformers by ragged_test, prompt_memory_test and speculation_devices_test too: with TAPELINE_LONG=1.
 if os.environ.get("TAPELINE_LONG"):
@@ -39,6 +40,8 @@ if os.environ.get("TAPELINE_LONG"):
         ("tinyllama_4x", 11, 2),
         ("mistral_window", 8, 1),
         ("deepseek_v3", 5, 2),
+        ("gemma4", 4, 2),
+        ("gemma4_moe", 3, 1),
         ("qwen3_next_mixed_4x", 4, 1),
         ("ministral3", 4, 1),
         ("hunyuan_v1_dense", 3, 1),

@@ -123,3 +123,10 @@ def test_a_layer_without_its_embeddings_says_so():
         OpError, match=r"layer 'model\.layers\.0': expected embeddings \[B, T, P\] besides x; found none"
     ):
         layer(EagerExecutionContext(RandomWeights(model)), EagerExecutionContext().ops.zeros((1, 1, 24), "f32"), step)
+
+
+def test_the_unified_one_has_no_experts_and_no_embeddings_for_layers():
+    config = read("Gemma4Unified", num_key_value_heads=2, head_dim=8, attention_k_eq_v=True)
+    assert (config.architecture, config.windows) == ("Gemma4UnifiedForCausalLM", (1024, 1024, None))
+    assert (config.per_layer, config.experts) == (None, None)
+    assert [sizes.values_are_keys for sizes in config.layer_sizes] == [False, False, True]

@@ -16,6 +16,7 @@ from transformer_core.models.families._gemma2 import GEMMA2
 from transformer_core.models.families._gemma3 import GEMMA3, GEMMA3_WRAPPED
 from transformer_core.models.families._gemma3n import GEMMA3N, GEMMA3N_WRAPPED
 from transformer_core.models.families._gemma4 import GEMMA4, GEMMA4_WRAPPED
+from transformer_core.models.families._gemma4_unified import GEMMA4_UNIFIED, GEMMA4_UNIFIED_WRAPPED
 from transformer_core.models.families._glm import GLM
 from transformer_core.models.families._glm4 import GLM4
 from transformer_core.models.families._glm4_moe import GLM4_MOE
@@ -95,6 +96,8 @@ FAMILIES = (
     GEMMA3N_WRAPPED,
     GEMMA4,
     GEMMA4_WRAPPED,
+    GEMMA4_UNIFIED,
+    GEMMA4_UNIFIED_WRAPPED,
     GLM,
     GLM4,
     STABLELM,
