@@ -33,6 +33,7 @@ from run_iree.kernels._turned_rows import BYTES, FLOATS, ROWS, WORD, WORDS, Turn
 MOST_TOKENS: Final = 12  # beyond, registers do not hold all sums, and lanes of tokens are as fast
 _TOGETHER: Final = 4  # tokens whose instructions stand side by side
 _NEAR: Final = 24 << 10  # bytes of sixteen rows, up to which the next ones go to the first cache
+_FAR: Final = 3  # times sixteen rows, after those, that go to the second one
 
 
 def fits_row_lanes(outputs: int, columns: int, encoding: Encoding) -> bool:
@@ -89,10 +90,6 @@ class _Loop:
         """Bytes of a step at which cache lines of the next rows are asked for."""
         return range(0, ROWS * self.rows.step_bytes, LINE)
 
-    @property
-    def _locality(self) -> int:
-        return 3 if ROWS * self.rows.row_bytes <= _NEAR else 2
-
     def of_rows(self) -> list[str]:
         """Makes and stores the results of the sixteen rows from ``%row`` on."""
         tokens = range(self.x.tokens)
@@ -120,13 +117,23 @@ class _Loop:
         """Makes ``%next<block>_<token>`` of all tokens; what does not wait for one another stands side by side."""
         tokens = range(self.x.tokens)
         own = -(-len(self.lines) // self.rows.blocks)
-        soon = self.lines[own * block : own * block + own]
-        lines = prefetches(f"soon{block}_", "%soon_at", self.rows.w, soon, locality=self._locality)
-        lines += self.rows.of_blocks[block]
+        lines = [*self._asked_for(block, self.lines[own * block : own * block + own]), *self.rows.of_blocks[block]]
         for first in range(0, len(tokens), _TOGETHER):
             of_tokens = [self._of_token(block, t) for t in tokens[first : first + _TOGETHER]]
             lines += [line for side_by_side in zip(*of_tokens, strict=True) for line in side_by_side]
         return lines
+
+    def _asked_for(self, block: int, lines: range) -> list[str]:
+        """Prefetches lines of the next sixteen rows; the first cache takes short ones, the second those far ahead."""
+        w, group = self.rows.w, ROWS * self.rows.row_bytes
+        if group > _NEAR:
+            return prefetches(f"soon{block}_", "%soon_at", w, lines, locality=2)
+        return [
+            *prefetches(f"soon{block}_", "%soon_at", w, lines),
+            f"%far{block} = arith.constant {_FAR * group} : index",
+            f"%far_at{block} = arith.addi %soon_at, %far{block} : index",
+            *prefetches(f"far{block}_", f"%far_at{block}", w, lines, locality=2),
+        ]
 
     def _of_token(self, block: int, t: int) -> list[str]:
         """Makes ``%next<block>_<t>`` of the sum before it and a block of all rows."""
