@@ -37,7 +37,8 @@ class _Calls:
     def __init__(self, model: Any, ctx: EagerExecutionContext, capacity: int) -> None:
         sizes: Any = {"sequence": 5, "max_sequence": capacity, "score_tokens": 3}
         points = entry_points(model, names=_NAMES, **sizes)
-        self.points, self.ctx, self.caches = dict(zip(_NAMES, points, strict=True)), ctx, empty_caches(points[0])
+        self.points: dict[str, Any] = dict(zip(_NAMES, points, strict=True))
+        self.ctx, self.caches = ctx, empty_caches(points[0])
 
     def __call__(self, name: str, tokens: Any, *scalars: int) -> np.ndarray:
         given: Any = [np.asarray(value, np.int32) for value in (tokens, *scalars)]
@@ -111,7 +112,7 @@ def test_the_model_itself_says_what_it_says_without(name: str, tmp_path: Path) -
             calls("draft", [[token]], len(prompt) + step)
             logits = calls("decode", [[token]], len(prompt) + step)
             assert relative_error(logits[0], golden.logits[0, step + 1]) < _TOLERANCE
-        logits = model(ctx, golden.prompt.astype(np.int32))  # pyright: ignore[reportArgumentType]
+        logits = model(ctx, golden.prompt.astype(np.int32))
         assert relative_error(logits, golden.prompt_logits) < _TOLERANCE
 
 
