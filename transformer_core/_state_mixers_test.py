@@ -1,6 +1,7 @@
 """Mixers with a state: a scan over many tokens is the steps of one; padding leaves no trace."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from transformer_core._short_convolution import ShortConv
 from transformer_core._weights_testing import context_of
 
 CTX = EagerExecutionContext()
-_SIZES = {"heads": 6, "head_size": 5, "groups": 2, "state_size": 4, "taps": 4}
+_SIZES: dict[str, Any] = {"heads": 6, "head_size": 5, "groups": 2, "state_size": 4, "taps": 4}
 
 
 def _mamba(gate: GateOrder = GateOrder.GATE_FIRST, **changes) -> Mamba2:
@@ -101,5 +102,6 @@ def test_steps_have_a_lower_bound():
 
 
 def test_groups_must_divide_heads():
+    wrong: dict[str, Any] = {**_SIZES, "groups": 4}
     with pytest.raises(ConfigError, match="mamba2: 4 groups do not divide 6 heads"):
-        Mamba2Sizes(**_SIZES | {"groups": 4})
+        Mamba2Sizes(**wrong)
