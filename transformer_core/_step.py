@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lang_core import ExecutionContext, Tensor, checked_choices
+from lang_core import ConfigError, ExecutionContext, Tensor, checked_choices
 from transformer_core._cache import Cache, State
 from transformer_core._kv_cache import KVCache, RingCache
 from transformer_core._masks import causal_mask, mask_bias
@@ -19,7 +19,7 @@ class StepInputs:
     Attributes:
         cos: f32 [T, R] or [B, T, R] from ``rope_tables``, for the model's RoPE.
         sin: as ``cos``.
-        positions: i32 [T] or [B, T], positions of the tokens.
+        known_positions: i32 [T] or [B, T], positions of the tokens; None where the caller has made tables of them.
         biases: f32 [T, S] or [B, T, S] for each window of the layers (None is no window), from ``mask_bias``; None
             where each token sees all keys.
         places: places of new keys and values in the caches, for each window; empty without caches.
@@ -30,12 +30,26 @@ class StepInputs:
 
     cos: Tensor
     sin: Tensor
-    positions: Tensor
+    known_positions: Tensor | None
     biases: Mapping[int | None, Tensor | None]
     places: Mapping[int | None, Places] = field(default_factory=dict)
     count: Tensor | None = None
     local_cos: Tensor | None = None
     local_sin: Tensor | None = None
+
+    @property
+    def positions(self) -> Tensor:
+        """Positions of the tokens, i32 [T] or [B, T].
+
+        Raises:
+            ConfigError: they are not known.
+        """
+        if self.known_positions is None:
+            raise ConfigError(
+                "positions: the caller has made tables of them (memory bindings), and a layer needs the numbers: take "
+                "memory none, taps or caches"
+            )
+        return self.known_positions
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from compile_dag import record
-from lang_core import EagerExecutionContext, EntryPoint, ExecutionContext, Module, Tensor, TraceEscapeError
+from lang_core import ConfigError, EagerExecutionContext, EntryPoint, ExecutionContext, Module, Tensor, TraceEscapeError
 from tests.flow._support import eager, inputs_of, lowered, random_weights, recorded
 from tests.goldens.cases import CASES
-from transformer_core.flow import CompileProfile, FlowModel, Maker, ModelFlow
+from transformer_core.flow import CompileProfile, FlowModel, Maker, Memory, ModelFlow
 from transformer_core.flow import entry_points as flow_entry_points
 from transformer_core.generation import NEXT_IDS
 from transformer_core.models import DecoderConfig, DecoderLM, decoder_flow
@@ -102,6 +102,13 @@ def test_taps_and_bindings_are_streamed_too(memory: str):
     assert [name for name in expected if name.endswith(".key")]
     for name, array in expected.items():
         np.testing.assert_allclose(again[name], array, rtol=1e-5, atol=1e-5)
+
+
+def test_queries_that_grow_with_positions_need_to_know_them():
+    config = DecoderConfig.from_hf(_CASES["Ministral3ForCausalLM"].config)
+    model = decoder_flow(config).build(CompileProfile(name="run", sequence=6, memory=Memory.BINDINGS, **_SIZES))
+    with pytest.raises(ConfigError, match="the caller has made tables of them"):
+        lowered([model.entry_point()])
 
 
 def test_models_of_one_module_share_their_weights():

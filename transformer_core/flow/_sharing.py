@@ -60,7 +60,7 @@ class RopeTables:
         ctx, state, ops = flow.ctx, flow.state, flow.ctx.ops
         batch, queries = x.shape[:2]
         if state.bindings is not None:
-            return self._bound(flow, state.bindings, queries)
+            return self._bound(flow, state.bindings)
         rope, windows, local = self.settings.rope, self.settings.windows, self.settings.local_rope
         chunked = self.settings.chunked
         if state.position is not None:
@@ -98,12 +98,12 @@ class RopeTables:
             return None
         return flow.ctx.ops.add(last, 1)
 
-    def _bound(self, flow: FlowContext, bound: DecodeBindings, queries: int) -> StepInputs:
-        """Returns the caller's tables and masks; ``positions`` are unknown here, and not to be used."""
+    def _bound(self, flow: FlowContext, bound: DecodeBindings) -> StepInputs:
+        """Returns the caller's tables and masks."""
         return StepInputs(
             bound.cos,
             bound.sin,
-            flow.ctx.ops.iota((queries,)),
+            None,
             bound.masks,
             dict.fromkeys(bound.masks, cache_starts(flow.ctx, flow.ctx.ops.constant(0, "i32"))),
             self._count(flow),
