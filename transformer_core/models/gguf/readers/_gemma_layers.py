@@ -35,7 +35,7 @@ def _common(source: Source, architecture: str, model_type: str, original: Source
     """Returns the fields that both have."""
     fields, file = original.fields, original.file
     size = fields.integer("embedding_length_per_layer_input", 0, minimum=0)
-    table = {"vocab_size_per_layer_input": file.spec("per_layer_token_embd.weight").shape[0]} if size else {}
+    table: Values = {"vocab_size_per_layer_input": file.spec("per_layer_token_embd.weight").shape[0]} if size else {}
     return common(
         source,
         architecture,
