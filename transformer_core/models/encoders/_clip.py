@@ -87,13 +87,13 @@ class ClipTextTower(Module):
 class ClipModel(PairModel):
     """CLIP: a ``PairModel``. What follows the token that ends a text has no effect, padding or not."""
 
-    config: ClipConfig
-
     def __init__(self, config: ClipConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
         super().__init__(config, dtype, num_layers)
-        vision, text, projected = self.config.vision, self.config.stack, self.config.projected
+        own = self.config
+        assert isinstance(own, ClipConfig)
+        vision, text, projected = own.vision, own.stack, own.projected
         self.vision_model = ClipVisionTower(vision, self.dtype)
-        self.text_model = ClipTextTower(self.config, self.dtype)
+        self.text_model = ClipTextTower(own, self.dtype)
         self.visual_projection = Linear(vision.stack.hidden, projected, dtype=self.dtype)
         self.text_projection = Linear(text.hidden, projected, dtype=self.dtype)
         self.logit_scale = Parameter((), self.dtype)
