@@ -48,7 +48,7 @@ def _lfm2_feed_forward(config: Config, layer: int, prefix: str) -> Shapes:
         if config["use_expert_bias"]:
             yield prefix + "expert_bias", (config["num_experts"],)
         return
-    inner = config.get("block_ff_dim", config.get("intermediate_size"))
+    inner: int = config["block_ff_dim"] if "block_ff_dim" in config else config["intermediate_size"]
     if config.get("block_auto_adjust_ff_dim", False):
         multiple = config["block_multiple_of"]
         inner = -(-int(config["block_ffn_dim_multiplier"] * int(2 * inner / 3)) // multiple) * multiple

@@ -9,6 +9,7 @@ WRAPPED: Final = {
     "Qwen3_5ForConditionalGeneration": ("qwen3_5", "qwen3_5_published"),
     "Qwen3_5MoeForConditionalGeneration": ("qwen3_5_moe", "qwen3_5_moe"),
     "Mistral3ForConditionalGeneration": ("mistral3", "ministral3"),
+    "Llama4ForConditionalGeneration": ("llama4", "llama4"),
 }
 """Model type and case, by architecture."""
 

@@ -43,17 +43,21 @@ def test_caches_of_a_chunk_hold_what_is_needed(tmp_path: Path) -> None:
         sizes: Any = {"sequence": 3, "max_sequence": length + _CASE.steps, "window_caches": "ring"}
         prefill, decode = entry_points(model, names=("prefill", "decode"), **sizes)
         caches: list[Any] = empty_caches(prefill)
+        logits: Any = None
+        tokens: Any = None
         assert min(cache.shape[2] for cache in caches) < length
         for start in range(0, length, 3):
             piece: Any = np.zeros((1, 3), np.int32)
             count = min(3, length - start)
             piece[:, :count] = golden.prompt[:, start : start + count]
-            results = dict(prefill(ctx, piece, scalar(start), scalar(count - 1), *caches))
+            places: list[Any] = [scalar(start), scalar(count - 1)]
+            results = dict(prefill(ctx, piece, *places, *caches))
             logits, tokens = results.pop("logits").numpy(), results.pop("next_ids").numpy()
             caches = list(results.values())
         for step in range(_CASE.steps):
             assert relative_error(logits, golden.logits[:, step]) < _TOLERANCE, f"step {step}"
             given: Any = tokens[:, None]
-            results = dict(decode(ctx, given, scalar(length + step), *caches))
+            position: Any = scalar(length + step)
+            results = dict(decode(ctx, given, position, *caches))
             logits, tokens = results.pop("logits").numpy(), results.pop("next_ids").numpy()
             caches = list(results.values())

@@ -31,7 +31,7 @@ _SIZES: Final[dict[str, Any]] = {
     "hidden_size_per_layer_input": 32, "laurel_rank": 32, "global_head_dim": 24,
     "per_layer_config": {"2": {"head_dim": 24}, "4": {"head_dim": 24}},
 }  # fmt: skip
-_CARRYING: Final = ("qwen3_next", "mamba2", "granitemoehybrid")
+_CARRYING: Final = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "mamba2", "granitemoehybrid")
 _MAMBA: Final = {"mamba_n_heads": 8, "mamba_d_head": 16}
 _OWN_SIZES: Final[dict[str, dict[str, Any]]] = {
     "mamba2": {"num_heads": 8},
@@ -57,6 +57,8 @@ _UNPACKED: Final[dict[str, set[str]]] = {
     "mixtral": _ROUTERS,
     "qwen3_moe": _ROUTERS,
     "qwen3_next": _ROUTERS | {"model.layers.*.linear_attn.conv1d.weight"},
+    "qwen3_5_text": {"model.layers.*.linear_attn.conv1d.weight"},
+    "qwen3_5_moe_text": _ROUTERS | {"model.layers.*.linear_attn.conv1d.weight"},
     "lfm2": {"model.layers.*.conv.conv.weight"},
     "lfm2_moe": _ROUTERS | {"model.layers.*.conv.conv.weight"},
     "mamba2": {"model.layers.*.mixer.conv1d.weight"},
@@ -72,6 +74,7 @@ _ALL_EXPERTS: Final[dict[str, dict[str, int]]] = {
     "mixtral": {"num_experts_per_tok": 5},
     "qwen3_moe": {"num_experts_per_tok": 9},
     "qwen3_next": {"num_experts_per_tok": 5},
+    "qwen3_5_moe_text": {"num_experts_per_tok": 5},
     "gpt_oss": {"num_experts_per_tok": 6},
     "lfm2_moe": {"num_experts_per_tok": 6},
     "granitemoehybrid": {"num_experts_per_tok": 5},

@@ -110,6 +110,7 @@ def _one_layer(experts: Experts) -> EntryPoint:
     def fn(ctx: ExecutionContext, x: Tensor, chosen: Tensor, weights: Tensor) -> dict[str, Tensor]:
         return {"y": experts(ctx, x, chosen, weights)}
 
+    assert experts.gate_proj is not None
     size = experts.gate_proj.spec.shape[2]
     arguments = {"x": ((1, size), "f32"), "chosen": ((1, 2), "i32"), "weights": ((1, 2), "f32")}
     return EntryPoint("layer", fn, tuple(Argument(name, TensorSpec(*spec)) for name, spec in arguments.items()))

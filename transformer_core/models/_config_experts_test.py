@@ -179,7 +179,7 @@ def test_llama4():
 
 def test_layers_of_llama4_have_a_growth_or_norms():
     config = read("Llama4", **LLAMA4)
-    layers = [family_of(config).layer(config, index, as_dtype("f32")) for index in (2, 3)]
+    layers: list[Any] = [family_of(config).layer(config, index, as_dtype("f32")) for index in (2, 3)]
     facts = [(layer.self_attn.config.norm is None, layer.self_attn.config.scores.growth is None) for layer in layers]
     assert facts == [(False, True), (True, False)]
 

@@ -9,12 +9,12 @@ from lang_core import (
     DType,
     EagerExecutionContext,
     EntryPoint,
+    Module,
     OpError,
     TensorSpec,
     encoding_named,
     f32,
 )
-from transformer_core._cache import CachedLayer
 from transformer_core._packing import pack_weights
 from transformer_core._rope_config import RopeConfig
 from transformer_core._rope_scaling import DynamicScaling
@@ -202,7 +202,7 @@ def test_entry_points_make_layers_only_for_their_caches_and_when_they_run(monkey
     config, made = LLAMA, []
     make, ctx = family_of(config).layer, context_of(DecoderLM(config))
 
-    def counted(config: DecoderConfig, index: int, dtype: DType) -> CachedLayer:
+    def counted(config: DecoderConfig, index: int, dtype: DType) -> Module:
         made.append(index)
         return make(config, index, dtype)
 

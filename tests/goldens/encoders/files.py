@@ -106,7 +106,7 @@ def write_config(directory: Path, case: EncoderCase) -> None:
             _write_module(directory / f"{place}_Dense", config)
     if case.score:
         _write_modules(directory, ["Transformer", "LogitScore"])
-        tokens = dict(zip(("true_token_id", "false_token_id"), case.score, strict=False))
+        tokens: dict[str, int] = dict(zip(("true_token_id", "false_token_id"), case.score, strict=False))
         _write_module(directory / "1_LogitScore", tokens)
 
 

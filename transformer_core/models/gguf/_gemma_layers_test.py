@@ -1,5 +1,6 @@
 """Metadata of Gemma 3n and Gemma 4 files: what they say by layer, and what is refused by name."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ _GEMMA3N: dict[str, Any] = {
 _DIVISORS = [1.0, 1.0, *[1e30] * 6]
 
 
-def _read(path: Path, name: str, fields: dict[str, Any], divisors: list[float], *tensors: str) -> DecoderConfig:
+def _read(path: Path, name: str, fields: dict[str, Any], divisors: Sequence[float], *tensors: str) -> DecoderConfig:
     writer = GGUFWriter(path, name)
     for key, value in fields.items():
         add = {int: writer.add_uint32, float: writer.add_float32}.get(type(value), writer.add_array)
@@ -52,7 +53,7 @@ def _read(path: Path, name: str, fields: dict[str, Any], divisors: list[float], 
         return file.config()
 
 
-def _gemma4(path: Path, divisors: list[float] = _DIVISORS, **changes: Any) -> DecoderConfig:
+def _gemma4(path: Path, divisors: Sequence[float] = _DIVISORS, **changes: Any) -> DecoderConfig:
     values = ("blk.1.attn_v", "blk.2.attn_v")
     return _read(path / "some.gguf", "gemma4", _GEMMA4 | changes, divisors, *values)
 

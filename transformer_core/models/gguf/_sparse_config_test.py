@@ -31,7 +31,7 @@ def read(path: Path, architecture: str, *names: str, factors: Any = (), **change
     """Writes a file with little but metadata, and reads its configuration; ``__`` stands for a dot."""
     writer = GGUFWriter(path / "some.gguf", architecture)
     for key, value in {**MOE, **{name.replace("__", "."): value for name, value in changes.items()}}.items():
-        add = writer.add_float32 if isinstance(value, float) else writer.add_uint32
+        add: Any = writer.add_float32 if isinstance(value, float) else writer.add_uint32
         add(f"{architecture}.{key}", value)
     writer.add_tensor("token_embd.weight", np.zeros((7, 32), np.float32))
     for name in ("blk.4.attn_norm.weight", *names):

@@ -130,6 +130,7 @@ def _llama4(source: Source) -> Values:
     fields = source.fields
     layers, whole = fields.integer(_LAYERS), fields.values.get(WINDOW) == 0
     experts = fields.integer("expert_count")
+    types: Values = {"layer_types": ["full_attention"] * layers} if whole else {}
     return common(
         _with(source, feed_forward_length=fields.integer("expert_feed_forward_length")),
         "Llama4ForCausalLM",
@@ -141,7 +142,7 @@ def _llama4(source: Source) -> Values:
         num_local_experts=experts,
         num_experts_per_tok=fields.integer("expert_used_count"),
         use_qk_norm=experts != _LARGEST,
-        **({"layer_types": ["full_attention"] * layers} if whole else {}),
+        **types,
     )
 
 
