@@ -28,10 +28,9 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     for name, value in {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}.items():
         if fields.boolean(name, value) is not value:
             fields.refuse(name, f"{str(value).lower()}, or no such field")
-    size, heads, layers = fields.integer("n_embd"), fields.integer("n_head"), fields.integer("n_layer")
+    size, heads, layers, positions = map(fields.integer, ("n_embd", "n_head", "n_layer", "n_positions"))
     if size % heads or size // heads % 2:
         fields.refuse("n_embd", f"an even multiple of n_head ({heads})")
-    positions = fields.integer("n_positions")
     return DecoderConfig(
         architecture=GPT2.architecture,
         vocabulary=fields.integer("vocab_size"),

@@ -50,10 +50,8 @@ def _read(fields: ConfigFields) -> DecoderConfig:
 
 def _feed_forward(fields: ConfigFields, layers: int) -> dict[str, Any]:
     """Returns the shared experts as dense feed-forward, or beside routed ones."""
-    shared, experts = (
-        fields.integer("shared_intermediate_size", 1024),
-        fields.integer("num_local_experts", 8, minimum=0),
-    )
+    shared = fields.integer("shared_intermediate_size", 1024)
+    experts = fields.integer("num_local_experts", 8, minimum=0)
     if not experts:
         return {"intermediate": shared}
     routing = Routing(experts=experts, chosen=fields.integer("num_experts_per_tok", 2))

@@ -12,7 +12,6 @@ from transformer_core.family._layer_configs import ShortConvConfig
 
 _CONV: Final = "conv"
 _FULL: Final = "full_attention"
-_BASE: Final = 1e6  # transformers' default
 _IN_LAYER: Final = {
     "input_layernorm": "operator_norm",
     "post_attention_layernorm": "ffn_norm",
@@ -34,7 +33,6 @@ LFM2_KEYS: Final = RenamedModules(
 def lfm2_kind(fields: ConfigFields, architecture: str, default: list[str] | None, **known: Any) -> DecoderConfig:
     """Reads what LFM2 and LFM2-MoE have in common; arguments as of ``llama_kind`` and ``kinds_of_layers``."""
     heads, kv_heads, head_size = heads_of(fields)
-    kinds = kinds_of_layers(fields, (_CONV, _FULL), default)
     tied = "tie_embedding" if fields.has("tie_embedding") else "tie_word_embeddings"
     return llama_kind(
         fields,
@@ -42,13 +40,13 @@ def lfm2_kind(fields: ConfigFields, architecture: str, default: list[str] | None
         heads=heads,
         kv_heads=kv_heads,
         head_size=head_size,
-        rope=whole_rope(fields, architecture, head_size, default_base=_BASE),
+        rope=whole_rope(fields, architecture, head_size, default_base=1e6),
         norm_eps=fields.number("norm_eps", 1e-5),
         activation=Activation.SILU,
         tied=fields.boolean(tied, True),
         qk_norm=True,
         mixer=ShortConvConfig(
-            layers=tuple(kind == _CONV for kind in kinds),
+            layers=tuple(kind == _CONV for kind in kinds_of_layers(fields, (_CONV, _FULL), default)),
             taps=fields.integer("conv_L_cache", 3),
             biased=fields.boolean("conv_bias", False),
         ),

@@ -16,7 +16,6 @@ from transformer_core.family._layer_configs import ExpertsConfig
 from transformer_core.family._wrapped import text_of
 from transformer_core.models.families._smollm3 import rope_kinds
 
-_ROPE_BASE: Final = 500000.0  # transformers' default
 _KINDS: Final = ("chunked_attention", "full_attention")
 
 
@@ -24,7 +23,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     heads, kv_heads, head_size = heads_of(fields, head_dim_needed=True)
     kinds, biased = rope_kinds(fields), fields.boolean("attention_bias", False)
     growth = QueryGrowth(fields.number("attn_scale", 0.1), fields.integer("floor_scale", 8192), first=1)
-    rope = whole_rope(fields, LLAMA4.architecture, head_size, default_base=_ROPE_BASE)
+    rope = whole_rope(fields, LLAMA4.architecture, head_size, default_base=5e5)
     return llama_kind(
         fields,
         LLAMA4.architecture,
