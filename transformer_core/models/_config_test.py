@@ -144,7 +144,7 @@ def test_a_field_of_a_wrong_kind_is_named(name, value):
         ),
         ({"hidden_size": 25}, r"'hidden_size': expected a multiple of num_attention_heads \(6\), or a field head_dim"),
         ({"head_dim": 3}, "expected an even number of rotated dims; found 3"),
-        ({"hidden_act": "mish"}, "'hidden_act': expected one of silu, swish, gelu, .*, relu; .*found 'mish'"),
+        ({"hidden_act": "mish"}, "'hidden_act': expected one of silu, swish, gelu, .*, relu, .*; .*found 'mish'"),
         ({"tie_word_embeddings": "yes"}, "'tie_word_embeddings': expected true or false; found 'yes'"),
         ({"quantization_config": {"bits": 4}}, "'quant_method': expected one of fp8, .*, gptq, awq .*; found None"),
         ({"partial_rotary_factor": 0.5}, "LlamaForCausalLM rotates whole heads by one position: .* found 2 of 4 dims"),
