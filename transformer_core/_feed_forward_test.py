@@ -35,6 +35,8 @@ JAX = {
     Activation.GELU: partial(jax.nn.gelu, approximate=False),
     Activation.GELU_TANH: partial(jax.nn.gelu, approximate=True),
     Activation.RELU: jax.nn.relu,
+    Activation.RELU_SQUARED: lambda x: jax.nn.relu(x) ** 2,
+    Activation.QUICK_GELU: lambda x: x * jax.nn.sigmoid(1.702 * x),
 }
 
 
