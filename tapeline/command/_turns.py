@@ -13,7 +13,7 @@ from tapeline.running import Conversation, GeneratedToken, GenerateKeywords, Loa
 
 _IMAGE: Final = "/image "
 _HELP: Final = (
-    "one turn per line; /image FILE puts a picture before the next one, /reset forgets what was said, /quit or Ctrl-D "
+    "one turn per line; /reset forgets what was said, /image FILE puts a picture before the next turn, /quit or Ctrl-D "
     "ends, Ctrl-C stops an answer"
 )
 
