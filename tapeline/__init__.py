@@ -94,7 +94,6 @@ _MODULES: Final = {
         "CompileError",
         "ConfigError",
         "DeviceError",
-        "ImageLimits",
         "InputError",
         "TapelineError",
         "VerificationError",

@@ -134,18 +134,7 @@ class GatedDeltaNet(StateMixer):
     def forward(
         self, ctx: ExecutionContext, x: Tensor, state: DeltaState | None = None, count: Tensor | None = None
     ) -> tuple[Tensor, DeltaState | None]:
-        """Runs over the tokens of x, which follow those in ``state``.
-
-        Args:
-            ctx: context that computes.
-            x: [B, T, D].
-            state: state of this layer, or None.
-            count: i32 of rank 0 or [B], number of real tokens; padding after them does not change the state. T where
-                None.
-
-        Returns:
-            [B, T, D], and the new state (None without one).
-        """
+        """Runs over the tokens of x [B, T, D], which follow those in ``state``; as of ``StateMixer``."""
         ops = ctx.ops
         batch, tokens, _ = x.shape
         mixed, z, b, a = self._grouped(ctx, x) if self.grouped else self._separate(ctx, x)

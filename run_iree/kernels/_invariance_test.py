@@ -146,7 +146,7 @@ def test_products_with_packed_weights(kernels: CpuKernels, encoding: str, tmp_pa
     assert {name.partition("-")[2] for name in products} == {"matvec", "few-tokens"}
 
 
-# Of 704 columns a part of the prompts' kernel is 64, of 512 it is 256.
+# Parts of the prompts' kernel: 64 of 704 columns, 256 of 512.
 _WHOLE_GROUPS = (
     ("q4_0", "exact", 704),
     ("q4_0", "q8", 512),

@@ -10,7 +10,7 @@ from lang_core import ConfigError, InputError
 from run_iree import Session
 from tapeline.bundle import Bundle
 from tapeline.images import DEFAULT_IMAGE_LIMITS, ImageLimits, TilePreprocessor
-from tapeline.running._pictures import ImageSource, picture_of
+from tapeline.running._pictures import ImageSource, padded_call, picture_of
 from tapeline.running._prompt_pictures import PromptPictures, SeenPicture
 from tapeline.text import Tokenizer
 from transformer_core import config_fields
@@ -109,14 +109,10 @@ class Eyes:
         tiles = self._preprocess(picture_of(image, limits))
         pixels = tiles.pixels
         starts = range(0, len(pixels), self._batch)
-        embeddings = np.concatenate([self._encoded(pixels[start : start + self._batch]) for start in starts])
+        parts = [padded_call(self._encode, pixels[start : start + self._batch], self._batch) for start in starts]
+        embeddings = np.concatenate(parts)
         digest = int.from_bytes(hashlib.sha256(pixels.tobytes()).digest()[:16], "big")
         return SeenPicture(tiles.rows, tiles.columns, embeddings.reshape(-1, embeddings.shape[-1]), digest)
-
-    def _encoded(self, pixels: np.ndarray) -> np.ndarray:
-        whole = np.zeros((self._batch, *pixels.shape[1:]), np.float32)
-        whole[: len(pixels)] = pixels
-        return self._encode(whole)[0].numpy()[: len(pixels)]
 
     def _around(self, picture: SeenPicture) -> str:
         tokens = MARK * self._tokens

@@ -14,7 +14,6 @@ from tapeline.cli import check_writable
 from tapeline.running._arrays import ordered_inputs
 from tapeline.running._generation import GenerateOptions, TokenStream
 from tapeline.running._model import (
-    DRAFT,
     ENCODE,
     BundleBatch,
     BundleModel,
@@ -30,6 +29,7 @@ from tapeline.running._slots import SLOTS
 from tapeline.running._speculating import Speculating
 from tapeline.text import Tokenizer
 from transformer_core.generation import Sampler, Speculation, StopRule, TokenStep, generate, generate_batch
+from transformer_core.models import DRAFT
 
 
 class Generator:

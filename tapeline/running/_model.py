@@ -14,12 +14,10 @@ from tapeline.running._arrays import read_inputs
 from tapeline.running._predictions import LOGITS, Rows, Single
 from tapeline.running._prompt_pictures import PromptPictures
 from transformer_core.generation import NEXT_IDS, Prediction
-from transformer_core.models import PREFILL_EMBEDDINGS
+from transformer_core.models import DRAFT, PREFILL_EMBEDDINGS
 
 # The entry point of a model whose decoder attends to an encoder's states (Whisper).
 ENCODE: Final = "encode"
-# That of a model with a multi-token prediction head.
-DRAFT: Final = "draft"
 Given = Sequence[np.ndarray | int]
 
 _TOKENS: Final = "token_ids"

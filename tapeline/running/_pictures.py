@@ -9,7 +9,7 @@ import numpy as np
 
 from compile_hlo.directions import Signature
 from lang_core import InputError
-from run_iree import Session
+from run_iree import Function, Session
 from tapeline.bundle import Bundle
 from tapeline.images import DEFAULT_IMAGE_LIMITS, ImageLimits, ImagePreprocessor, Picture, read_image
 
@@ -51,8 +51,13 @@ def pixel_values(
         InputError: a picture cannot be read.
         ConfigError: the settings are missing, of another kind, or give pictures of another size.
     """
-    process = ImagePreprocessor.load(directory, limits)
-    pixels = [process(picture_of(image, limits)) for image in images]
+    return _processed(ImagePreprocessor.load(directory, limits), directory, shape, images)
+
+
+def _processed(
+    process: ImagePreprocessor, directory: Path, shape: Sequence[int], images: Sequence[ImageSource]
+) -> np.ndarray:
+    pixels = [process(picture_of(image, process.limits)) for image in images]
     for array in pixels:
         if array.shape != tuple(shape):
             raise InputError(
@@ -60,6 +65,13 @@ def pixel_values(
                 f"{list(shape)}: the file is another model's"
             )
     return np.stack(pixels)
+
+
+def padded_call(function: Function, pixels: np.ndarray, batch: int, result: int = 0) -> np.ndarray:
+    """Runs an entry point for B arrays of pixels on up to as many, and returns their rows of a result."""
+    whole = np.zeros((batch, *pixels.shape[1:]), np.float32)
+    whole[: len(pixels)] = pixels
+    return function(whole)[result].numpy()[: len(pixels)]
 
 
 class ImageEmbedder:
@@ -84,13 +96,13 @@ class ImageEmbedder:
         """
         if not images:
             raise InputError("give a picture")
-        starts = range(0, len(images), self._batch)
-        return np.concatenate([self._embedded(images[start : start + self._batch], limits) for start in starts])
+        process = ImagePreprocessor.load(self._directory, limits)
+        parts = (images[start : start + self._batch] for start in range(0, len(images), self._batch))
+        return np.concatenate([self._embedded(process, part) for part in parts])
 
-    def _embedded(self, images: Sequence[ImageSource], limits: ImageLimits) -> np.ndarray:
-        pixels = np.zeros((self._batch, *self._shape), np.float32)
-        pixels[: len(images)] = pixel_values(self._directory, self._shape, images, limits)
-        return self._function(pixels)[self._result].numpy()[: len(images)]
+    def _embedded(self, process: ImagePreprocessor, images: Sequence[ImageSource]) -> np.ndarray:
+        pixels = _processed(process, self._directory, self._shape, images)
+        return padded_call(self._function, pixels, self._batch, self._result)
 
 
 def _embedding_point(bundle: Bundle) -> tuple[Signature, int]:

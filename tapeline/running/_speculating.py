@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from lang_core import InputError
 from tapeline.bundle import Bundle, sha256_of
-from tapeline.running._model import DRAFT, ENCODE, BundleModel, DraftingBundle, ScoringBundle
+from tapeline.running._model import ENCODE, BundleModel, DraftingBundle, ScoringBundle
 from tapeline.running._prompt_memory import BundlePromptMemory, is_whole
 from tapeline.text import TOKENIZER_FILES
 from transformer_core.generation import DraftModel, PredictionHead, PromptLookup, Speculation
+from transformer_core.models import DRAFT
 
 Speculating = Callable[[ScoringBundle], Speculation]
 """Begins an answer."""

@@ -4,6 +4,7 @@ import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -136,7 +137,7 @@ def _engine(bundle: Bundle, loading: Loading) -> tuple["BundleEngine", BundleSlo
     with contextlib.ExitStack() as stack:
         session = stack.enter_context(bundle.session(loading.device))
         slots = open_slots(bundle, session)
-        remake = lambda: BundleSlots(bundle, session, invariant=slots.invariant)  # noqa: E731 - the engine's word for it
+        remake = partial(BundleSlots, bundle, session, invariant=slots.invariant)
         engine = Engine(slots, loading.engine, remake=remake)
         return BundleEngine(engine, stack.pop_all()), slots
 

@@ -6,7 +6,7 @@ from tests.goldens._case_types import Config
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 
-# Where hub files have the decoder: the first ones, and all later ones.
+# Prefixes of the decoder in files of the hub: the first ones, and all later ones.
 _PLACES = {"gemma3": "language_model.model."}
 _PLACE = "model.language_model."
 

@@ -90,8 +90,8 @@ GGUF_CASES: Final[dict[str, GoldenCase]] = {
     for name in (*AS_THEY_ARE, *FIXED)
 }
 
-# What llama.cpp computes otherwise than the file says: it has no windows for these architectures (for EXAONE 4, where
-# there are 64 layers), refuses biases in ERNIE, and takes YaRN's betas from its command line. Of DeepSeek's and
+# Cases that llama.cpp computes otherwise than the file says: it has no windows for these architectures (for EXAONE 4,
+# where there are 64 layers), refuses biases in ERNIE, and takes YaRN's betas from its command line. Of DeepSeek's and
 # OpenAI's models there are no logits of it. Phi-3.5-MoE's experts it chooses as Mixtral's. Sizes of Gemma 3n are fixed
 # there, and its standard deviations unbiased, which matters where F is as small as here. States carry the
 # rounding to bf16 along, which in one file of Granite 4 is above the tolerance.

@@ -75,8 +75,11 @@ def _state_heads(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("name", _FAMILIES)
 def test_every_matrix_stays_as_it_is(name: str, encoding: Any, tmp_path: Path) -> None:
     kind = GGMLQuantizationType[encoding.name.upper()]
-    packs = lambda key, shape: kind if shape[-1] % 32 == 0 and "norm" not in key else None  # noqa: E731 - as llama.cpp
-    write_gguf(tmp_path / "model.gguf", _case(name), pack=packs)
+
+    def pack(key: str, shape: tuple[int, ...]) -> GGMLQuantizationType | None:
+        return kind if shape[-1] % 32 == 0 and "norm" not in key else None  # as llama.cpp
+
+    write_gguf(tmp_path / "model.gguf", _case(name), pack=pack)
     with GgufModel(tmp_path / "model.gguf") as file:
         whole, packed = DecoderLM(file.config()), DecoderLM(file.config())
         pack_weights(packed, encoding, packed.dtype)

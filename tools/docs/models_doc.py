@@ -1,5 +1,6 @@
 """Writes docs/models.md, the supported families, from registries and goldens: ``bazel run //tools/docs:models_doc``."""
 
+import functools
 import os
 import sys
 from collections import Counter
@@ -75,7 +76,7 @@ def _decoder_row(architecture: str) -> tuple[str, ...]:
         )
     if architecture in _PICTURES:
         return (f"`{architecture}`", _about(architecture), "attention", str(_PICTURES[architecture]), gguf)
-    configs = _configs(architecture)
+    configs = _configs().get(architecture, [])
     return (f"`{architecture}`", _about(architecture), _kinds(configs), str(len(configs)), gguf)
 
 
@@ -94,10 +95,14 @@ def _by_file(names: Sequence[str]) -> Iterator[list[str]]:
     return ([name for name in names if _FAMILIES[name].read.__module__ == file] for file in files)
 
 
-def _configs(architecture: str) -> list[DecoderConfig]:
-    """Returns the configurations of the golden cases."""
-    read = (DecoderConfig.from_hf(case.config) for case in CASES.values())
-    return [config for config in read if config.architecture == architecture]
+@functools.cache
+def _configs() -> dict[str, list[DecoderConfig]]:
+    """Returns the configurations of the golden cases by architecture."""
+    configs: dict[str, list[DecoderConfig]] = {}
+    for case in CASES.values():
+        config = DecoderConfig.from_hf(case.config)
+        configs.setdefault(config.architecture, []).append(config)
+    return configs
 
 
 def _about(architecture: str) -> str:

@@ -43,8 +43,8 @@ from transformer_core.checkpoints._random_llama import (
 from transformer_core.checkpoints._recipes import (
     Cut,
     Interleaved,
-    OnlyRow,
     Recipe,
+    Reshaped,
     Stacked,
     Stored,
     Transposed,
@@ -74,7 +74,7 @@ __all__ = [
     "InputMajorKeys",
     "Interleaved",
     "LlamaSizes",
-    "OnlyRow",
+    "Reshaped",
     "PackedWeights",
     "Recipe",
     "RecipeOf",

@@ -8,7 +8,7 @@ from typing import Final
 from lang_core import WeightSource
 from transformer_core.checkpoints._composed import RecipeOf
 from transformer_core.checkpoints._expert_recipes import InputMajor
-from transformer_core.checkpoints._recipes import Cut, OnlyRow, Recipe, Stacked, Stored
+from transformer_core.checkpoints._recipes import Cut, Recipe, Reshaped, Stacked, Stored
 
 
 class RenamedKeys:
@@ -151,7 +151,7 @@ class ExpertKeys:
         """Returns the recipe of the router's ``path`` in the layer; a correction may be stored as one row."""
         key = f"{prefix}{self.layer}.{self.correction if path == _CORRECTION else path}"
         row = source.has(key) and len(source.spec(key).shape) > len(shape)
-        return OnlyRow(key, shape) if row else Stored(key, shape)
+        return Reshaped(key, (1, *shape), shape) if row else Stored(key, shape)
 
 
 _CORRECTION: Final = "gate.e_score_correction_bias"

@@ -47,27 +47,29 @@ class Stored:
         return source.read_rows(self._key, start, stop)
 
 
-class OnlyRow:
-    """Vector that is stored as a matrix of one row.
+class Reshaped:
+    """Small tensor that is stored in another shape; its elements are in the same order.
 
     Args:
-        key: key of the matrix.
-        shape: shape of the vector.
+        key: key of the stored tensor.
+        stored_shape: its shape.
+        shape: shape of the tensor that is made.
     """
 
     keeps_rows: bool = False
 
-    def __init__(self, key: str, shape: Shape) -> None:
+    def __init__(self, key: str, stored_shape: Shape, shape: Shape) -> None:
         self._key: Final = key
+        self._stored_shape: Final = stored_shape
         self._shape: Final = shape
 
     def stored(self) -> dict[str, Shape]:
-        """Returns the key and the shape of the matrix."""
-        return {self._key: (1, *self._shape)}
+        """Returns the key and its shape."""
+        return {self._key: self._stored_shape}
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """Returns a view of these numbers."""
-        return source.read_rows(self._key, 0, 1)[0, start:stop]
+        """Returns a view of these rows; the whole is read."""
+        return source.read_rows(self._key, 0, self._stored_shape[0]).reshape(self._shape)[start:stop]
 
 
 class Stacked:

@@ -184,7 +184,7 @@ def _transcribed(case: EncoderCase, model: Any, features: torch.Tensor, ids: tor
 def _translated(
     case: EncoderCase, model: Any, ids: torch.Tensor, mask: torch.Tensor, targets: torch.Tensor
 ) -> tuple[Arrays, np.ndarray]:
-    """As ``_transcribed``, of a text; answers begin with their first token alone."""
+    """Returns what ``_transcribed`` does, of a text; answers begin with their first token alone."""
     hidden = _states_of_layers(model.encoder)
     encoded = model.encoder(ids, attention_mask=mask)
     given = {"encoder_outputs": encoded, "attention_mask": mask}

@@ -77,4 +77,4 @@ def _layer(config: DecoderConfig, index: int, dtype: DType) -> DecoderLayer:
 
 
 LLAMA4: Final = Family("Llama4ForCausalLM", "llama4_text", _read, _layer, lambda config: InputMajorKeys())
-LLAMA4_WRAPPED: Final = text_of(LLAMA4, "Llama4ForConditionalGeneration", "llama4", defaults={})
+LLAMA4_WRAPPED: Final = text_of(LLAMA4, "Llama4ForConditionalGeneration", "llama4")

@@ -54,5 +54,5 @@ QWEN3_5: Final = Family("Qwen3_5ForCausalLM", "qwen3_5_text", _read_dense, hybri
 QWEN3_5_MOE: Final = Family(
     "Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", _read_sparse, hybrid_layer, lambda config: ExpertKeys()
 )
-QWEN3_5_WRAPPED: Final = text_of(QWEN3_5, "Qwen3_5ForConditionalGeneration", "qwen3_5", defaults={})
-QWEN3_5_MOE_WRAPPED: Final = text_of(QWEN3_5_MOE, "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", defaults={})
+QWEN3_5_WRAPPED: Final = text_of(QWEN3_5, "Qwen3_5ForConditionalGeneration", "qwen3_5")
+QWEN3_5_MOE_WRAPPED: Final = text_of(QWEN3_5_MOE, "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe")

@@ -7,9 +7,10 @@ from typing import Final
 import numpy as np
 
 from lang_core import WeightSource
-from transformer_core.checkpoints import Recipe, Stored
+from transformer_core.checkpoints import Recipe, Reshaped, Stored
 from transformer_core.models import DeltaConfig
 from transformer_core.models.gguf._keys import GgufKeys
+from transformer_core.models.gguf.readers import LogOfNegative
 
 Shape = tuple[int, ...]
 
@@ -42,7 +43,7 @@ class HybridKeys(GgufKeys):
             return _reformed(recipe, shape, source) if name.endswith(_REFORMED) else recipe
         above = f"blk.{match[1]}."
         if match[2] == "A_log":
-            return NegatedExp(f"{above}ssm_a", shape)
+            return LogOfNegative(f"{above}ssm_a", shape, shape)
         if match[2] == "dt_bias":
             return Stored(f"{above}ssm_dt.bias", shape)
         whole = f"{above}ssm_in.weight"  # of early files
@@ -56,42 +57,7 @@ def _reformed(recipe: Recipe, shape: Shape, source: WeightSource) -> Recipe:
     key = next(iter(recipe.stored()))
     stored = source.spec(key).shape if source.has(key) else shape
     alike = stored != shape and math.prod(stored) == math.prod(shape)
-    return Reformed(key, stored, shape) if alike else recipe
-
-
-class NegatedExp(Stored):
-    """``A_log`` of a stored ``-exp(A_log)``."""
-
-    keeps_rows = False
-
-    def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """Returns a copy, in the stored dtype."""
-        return np.log(-super().rows(source, start, stop))
-
-
-class Reformed:
-    """Tensor that is stored with other axes of size 1.
-
-    Args:
-        key: key of the stored tensor.
-        stored: its shape.
-        shape: shape of the tensor that is made.
-    """
-
-    keeps_rows: bool = False
-
-    def __init__(self, key: str, stored: Shape, shape: Shape) -> None:
-        self._key: Final = key
-        self._stored: Final = stored
-        self._shape: Final = shape
-
-    def stored(self) -> dict[str, Shape]:
-        """Returns the key and its shape."""
-        return {self._key: self._stored}
-
-    def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """Returns a view of these rows."""
-        return source.read(self._key).reshape(self._shape)[start:stop]
+    return Reshaped(key, stored, shape) if alike else recipe
 
 
 class GroupedRows:

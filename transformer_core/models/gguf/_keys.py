@@ -5,10 +5,10 @@ from typing import Final
 
 from lang_core import WeightSource
 from transformer_core._rope_config import RopeMode
-from transformer_core.checkpoints import Cut, OnlyRow, Recipe, Stacked, Stored
+from transformer_core.checkpoints import Cut, Recipe, Reshaped, Stacked, Stored
 from transformer_core.models import DecoderConfig, Mamba2Config
-from transformer_core.models.gguf._recipes import AsRow, JoinedHeads, LessOne, OneOf, SplitHalves
-from transformer_core.models.gguf.readers import GgufArchitecture, Reshaped
+from transformer_core.models.gguf._recipes import JoinedHeads, LessOne, OneOf, SplitHalves
+from transformer_core.models.gguf.readers import GgufArchitecture
 
 _WHOLE: Final = {
     "model.embed_tokens": "token_embd",
@@ -117,7 +117,7 @@ class GgufKeys:
             heads = self.config.heads if module == _QKV[0] else self.config.kv_heads
             return SplitHalves(key, shape, heads)
         if path == _SHARED_GATE and len(source.spec(key).shape) == 1:
-            return AsRow(key, shape)
+            return Reshaped(key, shape[1:], shape)
         return self.stored(key, shape, name)
 
     def _outside(self, name: str, shape: tuple[int, ...]) -> Recipe:
@@ -137,7 +137,7 @@ class GgufKeys:
 def _vector(key: str, shape: tuple[int, ...], source: WeightSource) -> Recipe:
     """Returns the recipe of a vector, which some files store as a matrix of one row."""
     row = source.has(key) and len(source.spec(key).shape) > len(shape)
-    return OnlyRow(key, shape) if row else Stored(key, shape)
+    return Reshaped(key, (1, *shape), shape) if row else Stored(key, shape)
 
 
 def _experts(key: str, shape: tuple[int, ...], source: WeightSource) -> Recipe:

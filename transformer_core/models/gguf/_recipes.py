@@ -88,29 +88,6 @@ class JoinedHeads:
         return heads.reshape(-1, self._shape[1])[begin : begin + stop - start]
 
 
-class AsRow:
-    """Matrix of one row that is stored as a vector.
-
-    Args:
-        key: key of the vector.
-        shape: shape of the matrix.
-    """
-
-    keeps_rows: bool = False
-
-    def __init__(self, key: str, shape: Shape) -> None:
-        self._key: Final = key
-        self._shape: Final = shape
-
-    def stored(self) -> dict[str, Shape]:
-        """Returns the key and the shape of the vector."""
-        return {self._key: self._shape[1:]}
-
-    def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """Returns a view of the row, or no rows."""
-        return source.read(self._key)[np.newaxis][start:stop]
-
-
 class OneOf:
     """One of several matrices that are stored in one tensor.
 

@@ -14,7 +14,7 @@ from transformer_core.models.gguf.readers._qwen_hybrids import QWEN_HYBRIDS
 from transformer_core.models.gguf.readers._rope import FREQUENCIES
 from transformer_core.models.gguf.readers._sparse import SPARSE
 from transformer_core.models.gguf.readers._states import STATES
-from transformer_core.models.gguf.readers._stored_forms import Reshaped
+from transformer_core.models.gguf.readers._stored_forms import LogOfNegative
 
 READERS = {
     architecture.name: architecture
@@ -37,7 +37,7 @@ __all__ = [
     "FREQUENCIES",
     "READERS",
     "GgufArchitecture",
-    "Reshaped",
+    "LogOfNegative",
     "Source",
     "Values",
     "architecture_of",

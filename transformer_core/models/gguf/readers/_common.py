@@ -111,3 +111,17 @@ def layer_types(fields: ConfigFields, every: int) -> Values:
         every = fields.integer(_PATTERN, every)
         slides = [bool((index + 1) % every) for index in range(layers)]
     return {"layer_types": ["sliding_attention" if windowed else "full_attention" for windowed in slides]}
+
+
+def with_fields(source: Source, **values: Any) -> Source:
+    """Returns the source with other values of fields; a name may have ``__`` for its dots."""
+    changed = {name.replace("__", "."): value for name, value in values.items()}
+    return Source(source.file, ConfigFields({**source.fields.values, **changed}, source.fields.where))
+
+
+def rotated_share(source: Source) -> float:
+    """Returns the rotated share of a head, also where it is 1, for families with another default."""
+    fields = source.fields
+    size = fields.integer("embedding_length") // fields.integer("attention.head_count")
+    size = fields.integer("attention.key_length", size)
+    return fields.integer("rope.dimension_count", size) / size

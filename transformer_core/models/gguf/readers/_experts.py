@@ -2,16 +2,15 @@
 
 from typing import Final
 
-from transformer_core._config_fields import ConfigFields
 from transformer_core.models.gguf.readers._architecture import GgufArchitecture
-from transformer_core.models.gguf.readers._common import WINDOW, Source, Values, biased, common
+from transformer_core.models.gguf.readers._common import WINDOW, Source, Values, biased, common, with_fields
 
 
 def _inner_only(source: Source) -> Source:
     """Returns the source with F of an expert as the model's F, which such files do not have."""
     fields = source.fields
-    values = {"feed_forward_length": fields.integer("expert_feed_forward_length"), **fields.values}
-    return Source(source.file, ConfigFields(values, fields.where))
+    inner = fields.integer("expert_feed_forward_length")
+    return with_fields(source, feed_forward_length=fields.values.get("feed_forward_length", inner))
 
 
 def _qwen3_moe(source: Source) -> Values:

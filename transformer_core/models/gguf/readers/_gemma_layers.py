@@ -5,7 +5,7 @@ from typing import Final
 
 from transformer_core._config_fields import ConfigFields
 from transformer_core.models.gguf.readers._architecture import AFTER_PARTS, GgufArchitecture
-from transformer_core.models.gguf.readers._common import WINDOW, Source, Values, common, layer_types
+from transformer_core.models.gguf.readers._common import WINDOW, Source, Values, common, layer_types, with_fields
 from transformer_core.models.gguf.readers._metadata_fields import vector
 
 _SHARED: Final = "attention.shared_kv_layers"
@@ -23,12 +23,6 @@ def _by_layer(fields: ConfigFields, name: str) -> list[int]:
     if len(values) != layers or any(type(value) is not int or value < 1 for value in values):
         fields.refuse(name, f"an integer of at least 1, or {layers} (block_count) of them")
     return values
-
-
-def _with(source: Source, **values: object) -> Source:
-    """Returns the source with other values of fields; a name has ``__`` for its dots."""
-    changed = {name.replace("__", "."): value for name, value in values.items()}
-    return Source(source.file, ConfigFields({**source.fields.values, **changed}, source.fields.where))
 
 
 def _common(source: Source, architecture: str, model_type: str, original: Source) -> Values:
@@ -53,7 +47,7 @@ def _common(source: Source, architecture: str, model_type: str, original: Source
 
 def _gemma3n(source: Source) -> Values:
     fields, inners = source.fields, _by_layer(source.fields, _INNER)
-    values = _common(_with(source, feed_forward_length=inners[0]), "Gemma3nForCausalLM", "gemma3n_text", source)
+    values = _common(with_fields(source, feed_forward_length=inners[0]), "Gemma3nForCausalLM", "gemma3n_text", source)
     scales = fields.values.get("activation_sparsity_scale")
     if not isinstance(scales, list) or len(scales) != len(inners):
         fields.refuse("activation_sparsity_scale", f"{len(inners)} (block_count) numbers")
@@ -75,7 +69,7 @@ def _gemma4(source: Source) -> Values:
     full = [index for index, kind in enumerate(types) if kind == "full_attention"]
     with_window = next((index for index in range(len(types)) if index not in full), 0)
     size, large = fields.integer("attention.key_length_swa"), fields.integer("attention.key_length")
-    uniform = _with(
+    uniform = with_fields(
         source,
         feed_forward_length=inners[0],
         attention__head_count_kv=kv_heads[with_window],

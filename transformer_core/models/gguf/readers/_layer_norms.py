@@ -9,6 +9,7 @@ from transformer_core.models.gguf.readers._common import (
     Values,
     biased,
     common,
+    rotated_share,
     tied,
     vocabulary,
     window,
@@ -42,7 +43,7 @@ def _gpt_neox(source: Source) -> Values:
         layer_norm=True,
         hidden_act="gelu",
         use_parallel_residual=source.fields.boolean("use_parallel_residual", True),
-        partial_rotary_factor=_rotated_share(source),
+        partial_rotary_factor=rotated_share(source),
     )
 
 
@@ -56,12 +57,12 @@ def _stablelm(source: Source) -> Values:
         use_qkv_bias=biased(source, "attn_q"),
         use_parallel_residual=not source.file.has("blk.0.ffn_norm.weight"),
         qk_layernorm=source.file.has("blk.0.attn_q_norm.weight"),
-        partial_rotary_factor=_rotated_share(source),
+        partial_rotary_factor=rotated_share(source),
     )
 
 
 def _phi2(source: Source) -> Values:
-    share = _rotated_share(source)
+    share = rotated_share(source)
     return common(source, "PhiForCausalLM", "phi", layer_norm=True, hidden_act="gelu_new", partial_rotary_factor=share)
 
 
@@ -87,16 +88,9 @@ def _nemotron(source: Source) -> Values:
         hidden_act="relu2",
         attention_bias=biased(source, "attn_output"),
         mlp_bias=biased(source, "ffn_up"),
-        partial_rotary_factor=_rotated_share(source),
+        partial_rotary_factor=rotated_share(source),
     )
     return {"norm_eps": values.pop("layer_norm_eps"), **values}
-
-
-def _rotated_share(source: Source) -> float:
-    """Returns the rotated share of a head, also where it is 1: these families have another default."""
-    fields = source.fields
-    head_size = fields.integer("embedding_length") // fields.integer("attention.head_count")
-    return fields.integer("rope.dimension_count", head_size) / head_size
 
 
 _PARALLEL: Final = frozenset({"use_parallel_residual"})

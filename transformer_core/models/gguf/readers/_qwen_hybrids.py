@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
 from transformer_core.models.gguf.readers._architecture import GgufArchitecture
-from transformer_core.models.gguf.readers._common import Source, Values, common
+from transformer_core.models.gguf.readers._common import Source, Values, common, with_fields
 
 _NEXTN: Final = "nextn_predict_layers"
 _RECURRENT: Final = "attention.recurrent_layers"
@@ -31,12 +31,12 @@ def _hybrid(source: Source, architecture: str, model_type: str, *, tiled: bool, 
     layers = fields.integer("block_count") - further
     if layers < 1:
         fields.refuse(_NEXTN, "fewer layers than block_count")
-    values = {**fields.values, "block_count": layers}
-    if "moe_intermediate_size" in more:
-        values.setdefault("feed_forward_length", more["moe_intermediate_size"])
+    changed = {"block_count": layers}
+    if "moe_intermediate_size" in more and "feed_forward_length" not in fields.values:
+        changed["feed_forward_length"] = more["moe_intermediate_size"]
     head_size = fields.integer("attention.key_length")
     return common(
-        Source(source.file, ConfigFields(values, fields.where)),
+        with_fields(source, **changed),
         architecture,
         model_type,
         attention_bias=any(source.file.has(f"blk.{index}.attn_q.bias") for index in range(layers)),

@@ -1,19 +1,23 @@
 """Further mixtures of experts: GLM-4.5, Qwen2-MoE, MiniMax-M2, ERNIE 4.5, Phi-3.5-MoE, Llama 4."""
 
-from typing import Any, Final
+from typing import Final
 
 from transformer_core._config_fields import ConfigFields
 from transformer_core.models.gguf.readers._architecture import GgufArchitecture
-from transformer_core.models.gguf.readers._common import WINDOW, Source, Values, biased, common, window
+from transformer_core.models.gguf.readers._common import (
+    WINDOW,
+    Source,
+    Values,
+    biased,
+    common,
+    rotated_share,
+    window,
+    with_fields,
+)
 
 _SIGMOID: Final = 2  # llama.cpp's number of the function that makes scores of a router's logits
 _LAYERS: Final = "block_count"
 _INNER: Final = "feed_forward_length"
-
-
-def _with(source: Source, **values: Any) -> Source:
-    """Returns the source with other fields."""
-    return Source(source.file, ConfigFields({**source.fields.values, **values}, source.fields.where))
 
 
 def _check_scoring(fields: ConfigFields) -> None:
@@ -30,7 +34,7 @@ def _glm4_moe(source: Source) -> Values:
     if layers <= further:
         fields.refuse("nextn_predict_layers", f"less than {_LAYERS} ({layers})")
     return common(
-        _with(source, block_count=layers - further),
+        with_fields(source, block_count=layers - further),
         "Glm4MoeForCausalLM",
         "glm4_moe",
         attention_bias=biased(source, "attn_q"),
@@ -43,24 +47,17 @@ def _glm4_moe(source: Source) -> Values:
         norm_topk_prob=fields.boolean("expert_weights_norm", False),
         num_experts_per_tok=fields.integer("expert_used_count"),
         num_nextn_predict_layers=further,
-        partial_rotary_factor=_rotated_share(fields),
+        partial_rotary_factor=rotated_share(source),
         routed_scaling_factor=fields.number("expert_weights_scale", 1.0),
         topk_group=fields.integer("expert_group_used_count", 1),
     )
-
-
-def _rotated_share(fields: ConfigFields) -> float:
-    """Returns the rotated share of a head, also where it is 1, which is not the family's default."""
-    size = fields.integer("embedding_length") // fields.integer("attention.head_count")
-    size = fields.integer("attention.key_length", size)
-    return fields.integer("rope.dimension_count", size) / size
 
 
 def _qwen2_moe(source: Source) -> Values:
     fields = source.fields
     inner = fields.integer("expert_feed_forward_length")
     return common(
-        _with(source, feed_forward_length=fields.integer(_INNER, inner)),
+        with_fields(source, feed_forward_length=fields.integer(_INNER, inner)),
         "Qwen2MoeForCausalLM",
         "qwen2_moe",
         qkv_bias=biased(source, "attn_q"),
@@ -79,7 +76,7 @@ def _minimax_m2(source: Source) -> Values:
     fields = source.fields
     _check_scoring(fields)
     return common(
-        _with(source, feed_forward_length=fields.integer("expert_feed_forward_length")),
+        with_fields(source, feed_forward_length=fields.integer("expert_feed_forward_length")),
         "MiniMaxM2ForCausalLM",
         "minimax_m2",
         num_local_experts=fields.integer("expert_count"),
@@ -132,7 +129,7 @@ def _llama4(source: Source) -> Values:
     experts = fields.integer("expert_count")
     types: Values = {"layer_types": ["full_attention"] * layers} if whole else {}
     return common(
-        _with(source, feed_forward_length=fields.integer("expert_feed_forward_length")),
+        with_fields(source, feed_forward_length=fields.integer("expert_feed_forward_length")),
         "Llama4ForCausalLM",
         "llama4_text",
         attention_bias=biased(source, "attn_q"),

@@ -3,11 +3,10 @@
 import math
 from typing import Any, Final
 
-from transformer_core._config_fields import ConfigFields
-from transformer_core.checkpoints import Stored
+from transformer_core.checkpoints import Reshaped, Stored
 from transformer_core.models.gguf.readers._architecture import GgufArchitecture, Made
-from transformer_core.models.gguf.readers._common import Source, Values, biased, common, tied, vocabulary
-from transformer_core.models.gguf.readers._stored_forms import LogOfNegative, Reshaped
+from transformer_core.models.gguf.readers._common import Source, Values, biased, common, tied, vocabulary, with_fields
+from transformer_core.models.gguf.readers._stored_forms import LogOfNegative
 
 _KV_HEADS: Final = "attention.head_count_kv"
 _LFM2_NAMES: Final = {
@@ -25,8 +24,7 @@ def _without_states(source: Source) -> tuple[Source, list[bool]]:
     counts = [counts] * layers if isinstance(counts, int) else counts
     if not isinstance(counts, list) or len(counts) != layers or len(set(counts) - {0}) > 1:
         fields.refuse(_KV_HEADS, f"a number, or {layers} (block_count) numbers that are 0 or all the same")
-    values = {**fields.values, _KV_HEADS: max(counts, default=0) or 1}
-    return Source(source.file, ConfigFields(values, fields.where)), [not count for count in counts]
+    return with_fields(source, **{_KV_HEADS: max(counts, default=0) or 1}), [not count for count in counts]
 
 
 def _lfm2(source: Source, architecture: str = "Lfm2ForCausalLM", model_type: str = "lfm2", **more: Any) -> Values:
