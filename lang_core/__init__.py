@@ -35,6 +35,7 @@ from lang_core._errors import (
 from lang_core._formats import LAYOUTS
 from lang_core._layouts import BitField, BlockLayout, Plane, SubScales
 from lang_core._mapping_weights import MappingWeights
+from lang_core._mesh import MESH_AXES, Axes, MeshShape
 from lang_core._module import Module, Repeated
 from lang_core._packing import ACTIVATION_BITS, BLOCK, ENCODINGS, QUANTIZED, Activations, Encoding, encoding_named
 from lang_core._parameter import Parameter
@@ -64,10 +65,12 @@ __all__ = [
     "DTYPES",
     "ENCODINGS",
     "LAYOUTS",
+    "MESH_AXES",
     "OPS",
     "QUANTIZED",
     "Activations",
     "Argument",
+    "Axes",
     "CachedWeights",
     "CheckpointError",
     "ChoiceError",
@@ -85,6 +88,7 @@ __all__ = [
     "InputError",
     "Literal",
     "MappingWeights",
+    "MeshShape",
     "MatrixRows",
     "Module",
     "Op",
