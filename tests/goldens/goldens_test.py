@@ -8,6 +8,7 @@ import safetensors
 import safetensors.numpy
 
 from tests.goldens.cases import CASES, ROPE_CASES, GoldenCase
+from tests.goldens.device_cases import BY_DEFAULT, EVERYWHERE, LONG
 from tests.goldens.golden_files import DATA, read_golden, read_manifest, read_rope_golden
 from tests.goldens.mtp_cases import MTP_CASES, golden_path
 from tests.goldens.weights import checksum, random_weights, sizes_of, stored_weights, weight_shapes, write_checkpoint
@@ -157,3 +158,11 @@ def test_seed_and_key_both_matter():
     key = "model.layers.0.self_attn.q_proj.weight"
     assert not np.array_equal(one[key], other[key])
     assert not np.array_equal(one[key], one[key.replace(".0.", ".1.")])
+
+
+def test_every_family_runs_on_a_device() -> None:
+    """With TAPELINE_LONG=1, an architecture of which no case is exported, compiled and run would be a gap."""
+    plans = (*EVERYWHERE, *BY_DEFAULT, *LONG)
+    walked = {CASES[plan.name].config["architectures"][0] for plan in plans}
+    assert walked == {case.config["architectures"][0] for case in CASES.values()}
+    assert len({plan.name for plan in plans}) == len(plans)

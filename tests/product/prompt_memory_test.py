@@ -22,7 +22,7 @@ if _DEVICE == "local-task":
     _CASES += ["gemma3", "llama_dynamic_long"]
     # Of states, prompt_cache_test keeps one too.
     if os.environ.get("TAPELINE_LONG"):
-        _CASES += ["qwen3_next_mixed_4x", "mamba2_4x"]
+        _CASES += ["qwen3_next_mixed_4x", "mamba2_4x", "falcon_h1_normed_4x"]
 _CHUNK, _CAPACITY, _NEW = 4, 31, 3
 _RNG = np.random.default_rng(11)
 _LONG = _RNG.integers(1, 60, _CAPACITY).tolist()

@@ -25,7 +25,7 @@ _HERE = [
     pytest.param(_DEVICE, marks=() if available(_DEVICE)[0] else pytest.mark.skip(reason=available(_DEVICE)[1])),
 ]
 # Some layers with a window and some without; states beside caches, which the interpreter has in any case.
-_STATES = ["qwen3_next_mixed_4x", "mamba2_4x"]
+_STATES = ["qwen3_next_mixed_4x", "mamba2_4x", "falcon_h1_normed_4x"]
 _NAMES = ["gemma3", *(_STATES if _DEVICE == "local-task" and os.environ.get("TAPELINE_LONG") else [])]
 _BATCH = 4
 

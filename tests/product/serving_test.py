@@ -22,7 +22,8 @@ _LONG = os.environ.get("TAPELINE_LONG") == "1"
 _COUNT = 1000 if _LONG else 24
 pytestmark = ON_FAST_DEVICES
 
-_MODELS = ["demo", *(["demo_q8_0", "llama_gqa", "qwen3_next_mixed_4x", "mamba2_4x", "gemma3_4x"] if _LONG else [])]
+_STATES = ["qwen3_next_mixed_4x", "mamba2_4x", "falcon_h1_normed_4x"]
+_MODELS = ["demo", *(["demo_q8_0", "llama_gqa", *_STATES, "gemma3_4x"] if _LONG else [])]
 
 
 def _bundle(name: str, folder: Path) -> Bundle:
