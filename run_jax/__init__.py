@@ -11,6 +11,7 @@ This package loads JAX into the process.
 
 from run_jax import _contract, _elementwise, _indexing, _packed, _packed_experts, _reduce, _shape
 from run_jax._context import JaxExecutionContext, require_width
+from run_jax._devices import jax_devices
 from run_jax._engine import StableHloFunction
 from run_jax._function import arrays_of, jax_function, parameter_arrays
 from run_jax._rules import RULES, computes
@@ -25,6 +26,7 @@ __all__ = [
     "StableHloFunction",
     "arrays_of",
     "computes",
+    "jax_devices",
     "jax_function",
     "parameter_arrays",
     "require_width",

@@ -4,6 +4,7 @@
 """
 
 from run_iree.kernels._catalogue import CpuKernels
+from run_iree.kernels._instruction_sets import missing_features
 from run_iree.kernels._substitute import Substitution
 
-__all__ = ["CpuKernels", "Substitution"]
+__all__ = ["CpuKernels", "Substitution", "missing_features"]

@@ -47,8 +47,17 @@ PREFETCH_CANDIDATES: Final = (0, 3456, PREFETCH_DISTANCE, 10368)
 
 def available(features: Iterable[str]) -> dict[str, bool]:
     """Returns, by name, which instruction sets a CPU with these features has."""
+    return {name: not missing for name, missing in missing_features(features).items()}
+
+
+def missing_features(features: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Returns, by name of an instruction set, the features that a CPU with these ones lacks for its kernels.
+
+    >>> missing_features(["avx2", "fma"])["fma"]
+    ('f16c',)
+    """
     present = frozenset(features)
-    return {instructions.name: present >= instructions.features for instructions in INSTRUCTION_SETS}
+    return {instructions.name: tuple(sorted(instructions.features - present)) for instructions in INSTRUCTION_SETS}
 
 
 def prefetch_distance(model: str) -> int:

@@ -23,6 +23,8 @@ COMMANDS: Final = {
     "inspect": "shows what is in a bundle or a model",
     "compare": "names where two computations first diverge",
     "tune": "shows and tunes configurations of kernels",
+    "doctor": "says what this machine has, for an issue",
+    "cache": "lists and clears what is kept between runs",
     "make-checkpoint": "writes a checkpoint with random weights",
 }
 """The commands with a line of help each."""

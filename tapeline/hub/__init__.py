@@ -8,13 +8,28 @@ HubName(repository='org/name', revision='v1.0', file='Q4_K_M')
 cache and with its own login; it is imported when the first name of the hub is resolved.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from tapeline.hub._names import HubError, HubName, ModelLocation, parse_hub_name, resolve_adapter, resolve_model
+
+if TYPE_CHECKING:
+    from tapeline.hub._state import HubState, hub_state
 
 __all__ = [
     "HubError",
     "HubName",
+    "HubState",
     "ModelLocation",
+    "hub_state",
     "parse_hub_name",
     "resolve_adapter",
     "resolve_model",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports what needs the hub's client when it is first asked for, because that import is slow."""
+    if name in ("HubState", "hub_state"):
+        return getattr(importlib.import_module("tapeline.hub._state"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

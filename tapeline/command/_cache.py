@@ -1,0 +1,50 @@
+"""Lists or empties the folders in which Tapeline keeps what can be made or fetched again.
+
+cache list                          their sizes and paths
+cache clear                         empties all but the hub's, which other programs use too
+cache clear --name=modules          empties one
+"""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from absl import flags
+
+from lang_core import InputError
+from tapeline.cli import say, size_text, table
+from tapeline.machine import CacheFolder, cache_folders, clear_caches
+
+FLAGS: Final = flags.FlagValues()
+
+_ACTIONS: Final = ("list", "clear")
+POSITIONAL: Final = ("action", _ACTIONS)
+
+_ACTION: Final = flags.DEFINE_enum("action", "list", list(_ACTIONS), "List or clear.", flag_values=FLAGS)
+_NAME: Final = flags.DEFINE_multi_string(
+    "name", [], "A folder to clear, once for each: bundles, modules or kernels.", flag_values=FLAGS
+)
+_FORMAT: Final = flags.DEFINE_enum(
+    "format", "text", ["text", "json"], "For a person, or for a program.", flag_values=FLAGS
+)
+
+
+def main() -> None:
+    """Prints the folders, or empties them and prints what is left."""
+    if _ACTION.value == "clear":
+        cleared = clear_caches(_NAME.value)
+        left = {folder.name: folder.nbytes for folder in cache_folders()}
+        for folder in cleared:
+            say(f"{folder.name}: {size_text(folder.nbytes - left[folder.name])} removed from {folder.path}")
+    elif _NAME.value:
+        raise InputError("`name` chooses what `action=clear` empties: leave it out to list all")
+    _put(cache_folders())
+
+
+def _put(folders: Sequence[CacheFolder]) -> None:
+    if _FORMAT.value == "json":
+        print(json.dumps([dataclasses.asdict(folder) for folder in folders], indent=2, default=str))
+        return
+    rows = [(f.name, size_text(f.nbytes), f"{f.entries} entries", str(f.path), f.holds) for f in folders]
+    print("\n".join(table(rows, indent="")))

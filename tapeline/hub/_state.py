@@ -1,0 +1,31 @@
+"""State of the hub's client: where it asks, what it keeps, whether somebody is logged in."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from huggingface_hub.utils import get_token
+
+from tapeline.hub._listing import HubSettings
+
+
+@dataclass(frozen=True, slots=True)
+class HubState:
+    """Settings of the hub's client in this process.
+
+    Attributes:
+        endpoint: address of the hub, without a password.
+        cache: directory of its files.
+        offline: whether nothing is asked of the network.
+        logged_in: whether there is a token; nothing checks that the hub takes it.
+    """
+
+    endpoint: str
+    cache: Path
+    offline: bool
+    logged_in: bool
+
+
+def hub_state() -> HubState:
+    """Returns what the environment and the login of ``hf auth login`` say; asks nothing of the network."""
+    settings = HubSettings.from_environment()
+    return HubState(settings.shown, settings.cache, settings.offline, get_token() is not None)

@@ -1,0 +1,122 @@
+"""Facts of this machine that decide what runs here, and how fast."""
+
+import importlib.metadata
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from run_iree import DEVICES, available, host_cpu
+from run_iree.kernels import missing_features
+from run_jax import jax_devices
+from tapeline.cli import VERSION
+from tapeline.hub import HubState, hub_state
+from tapeline.machine._folders import CacheFolder, cache_folders
+
+_PACKAGES: Final = (
+    "numpy",
+    "ml_dtypes",
+    "jax",
+    "jaxlib",
+    "iree-base-compiler",
+    "iree-base-runtime",
+    "safetensors",
+    "gguf",
+    "tokenizers",
+    "huggingface_hub",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceState:
+    """Device of IREE on this machine.
+
+    Attributes:
+        name: one of ``run_iree.DEVICES``.
+        present: whether it can be opened.
+        detail: its driver, or the reason why it cannot.
+    """
+
+    name: str
+    present: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionSetState:
+    """Instruction set that Tapeline has kernels for.
+
+    Attributes:
+        name: ``vnni``, ``bf16``, ``avx512`` or ``fma``.
+        missing: features that the CPU lacks; none where its kernels are used.
+    """
+
+    name: str
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Facts of this machine. No name of it, no user and no token is among them.
+
+    Attributes:
+        versions: of Tapeline, Python and packages, by name; "not installed" where one is absent.
+        system: operating system, its release and the architecture.
+        cpu: model of the CPU as the kernel names it; empty where it names none.
+        cores: cores that this process may use.
+        kernels: instruction sets that Tapeline has kernels for.
+        memory_bytes: all memory of the machine.
+        memory_available_bytes: memory that can be used without swapping; 0 where the system does not say.
+        devices: IREE's devices.
+        jax_devices: JAX's devices, as JAX names their kinds.
+        caches: folders of things that can be made or fetched again.
+        hub: state of the hub's client.
+    """
+
+    versions: dict[str, str]
+    system: str
+    cpu: str
+    cores: int
+    kernels: tuple[InstructionSetState, ...]
+    memory_bytes: int
+    memory_available_bytes: int
+    devices: tuple[DeviceState, ...]
+    jax_devices: tuple[str, ...]
+    caches: tuple[CacheFolder, ...]
+    hub: HubState
+
+
+def diagnose() -> Diagnosis:
+    """Returns the facts; loads JAX, and asks nothing of the network."""
+    cpu = host_cpu()
+    return Diagnosis(
+        versions={"tapeline": VERSION, "Python": platform.python_version()}
+        | {name: _version(name) for name in _PACKAGES},
+        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+        cpu=cpu.name,
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        kernels=tuple(InstructionSetState(name, missing) for name, missing in missing_features(cpu.features).items()),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        memory_available_bytes=_available_memory(),
+        devices=tuple(DeviceState(name, *available(name)) for name in DEVICES),
+        jax_devices=tuple(jax_devices()),
+        caches=tuple(cache_folders()),
+        hub=hub_state(),
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _available_memory() -> int:
+    path = Path("/proc/meminfo")
+    for line in path.read_text().splitlines() if path.exists() else ():
+        name, _, size = line.partition(":")
+        if name == "MemAvailable":
+            return int(size.split()[0]) << 10
+    return 0
