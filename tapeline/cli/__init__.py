@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from tapeline.cli._events import Progress, ProgressEvent, no_progress
 from tapeline.cli._main import EXIT_INPUT, check_writable, guarded, output_file, run, user_path
-from tapeline.cli._say import say
+from tapeline.cli._say import say, say_error, show
 from tapeline.cli._size import parse_size, size_text
 from tapeline.cli._table import table
 from tapeline.cli._version import VERSION
 
 if TYPE_CHECKING:
-    from tapeline.cli._progress import ByteProgress, TerminalProgress
+    from tapeline.cli._progress import ByteProgress, StepProgress, TerminalProgress
 
 __all__ = [
     "EXIT_INPUT",
@@ -19,6 +19,7 @@ __all__ = [
     "ByteProgress",
     "Progress",
     "ProgressEvent",
+    "StepProgress",
     "TerminalProgress",
     "check_writable",
     "guarded",
@@ -27,6 +28,8 @@ __all__ = [
     "parse_size",
     "run",
     "say",
+    "say_error",
+    "show",
     "size_text",
     "table",
     "user_path",
@@ -35,6 +38,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Imports the classes that draw bars when they are first asked for, because that import is slow."""
-    if name in ("ByteProgress", "TerminalProgress"):
+    if name in ("ByteProgress", "StepProgress", "TerminalProgress"):
         return getattr(importlib.import_module("tapeline.cli._progress"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,6 +10,7 @@ from typing import Final, NoReturn
 from absl import app, flags
 
 from lang_core import InputError, TapelineError, VerificationError
+from tapeline.cli._say import say_error
 
 EXIT_INPUT: Final = 2
 EXIT_VERIFICATION: Final = 3
@@ -26,12 +27,12 @@ def _parse(argv: Sequence[str]) -> list[str]:
     try:
         rest = flags.FLAGS(list(argv))
     except flags.Error as error:
-        print(f"error: {error}\nPass --help for the flags.", file=sys.stderr)
+        say_error(f"{error}\nPass --help for the flags.")
         sys.exit(EXIT_INPUT)
     except SystemExit:  # --help has been answered
         sys.exit(0)
     if rest[1:]:
-        print(f"error: unexpected arguments {' '.join(rest[1:])}: every option is a --flag", file=sys.stderr)
+        say_error(f"unexpected arguments {' '.join(rest[1:])}: every option is a --flag")
         sys.exit(EXIT_INPUT)
     return rest
 
@@ -45,7 +46,7 @@ def guarded(main: Callable[[], None], message: Callable[[BaseException], str] = 
     """
 
     def failed(error: BaseException, code: int) -> int:
-        print(f"error: {message(error)}", file=sys.stderr)
+        say_error(f"{message(error)}")
         return code
 
     try:
@@ -58,7 +59,7 @@ def guarded(main: Callable[[], None], message: Callable[[BaseException], str] = 
     except TapelineError as error:
         return failed(error, EXIT_OTHER)
     except KeyboardInterrupt:
-        print("error: interrupted", file=sys.stderr)
+        say_error("interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader of our output has gone; it has what it wanted
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from tqdm import tqdm
+from rich.progress import Progress, TaskID
 
 from tapeline.cli._events import ProgressEvent
 from tapeline.cli._say import say
+from tapeline.cli._terminal import bar, steps_bar
 
 _LINE_EVERY_S: Final = 5.0
 
@@ -22,7 +23,7 @@ class ByteProgress:
 
     def __init__(self, label: str) -> None:
         self._label = label
-        self._bar: tqdm | None = None
+        self._bar: tuple[Progress, TaskID] | None = None
         self._started = time.monotonic()
         self._said = self._started
         self._begun: int | None = None
@@ -32,11 +33,7 @@ class ByteProgress:
         if self._begun is None:
             self._begun = done
         if sys.stderr.isatty():
-            if self._bar is None:
-                self._bar = tqdm(
-                    total=total, desc=self._label, unit="B", unit_scale=True, unit_divisor=1024, initial=done
-                )
-            self._bar.update(done - self._bar.n)
+            self._draw(done, total)
             return
         now = time.monotonic()
         if done < total and now - self._said < _LINE_EVERY_S:
@@ -58,7 +55,54 @@ class ByteProgress:
     def close(self) -> None:
         """Ends the bar."""
         if self._bar is not None:
-            self._bar.close()
+            self._bar[0].stop()
+
+    def _draw(self, done: int, total: int) -> None:
+        if self._bar is None:
+            drawn = bar(sys.stderr)
+            self._bar = drawn, drawn.add_task(self._label, total=total, completed=done)
+            drawn.start()
+        drawn, task = self._bar
+        drawn.update(task, completed=done)
+
+
+class StepProgress:
+    """Display of steps done and of the one that runs: a bar on a terminal, a line per step elsewhere.
+
+    Args:
+        label: activity that the steps belong to.
+    """
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._bar: tuple[Progress, TaskID] | None = None
+
+    def step(self, done: int, total: int, name: str) -> None:
+        """Shows that a step begins when ``done`` of ``total`` are finished."""
+        if not sys.stderr.isatty():
+            say(f"{self._label} {done + 1} of {total}: {name}")
+            return
+        if self._bar is None:
+            drawn = steps_bar(sys.stderr)
+            self._bar = drawn, drawn.add_task(self._label, total=total, running=name)
+            drawn.start()
+        drawn, task = self._bar
+        drawn.update(task, completed=done, running=name)
+
+    def detail(self, text: str) -> None:
+        """Shows where the running step is; on a terminal only."""
+        if self._bar is not None:
+            drawn, task = self._bar
+            drawn.update(task, running=text)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar[0].stop()
 
 
 class TerminalProgress:

@@ -13,7 +13,7 @@ from typing import Final
 from absl import flags
 
 from lang_core import InputError
-from tapeline.cli import say, size_text, table
+from tapeline.cli import say, show, size_text, table
 from tapeline.machine import CacheFolder, cache_folders, clear_caches
 
 FLAGS: Final = flags.FlagValues()
@@ -47,4 +47,4 @@ def _put(folders: Sequence[CacheFolder]) -> None:
         print(json.dumps([dataclasses.asdict(folder) for folder in folders], indent=2, default=str))
         return
     rows = [(f.name, size_text(f.nbytes), f"{f.entries} entries", str(f.path), f.holds) for f in folders]
-    print("\n".join(table(rows, indent="")))
+    show("\n".join(table(rows, indent="")) + "\n")

@@ -12,6 +12,7 @@ from typing import Final
 
 from absl import flags
 
+from tapeline.cli import show
 from tapeline.machine import diagnose, diagnosis_text
 
 FLAGS: Final = flags.FlagValues()
@@ -25,6 +26,6 @@ def main() -> None:
     """Prints the facts of this machine."""
     diagnosis = diagnose()
     if _FORMAT.value == "text":
-        print(diagnosis_text(diagnosis), end="")
+        show(diagnosis_text(diagnosis))
     else:
         print(json.dumps(dataclasses.asdict(diagnosis), indent=2, default=str))

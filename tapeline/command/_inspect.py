@@ -79,6 +79,6 @@ def _model(name: str) -> str:
 
 def _put(text: str, output: Path | None) -> None:
     if output is None:
-        print(text, end="")
+        cli.show(text)
     else:
         output.write_text(text)

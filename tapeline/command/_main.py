@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lang_core import near_names
-from tapeline.cli import EXIT_INPUT, VERSION, table
+from tapeline.cli import EXIT_INPUT, VERSION, say_error, table
 from tapeline.command._program import COMMANDS, run_command
 
 _USAGE: Final = "usage: tapeline COMMAND [--flag=value ...]"
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[0] not in COMMANDS:
         known = ", ".join(COMMANDS)
         near = near_names(given[0], COMMANDS)
-        print(f"error: unknown command {given[0]!r}: the commands are {known}{near}", file=sys.stderr)
+        say_error(f"unknown command {given[0]!r}: the commands are {known}{near}")
         return EXIT_INPUT
     return run_command(given[0], given[1:])
 

@@ -2,14 +2,13 @@
 
 import functools
 import importlib
-import sys
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from absl import flags
 
 from lang_core import OpError
-from tapeline.cli import EXIT_INPUT, guarded
+from tapeline.cli import EXIT_INPUT, guarded, say_error
 from tapeline.command._flags import as_flags
 
 COMMANDS: Final = {
@@ -24,6 +23,7 @@ COMMANDS: Final = {
     "compare": "names where two computations first diverge",
     "tune": "shows and tunes configurations of kernels",
     "doctor": "says what this machine has, for an issue",
+    "completion": "writes a script that completes commands in a shell",
     "cache": "lists and clears what is kept between runs",
     "make-checkpoint": "writes a checkpoint with random weights",
 }
@@ -62,6 +62,11 @@ def load_command(name: str) -> Any:
     return importlib.import_module(f"tapeline.command._{name.replace('-', '_')}")
 
 
+def command_of(name: str) -> Command:
+    """Returns the module of a command, or of the one that it is an alias of."""
+    return load_command(_ALIASES.get(name, (name, ()))[0])
+
+
 def run_command(name: str, arguments: Sequence[str]) -> int:
     """Runs a command and returns the exit code.
 
@@ -72,8 +77,7 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     Returns:
         0 done, 2 wrong input, 3 verification failed, 130 interrupted, 1 anything else.
     """
-    target, given = _ALIASES.get(name, (name, ()))
-    command = load_command(target)
+    command, given = command_of(name), _ALIASES.get(name, (name, ()))[1]
     if _asks_for_help(arguments):
         print(_help(command))
         return 0
@@ -91,10 +95,10 @@ def _parse(command: Command, arguments: Sequence[str]) -> int | None:
     try:
         rest = values(["tapeline", *_named(command, arguments)])
     except flags.Error as error:
-        print(f"error: {error}\nPass --help for the flags.", file=sys.stderr)
+        say_error(f"{error}\nPass --help for the flags.")
         return EXIT_INPUT
     if rest[1:]:
-        print(f"error: unexpected arguments {' '.join(rest[1:])}: every option is a --flag", file=sys.stderr)
+        say_error(f"unexpected arguments {' '.join(rest[1:])}: every option is a --flag")
         return EXIT_INPUT
     return None
 

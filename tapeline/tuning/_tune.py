@@ -1,14 +1,10 @@
 """Tuning of the calls in a record, with progress, and the table of the results."""
 
 import importlib
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
-
-from tqdm import tqdm
+from typing import Any, Final
 
 from autotune import (
     CacheEntry,
@@ -54,41 +50,6 @@ class TunedCall:
     entry: CacheEntry[Any]
 
 
-class _Progress:
-    """Progress of a tuning: a bar over calls on a terminal, else a line per call."""
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-        self._call = ""
-
-    def call(self, done: int, total: int, name: str) -> None:
-        """Shows that a call begins."""
-        self._call = name
-        if not name:
-            return
-        if sys.stderr.isatty():
-            if self._bar is None:
-                self._bar = tqdm(total=total, desc="tuning", unit="call")
-            self._bar.n = done
-            self._bar.set_postfix_str(name[:60])
-        else:
-            cli.say(f"tuning {done + 1} of {total}: {name}")
-
-    def candidate(self, done: int, total: int, measurement: Measurement) -> None:
-        """Shows that a candidate is finished."""
-        if self._bar is not None:
-            self._bar.set_postfix_str(f"{self._call[:40]} {done}/{total} {cfg_text(measurement.cfg)}")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-
 def tune_recorded(
     cache: PersistentCache[Any], record: Path | None, compiler: str | None, rounds: int, op: str | None = None
 ) -> tuple[list[TunedCall], list[tuple[str, str]]]:
@@ -111,11 +72,19 @@ def tune_recorded(
     calls = [call for call in read_record(record) if op is None or op in (call.key.op, call.op_id)]
     if not calls:
         raise InputError(f"{record}: has no calls" + (f" of {op}" if op else ""))
-    with _Progress() as progress:
+    with cli.StepProgress("tuning") as progress:
+
+        def begun(done: int, total: int, name: str) -> None:
+            if name:
+                progress.step(done, total, name[:60])
+
+        def measured(done: int, total: int, measurement: Measurement) -> None:
+            progress.detail(f"candidate {done} of {total}: {cfg_text(measurement.cfg)}")
+
         chain: ConfigSelectorChain[Any, Any] = ConfigSelectorChain(
-            tuner=Tuner(rounds=rounds, on_measured=progress.candidate), persistent=cache
+            tuner=Tuner(rounds=rounds, on_measured=measured), persistent=cache
         )
-        outcome = autotune_recorded(chain, calls, compiler=compiler, progress=progress.call)
+        outcome = autotune_recorded(chain, calls, compiler=compiler, progress=begun)
     tuned = [
         TunedCall(f"{entry.op_id_v} {specs_text(entry.selection.entry.specs)}", entry.selection.entry)
         for entry in outcome.entries

@@ -34,7 +34,7 @@ LAYERS: Final = {
     "tapeline": _layer(
         "autotune compile_dag compile_hlo lang_core run_iree run_jax transformer_core",
         "absl_py gguf huggingface_hub jinja2 llguidance matplotlib ml_dtypes numpy pillow prometheus_client "
-        "python_multipart soundfile starlette tokenizers tqdm uvicorn",
+        "python_multipart rich shtab soundfile starlette tokenizers uvicorn",
     ),
 }
 

@@ -1,0 +1,50 @@
+"""Writes a script that completes commands and flags in a shell.
+
+completion bash > ~/.local/share/bash-completion/completions/tapeline
+completion zsh > ~/.zfunc/_tapeline      (with ~/.zfunc in fpath)
+completion fish > ~/.config/fish/completions/tapeline.fish
+"""
+
+import argparse
+from typing import Final
+
+import shtab
+from absl import flags
+
+from tapeline.command._program import COMMANDS, Command, command_of
+
+FLAGS: Final = flags.FlagValues()
+
+_SHELLS: Final = ("bash", "zsh", "fish")
+POSITIONAL: Final = ("shell", _SHELLS)
+
+_SHELL: Final = flags.DEFINE_enum("shell", "bash", list(_SHELLS), "Your shell.", flag_values=FLAGS)
+
+
+def main() -> None:
+    """Prints the script."""
+    print(shtab.complete(_parser(), _SHELL.value), end="")
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Returns the commands and their flags in the form that the script's generator reads."""
+    parser = argparse.ArgumentParser("tapeline", add_help=False)
+    commands = parser.add_subparsers()
+    for name, line in COMMANDS.items():
+        _add_flags(commands.add_parser(name, help=line, description=line, add_help=False), command_of(name))
+    return parser
+
+
+def _add_flags(parser: argparse.ArgumentParser, command: Command) -> None:
+    positional, values = getattr(command, "POSITIONAL", ("", ()))
+    if positional:
+        parser.add_argument(positional, choices=values, nargs="?")
+    for name in command.FLAGS:
+        flag = command.FLAGS[name]
+        text = " ".join((flag.help or "").split()).replace("%", "%%")
+        if flag.boolean:
+            parser.add_argument(f"--{name}", f"--no{name}", action="store_true", help=text)
+        elif isinstance(flag, flags.EnumFlag):
+            parser.add_argument(f"--{name}", choices=flag.parser.enum_values, help=text)
+        else:
+            parser.add_argument(f"--{name}", help=text).complete = shtab.FILE  # type: ignore[attr-defined]
