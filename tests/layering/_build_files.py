@@ -26,6 +26,7 @@ _DISTRIBUTIONS = {
     "iree.compiler": "iree_base_compiler",
     "iree.runtime": "iree_base_runtime",
     "iree._runtime": "iree_base_runtime",
+    "orbax": "orbax_checkpoint",
 }
 
 

@@ -1,9 +1,10 @@
-"""Parts of a training step: the loss and the optimizer, as functions of a context.
+"""Parts of a training step: the loss, the optimizer and low-rank changes, as functions of a context.
 
 They are written in ops alone; gradients come from elsewhere.
 """
 
 from transformer_core.training._adamw import AdamW, Moments
-from transformer_core.training._cross_entropy import cross_entropy
+from transformer_core.training._cross_entropy import cross_entropy, weighted_cross_entropy
+from transformer_core.training._low_rank import LowRankChange, low_rank_linears
 
-__all__ = ["AdamW", "Moments", "cross_entropy"]
+__all__ = ["AdamW", "LowRankChange", "Moments", "cross_entropy", "low_rank_linears", "weighted_cross_entropy"]

@@ -1,0 +1,65 @@
+"""Checkpoints of a training's state, by orbax."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import jax
+import orbax.checkpoint as ocp
+
+from lang_core import CheckpointError
+from run_jax.training._trainer import TrainingState
+
+
+class TrainingCheckpoints:
+    """Checkpoints in a directory, the newest two; one that was being written when the process died does not count.
+
+    Args:
+        directory: absolute path, which is made where it is missing.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory: Final = directory
+        options = ocp.CheckpointManagerOptions(max_to_keep=2, enable_async_checkpointing=False)
+        self._manager: Final = ocp.CheckpointManager(directory, options=options)
+
+    def latest(self) -> int | None:
+        """Returns the number of steps that were done at the newest checkpoint; None without one."""
+        return self._manager.latest_step()
+
+    def save(self, step: int, state: TrainingState) -> None:
+        """Writes the state after so many steps; every process takes part."""
+        self._manager.save(step, args=ocp.args.StandardSave(state._asdict()), force=True)
+        self._manager.wait_until_finished()
+
+    def restore(self, step: int, state: TrainingState) -> TrainingState:
+        """Reads a state.
+
+        Args:
+            step: number of steps that were done.
+            state: state with the shapes, dtypes and shardings to read.
+
+        Raises:
+            CheckpointError: the checkpoint is damaged, or of another training.
+        """
+        wanted = jax.tree.map(ocp.utils.to_shape_dtype_struct, state._asdict())
+        try:
+            return TrainingState(**self._manager.restore(step, args=ocp.args.StandardRestore(wanted)))
+        except (ValueError, KeyError, OSError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise CheckpointError(
+                f"{self.directory}: the checkpoint of step {step} cannot be read ({reason}): remove the directory, and "
+                "begin the training anew"
+            ) from error
+
+    def close(self) -> None:
+        """Releases what orbax holds."""
+        self._manager.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,126 @@
+"""The compiled step: loss, gradients and update, on a mesh of devices."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from lang_core import ConfigError
+from run_jax.training._mesh import TrainingMesh
+from run_jax.training._optimizer import OptimizerOptions, adamw
+
+Arrays = Mapping[str, Any]
+
+
+class TrainingState(NamedTuple):
+    """State that a step updates; it is donated to the step.
+
+    Attributes:
+        trainable: parameters that are trained, f32, by path.
+        optimizer: optax's state, with moments in f32 and the number of steps.
+    """
+
+    trainable: dict[str, jax.Array]
+    optimizer: Any
+
+
+class Trainer:
+    """Training of an objective with AdamW, one compiled step at a time.
+
+    Args:
+        objective: pure function ``(trainable, frozen, *batch)`` of dicts of arrays by path and of a batch [B, ..] to
+            its loss, rank 0. Losses of batches are added up, so that weights in the batch make a mean of them.
+        options: settings of AdamW.
+        mesh: devices; one where None.
+    """
+
+    def __init__(
+        self, objective: Callable[..., jax.Array], options: OptimizerOptions, mesh: TrainingMesh | None = None
+    ) -> None:
+        self._objective: Final = objective
+        self._optimizer: Final = adamw(options)
+        self.mesh: Final = mesh or TrainingMesh()
+        self._compiled: Any = None
+
+    def start(self, trainable: Mapping[str, np.ndarray]) -> TrainingState:
+        """Returns the state before the first step; the parameters become f32."""
+        place = self.mesh
+        arrays = {
+            path: place.place(np.asarray(array, np.float32), place.parameter(path, array.shape))
+            for path, array in trainable.items()
+        }
+        shardings = self._shardings(arrays)
+        return TrainingState(arrays, jax.jit(self._optimizer.init, out_shardings=shardings.optimizer)(arrays))
+
+    def freeze(self, parameters: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
+        """Returns parameters that are not trained, each in its own dtype, on the devices."""
+        place = self.mesh
+        return {path: place.place(array, place.parameter(path, array.shape)) for path, array in parameters.items()}
+
+    def step(self, state: TrainingState, frozen: Arrays, *batch: np.ndarray) -> tuple[TrainingState, float]:
+        """Runs a step.
+
+        Args:
+            state: state, which is dead afterwards.
+            frozen: parameters that are not trained.
+            batch: arrays [A, B, ..] with A batches whose gradients are accumulated one after the other. Every process
+                gives all rows, and computes its own.
+
+        Returns:
+            The new state, and the loss before the step.
+
+        Raises:
+            ConfigError: the mesh does not divide the rows.
+        """
+        rows = batch[0].shape[1]
+        if rows % self.mesh.rows:
+            raise ConfigError(
+                f"batch={rows}: the mesh {self.mesh.shape} cuts a batch into {self.mesh.rows} parts: give a multiple"
+            )
+        if self._compiled is None:
+            shardings = self._shardings(state.trainable)
+            self._compiled = jax.jit(self._run, donate_argnums=0, out_shardings=(shardings, self.mesh.replicated()))
+        placed = [self.mesh.place(array, self.mesh.batch()) for array in batch]
+        state, loss = self._compiled(state, dict(frozen), *placed)
+        return state, float(loss)
+
+    def _run(self, state: TrainingState, frozen: Arrays, *batch: jax.Array) -> tuple[TrainingState, jax.Array]:
+        loss, gradients = self._accumulated(state.trainable, frozen, batch)
+        updates, optimizer = self._optimizer.update(gradients, state.optimizer, state.trainable)
+        return TrainingState(optax.apply_updates(state.trainable, updates), optimizer), loss  # pyright: ignore
+
+    def _accumulated(self, trainable: Arrays, frozen: Arrays, batch: tuple[jax.Array, ...]) -> tuple[Any, Any]:
+        slope = jax.value_and_grad(self._loss)
+        if batch[0].shape[0] == 1:
+            return slope(trainable, frozen, *(array[0] for array in batch))
+
+        def add(total: Any, rows: Any) -> tuple[Any, None]:
+            return jax.tree.map(jnp.add, total, slope(trainable, frozen, *rows)), None
+
+        zeros = jnp.zeros((), jnp.float32), jax.tree.map(jnp.zeros_like, trainable)
+        return jax.lax.scan(add, zeros, batch)[0]
+
+    def _loss(self, trainable: Arrays, frozen: Arrays, *rows: jax.Array) -> jax.Array:
+        return self._objective(self._gathered(trainable), self._gathered(frozen), *rows)
+
+    def _gathered(self, parameters: Arrays) -> dict[str, jax.Array]:
+        """Returns parameters as they are computed with; what is cut along fsdp is gathered where it is needed."""
+        if self.mesh.shape.size == 1:
+            return dict(parameters)
+        return {
+            path: jax.lax.with_sharding_constraint(array, self.mesh.gathered(path, array.shape))
+            for path, array in parameters.items()
+        }
+
+    def _shardings(self, trainable: Arrays) -> TrainingState:
+        """Returns the sharding of each array of the state: moments lie as their parameters."""
+        of = {path: self.mesh.parameter(path, array.shape) for path, array in trainable.items()}
+        shapes = jax.eval_shape(self._optimizer.init, dict(trainable))
+        optimizer = optax.tree_utils.tree_map_params(
+            self._optimizer, lambda _, sharding: sharding, shapes, of,
+            transform_non_params=lambda _: self.mesh.replicated(),
+        )  # fmt: skip
+        return TrainingState(of, optimizer)
