@@ -1,12 +1,16 @@
 """``kernel_config.json`` of an export."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from compile_hlo import LoweredModule
 from tapeline.bundle import MARK, KernelConfig, kernel_record
 from tapeline.exporting._load import Export
 from tapeline.exporting._producer import producer
+
+# Facts of a compilation that say how it went, not what was compiled; the report has them. Without them two exports of a
+# model describe themselves in the same bytes.
+_OF_THE_RUN: Final = frozenset({"compile", "seconds", "compiler_peak_rss_bytes", "tuning"})
 
 
 def write_description(export: Export, staging: Path) -> None:
@@ -26,13 +30,24 @@ def description(export: Export, lowered: LoweredModule, hashes: dict[str, str]) 
         entry_points=[function.signature for function in lowered.functions],
         parameters=_parameters(export, lowered),
         kernels=[kernel_record(kernel) for kernel in (*lowered.kernels, *lowered.helpers)],
-        targets=export.targets,
+        targets={name: _lasting(target) for name, target in export.targets.items()},
         model=_model(export),
         producer=producer(),
         sha256=hashes,
         debug=export.debug,
         kernel_calls=[] if export.kernels is None else export.kernels.calls(),
     )
+
+
+def _lasting(target: dict[str, Any]) -> dict[str, Any]:
+    """Returns the facts of a compiled target that are the same whenever it is compiled."""
+    return {name: value for name, value in target.items() if name not in _OF_THE_RUN}
+
+
+def _model_name(export: Export) -> str:
+    """Returns a model's name on the hub, or that of its file or directory without the folders of this machine."""
+    name = export.options.model
+    return name if "hub" in export.source else Path(name).name or "model"
 
 
 def _parameters(export: Export, lowered: LoweredModule) -> dict[str, dict[str, Any]]:
@@ -54,7 +69,7 @@ def _model(export: Export) -> dict[str, Any]:
     options = export.options
     return {
         "family": export.model.config.architecture,
-        "name": options.model,
+        "name": _model_name(export),
         "source": export.source,
         "dtype": options.dtype,
         "quantize": options.quantize,

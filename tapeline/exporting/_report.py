@@ -11,8 +11,8 @@ from tapeline.bundle import MARK, REPORT, Steps, sha256_of
 from tapeline.exporting._load import Export
 from tapeline.exporting._predict import Prediction, node_counts
 
-# Fields of a target that the report repeats.
-_COMPILED: Final = ("compile", "flags", "schedule", "seconds", "compiler_peak_rss_bytes")
+# Facts of a compilation that the report has.
+_COMPILED: Final = ("compile", "flags", "schedule", "seconds", "compiler_peak_rss_bytes", "tuning")
 
 
 def hashes_of(directory: Path, copied: Sequence[str], known: Mapping[str, str]) -> dict[str, str]:
@@ -55,7 +55,9 @@ def _report(export: Export, staging: Path, prediction: Prediction, steps: Steps)
         },
         "import_rss_bytes": export.meter.base.rss,
         "phases": phases,
-        "compiled": {name: {key: target[key] for key in _COMPILED} for name, target in targets.items()},
+        "compiled": {
+            name: {key: target[key] for key in _COMPILED if key in target} for name, target in targets.items()
+        },
         "nodes": node_counts(lowered),
         "largest_stretch": dataclasses.asdict(
             max((function.largest_stretch for function in lowered.functions), key=lambda stretch: stretch.nodes)

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,19 @@ def test_an_export_repeats_bit_for_bit(demo: Path, tmp_path: Path) -> None:
     first, second = tree(demo), tree(again)
     for name in ("module.mlir", "module.vhlo", "weights.irpa", "config.json"):
         assert first[name] == second[name], name
+
+
+def test_two_exports_of_a_model_in_two_folders_differ_in_the_report_alone(tmp_path: Path) -> None:
+    (tmp_path / "one" / "model").mkdir(parents=True)
+    write_checkpoint(tmp_path / "one" / "model", CASES["llama_gqa"])
+    shutil.copytree(tmp_path / "one" / "model", tmp_path / "two" / "deeper" / "model")
+    options: dict[str, Any] = {"target": ("vmvx",), "verify": "none", "sequence": 6, "max_sequence": 20}
+    first = export(tmp_path / "one" / "model", tmp_path / "one" / "bundle", **options)
+    second = export(tmp_path / "two" / "deeper" / "model", tmp_path / "two" / "bundle", **options)
+    assert {name for name, data in tree(first).items() if data != tree(second)[name]} == {"report.json"}
+    assert _json(first / "kernel_config.json")["model"]["name"] == "model"
+    for data in tree(first).values():
+        assert str(tmp_path).encode() not in data or data == (first / "report.json").read_bytes()
 
 
 def test_both_lowerings_write_the_same_text(tmp_path: Path) -> None:
