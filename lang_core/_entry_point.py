@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from lang_core._choices import checked_choices
 from lang_core._errors import RecordingError
+from lang_core._mesh import Axes
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 
@@ -24,6 +25,7 @@ class Argument:
         bounds: least and greatest allowed number of an integer argument: a position beyond the caches would overwrite
             what is in them. Sessions refuse others.
         copied: True if the function updates this argument in place although the caller keeps it: sessions pass a copy.
+        axes: per dimension the axis of a mesh that may cut it; None where the argument says nothing.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Argument:
     alias_result: str | None = None
     copied: bool = False
     bounds: tuple[int, int] | None = None
+    axes: Axes | None = None
 
     def __post_init__(self) -> None:
         if self.kind == "scalar" and self.spec.shape:
@@ -39,7 +42,10 @@ class Argument:
         if self.copied and (self.kind == "scalar" or self.alias_result is not None):
             what = "a scalar" if self.kind == "scalar" else "donated"
             raise RecordingError(f"argument {self.name!r}: only a tensor that is kept can be copied, and it is {what}")
-
+        if self.axes is not None and len(self.axes) != len(self.spec.shape):
+            raise RecordingError(
+                f"argument {self.name!r}: expected an axis or None per dimension of {self.spec!r}, found {self.axes}"
+            )
         if self.bounds is not None and not (self.spec.dtype.is_integer and self.bounds[0] <= self.bounds[1]):
             raise RecordingError(
                 f"argument {self.name!r}: bounds are two integers, the lesser first, of an integer argument; found "

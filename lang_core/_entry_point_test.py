@@ -20,6 +20,14 @@ def test_a_scalar_has_no_dimension() -> None:
         Argument("x", TensorSpec((1,), "i32"), "scalar")
 
 
+def test_axes_are_one_per_dimension() -> None:
+    assert Argument("x", TensorSpec((3, 4), "f32"), axes=("dp", None)).axes == ("dp", None)
+    with pytest.raises(
+        RecordingError, match=r"argument 'x': expected an axis or None per dimension of f32\[3,4\], found"
+    ):
+        Argument("x", TensorSpec((3, 4), "f32"), axes=("dp",))
+
+
 def test_only_a_tensor_that_is_kept_is_copied() -> None:
     with pytest.raises(RecordingError, match="only a tensor that is kept can be copied, and it is a scalar"):
         Argument("x", TensorSpec((), "i32"), "scalar", copied=True)

@@ -33,7 +33,7 @@ from transformer_core._attention_config import (
 from transformer_core._cache import Cache, CachedLayer, CacheLayout, SharedCache, State, StateMixer, shared_layout
 from transformer_core._config_fields import ConfigFields
 from transformer_core._convolution import CausalConv, Conv1d
-from transformer_core._embedding import Embedding, PatchEmbedding, patch_count
+from transformer_core._embedding import Embedding, PatchEmbedding, TokenEmbedding, patch_count
 from transformer_core._feed_forward import Activation, FeedForward, SwiGLU
 from transformer_core._gated_delta_net import DeltaState, GatedDeltaNet, HeadOrder, delta_layout, repeat_heads
 from transformer_core._joint_block import JointBlock, Modulation
@@ -41,7 +41,7 @@ from transformer_core._json_files import config_fields
 from transformer_core._kv_cache import KVCache, RingCache, cache_spec, kv_layout, ring_layout
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._latent_experts import LatentExperts
-from transformer_core._linear import Linear
+from transformer_core._linear import Linear, VocabularyLinear
 from transformer_core._mamba2 import GateOrder, GroupedGatedNorm, Mamba2, Mamba2Sizes, Mamba2State
 from transformer_core._masks import causal_mask, mask_bias, padding_bias
 from transformer_core._moe import Experts, SparseFeedForward
@@ -95,9 +95,9 @@ __all__ = [
     "JointBlock",
     "KVCache",
     "LatentAttention",
-    "Laurel",
     "LatentAttentionConfig",
     "LatentExperts",
+    "Laurel",
     "LayerNorm",
     "LayerRope",
     "Linear",
@@ -124,8 +124,8 @@ __all__ = [
     "Router",
     "Routing",
     "RowPlaces",
-    "ScoreConfig",
     "ScaledRouter",
+    "ScoreConfig",
     "Scoring",
     "SharedCache",
     "ShortConv",
@@ -135,6 +135,8 @@ __all__ = [
     "StateMixer",
     "StepInputs",
     "SwiGLU",
+    "TokenEmbedding",
+    "VocabularyLinear",
     "YarnScaling",
     "apply_rope",
     "cache_spec",
@@ -145,10 +147,10 @@ __all__ = [
     "for_heads",
     "grouped_attention",
     "inverse_frequencies",
+    "keep_packed",
     "kv_layout",
     "make_step",
     "mask_bias",
-    "keep_packed",
     "pack_weights",
     "padding_bias",
     "patch_count",

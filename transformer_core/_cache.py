@@ -4,10 +4,10 @@ import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from lang_core import ExecutionContext, Module, Tensor, TensorSpec
+from lang_core import Axes, ExecutionContext, Module, Tensor, TensorSpec
 
 
 class Cache(Protocol):
@@ -29,12 +29,14 @@ class CacheLayout:
             ``.._state`` of tensors that every token changes as a whole.
         owner: number of the layer whose cache this one reads and which has the tensors; None where it has its own.
         window: number of keys that a query of the layer sees, itself included; all where None.
+        axes: per name the axis of a mesh that may cut each dimension: sequences by ``dp``, heads or channels by ``tp``.
     """
 
     make: Callable[..., Cache]
     specs: Mapping[str, TensorSpec]
     owner: int | None = None
     window: int | None = None
+    axes: Mapping[str, Axes] = field(default_factory=dict)
 
     @property
     def recurrent(self) -> bool:

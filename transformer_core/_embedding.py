@@ -23,6 +23,10 @@ class Embedding(Module):
         return rows if encoding is None else ctx.ops.dequantize(rows, encoding, self.weight.spec.dtype)
 
 
+class TokenEmbedding(Embedding):
+    """Embedding whose rows are the tokens of a vocabulary."""
+
+
 @checked_choices
 class PatchEmbedding(Module):
     """Embeds each patch of an image as a token (Dosovitskiy et al. 2020, arXiv:2010.11929, section 3.1).

@@ -2,11 +2,14 @@
 
 import functools
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Final, Self
 
-from lang_core import DType, ExecutionContext, OpError, Tensor, TensorSpec
+from lang_core import Axes, DType, ExecutionContext, OpError, Tensor, TensorSpec
 from transformer_core._cache import CacheLayout
 from transformer_core._places import Places
+
+HEAD_AXES: Final[Axes] = ("dp", "tp", None, None)
+"""Axes of a mesh that may cut keys or values [B, K, S, H]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,12 @@ class RingCache(KVCache):
 
 def kv_layout(key: TensorSpec, value: TensorSpec, window: int | None = None) -> CacheLayout:
     """Returns the layout of a cache with these keys and values, of a layer with a window or without."""
-    return CacheLayout(KVCache, {"key_cache": key, "value_cache": value}, window=window)
+    return CacheLayout(
+        KVCache,
+        {"key_cache": key, "value_cache": value},
+        window=window,
+        axes={"key_cache": HEAD_AXES, "value_cache": HEAD_AXES},
+    )
 
 
 def ring_layout(layout: CacheLayout, tokens: int) -> CacheLayout:
@@ -84,7 +92,7 @@ def ring_layout(layout: CacheLayout, tokens: int) -> CacheLayout:
         name: TensorSpec((*spec.shape[:2], capacity, *spec.shape[3:]), spec.dtype)
         for name, spec in layout.specs.items()
     }
-    return CacheLayout(functools.partial(RingCache, window=layout.window), specs, window=layout.window)
+    return replace(layout, make=functools.partial(RingCache, window=layout.window), specs=specs)
 
 
 def cache_spec(batch: int, kv_heads: int, capacity: int, head_size: int, dtype: DType | str) -> TensorSpec:

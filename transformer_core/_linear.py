@@ -30,3 +30,7 @@ class Linear(Module):
             return ctx.ops.linear(x, weight, bias)
         product = ctx.ops.packed_linear(x, weight, encoding, activations=self.weight.activations)
         return product if bias is None else ctx.ops.add(product, bias)
+
+
+class VocabularyLinear(Linear):
+    """Linear layer whose results are logits of the tokens of a vocabulary."""

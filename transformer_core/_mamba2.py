@@ -1,9 +1,12 @@
 """Mamba-2: a state space whose step depends on the token, with a convolution before it and a gated norm after it."""
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from lang_core import (
+    Axes,
     ConfigError,
     DType,
     ExecutionContext,
@@ -21,6 +24,9 @@ from transformer_core._convolution import CausalConv
 from transformer_core._feed_forward import Activation
 from transformer_core._gated_delta_net import repeat_heads
 from transformer_core._linear import Linear
+
+# Heads lie apart in the state; in the convolution's, x, B and C lie side by side.
+_AXES: Final[Mapping[str, Axes]] = {"conv_state": ("dp", None, None), "ssm_state": ("dp", "tp", None, None)}
 
 
 class GateOrder(enum.Enum):
@@ -214,4 +220,4 @@ class Mamba2(StateMixer):
         sizes = self.sizes
         conv = TensorSpec((batch, sizes.taps - 1, self.conv1d.channels), self.dtype)
         ssm = TensorSpec((batch, sizes.heads, sizes.state_size, sizes.head_size), self.wide)
-        return CacheLayout(Mamba2State, {"conv_state": conv, "ssm_state": ssm})
+        return CacheLayout(Mamba2State, {"conv_state": conv, "ssm_state": ssm}, axes=_AXES)

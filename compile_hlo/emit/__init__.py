@@ -28,6 +28,7 @@ from compile_hlo.emit._helpers import Helper, helper_head, helper_record, is_hel
 from compile_hlo.emit._module import ModuleWriter, emit_module
 from compile_hlo.emit._overrides import NO_OVERRIDES, Overrides, Watcher
 from compile_hlo.emit._parameter_table import ParameterTable
+from compile_hlo.emit._partitioned import PARTITIONED
 from compile_hlo.emit._portable_text import portable_text
 from compile_hlo.emit._sites import AFTER, BEFORE, KernelSite, SiteTensor
 from compile_hlo.emit._types import dense, tensor_type
@@ -55,6 +56,7 @@ __all__ = [
     "BEFORE",
     "LEAVES",
     "NO_OVERRIDES",
+    "PARTITIONED",
     "RULES",
     "ArgumentParameters",
     "BlockCall",

@@ -132,6 +132,12 @@ def scattered(e: Emitter, node: Node, into: SsaValue, places: str | None = None)
 
 @emits("put")
 def _put(e: Emitter, node: Node) -> None:
+    x, _, updates, *_ = node.inputs
+    e.alias(node, put_slices(e, node) if updates.spec.size else e.name(x))
+
+
+@overridable("put")
+def put_slices(e: Emitter, node: Node) -> str:
     """Writes a scatter of slices into x as a matrix of them, which IREE makes one dispatch of that writes in place.
 
     Scatters with batching dimensions, or into an axis that is not the first, get copies and loops around them, and one
@@ -140,9 +146,6 @@ def _put(e: Emitter, node: Node) -> None:
     """
     x, indices, updates, *where = node.inputs
     axis = node.attributes[0]
-    if not updates.spec.size:
-        e.alias(node, e.name(x))
-        return
     between, size, width = math.prod(x.shape[1:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
     lines = TensorSpec((x.shape[0], between, indices.shape[1]), indices.dtype)
     matrix, rows = TensorSpec((x.shape[0] * between * size, width), x.dtype), TensorSpec((lines.size, width), x.dtype)
@@ -161,20 +164,25 @@ def _put(e: Emitter, node: Node) -> None:
         is_made = _reshaped(e, e.spread(e.name(where[0]), where[0].spec, flags, (0, 2)), flags, line)
         new = e.select(e.spread(is_made, line, TensorSpec(rows.shape, bool_), (0,)), new, old, rows)
     result = _scattered_rows(e, into, places, new, (matrix, column, rows))
-    e.define(node, f"stablehlo.reshape {result} : ({tensor_type(matrix)}) -> {tensor_type(x.spec)}")
+    return _reshaped(e, result, matrix, x.spec)
 
 
 def _row_numbers(e: Emitter, indices: Value, lines: TensorSpec, size: int) -> str:
     """Returns indices [B, T], clamped, as rows of x [B, .., size, ..] seen as a matrix: [B, between, T]."""
-    number = tensor_type(TensorSpec((), indices.dtype))
-    first, last = (e.scalar(bound, indices.dtype) for bound in (0, size - 1))
-    inside = e.new(
-        f"stablehlo.clamp {first}, {e.name(indices)}, {last} : "
-        f"({number}, {tensor_type(indices.spec)}, {number}) -> {tensor_type(indices.spec)}"
-    )
+    inside = clamped(e, indices, size)
     begins = (np.arange(lines.shape[0] * lines.shape[1]) * size).astype(indices.dtype.numpy).reshape(lines.shape[:2])
     begin = e.spread(e.constant(begins), TensorSpec(begins.shape, indices.dtype), lines, (0, 1))
     return e.elementwise("add", (begin, e.spread(inside, indices.spec, lines, (0, 2))), lines)
+
+
+def clamped(e: Emitter, indices: Value, size: int) -> str:
+    """Returns indices, brought into 0 to ``size - 1``."""
+    number = tensor_type(TensorSpec((), indices.dtype))
+    first, last = (e.scalar(bound, indices.dtype) for bound in (0, size - 1))
+    return e.new(
+        f"stablehlo.clamp {first}, {e.name(indices)}, {last} : "
+        f"({number}, {tensor_type(indices.spec)}, {number}) -> {tensor_type(indices.spec)}"
+    )
 
 
 def _scattered_rows(e: Emitter, into: str, places: str, new: str, specs: tuple[TensorSpec, ...]) -> str:

@@ -38,7 +38,7 @@ class _HiddenCache(Module):
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
         """Returns the layout."""
         spec = TensorSpec((batch, 1, capacity, self.size), self.dtype)
-        return CacheLayout(HiddenStates, {"hidden_cache": spec})
+        return CacheLayout(HiddenStates, {"hidden_cache": spec}, axes={"hidden_cache": ("dp", None, None, None)})
 
 
 class MtpHead(Block):

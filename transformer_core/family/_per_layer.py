@@ -4,7 +4,7 @@ from typing import Final
 
 from lang_core import DType, ExecutionContext, Module, OpError, Tensor, checked_choices
 from transformer_core._config_fields import ConfigFields
-from transformer_core._embedding import Embedding
+from transformer_core._embedding import TokenEmbedding
 from transformer_core._linear import Linear
 from transformer_core._norm import RMSNorm
 from transformer_core.family._config import DecoderConfig
@@ -53,7 +53,7 @@ def per_layer_inputs(config: DecoderConfig, sizes: PerLayerConfig) -> ModelFlow:
         .stage("per_layer_projection_norm", lambda build: RMSNorm(sizes.size, eps=config.norm_eps, dtype=build.dtype))
         .keep(_PROJECTED)
         .custom("token_ids", lambda flow, x: FlowValue.of(_known_ids(flow, config.vocabulary, sizes)))
-        .stage("embed_tokens_per_layer", lambda build: Embedding(sizes.vocabulary, width, dtype=build.dtype))
+        .stage("embed_tokens_per_layer", lambda build: TokenEmbedding(sizes.vocabulary, width, dtype=build.dtype))
         .custom(PER_LAYER, lambda flow, x: _combined(flow, x, config.layers, sizes))
         .keep(PER_LAYER)
         .custom(_EMBEDDED, lambda flow, x: flow.named(_EMBEDDED))

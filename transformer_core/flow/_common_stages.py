@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lang_core import ConfigError, DType, OpError, Parameter
-from transformer_core._embedding import Embedding
-from transformer_core._linear import Linear
+from transformer_core._embedding import Embedding, TokenEmbedding
+from transformer_core._linear import VocabularyLinear
 from transformer_core._logits import logits_of, row_of
 from transformer_core.flow._build import BuildContext, StageRun, unchanged
 from transformer_core.flow._context import FlowContext
@@ -44,7 +44,7 @@ class TokenEmbed:
 
     def build(self, build: BuildContext) -> StageRun:
         """Makes the embedding, and tells the other stages V and D."""
-        embedding = build.attach(self.name, Embedding(self.vocabulary, self.size, dtype=build.dtype))
+        embedding = build.attach(self.name, TokenEmbedding(self.vocabulary, self.size, dtype=build.dtype))
         build.registry.embedding = embedding.weight
 
         def run(flow: FlowContext, x: FlowValue | None) -> FlowValue:
@@ -147,7 +147,7 @@ class Head:
             build.registry.tied_heads.append(self.name)
             return self._run_of(embedding, None)
         vocabulary = embedding.spec.shape[0] if self.vocabulary is None else self.vocabulary
-        linear = build.attach(self.name, Linear(build.size, vocabulary, bias=self.bias, dtype=build.dtype))
+        linear = build.attach(self.name, VocabularyLinear(build.size, vocabulary, bias=self.bias, dtype=build.dtype))
         return self._run_of(linear.weight, linear.bias)
 
     def _run_of(self, weight: Parameter, bias: Parameter | None) -> StageRun:

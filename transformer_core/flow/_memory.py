@@ -124,7 +124,8 @@ def memory_arguments(slots: tuple[Slot, ...], profile: CompileProfile) -> tuple[
     for slot in slots:
         for part, spec in slot.layout.specs.items():
             if profile.memory is Memory.CACHES or slot.recurrent:
-                arguments.append(Argument(f"{slot.name}.{part}", spec, alias_result=f"{slot.name}.{part}"))
+                name, axes = f"{slot.name}.{part}", slot.layout.axes.get(part)
+                arguments.append(Argument(name, spec, alias_result=name, axes=axes))
             else:
                 arguments.append(Argument(f"{slot.name}.past_{_kept(slot, part)}", spec))
     return tuple(arguments)

@@ -168,7 +168,10 @@ def test_patch_wants_one_of_two():
     ("recipe", "message"),
     [
         (LM.stage("lm_head", _norm), "stage 'lm_head': the name is taken by another stage"),
-        (LM.stage("lm_head.norm", _norm), "stage 'lm_head.norm': 'lm_head' is a Linear, which takes no further stages"),
+        (
+            LM.stage("lm_head.norm", _norm),
+            "stage 'lm_head.norm': 'lm_head' is a VocabularyLinear, which takes no further stages",
+        ),
         (LM.include("model.layers", LAYER), "stage 'model.layers': the name is taken by another stage"),
         (LM.include("model", LAYER), "stage 'model': the name is taken by another stage"),
         (LM.stage("path", _norm), "stage 'path': 'path' cannot be part of a path"),

@@ -17,7 +17,7 @@ from lang_core import (
     checked_choices,
     f32,
 )
-from transformer_core._embedding import Embedding
+from transformer_core._embedding import TokenEmbedding
 from transformer_core._linear import Linear
 from transformer_core._logits import row_of
 from transformer_core._masks import causal_mask, mask_bias, near_mask
@@ -87,13 +87,13 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
         super().__init__(config, dtype, num_layers)
         config, decoder = self.config, self.config.decoder
         layer = family_of(decoder).layer
-        self.embed_tokens = Embedding(decoder.vocabulary, decoder.hidden, dtype=self.dtype)
+        self.embed_tokens = TokenEmbedding(decoder.vocabulary, decoder.hidden, dtype=self.dtype)
         self.layers = Repeated(decoder.layers, lambda index: layer(decoder, index, self.dtype))
         self.norm = norm(decoder, self.dtype)
         self.sentence = None if config.pooling is None else SentenceHead(config.pooling, self.dtype)
         self.score = Linear(decoder.hidden, config.labels, dtype=self.dtype) if config.labels else None
         heads = config.score is not None and not decoder.tied
-        self.lm_head = Embedding(decoder.vocabulary, decoder.hidden, dtype=self.dtype) if heads else None
+        self.lm_head = TokenEmbedding(decoder.vocabulary, decoder.hidden, dtype=self.dtype) if heads else None
 
     def forward(self, ctx: ExecutionContext, token_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Computes the normed states [B, T, D]; all arguments are i32 [B, T]."""

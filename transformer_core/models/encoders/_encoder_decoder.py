@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from lang_core import Argument, EntryPoint, ExecutionContext, Tensor, TensorSpec, f32
-from transformer_core._kv_cache import KVCache, cache_spec
+from transformer_core._kv_cache import HEAD_AXES, KVCache, cache_spec
 from transformer_core._logits import NEXT_IDS, next_ids_of
 from transformer_core.family._model import Model, ModelConfig
 from transformer_core.flow import CompileProfile
@@ -130,7 +130,8 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT]):
         return EntryPoint("encode", encode, self.source_arguments(profile))
 
     def _extend(self, name: str, profile: CompileProfile, tokens: int, scalars: tuple[str, ...]) -> EntryPoint:
-        caches, kept = self._cache_specs(profile), self._cross_specs(profile)
+        caches, crosses = self._cache_specs(profile), self._cross_specs(profile)
+        kept = dict(crosses)
         if self._has_source_bias:
             kept |= {SOURCE_BIAS: TensorSpec((profile.batch, self.source_tokens(profile)), "f32")}
 
@@ -149,8 +150,8 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT]):
         arguments = (
             Argument("token_ids", TensorSpec((profile.batch, tokens), "i32")),
             *(Argument(scalar, TensorSpec((), "i32"), kind="scalar") for scalar in scalars),
-            *(Argument(cache, spec, alias_result=cache) for cache, spec in caches.items()),
-            *(Argument(given, spec) for given, spec in kept.items()),
+            *(Argument(cache, spec, alias_result=cache, axes=HEAD_AXES) for cache, spec in caches.items()),
+            *(Argument(given, spec, axes=HEAD_AXES if given in crosses else None) for given, spec in kept.items()),
         )
         return EntryPoint(name, extend, arguments)
 

@@ -17,9 +17,9 @@ from lang_core import (
     f32,
 )
 from transformer_core._config_fields import ConfigFields
-from transformer_core._embedding import Embedding
+from transformer_core._embedding import TokenEmbedding
 from transformer_core._kv_cache import KVCache
-from transformer_core._linear import Linear
+from transformer_core._linear import VocabularyLinear
 from transformer_core._logits import logits_of
 from transformer_core._masks import causal_mask, mask_bias, padding_bias
 from transformer_core._relative_bias import RelativeBias
@@ -99,10 +99,10 @@ class T5ForConditionalGeneration(EncoderDecoder[T5Config]):
     def __init__(self, config: T5Config, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
         super().__init__(config, dtype, num_layers)
         config, hidden = self.config, self.config.stack.hidden
-        self.shared = Embedding(config.vocabulary, hidden, dtype=self.dtype)
+        self.shared = TokenEmbedding(config.vocabulary, hidden, dtype=self.dtype)
         self.encoder = T5Encoder(config, self.dtype)
         self.decoder = T5Decoder(config, self.dtype)
-        self.lm_head = None if config.tied else Linear(hidden, config.vocabulary, dtype=self.dtype)
+        self.lm_head = None if config.tied else VocabularyLinear(hidden, config.vocabulary, dtype=self.dtype)
 
     def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
         """Returns a profile of the sizes; S' is 64 by default, and S, the capacity of caches, 128."""
@@ -179,7 +179,7 @@ class T5EncoderModel(Model[T5Config]):
     def __init__(self, config: T5Config, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
         super().__init__(config, dtype, num_layers)
         pooling = self.config.pooling
-        self.shared = Embedding(self.config.vocabulary, self.config.stack.hidden, dtype=self.dtype)
+        self.shared = TokenEmbedding(self.config.vocabulary, self.config.stack.hidden, dtype=self.dtype)
         self.encoder = T5Encoder(self.config, self.dtype)
         self.sentence = None if pooling is None else SentenceHead(pooling, self.dtype)
 

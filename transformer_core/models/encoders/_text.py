@@ -15,7 +15,7 @@ from lang_core import (
     checked_choices,
     f32,
 )
-from transformer_core._embedding import Embedding
+from transformer_core._embedding import Embedding, TokenEmbedding
 from transformer_core._feed_forward import Activation
 from transformer_core._linear import Linear
 from transformer_core._masks import padding_bias
@@ -108,7 +108,7 @@ class Embeddings(Module):
     def __init__(self, config: TextConfig, dtype: DType) -> None:
         hidden, before = config.stack.hidden, 0 if config.padding is None else config.padding + 1
         self.padding = config.padding
-        self.tokens = Embedding(config.vocabulary, hidden, dtype=dtype)
+        self.tokens = TokenEmbedding(config.vocabulary, hidden, dtype=dtype)
         self.positions = Embedding(before + config.positions, hidden, dtype=dtype) if config.learned_positions else None
         self.types = Embedding(config.types, hidden, dtype=dtype) if config.types else None
         self.norm = layer_norm(config.stack, dtype)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from lang_core import DType, ExecutionContext, Module, Repeated, Tensor
-from transformer_core._embedding import Embedding
+from transformer_core._embedding import Embedding, TokenEmbedding
 from transformer_core._kv_cache import KVCache
 from transformer_core._masks import causal_mask, mask_bias
 from transformer_core.models.encoders._cross_layer import CrossLayer, cross_keys_values
@@ -16,7 +16,7 @@ class WhisperDecoder(Module):
 
     def __init__(self, config: WhisperConfig, dtype: DType) -> None:
         hidden = config.decoder.hidden
-        self.embed_tokens = Embedding(config.vocabulary, hidden, dtype=dtype)
+        self.embed_tokens = TokenEmbedding(config.vocabulary, hidden, dtype=dtype)
         self.embed_positions = Embedding(config.targets, hidden, dtype=dtype)
         self.layers = Repeated(config.decoder.layers, lambda index: CrossLayer(config.decoder, dtype))
         self.norm = layer_norm(config.decoder, dtype)

@@ -1,0 +1,73 @@
+"""Axes of the arguments and results of entry points."""
+
+from collections.abc import Iterable, Sequence
+
+from lang_core import Argument, Axes, ConfigError, EntryPoint, MeshShape, TensorSpec
+
+
+def cache_axes(points: Iterable[EntryPoint], mesh: MeshShape) -> dict[str, Axes]:
+    """Returns per cache, state or other kept tensor of entry points the axis that cuts each of its dimensions.
+
+    Layers say which axes may cut a cache (``CacheLayout.axes``). Heads that an axis does not divide are replicated:
+    those of keys and values, where there are fewer than devices, and the one of a latent.
+    """
+    return {
+        argument.name: _fitting(argument, argument.axes, mesh)
+        for point in points
+        for argument in point.arguments
+        if argument.axes is not None
+    }
+
+
+def argument_axes(point: EntryPoint, mesh: MeshShape, batch: int) -> dict[str, Axes]:
+    """Returns per argument of an entry point the axis that cuts each of its dimensions.
+
+    Args:
+        point: the entry point.
+        mesh: the mesh.
+        batch: B; what has a row per sequence is cut by ``dp``, unless the argument says otherwise.
+
+    Raises:
+        ConfigError: ``dp`` does not divide B.
+    """
+    _check_batch(mesh, batch)
+    kept = cache_axes((point,), mesh)
+    return {a.name: kept.get(a.name) or _by_sequence(a.spec.shape, mesh, batch) for a in point.arguments}
+
+
+def result_axes(
+    results: Sequence[tuple[str, TensorSpec]], points: Iterable[EntryPoint], mesh: MeshShape, batch: int
+) -> dict[str, Axes]:
+    """Returns per result of an entry point the axis that cuts each of its dimensions.
+
+    A result that is another call's cache lies as that does. Others are whole along every dimension but the sequences.
+
+    Args:
+        results: names and specs.
+        points: all entry points of the model.
+        mesh: the mesh.
+        batch: B.
+    """
+    kept = cache_axes(points, mesh)
+    return {name: kept.get(name) or _by_sequence(spec.shape, mesh, batch) for name, spec in results}
+
+
+def _by_sequence(shape: Sequence[int], mesh: MeshShape, batch: int) -> Axes:
+    cut = bool(shape) and shape[0] == batch and "dp" in mesh.names
+    return tuple("dp" if cut and i == 0 else None for i in range(len(shape)))
+
+
+def _fitting(argument: Argument, axes: Axes, mesh: MeshShape) -> Axes:
+    """Returns the axes that the mesh has and that divide their dimensions."""
+    shape = argument.spec.shape
+    fits = (axis in mesh.names and size % mesh.size_of(axis) == 0 for axis, size in zip(axes, shape, strict=True))
+    return tuple(axis if fit else None for axis, fit in zip(axes, fits, strict=True))
+
+
+def _check_batch(mesh: MeshShape, batch: int) -> None:
+    size = mesh.size_of("dp")
+    if batch % size:
+        raise ConfigError(
+            f"mesh {mesh}: batch={batch} sequences cannot be divided among dp={size}; batch may be {size}, {2 * size}, "
+            f"..."
+        )
