@@ -15,7 +15,7 @@ AS_THEY_ARE: Final = (
     "deepseek_v3_plain_4x", "olmo3", "olmo3_4x", "ministral3", "exaone4", "exaone4_4x", "seed_oss",
     "ernie4_5", "ernie4_5_biases", "phi_4x",
     "starcoder2_plain", "nemotron_plain", "arcee", "minimax_m2", "minimax_m2_4x",
-    "lfm2_4x", "granite_hybrid",
+    "lfm2_4x", "granite_hybrid", "deepseek_v2", "glm4",
 )  # fmt: skip
 
 # Falcon-H1 without its scales, which are in the weights of GGUF files.
@@ -32,6 +32,7 @@ FIXED: Final[dict[str, dict[str, Any]]] = {
     "gemma2": {"query_pre_attn_scalar": 12, "tie_word_embeddings": True},
     "gemma3": {"query_pre_attn_scalar": 10},
     "deepseek_v3": {"rope_parameters": {**CASES["deepseek_v3"].config["rope_parameters"], "mscale": 0.7}},
+    "deepseek_v2_lite": {"mlp_bias": False, "q_lora_rank": 14},
     "gpt_oss": {"swiglu_limit": 7.0},
     "gemma3n": {"vocab_size_per_layer_input": 89},
     "gemma4": {"vocab_size_per_layer_input": 89},
@@ -53,6 +54,7 @@ FIXED: Final[dict[str, dict[str, Any]]] = {
         "attention_bias": False,
         "rope_parameters": {"rope_theta": 700000.0, "rope_type": "default"},
     },
+    "glm": {"hidden_size": 48},
     "glm4_moe": {"num_nextn_predict_layers": 0},
     "glm4_moe_4x": {"num_nextn_predict_layers": 0},
     "qwen2_moe_4x": {"tie_word_embeddings": False},
@@ -82,6 +84,11 @@ FIXED: Final[dict[str, dict[str, Any]]] = {
         **dict.fromkeys(("attention_bias", "mamba_proj_bias", "mlp_bias", "projectors_bias"), False),
         "mamba_norm_before_gate": False,
     },
+    "nemotron_h": {
+        "intermediate_size": 18,
+        "layers_block_type": ["linear_attention", "moe", "full_attention", "moe"],
+    },
+    "nemotron_h_4x": {"use_bias": False, "use_conv_bias": True},
     "smollm3_4x": {"no_rope_layer_interval": 4, "no_rope_layers": [1, 1, 1]},
 }
 
@@ -90,11 +97,31 @@ GGUF_CASES: Final[dict[str, GoldenCase]] = {
     for name in (*AS_THEY_ARE, *FIXED)
 }
 
+# Further ones for llama.cpp: heads of a Gated DeltaNet are of one size there, and in Qwen3-Next experts are everywhere.
+_HEADS: Final[dict[str, dict[str, int]]] = {
+    name: {"linear_value_head_dim": CASES[name].config["linear_key_head_dim"]}
+    for name in ("qwen3_next", "qwen3_next_mixed_4x", "qwen3_5", "qwen3_5_published", "qwen3_5_moe")
+}
+_SPARSE: Final = {
+    **{"mlp_only_layers": [], "norm_topk_prob": True, "attention_bias": False},
+    "num_experts_per_tok": 6,  # all of them: two are as good as alike to one token
+}
+HYBRID_CASES: Final[dict[str, GoldenCase]] = {
+    name: dataclasses.replace(
+        CASES[name],
+        stored="f32",  # states carry roundings along
+        prompt=(CASES[name].prompt[0][:9],),
+        config={**CASES[name].config, **changes, **(_SPARSE if name == "qwen3_next_mixed_4x" else {})},
+    )
+    for name, changes in _HEADS.items()
+}
+
 # Cases that llama.cpp computes otherwise than the file says: it has no windows for these architectures (for EXAONE 4,
-# where there are 64 layers), refuses biases in ERNIE, and takes YaRN's betas from its command line. Of DeepSeek's and
-# OpenAI's models there are no logits of it. Phi-3.5-MoE's experts it chooses as Mixtral's. Sizes of Gemma 3n are fixed
-# there, and its standard deviations unbiased, which matters where F is as small as here. States carry the
-# rounding to bf16 along, which in one file of Granite 4 is above the tolerance.
+# where there are 64 layers), refuses biases in ERNIE and DeepSeeks without compressed queries of few layers, takes YaRN's
+# betas from its command line, and the two best of a group for DeepSeek-V2's groups, where the model takes the best.
+# Phi-3.5-MoE's experts it chooses as Mixtral's. Sizes of Gemma 3n are fixed there, and its standard deviations unbiased,
+# which matters where F is as small as here. States carry the rounding to bf16 along, which in one file of Granite 4 is
+# above the tolerance.
 NOT_LLAMA_CPPS: Final = (
     "mistral_window",
     "phi3_window_4x",
@@ -105,8 +132,7 @@ NOT_LLAMA_CPPS: Final = (
     "olmo3",
     "granite_hybrid_dense_4x",
     "deepseek_v3_plain_4x",
-    "deepseek_v3",
-    "gpt_oss",
+    "deepseek_v2",
     "phimoe",
     "gemma3n",
 )

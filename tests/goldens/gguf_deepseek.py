@@ -1,4 +1,4 @@
-"""Fields and tensors that llama.cpp's converter makes of a DeepSeek-V3 and a gpt-oss."""
+"""Fields and tensors that llama.cpp's converter makes of DeepSeek-V2, DeepSeek-V3 and a gpt-oss."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -33,8 +33,10 @@ def add_deepseek_fields(writer: GGUFWriter, config: Config, rope: Mapping[str, A
     writer.add_expert_shared_count(config["n_shared_experts"])
     writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
     writer.add_expert_weights_scale(config["routed_scaling_factor"])
-    writer.add_expert_weights_norm(config["norm_topk_prob"])
-    writer.add_expert_gating_func(ExpertGatingFuncType.SIGMOID)
+    if config["norm_topk_prob"]:
+        writer.add_expert_weights_norm(True)
+    if config["model_type"] == "deepseek_v3":  # config.json of a V2 that transformers wrote does not say it
+        writer.add_expert_gating_func(ExpertGatingFuncType.SIGMOID)
     writer.add_expert_group_count(config["n_group"])
     writer.add_expert_group_used_count(config["topk_group"])
     writer.add_rope_freq_base(rope["rope_theta"])

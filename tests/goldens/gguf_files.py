@@ -28,6 +28,7 @@ from tests.goldens.gguf_deepseek import add_deepseek_fields, deepseek_tensors, g
 from tests.goldens.gguf_gemma import GEMMA_LAYERS, add_gemma_layer_fields, gemma_layer_tensors
 from tests.goldens.gguf_hybrids import HYBRIDS, add_hybrid_fields, hybrid_tensors
 from tests.goldens.gguf_llama_kinds import LAYER_NORMS, UNGATED, WINDOWS, add_llama_kind_fields, layer_norm_eps
+from tests.goldens.gguf_nemotron_h import add_nemotron_h_fields, nemotron_h_name, nemotron_h_tensors
 from tests.goldens.gguf_rope import add_rope, rope_of, rope_tensors
 from tests.goldens.gguf_states import STATE_KINDS, add_mamba2_fields, add_state_fields, state_tensors
 from tests.goldens.k_quants import quantize
@@ -39,12 +40,14 @@ ARCHITECTURES = {
     "gpt2": "gpt2", "granite": "granite", "smollm3": "smollm3", "olmo2": "olmo2",
     "gpt_neox": "gptneox", "stablelm": "stablelm", "olmo3": "olmo2", "ministral3": "mistral3", "cohere": "command-r",
     "cohere2": "cohere2", "exaone4": "exaone4", "hunyuan_v1_dense": "hunyuan-dense", "seed_oss": "seed_oss",
-    "ernie4_5": "ernie4_5", "deepseek_v3": "deepseek2", "gpt_oss": "gpt-oss", **gguf_sparse.ARCHITECTURES, **HYBRIDS,
-    "gemma3n_text": "gemma3n", "gemma4_text": "gemma4", **UNGATED, **STATE_KINDS,
+    "ernie4_5": "ernie4_5", "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "glm": "chatglm", "glm4": "glm4",
+    "gpt_oss": "gpt-oss", **gguf_sparse.ARCHITECTURES, **HYBRIDS,
+    "gemma3n_text": "gemma3n", "gemma4_text": "gemma4", **UNGATED, **STATE_KINDS, "nemotron_h": "nemotron_h",
 }  # fmt: skip
 _RENAMED = {**gguf_sparse.RENAMED, "deepseek2": deepseek_tensors, "gpt-oss": gpt_oss_tensors}
 _RENAMED |= dict.fromkeys(HYBRIDS.values(), hybrid_tensors)
 _RENAMED |= dict.fromkeys(STATE_KINDS.values(), state_tensors)
+_RENAMED |= dict.fromkeys(("nemotron_h", "nemotron_h_moe"), nemotron_h_tensors)
 _RENAMED |= dict.fromkeys(GEMMA_LAYERS, gemma_layer_tensors)
 _PERMUTED = ("llama", "granite", "smollm3", "mistral3", "arcee", "granitehybrid")
 _EXPERT = re.compile(r"(model\.layers\.\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight")
@@ -77,7 +80,7 @@ def write_gguf(
     Returns:
         The tensors in the file, by name: what packed ones unpack to.
     """
-    config, name = case.config, ARCHITECTURES[case.config["model_type"]]
+    config, name = case.config, _architecture(case.config)
     writer = GGUFWriter(path, name, split_max_tensors=tensors_per_file)
     _add_fields(writer, config, name)
     (tokenizer or _add_tokens(config))(writer)
@@ -92,6 +95,10 @@ def write_gguf(
     writer.write_tensors_to_file()
     writer.close()
     return stored
+
+
+def _architecture(config: Config) -> str:
+    return nemotron_h_name(config) if config["model_type"] == "nemotron_h" else ARCHITECTURES[config["model_type"]]
 
 
 def _add(writer: GGUFWriter, key: str, array: np.ndarray, kind: GGMLQuantizationType | None) -> np.ndarray:
@@ -179,10 +186,14 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
     if name == "mamba2":
         add_mamba2_fields(writer, config)
         return
+    if name.startswith("nemotron_h"):
+        add_nemotron_h_fields(writer, config, name)
+        return
     if name == "lfm2":
         inner = next(shape[0] for key, shape in weight_shapes(config).items() if key.endswith("w1.weight"))
     heads = config["n_head"] if name == "gpt2" else config["num_attention_heads"]
-    writer.add_block_count(layers + (config.get("num_nextn_predict_layers", 0) if name in HYBRIDS.values() else 0))
+    further = config.get("num_nextn_predict_layers", 0) if name in (*HYBRIDS.values(), "glm4moe") else 0
+    writer.add_block_count(layers + further)
     writer.add_embedding_length(hidden)
     if name not in GEMMA_LAYERS:
         writer.add_feed_forward_length(config.get("intermediate_size_mlp", inner))

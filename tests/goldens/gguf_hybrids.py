@@ -32,11 +32,18 @@ def add_hybrid_fields(writer: GGUFWriter, config: Config, name: str) -> None:
         writer.add_array(f"{name}.attention.recurrent_layers", states)
     writer.add_full_attention_interval(config.get("full_attention_interval", 4))
     if name in _REORDERED:
-        writer.add_rope_dimension_sections([11, 11, 10, 0])
+        writer.add_rope_dimension_sections(_sections(config))
     if "shared_expert_intermediate_size" in config:
         writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
     if config.get("num_nextn_predict_layers"):
         writer.add_nextn_predict_layers(config["num_nextn_predict_layers"])
+
+
+def _sections(config: Config) -> list[int]:
+    """Returns pairs for time, height and width, which are the same in text: as listed, or all of them for time."""
+    rope = config["rope_parameters"]
+    listed = rope.get("mrope_section", [int(config["head_dim"] * rope["partial_rotary_factor"]) // 2, 0, 0])
+    return [*listed, 0]
 
 
 def hybrid_tensors(weights: Mapping[str, np.ndarray], config: Config) -> Iterator[tuple[str, np.ndarray]]:

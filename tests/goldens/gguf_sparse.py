@@ -11,6 +11,7 @@ ARCHITECTURES = {
     "glm4_moe": "glm4moe", "qwen2_moe": "qwen2moe", "minimax_m2": "minimax-m2", "ernie4_5_moe": "ernie4_5-moe",
     "phimoe": "phimoe", "llama4_text": "llama4",
 }  # fmt: skip
+_HEADS_PARTS = ("eh_proj", "enorm", "hnorm", "shared_head")
 
 
 def add_sparse_fields(writer: GGUFWriter, config: Config, name: str) -> None:
@@ -53,10 +54,17 @@ def _add_ernie(writer: GGUFWriter, config: Config) -> None:
 
 
 def corrected_tensors(weights: Mapping[str, np.ndarray], config: Config) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields the tensors with the router's correction under the converter's name."""
-    del config
+    """Yields the tensors with the router's correction and a prediction head's parts under the converter's names."""
+    further = f"model.layers.{config['num_hidden_layers']}."
     for key, array in weights.items():
-        yield key.replace("e_score_correction_bias", "e_score_correction.bias"), array
+        module, _, _ = key.removeprefix(further).partition(".")
+        if key.startswith(further) and module in _HEADS_PARTS:
+            yield (
+                f"blk.{config['num_hidden_layers']}.nextn.{key.removeprefix(further).replace('head.n', 'head_n')}",
+                array,
+            )
+        else:
+            yield key.replace("e_score_correction_bias", "e_score_correction.bias"), array
 
 
 def llama4_tensors(weights: Mapping[str, np.ndarray], config: Config) -> Iterator[tuple[str, np.ndarray]]:

@@ -83,7 +83,7 @@ def add_mamba2_fields(writer: GGUFWriter, config: Config) -> None:
     writer.add_head_count(0)
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_layer_norm_rms_eps(config["layer_norm_epsilon"])
-    _add_ssm(writer, [config[key] for key in ("num_heads", "head_dim", "n_groups", "state_size", "conv_kernel")])
+    add_ssm(writer, [config[key] for key in ("num_heads", "head_dim", "n_groups", "state_size", "conv_kernel")])
 
 
 def add_state_fields(writer: GGUFWriter, config: Config, name: str) -> None:
@@ -101,13 +101,14 @@ def add_state_fields(writer: GGUFWriter, config: Config, name: str) -> None:
             writer.add_expert_gating_func(ExpertGatingFuncType.SIGMOID)
         return
     parts = ("n_heads", "d_head", "n_groups", "d_state", "d_conv")
-    _add_ssm(writer, [config[f"mamba_{part}"] for part in parts])
+    add_ssm(writer, [config[f"mamba_{part}"] for part in parts])
     if name == "granitehybrid":
         writer.add_expert_shared_feed_forward_length(config["shared_intermediate_size"])
         writer.add_rope_scaling_finetuned(config["position_embedding_type"] == "rope")
 
 
-def _add_ssm(writer: GGUFWriter, sizes: list[int]) -> None:
+def add_ssm(writer: GGUFWriter, sizes: list[int]) -> None:
+    """Writes the sizes of a Mamba-2: heads, their size, groups, state, taps."""
     heads, size, groups, state, taps = sizes
     writer.add_ssm_conv_kernel(taps)
     writer.add_ssm_inner_size(heads * size)

@@ -23,7 +23,7 @@ from gguf import GGUFWriter
 from tests.goldens._case_types import GoldenCase
 from tests.goldens._shapes import sizes_of
 from tests.goldens.cases import CASES
-from tests.goldens.gguf_cases import GGUF_CASES, NOT_LLAMA_CPPS
+from tests.goldens.gguf_cases import GGUF_CASES, HYBRID_CASES, NOT_LLAMA_CPPS
 from tests.goldens.gguf_files import write_gguf
 
 _DATA: Final = Path(__file__).parent / "data"
@@ -138,7 +138,8 @@ def _ids(directory: Path, model: str, pre: str | None, fields: dict[str, Any], t
 
 def main(only: list[str]) -> None:
     """Writes the file; of what is not among ``only``, where there is some, as it was."""
-    models = [name for name in GGUF_CASES if name not in NOT_LLAMA_CPPS]
+    cases = {**GGUF_CASES, **HYBRID_CASES}
+    models = [name for name in cases if name not in NOT_LLAMA_CPPS]
     kinds = [*(("gpt2", pre) for pre in _PRES), ("llama", None)]
     golden: dict[str, Any] = (
         json.loads((_DATA / "llama_cpp.json").read_text()) if only else {"models": {}, "tokenizers": []}
@@ -148,7 +149,7 @@ def main(only: list[str]) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         for case in [case for case in models if not only or case in only]:
-            logits[case] = _steps(directory, case, GGUF_CASES[case])
+            logits[case] = _steps(directory, case, cases[case])
         for model, pre in [kind for kind in kinds if not only or kind[1] in only]:
             ids[model, pre] = _ids(directory, model, pre, known["vocabularies"][model], known["texts"])
     _write(

@@ -1,6 +1,6 @@
 """Compute goldens of multi-token prediction heads: run by hand, outside Bazel (see README.md).
 
-    python -m tests.goldens.make_mtp_goldens
+    python -m tests.goldens.make_mtp_goldens [--only NAME ...]
 
 transformers has no class for them. The head is written down here from the paper (arXiv:2412.19437, section 2.2): for
 token i + 1 the normed embedding is joined with the normed hidden state of token i, which is the model's after its
@@ -8,6 +8,7 @@ final norm, projected, run through a layer of the model's kind, normed, and give
 logits of token i + 2. The layer is transformers' own class, over the tokens from the second on.
 """
 
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import safetensors.numpy
 import torch
 from transformers import AutoModelForCausalLM
 from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3RMSNorm
+from transformers.models.glm4_moe.modeling_glm4_moe import Glm4MoeRMSNorm
 from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5RMSNorm
 from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextRMSNorm
 
@@ -25,7 +27,12 @@ from tests.goldens.golden_files import read_golden
 from tests.goldens.mtp_cases import MTP_CASES, golden_path, layer_config, mtp_case, mtp_weights, stored_key
 from tests.goldens.weights import write_checkpoint
 
-_NORMS = {"qwen3_next": Qwen3NextRMSNorm, "qwen3_5_text": Qwen3_5RMSNorm, "deepseek_v3": DeepseekV3RMSNorm}
+_NORMS = {
+    "qwen3_next": Qwen3NextRMSNorm,
+    "qwen3_5_text": Qwen3_5RMSNorm,
+    "deepseek_v3": DeepseekV3RMSNorm,
+    "glm4_moe": Glm4MoeRMSNorm,
+}
 _FURTHER = 3
 
 
@@ -100,7 +107,7 @@ def main() -> None:
     """Writes the files."""
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    for name in MTP_CASES:
+    for name in sys.argv[2:] if sys.argv[1:2] == ["--only"] else MTP_CASES:
         arrays = _arrays(name)
         np.savez_compressed(golden_path(name), **arrays)
         print(name, {key: array.shape for key, array in arrays.items()}, float(arrays["logits"].std()))

@@ -10,16 +10,17 @@ from tests.goldens._shapes import weight_shapes
 from tests.goldens.cases import CASES
 from tests.goldens.weights import random_tensor, stored_weights
 
-MTP_CASES: Final = ("qwen3_next", "qwen3_5", "deepseek_v3")
+MTP_CASES: Final = ("qwen3_next", "qwen3_5", "deepseek_v3", "glm4_moe")
+_LAYERED_KINDS: Final = ("deepseek_v3", "glm4_moe")  # whose head is stored as a layer after the last
 LAYERED: Final = {"fc": "eh_proj", "pre_fc_norm_embedding": "enorm", "pre_fc_norm_hidden": "hnorm",
                   "norm": "shared_head.norm"}  # fmt: skip
-"""Names of the head's modules in DeepSeek's checkpoints, by Qwen's."""
+"""Names of the head's modules in DeepSeek's and GLM's checkpoints, by Qwen's."""
 
 
 def mtp_case(name: str) -> GoldenCase:
     """Returns a case whose config.json says that the checkpoint has a head."""
     case = CASES[name]
-    if not name.startswith("deepseek"):
+    if name not in _LAYERED_KINDS:
         return case
     changed: dict[str, Any] = {**case.config, "num_nextn_predict_layers": 1}
     return GoldenCase(**{**_fields(case), "config": changed})
@@ -31,9 +32,9 @@ def mtp_weights(case: GoldenCase) -> dict[str, np.ndarray]:
 
 
 def checkpoint_weights(case: GoldenCase) -> dict[str, np.ndarray]:
-    """Returns all tensors of a checkpoint with the head; DeepSeek's have the shared ones once more."""
+    """Returns all tensors of a checkpoint with the head; of DeepSeek and GLM the shared ones come once more."""
     weights = {**stored_weights(case), **mtp_weights(case)}
-    if case.config["model_type"] == "deepseek_v3":
+    if case.config["model_type"] in _LAYERED_KINDS:
         above = f"model.layers.{case.config['num_hidden_layers']}."
         weights[above + "embed_tokens.weight"] = weights["model.embed_tokens.weight"]
         weights[above + "shared_head.head.weight"] = weights["lm_head.weight"]
@@ -42,7 +43,7 @@ def checkpoint_weights(case: GoldenCase) -> dict[str, np.ndarray]:
 
 def stored_key(key: str, config: Config) -> str:
     """Returns the key in the family's checkpoints of a tensor of the head."""
-    if config["model_type"] != "deepseek_v3":
+    if config["model_type"] not in _LAYERED_KINDS:
         return key
     above = f"model.layers.{config['num_hidden_layers']}."
     module, _, kind = key.removeprefix("mtp.").partition(".")
@@ -76,7 +77,7 @@ def _weights(case: GoldenCase) -> dict[str, np.ndarray]:
     }
     shapes |= {f"mtp.{norm}.weight": (d,) for norm in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")}
     shapes["mtp.fc.weight"] = (d, 2 * d)
-    centre = 1.0 if case.config["model_type"] == "deepseek_v3" else 0.0
+    centre = 1.0 if case.config["model_type"] in _LAYERED_KINDS else 0.0
     return {
         key: random_tensor(key, shape, case.seed, d, 1.0 if "_a_layernorm" in key else centre)
         for key, shape in shapes.items()

@@ -1,4 +1,4 @@
-"""Qwen3-Next and Qwen3.5 in GGUF files are those of the checkpoints that they were made from."""
+"""Qwen3-Next, Qwen3.5 and prediction heads in GGUF files are those of the checkpoints that they were made from."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -116,7 +116,7 @@ def _prompt(case: GoldenCase) -> Any:
     return np.array(case.prompt, np.int32)
 
 
-@pytest.mark.parametrize("name", ["qwen3_next", "qwen3_5"])
+@pytest.mark.parametrize("name", ["qwen3_next", "qwen3_5", "glm4_moe"])
 def test_a_prediction_head_is_ignored_or_drafts(name: str, tmp_path: Path) -> None:
     case = _case(name, num_nextn_predict_layers=1)
     with (
@@ -124,7 +124,7 @@ def test_a_prediction_head_is_ignored_or_drafts(name: str, tmp_path: Path) -> No
         np.load(golden_path(name)) as golden,
     ):
         config = file.config()
-        assert (config.layers, config.extra_layers, config.prediction_heads) == (4, 1, 1)
+        assert (config.layers, config.extra_layers, config.prediction_heads) == (case.config["num_hidden_layers"], 1, 1)
         _audited(DecoderLM(config), file)
         model = DraftingLM(config)
         _audited(model, file)

@@ -9,12 +9,13 @@ import pytest
 
 from lang_core import EagerExecutionContext
 from tapeline.text import gguf_tokenizer
-from tests.goldens.gguf_cases import GGUF_CASES, NOT_LLAMA_CPPS
+from tests.goldens.gguf_cases import GGUF_CASES, HYBRID_CASES, NOT_LLAMA_CPPS
 from tests.goldens.gguf_files import write_gguf
 from tests.goldens.golden_files import DATA
 from transformer_core.models import DecoderLM, weights_of
 from transformer_core.models.gguf import GgufModel
 
+_CASES = {**GGUF_CASES, **HYBRID_CASES}
 _GOLDEN: dict[str, Any] = json.loads((DATA / "llama_cpp.json").read_text())
 _VOCABULARIES: dict[str, Any] = json.loads((DATA / "gguf_tokenizers.json").read_text())
 
@@ -24,13 +25,13 @@ _TOLERANCE = {"f32": 5e-2, "f16": 5e-2, "bf16": 0.15}
 
 
 def test_every_case_has_its_golden() -> None:
-    assert set(_GOLDEN["models"]) == set(GGUF_CASES) - set(NOT_LLAMA_CPPS)
+    assert set(_GOLDEN["models"]) == set(_CASES) - set(NOT_LLAMA_CPPS)
 
 
 @pytest.mark.parametrize("name", _GOLDEN["models"])
 def test_logits_are_llama_cpps(name: str, tmp_path: Path) -> None:
     """Step by step on llama.cpp's own tokens: one call gives the logits behind all of them."""
-    case, steps = GGUF_CASES[name], _GOLDEN["models"][name]
+    case, steps = _CASES[name], _GOLDEN["models"][name]
     write_gguf(tmp_path / "model.gguf", case)
     prompt = case.prompt[0]
     ids: Any = np.array([[*prompt, *(step["token"] for step in steps[:-1])]], np.int32)

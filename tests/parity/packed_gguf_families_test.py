@@ -33,7 +33,7 @@ _DEQUANTISED: Final = {
     "gemma3n_text": {"modality_router"},
     "mixtral": {"gate"},
     "qwen3_moe": {"gate"},
-    "deepseek_v3": {"gate", "kv_b_proj"},
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3"), {"gate", "kv_b_proj"}),
     "gpt_oss": {"gate"},
     **{
         name: {"gate"}
@@ -46,6 +46,7 @@ _DEQUANTISED: Final = {
             "llama4_text",
             "lfm2_moe",
             "granitemoehybrid",
+            "nemotron_h",
         )
     },
 }
@@ -56,7 +57,7 @@ def _case(name: str, given: Mapping[str, Any] = _SIZES) -> GoldenCase:
     sizes: dict[str, Any] = {key: size for key, size in given.items() if case.config.get(key) is not None}
     if name == "gpt2":
         sizes["n_inner"] = given["n_inner"]
-    if name == "deepseek_v3":
+    if name in ("deepseek_v2", "deepseek_v3"):
         sizes["num_key_value_heads"] = sizes["num_attention_heads"]
     config = {**case.config, **sizes}
     return dataclasses.replace(case, config=config | _state_heads(name, config))

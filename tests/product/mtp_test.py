@@ -12,7 +12,7 @@ import safetensors.numpy
 from tapeline.bundle import Bundle
 from tapeline.running import DraftingBundle
 from tests.goldens.golden_files import read_golden
-from tests.goldens.mtp_cases import checkpoint_weights, golden_path, mtp_case
+from tests.goldens.mtp_cases import MTP_CASES, checkpoint_weights, golden_path, mtp_case
 from tests.product import _bundles
 from tests.product._bundles import export, invoke, refused
 
@@ -31,7 +31,7 @@ def _exported(name: str, directory: Path, **changes: Any) -> Path:
     return export(model, directory / "bundle", entry_points=("prefill", "decode", "score", "draft"), **sizes)
 
 
-_NAMES = ["qwen3_5", "qwen3_next", "deepseek_v3"] if os.environ.get("TAPELINE_LONG") else ["qwen3_5"]
+_NAMES = [*MTP_CASES] if os.environ.get("TAPELINE_LONG") else ["qwen3_5"]
 
 
 @pytest.mark.parametrize("name", _NAMES)

@@ -12,7 +12,7 @@ from gguf import MODEL_ARCH_NAMES
 
 from tests.goldens.cases import CASES
 from tests.goldens.encoders.cases import ENCODER_CASES
-from tests.goldens.gguf_cases import GGUF_CASES
+from tests.goldens.gguf_cases import GGUF_CASES, HYBRID_CASES
 from tests.goldens.gguf_files import ARCHITECTURES as GGUF_NAMES
 from tests.goldens.vision_language.cases import CASES as SEEING_CASES
 from transformer_core.family import family_named, text_of
@@ -127,7 +127,7 @@ def _gguf(architecture: str) -> str:
     name = GGUF_NAMES.get(model_type)
     if name is None:
         return ""
-    tested = any(case.config["model_type"] == model_type for case in GGUF_CASES.values())
+    tested = any(case.config["model_type"] == model_type for case in (*GGUF_CASES.values(), *HYBRID_CASES.values()))
     return f"`{name}`" if tested else f"(`{name}`)"
 
 

@@ -74,21 +74,22 @@ SPARSE = ("glm4moe", "qwen2moe", "minimax-m2", "ernie4_5-moe", "phimoe", "llama4
 
 def test_every_architecture_says_how_it_is_stored(made: Callable[..., GgufModel]) -> None:
     rest = {"attention.scale": 0.25, "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 24}
-    rest["interleave_moe_layer_step"] = 1
+    rest |= {"interleave_moe_layer_step": 1, "expert_shared_feed_forward_length": 24}
     rest |= {"attention.sliding_window": 8, "logit_scale": 0.5}
     for name in set(ARCHITECTURES) - {"gemma3n"}:  # whose configuration needs tensors: _gemma_layers_test
-        experts = [key for key in rest if key.startswith(("expert", "interleave"))]
+        experts = [key for key in rest if key.startswith(("expert", "interleave")) and "shared" not in key]
         wanted = {
             "granite": ["attention.scale"],
             **dict.fromkeys(("qwen3moe", "lfm2moe"), experts),
             **dict.fromkeys(SPARSE, experts),
+            "nemotron_h_moe": [*experts, "expert_shared_feed_forward_length"],
             "gpt-oss": [*experts, "attention.sliding_window"],
             "cohere2": ["attention.sliding_window", "logit_scale"],
         }
         fields = {**(GEMMA if name in ("gemma2", "gemma3", "gemma4") else LLAMA), "attention.layer_norm_epsilon": 1e-5}
         fields |= {key: rest[key] for key in wanted.get(name, [])}
         fields |= {"attention.key_length": 16, "attention.value_length": 16, **STATES}
-        head = ["output.weight"] if name == "phi2" else []  # which is never tied
+        head = ["output.weight"] if name in ("phi2", "nemotron_h", "nemotron_h_moe") else []  # which are never tied
         file = made(name, OTHERS.get(name, fields), *head)
         if file.permuted or file.config().rope.mode is RopeMode.INTERLEAVED:
             assert file.config(RopeMode.INTERLEAVED).rope.mode is RopeMode.INTERLEAVED
@@ -168,7 +169,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         r"general.architecture: expected one of llama, qwen2, .*; found 'lama'; did you mean 'llama'.*: take",
     ),
     ("mamba", LLAMA, "found 'mamba'"),
-    ("deepseek2", {**DEEPSEEK, "expert_gating_func": 1}, "'expert_gating_func': expected 2, the logistic function of"),
+    (
+        "deepseek2",
+        {**DEEPSEEK, "expert_gating_func": 3},
+        "'expert_gating_func': expected 1, the softmax of DeepSeek-V2, or 2",
+    ),
     (
         "deepseek2",
         {**DEEPSEEK, "rope.dimension_count": 12},

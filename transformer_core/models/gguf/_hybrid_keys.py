@@ -1,4 +1,4 @@
-"""Tensors of a GGUF file that Gated DeltaNets and multi-token prediction heads are made of."""
+"""Tensors of a GGUF file that Gated DeltaNets are made of."""
 
 import math
 import re
@@ -16,13 +16,6 @@ Shape = tuple[int, ...]
 
 _DELTA: Final = re.compile(r"model\.layers\.(\d+)\.linear_attn\.(A_log|dt_bias|in_proj_qkvz\.weight)")
 _REFORMED: Final = ".linear_attn.conv1d.weight"
-_HEAD: Final = {
-    "mtp.fc": "eh_proj",
-    "mtp.pre_fc_norm_embedding": "enorm",
-    "mtp.pre_fc_norm_hidden": "hnorm",
-    "mtp.norm": "shared_head_norm",
-}
-_HEADS_LAYER: Final = "mtp.layers.0."
 
 
 class HybridKeys(GgufKeys):
@@ -30,13 +23,7 @@ class HybridKeys(GgufKeys):
 
     def __call__(self, name: str, shape: Shape, source: WeightSource) -> Recipe:
         """Returns the recipe of a parameter."""
-        layers, mixer = self.config.layers, self.config.mixer
-        if name.startswith(_HEADS_LAYER):
-            return self(f"model.layers.{layers}.{name.removeprefix(_HEADS_LAYER)}", shape, source)
-        module, _, kind = name.rpartition(".")
-        if module in _HEAD:
-            stored = f"{_HEAD[module]}.{kind}"
-            return self.stored(f"blk.{layers}.nextn.{stored}", shape, stored)
+        mixer = self.config.mixer
         match = _DELTA.fullmatch(name)
         if match is None or not isinstance(mixer, DeltaConfig):
             recipe = super().__call__(name, shape, source)

@@ -55,7 +55,15 @@ _COPIES: Final = {
     "altup_unembed_projections": "altup_unembd_proj.weight",
 }
 _QKV: Final = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+_TURNED: Final = ("q_proj", "k_proj")
 _GATE_UP: Final = ("mlp.gate_proj", "mlp.up_proj")
+_HEAD: Final = {
+    "mtp.fc": "eh_proj",
+    "mtp.pre_fc_norm_embedding": "enorm",
+    "mtp.pre_fc_norm_hidden": "hnorm",
+    "mtp.norm": "shared_head_norm",
+}
+_HEADS_LAYER: Final = "mtp.layers.0."
 _LAYER: Final = re.compile(r"model\.layers\.(\d+)\.(.+)")
 
 
@@ -86,7 +94,7 @@ class GgufKeys:
         """Returns the recipe of a parameter."""
         match = _LAYER.fullmatch(name)
         if match is None:
-            return self._outside(name, shape)
+            return self._outside(name, shape, source)
         layer, path = match[1], match[2]
         if path in self._tensors:
             return Stored(f"blk.{layer}.{self._tensors[path]}", shape)
@@ -113,19 +121,25 @@ class GgufKeys:
         if module == "self_attn.kv_b_proj" and self.config.latent is not None and not source.has(key):
             keys, values = f"blk.{layer}.attn_k_b.weight", f"blk.{layer}.attn_v_b.weight"
             return JoinedHeads(keys, values, shape, self.config.heads, self.config.latent.plain_size)
-        if self._turned and module in _QKV[:2]:
-            heads = self.config.heads if module == _QKV[0] else self.config.kv_heads
+        turned = module.rpartition(".")[2]
+        if self._turned and turned in _TURNED:
+            heads = self.config.heads if turned == _TURNED[0] else self.config.kv_heads
             return SplitHalves(key, shape, heads)
         if path == _SHARED_GATE and len(source.spec(key).shape) == 1:
             return Reshaped(key, shape[1:], shape)
         return self.stored(key, shape, name)
 
-    def _outside(self, name: str, shape: tuple[int, ...]) -> Recipe:
-        """Returns the recipe of a parameter outside of the layers."""
+    def _outside(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe:
+        """Returns the recipe of a parameter outside of the layers; a prediction head's layer follows the last."""
+        if name.startswith(_HEADS_LAYER):
+            return self(f"model.layers.{self.config.layers}.{name.removeprefix(_HEADS_LAYER)}", shape, source)
         match = _COPY.fullmatch(name)
         if match is not None and self.config.altup is not None:
             return OneOf(_COPIES[match[1]], shape, self.config.altup.copies - 1, int(match[2]))
         module, _, kind = name.rpartition(".")
+        if module in _HEAD:
+            stored = f"{_HEAD[module]}.{kind}"
+            return self.stored(f"blk.{self.config.layers}.nextn.{stored}", shape, stored)
         return self.stored(f"{self._whole.get(module, module)}.{kind}", shape, name)
 
     def stored(self, key: str, shape: tuple[int, ...], name: str) -> Recipe:

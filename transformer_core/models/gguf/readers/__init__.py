@@ -10,6 +10,7 @@ from transformer_core.models.gguf.readers._layer_norms import LAYER_NORM_KINDS
 from transformer_core.models.gguf.readers._llama import LLAMA_KINDS
 from transformer_core.models.gguf.readers._llama_kinds import OTHER_LLAMA_KINDS
 from transformer_core.models.gguf.readers._metadata_fields import architecture_of, model_fields, tokenizer_fields
+from transformer_core.models.gguf.readers._nemotron_h import NEMOTRON_HS
 from transformer_core.models.gguf.readers._qwen_hybrids import QWEN_HYBRIDS
 from transformer_core.models.gguf.readers._rope import FREQUENCIES
 from transformer_core.models.gguf.readers._sparse import SPARSE
@@ -29,6 +30,7 @@ READERS = {
         *GEMMA_LAYERS,
         *LAYER_NORM_KINDS,
         *STATES,
+        *NEMOTRON_HS,
     )
 }
 

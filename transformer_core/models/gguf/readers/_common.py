@@ -85,9 +85,9 @@ def common(source: Source, architecture: str, model_type: str, *, layer_norm: bo
     }
 
 
-def biased(source: Source, part: str) -> bool:
+def biased(source: Source, part: str, layer: int = 0) -> bool:
     """Returns whether a projection has a bias."""
-    return source.file.has(f"blk.0.{part}.bias")
+    return source.file.has(f"blk.{layer}.{part}.bias")
 
 
 def biases(source: Source) -> Values:

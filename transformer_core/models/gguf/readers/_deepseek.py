@@ -1,4 +1,4 @@
-"""DeepSeek-V3 and R1."""
+"""DeepSeek-V2, V3 and R1."""
 
 from typing import Final
 
@@ -6,20 +6,20 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core.models.gguf.readers._architecture import GgufArchitecture
 from transformer_core.models.gguf.readers._common import Source, Values, common
 
-_SIGMOID: Final = 2  # llama.cpp's number of the function that makes scores of a router's logits
+# llama.cpp's numbers of the function that makes scores of a router's logits; early files have none.
+_SOFTMAX, _SIGMOID = 1, 2
 _LOGARITHM: Final = "rope.scaling.yarn_log_multiplier"
 _WHOLE: Final = ("attention.key_length", "attention.value_length", "attention.head_count_kv", "rope.dimension_count")
 
 
 def _deepseek(source: Source) -> Values:
-    """Returns the fields of DeepSeek-V3, whose attention is stored as that of one head of compressed keys and values.
+    """Returns the fields of a DeepSeek, whose attention is stored as that of one head of compressed keys and values.
 
     Raises:
-        ConfigError: the file has a DeepSeek-V2, or a field is missing, of the wrong type or out of range.
+        ConfigError: a field is missing, of the wrong type or out of range.
     """
     fields = source.fields
-    if fields.integer("expert_gating_func", 1, minimum=0) != _SIGMOID:
-        fields.refuse("expert_gating_func", f"{_SIGMOID}, the logistic function of DeepSeek-V3")
+    architecture, model_type, routing = _version(fields)
     rotated = fields.integer("rope.dimension_count")
     # Early files have the sizes of a head in the fields without `_mla`.
     sizes = [f"{name}_mla" if fields.has(f"{name}_mla") else name for name in _WHOLE[:2]]
@@ -31,8 +31,8 @@ def _deepseek(source: Source) -> Values:
     plain |= {"attention.key_length": rotated, "attention.value_length": rotated}
     values = common(
         Source(source.file, ConfigFields(plain, fields.where)),
-        "DeepseekV3ForCausalLM",
-        "deepseek_v3",
+        architecture,
+        model_type,
         attention_bias=False,
         kv_lora_rank=fields.integer("attention.kv_lora_rank"),
         q_lora_rank=fields.integer("attention.q_lora_rank") if fields.has("attention.q_lora_rank") else None,
@@ -40,10 +40,24 @@ def _deepseek(source: Source) -> Values:
         qk_rope_head_dim=rotated,
         v_head_dim=value,
         **_experts(fields),
+        **routing,
     )
     if temperature and "rope_scaling" in values:
         values["rope_scaling"] |= {"mscale": temperature, "mscale_all_dim": temperature}
     return values
+
+
+def _version(fields: ConfigFields) -> tuple[str, str, Values]:
+    """Returns architecture and model type, and what says how experts are chosen; the scores tell V2 from V3."""
+    scoring = fields.integer("expert_gating_func", _SOFTMAX, minimum=0)
+    if scoring not in (_SOFTMAX, _SIGMOID):
+        fields.refuse(
+            "expert_gating_func", f"{_SOFTMAX}, the softmax of DeepSeek-V2, or {_SIGMOID}, the logistic function of V3"
+        )
+    if scoring == _SIGMOID:
+        return "DeepseekV3ForCausalLM", "deepseek_v3", {}
+    grouped = fields.integer("expert_group_count", 1) > 1
+    return "DeepseekV2ForCausalLM", "deepseek_v2", {"topk_method": "group_limited_greedy" if grouped else "greedy"}
 
 
 def _experts(fields: ConfigFields) -> Values:

@@ -12,6 +12,7 @@ from transformer_core.models.gguf.readers._common import (
     biases,
     common,
     layer_types,
+    rotated_share,
     window,
 )
 from transformer_core.models.gguf.readers._rope import ORIGINAL
@@ -121,6 +122,20 @@ def _arcee(source: Source) -> Values:
     return common(source, "ArceeForCausalLM", "arcee", hidden_act="relu2", **biases(source))
 
 
+def _glm(source: Source, architecture: str = "GlmForCausalLM", model_type: str = "glm") -> Values:
+    return common(
+        source,
+        architecture,
+        model_type,
+        attention_bias=biased(source, "attn_q") or biased(source, "attn_qkv"),
+        partial_rotary_factor=rotated_share(source),
+    )
+
+
+def _glm4(source: Source) -> Values:
+    return _glm(source, "Glm4ForCausalLM", "glm4")
+
+
 _SEED_OSS_NAMES: Final = {"post_attention_layernorm": "post_attention_norm"}
 
 OTHER_LLAMA_KINDS: Final = (
@@ -133,4 +148,6 @@ OTHER_LLAMA_KINDS: Final = (
     GgufArchitecture("seed_oss", _seed_oss, names=_SEED_OSS_NAMES),
     GgufArchitecture("ernie4_5", _ernie4_5),
     GgufArchitecture("arcee", _arcee, permuted=True),
+    GgufArchitecture("chatglm", _glm),
+    GgufArchitecture("glm4", _glm4, names=AFTER_PARTS),
 )

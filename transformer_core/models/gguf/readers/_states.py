@@ -17,7 +17,7 @@ _LFM2_NAMES: Final = {
 }
 
 
-def _without_states(source: Source) -> tuple[Source, list[bool]]:
+def without_states(source: Source) -> tuple[Source, list[bool]]:
     """Returns the source with one number of key heads, and which layers have none, for they have a state."""
     fields = source.fields
     counts, layers = fields.values.get(_KV_HEADS), fields.integer("block_count")
@@ -28,7 +28,7 @@ def _without_states(source: Source) -> tuple[Source, list[bool]]:
 
 
 def _lfm2(source: Source, architecture: str = "Lfm2ForCausalLM", model_type: str = "lfm2", **more: Any) -> Values:
-    source, stateful = _without_states(source)
+    source, stateful = without_states(source)
     fields = source.fields
     return common(
         source,
@@ -97,7 +97,7 @@ def _mamba_fields(source: Source, layer: int) -> Values:
 
 
 def _granite_hybrid(source: Source) -> Values:
-    source, stateful = _without_states(source)
+    source, stateful = without_states(source)
     fields, attending = source.fields, stateful.index(False) if False in stateful else 0
     experts = fields.integer("expert_count", 0, minimum=0)
     shared = "expert_shared_feed_forward_length" if experts else "feed_forward_length"
@@ -136,7 +136,7 @@ def _falcon_h1(source: Source) -> Values:
     )
 
 
-def _mamba_parts(mixer: str) -> tuple[dict[str, str], dict[str, Made]]:
+def mamba_parts(mixer: str) -> tuple[dict[str, str], dict[str, Made]]:
     """Returns the names of a Mamba-2's tensors, and the recipes of those that llama.cpp changes."""
     names = {f"{mixer}.in_proj": "ssm_in", f"{mixer}.out_proj": "ssm_out", f"{mixer}.conv1d": "ssm_conv1d"}
     made: dict[str, Made] = {
@@ -150,8 +150,8 @@ def _mamba_parts(mixer: str) -> tuple[dict[str, str], dict[str, Made]]:
     return names, made
 
 
-_MIXER, _MIXER_MADE = _mamba_parts("mixer")
-_MAMBA, _MAMBA_MADE = _mamba_parts("mamba")
+_MIXER, _MIXER_MADE = mamba_parts("mixer")
+_MAMBA, _MAMBA_MADE = mamba_parts("mamba")
 _CONV_MADE: Final[dict[str, Made]] = {
     "conv.conv.weight": lambda above, shape: Reshaped(
         f"{above}.shortconv.conv.weight", (shape[0], math.prod(shape[1:])), shape
