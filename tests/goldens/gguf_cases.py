@@ -103,7 +103,9 @@ _HEADS: Final[dict[str, dict[str, int]]] = {
     for name in ("qwen3_next", "qwen3_next_mixed_4x", "qwen3_5", "qwen3_5_published", "qwen3_5_moe")
 }
 _SPARSE: Final = {
-    **{"mlp_only_layers": [], "norm_topk_prob": True, "attention_bias": False},
+    "mlp_only_layers": [],
+    "norm_topk_prob": True,
+    "attention_bias": False,
     "num_experts_per_tok": 6,  # all of them: two are as good as alike to one token
 }
 HYBRID_CASES: Final[dict[str, GoldenCase]] = {
@@ -117,11 +119,11 @@ HYBRID_CASES: Final[dict[str, GoldenCase]] = {
 }
 
 # Cases that llama.cpp computes otherwise than the file says: it has no windows for these architectures (for EXAONE 4,
-# where there are 64 layers), refuses biases in ERNIE and DeepSeeks without compressed queries of few layers, takes YaRN's
-# betas from its command line, and the two best of a group for DeepSeek-V2's groups, where the model takes the best.
-# Phi-3.5-MoE's experts it chooses as Mixtral's. Sizes of Gemma 3n are fixed there, and its standard deviations unbiased,
-# which matters where F is as small as here. States carry the rounding to bf16 along, which in one file of Granite 4 is
-# above the tolerance.
+# where there are 64 layers), refuses biases in ERNIE and DeepSeeks without compressed queries of few layers, takes
+# YaRN's betas from its command line, and the two best of a group for DeepSeek-V2's groups, where the model takes the
+# best. Phi-3.5-MoE's experts it chooses as Mixtral's. Sizes of Gemma 3n are fixed there, and its standard deviations
+# unbiased, which matters where F is as small as here. States carry the rounding to bf16 along, which in one file of
+# Granite 4 is above the tolerance.
 NOT_LLAMA_CPPS: Final = (
     "mistral_window",
     "phi3_window_4x",

@@ -33,7 +33,7 @@ _DEQUANTISED: Final = {
     "gemma3n_text": {"modality_router"},
     "mixtral": {"gate"},
     "qwen3_moe": {"gate"},
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3"), {"gate", "kv_b_proj"}),
+    **{name: {"gate", "kv_b_proj"} for name in ("deepseek_v2", "deepseek_v3")},
     "gpt_oss": {"gate"},
     **{
         name: {"gate"}
