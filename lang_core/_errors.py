@@ -55,6 +55,10 @@ class DeviceError(TapelineError):
     """A device is absent, or refused a call."""
 
 
+class ProcessError(TapelineError):
+    """Another process of the same run has not come, has ended, or does something else."""
+
+
 class VerificationError(TapelineError):
     """A result does not agree with its reference."""
 

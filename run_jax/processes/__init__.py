@@ -1,0 +1,26 @@
+"""Several processes as one: ranks that meet, agree, and make the same calls, over JAX's distributed engine.
+
+Rank 0 opens sessions and calls them; ``Leader`` tells the others, which ``follow``. What is decided (tokens, samples,
+requests) is decided on rank 0 alone.
+"""
+
+from run_jax.processes._facts import Facts, first_difference
+from run_jax.processes._follower import follow
+from run_jax.processes._join import join, leave
+from run_jax.processes._leader import Leader, Opener
+from run_jax.processes._meeting import SOCKET, Meeting
+from run_jax.processes._place import Place, place_of
+
+__all__ = [
+    "SOCKET",
+    "Facts",
+    "Leader",
+    "Meeting",
+    "Opener",
+    "Place",
+    "first_difference",
+    "follow",
+    "join",
+    "leave",
+    "place_of",
+]

@@ -1,0 +1,68 @@
+"""Joins this process with the others in JAX's distributed engine."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+import jax
+import jaxlib
+import numpy as np
+
+from lang_core import InputError, ProcessError
+from run_jax.processes._meeting import Meeting, meet
+from run_jax.processes._place import Place
+
+_CONNECT: Final = 60  # seconds; all ranks are there when JAX begins to connect them
+_LOOPBACK: Final = ("localhost", "127.0.0.1")
+
+
+def join(place: Place, facts: Mapping[str, Any], *, secret: bytes = b"", timeout: float = 60) -> Meeting:
+    """Meets the other ranks, and makes the devices of all of them JAX's devices.
+
+    To be called before JAX is asked for a device. CPUs speak to each other through gloo.
+
+    Args:
+        place: place of this process.
+        facts: what all ranks must have in common, beside the versions of Python, JAX and NumPy and the number of ranks.
+        secret: secret of the run; without one whoever reaches the port may be a rank, as it is with JAX's own.
+        timeout: seconds to wait for the other ranks.
+
+    Raises:
+        InputError: the ranks differ in a fact or a version; or nobody answers at the coordinator's address.
+        ProcessError: some ranks have not come, or JAX does not connect them.
+    """
+    if jax.distributed.is_initialized():
+        raise InputError("this process is a rank already: join once, before anything is computed")
+    meeting = meet(place, {**_versions(place), **facts}, secret, timeout)
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.config.update("jax_enable_preemption_service", False)
+    host, _, port = meeting.service.rpartition(":")
+    try:
+        jax.distributed.initialize(
+            meeting.service,
+            num_processes=place.processes,
+            process_id=place.rank,
+            local_device_ids=place.local_device_ids,
+            cluster_detection_method="deactivate",
+            initialization_timeout=_CONNECT,
+            coordinator_bind_address=f"127.0.0.1:{port}" if host in _LOOPBACK else None,
+        )
+    except RuntimeError as error:
+        raise ProcessError(f"rank {place.rank}: JAX does not connect the ranks at {meeting.service}: {error}") from None
+    return meeting
+
+
+def leave() -> None:
+    """Takes leave of the other ranks, all of which have to do so."""
+    jax.distributed.shutdown()
+
+
+def _versions(place: Place) -> dict[str, Any]:
+    python = ".".join(map(str, sys.version_info[:2]))
+    return {
+        "num_processes": place.processes,
+        "python": python,
+        "jax": jax.__version__,
+        "jaxlib": jaxlib.__version__,
+        "numpy": np.__version__,
+    }
