@@ -85,7 +85,7 @@ def test_nobody_answers() -> None:
 
 
 def test_strangers_are_ignored() -> None:
-    """What connects and says nothing, or nonsense, holds nobody up."""
+    """Nobody is held up by one who connects and says nothing, or nonsense."""
     place = Place(f"localhost:{_port()}", 2, 0)
     outcomes: list[Meeting] = []
     threads = [threading.Thread(target=lambda: outcomes.append(meet(place, {}, b"s", 20)))]
