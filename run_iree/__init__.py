@@ -24,7 +24,6 @@ from run_iree.compiler import (
 )
 from run_iree.devices import DEVICES, Device, available
 from run_iree.sessions import (
-    Counters,
     DeviceTensor,
     Function,
     HeldTensors,
@@ -39,7 +38,6 @@ __all__ = [
     "DEVICES",
     "TARGETS",
     "CompileReport",
-    "Counters",
     "CpuRecord",
     "Device",
     "DeviceTensor",

@@ -4,13 +4,11 @@ from run_iree.sessions._device_tensor import DeviceTensor
 from run_iree.sessions._function import Function
 from run_iree.sessions._held import HeldTensors
 from run_iree.sessions._host_function import HostFunction
-from run_iree.sessions._program import Counters
 from run_iree.sessions._results import Results
 from run_iree.sessions._session import Session
 from run_iree.sessions._updating import Updating
 
 __all__ = [
-    "Counters",
     "DeviceTensor",
     "Function",
     "HeldTensors",

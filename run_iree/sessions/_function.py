@@ -7,11 +7,11 @@ from typing import Final
 import numpy as np
 from iree.runtime import HalBufferView, VmVariantList
 
+from compile_hlo.calls import ArgumentChecks, Value
 from compile_hlo.directions import LoweredArgument, Signature
 from lang_core import DeviceError
 from run_iree.devices import IREE_ERRORS, address, duplicate, reason, upload
 from run_iree.dump import CallDumper, Companion
-from run_iree.sessions._arguments import ArgumentChecks, Value
 from run_iree.sessions._device_tensor import DeviceTensor
 from run_iree.sessions._program import Program
 from run_iree.sessions._tap import Tap
@@ -35,7 +35,7 @@ class Function:
         self.name: Final = signature.name
         self.signature: Final = signature
         self._program: Final = program
-        self._check: Final = ArgumentChecks(program, signature)
+        self._check: Final = ArgumentChecks(program, signature, DeviceTensor)
         self._dumper: Final = dumper
         self._companions: Final = companions
         self._donated: Final = tuple(argument.donated for argument in signature.arguments)

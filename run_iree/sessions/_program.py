@@ -1,7 +1,6 @@
 """Loaded module with everything that IREE needs kept alive, released in the one order that does not crash."""
 
 import atexit
-import dataclasses
 import functools
 import itertools
 import os
@@ -15,6 +14,7 @@ from typing import Any, Final, Protocol
 
 from iree import runtime
 
+from compile_hlo.calls import Counters
 from lang_core import DeviceError, InputError
 from run_iree.devices import IREE_ERRORS, Device, reason, too_many_buffers
 from run_iree.sessions._parameters import load_index
@@ -26,30 +26,6 @@ _TOO_MANY_BUFFERS: Final = re.compile(
 )
 
 _MANY: Final = 256
-
-
-@dataclasses.dataclass(slots=True)
-class Counters:
-    """Running totals of a session; the cost of one step is a difference of two.
-
-    Attributes:
-        calls: calls of entry points.
-        bytes_in: bytes copied from the host to the device.
-        bytes_out: bytes copied from the device to the host.
-        bytes_guarded: bytes copied on the device, so that a caller's tensor is not written or has a buffer of its own.
-        module_seconds: seconds inside of IREE's calls of functions.
-    """
-
-    calls: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    bytes_guarded: int = 0
-    module_seconds: float = 0.0
-
-    @property
-    def bytes_copied(self) -> int:
-        """All bytes that were copied, in any direction."""
-        return self.bytes_in + self.bytes_out + self.bytes_guarded
 
 
 Tracer = Callable[[str, Sequence[runtime.HalBufferView]], None]

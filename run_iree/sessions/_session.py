@@ -7,15 +7,17 @@ from typing import Final, Self
 
 import numpy as np
 
+from compile_hlo.calls import Counters
 from compile_hlo.directions import Signature
 from lang_core import DeviceError, OpError, TensorSpec, as_dtype, near_names
+from run_iree.compiler import target_of_device
 from run_iree.devices import Device, upload
 from run_iree.dump import CallDumper, Companion
 from run_iree.sessions._device_tensor import DeviceTensor
 from run_iree.sessions._function import Function
 from run_iree.sessions._held import HeldTensors
 from run_iree.sessions._host_function import HostFunction
-from run_iree.sessions._program import Counters, Program
+from run_iree.sessions._program import Program
 from run_iree.sessions._signature import (
     check_aliases,
     check_described,
@@ -91,6 +93,16 @@ class Session:
     def device(self) -> str:
         """Name of the device."""
         return self._device
+
+    @property
+    def target(self) -> str:
+        """Target that the module was compiled for."""
+        return target_of_device(self._device)
+
+    @property
+    def module(self) -> Path:
+        """Path of the module."""
+        return Path(self._program.origin)
 
     @property
     def entry_points(self) -> tuple[str, ...]:

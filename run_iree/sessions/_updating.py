@@ -2,12 +2,9 @@
 
 from typing import Final
 
-import numpy as np
-
-from compile_hlo.directions import LoweredArgument
+from compile_hlo.calls import Value, number_as_tensor
 from lang_core import DeviceError, TensorSpec
 from run_iree.devices import IREE_ERRORS, reason
-from run_iree.sessions._arguments import Value
 from run_iree.sessions._function import Function
 from run_iree.sessions._held import HeldTensors
 from run_iree.sessions._prepared import PreparedCall
@@ -85,7 +82,9 @@ class Updating:
     def _with_handles(self, held: HeldTensors, values: tuple[Value, ...]) -> Results:
         """Runs a general call, with all its checks, and prepares further ones where that is safe."""
         self._check(held, values)
-        given = {i: _as_tensor(argument, value) for (i, argument), value in zip(self._values, values, strict=True)}
+        given = {
+            i: number_as_tensor(argument, value) for (i, argument), value in zip(self._values, values, strict=True)
+        }
         handles = held.lend()
         given |= {i: handle for (i, _), handle in zip(self._donated, handles, strict=True)}
         try:
@@ -127,13 +126,3 @@ class Updating:
                 raise DeviceError(
                     f"{function.name!r} gives no result in the place of {argument.name!r}: call it with handles"
                 )
-
-
-def _as_tensor(argument: LoweredArgument, value: Value) -> Value:
-    """Returns an array for a number that stands for a tensor of one integer; other values unchanged, to be refused."""
-    spec = argument.spec
-    if argument.kind == "tensor" and type(value) is int and spec.size == 1 and spec.dtype.is_integer:
-        limits = np.iinfo(spec.dtype.numpy)
-        if limits.min <= value <= limits.max:
-            return np.full(spec.shape, value, spec.dtype.numpy)
-    return value

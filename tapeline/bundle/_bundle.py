@@ -11,11 +11,20 @@ from compile_hlo import traced_name
 from compile_hlo.directions import Signature
 from lang_core import DescriptionError, InputError, TensorSpec, near_names
 from run_iree import Device, Session, host_cpu, target_of_device
-from run_iree.archive import read_archive_index
+from run_iree.archive import ArchiveWeights, read_archive_index
 from run_iree.dump import CallDumper, Dumper
 from tapeline.bundle._companions import SecondModule, tolerance_of
 from tapeline.bundle._description import check_kernels
-from tapeline.bundle._files import ARCHIVE, MARK, MODULE, SCOPE, debug_executable_name, executable_name, sha256_of
+from tapeline.bundle._files import (
+    ARCHIVE,
+    ARTIFACT,
+    MARK,
+    MODULE,
+    SCOPE,
+    debug_executable_name,
+    executable_name,
+    sha256_of,
+)
 from tapeline.bundle._kernel_config import KernelConfig
 
 
@@ -92,6 +101,37 @@ class Bundle:
             self._check_described(session, executable)
             stack.pop_all()
             return session
+
+    def artifact(self) -> Path:
+        """Returns the path of the portable module, which engines other than IREE compile.
+
+        Raises:
+            DescriptionError: it is not the one that kernel_config.json describes.
+            InputError: the bundle has none.
+        """
+        self._check_files(ARTIFACT)
+        path = self.path / ARTIFACT
+        if not path.is_file():
+            raise InputError(f"{self.path} has no {ARTIFACT}: export the bundle again, with verify other than none")
+        self._check_module(path)
+        return path
+
+    def weights(self) -> ArchiveWeights | None:
+        """Maps the archive, as a source of weights; None where the module takes none.
+
+        Raises:
+            InputError: the archive is missing or damaged, or belongs to another bundle.
+        """
+        if not self.config.parameters:
+            return None
+        archive = self.path / ARCHIVE
+        self._check_files(ARCHIVE)
+        if not archive.is_file():
+            raise InputError(
+                f"{self.path} has no {ARCHIVE}, and its module takes weights: export with weights=external"
+            )
+        self._check_archive(archive)
+        return ArchiveWeights(archive)
 
     def _open(
         self,

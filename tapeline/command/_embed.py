@@ -11,8 +11,8 @@ from absl import flags
 
 import tapeline
 from lang_core import InputError
-from run_iree import DEVICES
 from tapeline.cli import output_file, table, user_path
+from tapeline.command._place_flags import define_place_flags
 
 FLAGS: Final = flags.FlagValues()
 
@@ -24,7 +24,7 @@ _IMAGE: Final = flags.DEFINE_multi_string(
 _OUTPUT: Final = flags.DEFINE_string(
     "output", None, "Write the vectors, f32 [sentences or pictures, D], to this .npy file.", flag_values=FLAGS
 )
-_DEVICE: Final = flags.DEFINE_enum("device", "local-task", list(DEVICES), "The device.", flag_values=FLAGS)
+_PLACE: Final = define_place_flags(FLAGS)
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
     output, titles = output_file("output", _OUTPUT.value), _TEXT.value or _IMAGE.value
     if bool(_TEXT.value) == bool(_IMAGE.value):
         raise InputError("give a sentence with `text`, once for each, or pictures with `image`")
-    with tapeline.load(user_path(_BUNDLE.value), device=_DEVICE.value) as model:
+    with tapeline.load(user_path(_BUNDLE.value), **_PLACE.keywords()) as model:
         vectors = model.embed_images([*map(user_path, _IMAGE.value)]) if _IMAGE.value else model.embed(_TEXT.value)
     if output:
         with output.open("wb") as file:  # given a name, NumPy would add .npy

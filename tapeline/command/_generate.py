@@ -21,12 +21,12 @@ from absl import flags
 
 import tapeline
 from lang_core import InputError
-from run_iree import DEVICES
 from tapeline.cli import TerminalProgress, output_file, user_path
 from tapeline.command._dump_flags import define_dump_flags
 from tapeline.command._flags import flag_translator
 from tapeline.command._model_flags import define_model_flags
 from tapeline.command._output import GenerationOutput
+from tapeline.command._place_flags import define_place_flags
 from tapeline.command._turns import Turns, stoppable
 from tapeline.running import (
     GenerateKeywords,
@@ -74,7 +74,7 @@ _REPETITION_PENALTY: Final = flags.DEFINE_float(
 )
 _SEED: Final = flags.DEFINE_integer("seed", 0, "Random seed of sampling.", flag_values=FLAGS)
 _IGNORE_EOS: Final = flags.DEFINE_bool("ignore_eos", False, "Go on after an end-of-sequence token.", flag_values=FLAGS)
-_DEVICE: Final = flags.DEFINE_enum("device", "local-task", list(DEVICES), "The device.", flag_values=FLAGS)
+_PLACE: Final = define_place_flags(FLAGS)
 _STATS: Final = flags.DEFINE_string("stats", None, "Write figures to this JSON file.", flag_values=FLAGS)
 _LOGITS: Final = flags.DEFINE_string(
     "logits",
@@ -177,12 +177,12 @@ def main() -> None:
         raise InputError("give either `prompt` or `token_ids`")
     if bundle is None:
         with TerminalProgress(flag_translator(FLAGS)) as progress:
-            bundle = _MODEL.bundle(_DEVICE.value, progress)
+            bundle = _MODEL.bundle(_PLACE.place(), progress)
     with (
         TerminalProgress() as progress,
         tapeline.load(
             bundle,
-            device=_DEVICE.value,
+            **_PLACE.keywords(),
             encoder_inputs=encoder_inputs(bundle, _INPUT.value),
             prompt_cache=output_file("prompt_cache", _PROMPT_CACHE.value),
             speculate=_SPECULATE.value,
@@ -205,8 +205,8 @@ def main() -> None:
             if logits_file:
                 _write_logits(logits_file, output)
             if stats_file:
-                figures = stats.as_json(load_seconds, _DEVICE.value, stream)
-                figures["dispatches"] = dispatches(bundle, _DEVICE.value)
+                figures = stats.as_json(load_seconds, model.device, stream)
+                figures["dispatches"] = dispatches(bundle, model.target)
                 stats_file.write_text(json.dumps(figures, indent=2) + "\n")
 
 

@@ -9,6 +9,7 @@ import tapeline
 from lang_core import InputError
 from run_iree import target_of_device
 from tapeline.cli import Progress, user_path
+from tapeline.engines import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +40,12 @@ class ModelFlags:
             raise InputError(f"{names}: options of an export go with `model`; a `bundle` is exported already")
 
     def bundle(
-        self, device: str, progress: Progress, *, model: str | None = None, slots: int | None = None
+        self, place: Place, progress: Progress, *, model: str | None = None, slots: int | None = None
     ) -> tapeline.Bundle:
-        """Returns the model's bundle for a device.
+        """Returns the model's bundle for an engine's device.
 
         Args:
-            device: name of the device.
+            place: engine and devices.
             progress: receives steps, warnings and bytes.
             model: model where no flag names one.
             slots: rows of a bundle for a server; None for another bundle.
@@ -56,7 +57,7 @@ class ModelFlags:
             progress=progress,
             base=user_path(""),
             again=self.again.value,
-            target=[target_of_device(device)],
+            target=["none" if place.engine != "iree" else target_of_device(place.name)],
             **given,
         )
 

@@ -9,9 +9,9 @@ from typing import Final
 from absl import flags
 
 import tapeline
-from run_iree import DEVICES
 from tapeline.cli import TerminalProgress, user_path
 from tapeline.command._dump_flags import define_dump_flags
+from tapeline.command._place_flags import define_place_flags
 from tapeline.running import read_inputs, write_results
 
 FLAGS: Final = flags.FlagValues()
@@ -24,7 +24,7 @@ _INPUT: Final = flags.DEFINE_multi_string(
 _OUTPUT_DIR: Final = flags.DEFINE_string(
     "output_dir", None, "Where <result name>.npy goes.", required=True, flag_values=FLAGS
 )
-_DEVICE: Final = flags.DEFINE_enum("device", "local-task", list(DEVICES), "The device.", flag_values=FLAGS)
+_PLACE: Final = define_place_flags(FLAGS)
 _DUMP: Final = define_dump_flags(FLAGS)
 
 
@@ -36,7 +36,7 @@ def main() -> None:
     inputs = dict(zip([argument.name for argument in entry_point.arguments], values, strict=True))
     with (
         TerminalProgress() as progress,
-        tapeline.load(bundle, device=_DEVICE.value, dump=_DUMP.options(), progress=progress) as model,
+        tapeline.load(bundle, **_PLACE.keywords(), dump=_DUMP.options(), progress=progress) as model,
     ):
         results = model.run(entry_point.name, inputs)
     for path in write_results(user_path(_OUTPUT_DIR.value), results):

@@ -15,9 +15,9 @@ from absl import flags
 
 import tapeline
 from lang_core import InputError
-from run_iree import DEVICES
 from tapeline.cli import ProgressEvent, parse_size, user_path
 from tapeline.command._model_flags import define_model_flags
+from tapeline.command._place_flags import define_place_flags
 from tapeline.server import Loading, Log, ModelSource, ServerOptions, bundle_source, serve
 from tapeline.serving import EngineSettings
 
@@ -39,7 +39,7 @@ _SLOT_COUNT: Final = flags.DEFINE_integer(
     lower_bound=1,
     flag_values=FLAGS,
 )
-_DEVICE: Final = flags.DEFINE_enum("device", "local-task", list(DEVICES), "The device.", flag_values=FLAGS)
+_PLACE: Final = define_place_flags(FLAGS)
 _HOST: Final = flags.DEFINE_string("host", _OPTIONS.host, "Address to listen at.", flag_values=FLAGS)
 _PORT: Final = flags.DEFINE_integer("port", _OPTIONS.port, "Port to listen at; 0 takes a free one.", flag_values=FLAGS)
 _API_KEY_FILE: Final = flags.DEFINE_string(
@@ -143,7 +143,7 @@ def _model_source(log: Log) -> ModelSource:
             log.info("export", step=event.text)
 
     def bundle() -> tapeline.Bundle:
-        return _MODEL.bundle(_DEVICE.value, told, model=_DEMO, slots=_SLOT_COUNT.value or _SLOTS)
+        return _MODEL.bundle(_PLACE.place(), told, model=_DEMO, slots=_SLOT_COUNT.value or _SLOTS)
 
     path = Path(name)
     return bundle_source(path.stem if path.suffix == ".gguf" else path.name, bundle, _loading(template))
@@ -156,7 +156,7 @@ def _loading(template: str | None) -> Loading:
         stall=_STALL.value,
         store_bytes=0 if _PREFIX_STORE.value == "0" else parse_size("prefix_store", _PREFIX_STORE.value),
     )
-    return Loading(device=_DEVICE.value, engine=engine, template=template)
+    return Loading(place=_PLACE.place(), engine=engine, template=template)
 
 
 def _template() -> str | None:

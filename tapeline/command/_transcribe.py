@@ -12,8 +12,8 @@ from typing import Final
 from absl import flags
 
 import tapeline
-from run_iree import DEVICES
 from tapeline.cli import user_path
+from tapeline.command._place_flags import define_place_flags
 from tapeline.running import let_workers_run
 from tapeline.transcribing import Segment, Task, TranscriptionFormat, clock
 
@@ -40,13 +40,13 @@ _FORMAT: Final = flags.DEFINE_enum(
     "json has the text, verbose_json the segments, too; srt and vtt are subtitles.",
     flag_values=FLAGS,
 )
-_DEVICE: Final = flags.DEFINE_enum("device", "local-task", list(DEVICES), "The device.", flag_values=FLAGS)
+_PLACE: Final = define_place_flags(FLAGS)
 
 
 def main() -> None:
     """Prints the transcription."""
     streams = _TIMESTAMPS.value and _FORMAT.value == "text"
-    with tapeline.load(user_path(_BUNDLE.value), device=_DEVICE.value) as model:
+    with tapeline.load(user_path(_BUNDLE.value), **_PLACE.keywords()) as model:
         let_workers_run()
         transcription = model.transcribe(
             user_path(_AUDIO.value),

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from lang_core import InputError
-from run_iree import Session
 from tapeline.bundle import Bundle
+from tapeline.engines import Session
 
 Encoded = tuple[list[int], list[int]]
 """Tokens of a text, and their types."""

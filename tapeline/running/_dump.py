@@ -9,6 +9,7 @@ from typing import Final
 from run_iree.dump import Dumper, DumpLimits
 from tapeline.bundle import Bundle, dumping
 from tapeline.cli import Progress, ProgressEvent
+from tapeline.engines import Place
 
 DUMP_LIMITS: Final = DumpLimits(256 * 2**20, 16 * 2**30)
 
@@ -29,21 +30,23 @@ class DumpOptions:
 
 
 @contextmanager
-def dumper_of(bundle: Bundle, device: str, dump: DumpOptions | None, progress: Progress) -> Iterator[Dumper | None]:
+def dumper_of(bundle: Bundle, place: Place, dump: DumpOptions | None, progress: Progress) -> Iterator[Dumper | None]:
     """Opens the dumper of a session; None where nothing is to be dumped.
 
     Args:
         bundle: bundle that is run.
-        device: name of the device.
+        place: engine and device.
         dump: options; None for no dump.
         progress: receives a summary of what was dumped at the end.
 
     Raises:
-        InputError: the level is unknown or needs a debug module, or the directory cannot be written.
+        InputError: the engine has no dumps, the level is unknown or needs a debug module, or the directory cannot be
+            written.
     """
     if dump is None:
         yield None
         return
-    with dumping(bundle, dump.directory, device=device, level=dump.level, limits=dump.limits) as dumper:
+    place.check_dumps()
+    with dumping(bundle, dump.directory, device=place.name, level=dump.level, limits=dump.limits) as dumper:
         yield dumper
     progress(ProgressEvent(f"dump: {dumper.totals.text()} in {dump.directory}"))

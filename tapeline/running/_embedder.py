@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from run_iree import Session
 from tapeline.bundle import Bundle
+from tapeline.engines import Session
 from tapeline.running._calls import TextCalls
 from tapeline.running._prompts import Prompts
 from tapeline.text import Tokenizer

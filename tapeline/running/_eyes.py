@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from lang_core import ConfigError, InputError
-from run_iree import Session
 from tapeline.bundle import Bundle
+from tapeline.engines import Session
 from tapeline.images import DEFAULT_IMAGE_LIMITS, ImageLimits, TilePreprocessor
 from tapeline.running._pictures import ImageSource, padded_call, picture_of
 from tapeline.running._prompt_pictures import PromptPictures, SeenPicture

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from lang_core import InputError
-from run_iree import Session
 from tapeline.bundle import Bundle
 from tapeline.cli import check_writable
+from tapeline.engines import Session
 from tapeline.running._arrays import ordered_inputs
 from tapeline.running._generation import GenerateOptions, TokenStream
 from tapeline.running._model import (
@@ -38,7 +38,6 @@ class Generator:
     def __init__(
         self,
         bundle: Bundle,
-        device: str,
         session: Session,
         *,
         encoder_inputs: Mapping[str, np.ndarray | int] | None,
@@ -49,14 +48,12 @@ class Generator:
 
         Args:
             bundle: the bundle.
-            device: name of the device.
-            session: the bundle's, on the device.
+            session: the bundle's.
             encoder_inputs: arguments of the bundle's encoder by name.
             prompt_cache: file that keeps what a prompt left in the caches.
             speculate: begins the speculation of an answer; None for none.
         """
         self._bundle: Final = bundle
-        self._device: Final = device
         self._session: Final = session
         self._encoder_inputs: Final = encoder_inputs
         self._prompt_cache_path: Final = prompt_cache
@@ -181,7 +178,7 @@ class Generator:
         if self._prompt_cache_path is not None:
             check_writable("prompt_cache", self._prompt_cache_path)
             self._prompt_cache = PromptCacheFile(
-                self._prompt_cache_path, self._bundle, self._device, model, self._memory
+                self._prompt_cache_path, self._bundle, self._session.module.name, model, self._memory
             )
             self._prompt_cache.load()
         return model

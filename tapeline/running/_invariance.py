@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from run_iree import Session, target_of_device
 from tapeline.bundle import Bundle
+from tapeline.engines import Session
 from tapeline.running._slots import BundleSlots, SizedCall
 from transformer_core.generation import Prediction
 
@@ -26,7 +26,7 @@ def open_slots(bundle: Bundle, session: Session) -> BundleSlots:
     Raises:
         InputError: the bundle was exported without slots.
     """
-    if target_of_device(session.device) in bundle.config.model.get("invariant", ()):
+    if session.target in bundle.config.model.get("invariant", ()):
         return BundleSlots(bundle, session)
     return BundleSlots(bundle, session, invariant=is_invariant(bundle, session))
 

@@ -7,19 +7,23 @@ from pathlib import Path
 
 import numpy as np
 
-from lang_core import InputError
+from lang_core import InputError, MeshShape, checked_choices
 from tapeline.bundle import Bundle
 from tapeline.cli import Progress, no_progress
+from tapeline.engines import Engine, Place, open_session
 from tapeline.running._dump import DumpOptions, dumper_of
 from tapeline.running._generator import Generator
 from tapeline.running._loaded import LoadedModel
 from tapeline.running._speculating import speculating
 
 
+@checked_choices
 def load(
     bundle: Bundle | str | os.PathLike[str],
     *,
-    device: str = "local-task",
+    device: str | None = None,
+    engine: Engine = "iree",
+    mesh: MeshShape | str | None = None,
     encoder_inputs: Mapping[str, np.ndarray | int] | None = None,
     prompt_cache: Path | None = None,
     speculate: str | None = None,
@@ -32,7 +36,10 @@ def load(
 
     Args:
         bundle: the bundle, or its directory.
-        device: ``local-task`` (threads), ``local-sync`` (the calling thread), ``vmvx``, ``vulkan`` or ``cuda``.
+        device: of IREE ``local-task`` (threads, the default), ``local-sync`` (the calling thread), ``vmvx``, ``vulkan``
+            or ``cuda``; of JAX ``cpu``, ``cuda``, ``rocm`` or ``tpu``, by default what JAX takes.
+        engine: ``iree``, or ``jax``, by which XLA compiles the bundle when it is called (docs/jax.md).
+        mesh: axes of devices over which JAX cuts the bundle, such as ``tp=2``; one device where None.
         encoder_inputs: arguments of ``encode`` by name, for a model with an encoder.
         prompt_cache: file that keeps what a prompt left in the caches for the next run (docs/prompt-cache.md).
         speculate: ``prompt_lookup`` or ``prompt_lookup:N``: verifies what followed the last N tokens earlier in the
@@ -50,13 +57,14 @@ def load(
         DeviceError: the device is absent, or a file is damaged.
     """
     opened = bundle if isinstance(bundle, Bundle) else Bundle(Path(bundle))
+    place = Place(engine, device, MeshShape.parse(mesh) if isinstance(mesh, str) else mesh)
     if prompt_cache is not None and dump is not None:
         raise InputError("`dump` shows every call, and `prompt_cache` leaves some out: give one of them")
     with contextlib.ExitStack() as stack:
-        dumper = stack.enter_context(dumper_of(opened, device, dump, progress))
-        session = stack.enter_context(opened.session(device, dumper))
-        speculation = stack.enter_context(speculating(opened, device, speculate, draft, draft_tokens))
+        dumper = stack.enter_context(dumper_of(opened, place, dump, progress))
+        session = stack.enter_context(open_session(opened, place, dumper))
+        speculation = stack.enter_context(speculating(opened, place, speculate, draft, draft_tokens))
         generator = Generator(
-            opened, device, session, encoder_inputs=encoder_inputs, prompt_cache=prompt_cache, speculate=speculation
+            opened, session, encoder_inputs=encoder_inputs, prompt_cache=prompt_cache, speculate=speculation
         )
-        return LoadedModel(opened, device, session, stack.pop_all(), generator)
+        return LoadedModel(opened, session, stack.pop_all(), generator)

@@ -9,9 +9,10 @@ from typing import Final, Self, Unpack
 import numpy as np
 
 import tapeline.text
+from compile_hlo.calls import Counters
 from lang_core import InputError
-from run_iree import Counters, Session
 from tapeline.bundle import Bundle
+from tapeline.engines import Session
 from tapeline.running._arrays import ordered_inputs
 from tapeline.running._conversation import Conversation
 from tapeline.running._eyes import Eyes
@@ -39,7 +40,7 @@ class LoadedModel(Senses):
 
     Attributes:
         bundle: the bundle.
-        device: name of the device.
+        device: name of the device, or of the kind of devices.
 
     Example::
 
@@ -53,14 +54,13 @@ class LoadedModel(Senses):
     def __init__(
         self,
         bundle: Bundle,
-        device: str,
         session: Session,
         stack: contextlib.ExitStack,
         generator: Generator,
     ) -> None:
         """Takes over what ``load`` has opened; ``stack`` closes it."""
         super().__init__(bundle, session)
-        self.device: Final = device
+        self.device: Final = session.device
         self._stack: Final = stack
         self._generator: Final = generator
 
@@ -78,6 +78,11 @@ class LoadedModel(Senses):
     def counters(self) -> Counters:
         """Calls and bytes copied so far, of all entry points."""
         return self._session.counters
+
+    @property
+    def target(self) -> str:
+        """Name of what the bundle's module is compiled for there."""
+        return self._session.target
 
     @property
     def token_bytes(self) -> int:

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from lang_core import InputError
-from run_iree import DeviceTensor, Session
 from tapeline.bundle import Bundle
+from tapeline.engines import Session, Tensor
 from tapeline.running._arrays import read_inputs
 from tapeline.running._predictions import LOGITS, Rows, Single
 from tapeline.running._prompt_pictures import PromptPictures
@@ -46,7 +46,7 @@ def encoder_inputs(bundle: Bundle, pairs: Sequence[str]) -> dict[str, np.ndarray
     return None
 
 
-def encoded(bundle: Bundle, session: Session, given: Given) -> tuple[DeviceTensor, ...]:
+def encoded(bundle: Bundle, session: Session, given: Given) -> tuple[Tensor, ...]:
     """Runs the encoder and returns its results that prefill and decode take; none in a bundle of a decoder alone.
 
     Raises:
@@ -131,7 +131,7 @@ class _Cached:
         self._decode = _Called(bundle, session, "decode")
         self._caches: Final = session.hold([session.zeros(spec) for spec in caches.values()])
         self._states: Final = [index for index, name in enumerate(caches) if name.endswith("_state")]
-        self._kept: list[DeviceTensor] = []
+        self._kept: Sequence[Tensor] = []
         self._seen = () if given is None else encoded(bundle, session, given)
 
     def read_cache(self, name: str) -> np.ndarray:

@@ -9,8 +9,8 @@ import numpy as np
 
 from compile_hlo.directions import Signature
 from lang_core import InputError
-from run_iree import Function, Session
 from tapeline.bundle import Bundle
+from tapeline.engines import Function, Session
 from tapeline.images import DEFAULT_IMAGE_LIMITS, ImageLimits, ImagePreprocessor, Picture, read_image
 
 ImageSource = str | os.PathLike[str] | bytes | np.ndarray | Picture

@@ -7,7 +7,7 @@ from typing import Final, overload
 import numpy as np
 
 from lang_core import i32
-from run_iree import Results
+from tapeline.engines import Results
 from transformer_core.generation import likeliest_ids
 
 LOGITS: Final = 0  # their place among results

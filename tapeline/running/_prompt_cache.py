@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 
 from lang_core import CheckpointError, InputError, TensorSpec
-from run_iree import target_of_device
-from tapeline.bundle import ARCHIVE, Bundle, executable_name
+from tapeline.bundle import ARCHIVE, Bundle
 from tapeline.running._model import ENCODE, BundleModel
 from tapeline.running._prompt_memory import BundlePromptMemory, is_whole
 from transformer_core.checkpoints import SafetensorsFile, write_safetensors
@@ -27,8 +26,15 @@ _ADVICE: Final = ": download or convert the file again"  # what is said of weigh
 class PromptCacheFile:
     """Prompt cache of one model: made by this bundle's prefill, on this device's target."""
 
-    def __init__(self, path: Path, bundle: Bundle, device: str, model: BundleModel, memory: BundlePromptMemory) -> None:
+    def __init__(self, path: Path, bundle: Bundle, module: str, model: BundleModel, memory: BundlePromptMemory) -> None:
         """Reads nothing yet.
+
+        Args:
+            path: path of the file.
+            bundle: the bundle.
+            module: name of the bundle's file that runs.
+            model: what has the caches.
+            memory: what they hold.
 
         Raises:
             InputError: what caches hold depends on more than a prompt: the bundle has an encoder.
@@ -41,7 +47,7 @@ class PromptCacheFile:
         self._path: Final = path
         self._model: Final = model
         self._memory: Final = memory
-        self._identity: Final = _identity(bundle, device)
+        self._identity: Final = _identity(bundle, module)
 
     def load(self) -> None:
         """Loads the file into the memory; does nothing where there is no file.
@@ -151,12 +157,12 @@ def _cut(spec: TensorSpec, tokens: int) -> TensorSpec:
     return TensorSpec((*spec.shape[:2], tokens, *spec.shape[3:]), spec.dtype)
 
 
-def _identity(bundle: Bundle, device: str) -> str:
+def _identity(bundle: Bundle, module: str) -> str:
     """Returns the hash of everything that caches depend on: compiled module, weights, arguments."""
     hashes = bundle.config.sha256
     arguments = [
         [argument.name, argument.spec.dtype.name, argument.spec.shape]
         for argument in bundle.entry_point("prefill").arguments
     ]
-    decides = [hashes.get(executable_name(target_of_device(device))), hashes.get(ARCHIVE), arguments]
+    decides = [hashes.get(module), hashes.get(ARCHIVE), arguments]
     return hashlib.sha256(json.dumps(decides).encode()).hexdigest()

@@ -15,4 +15,4 @@ def test_a_bundle_with_an_encoder_has_no_prompt_cache(tmp_path: Path) -> None:
     KernelConfig([Signature(name, (), ()) for name in ("prefill", "decode", "encode")]).write(tmp_path / MARK)
     missing: Any = None
     with pytest.raises(InputError, match="depends on what its encoder was given"):
-        PromptCacheFile(tmp_path / "p", Bundle(tmp_path), "local-task", missing, missing)
+        PromptCacheFile(tmp_path / "p", Bundle(tmp_path), "module.vmvx.vmfb", missing, missing)

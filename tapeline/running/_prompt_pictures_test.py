@@ -77,7 +77,6 @@ def _unmade(kind: Any) -> Any:
 def test_bundles_that_share_caches_refuse_pictures(kind: type) -> None:
     generator: Any = Generator(
         cast(Any, SimpleNamespace(path=Path("bundle"))),
-        "local-task",
         cast(Any, None),
         encoder_inputs=None,
         prompt_cache=None,

@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 
 from lang_core import ConfigError, InputError
-from run_iree import Session
 from tapeline.bundle import Bundle
+from tapeline.engines import Session
 from tapeline.running._calls import Encoded, TextCalls
 from tapeline.running._prompts import Prompts
 from tapeline.text import ChatTemplate, Tokenizer

@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 
 from lang_core import TensorSpec
-from run_iree import Session
 from tapeline.bundle import Bundle
+from tapeline.engines import Session
 from tapeline.running._invariance import open_slots
 from tapeline.running._model import BundleModel
 from transformer_core.generation import Prediction

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lang_core import InputError
-from run_iree import Session
 from tapeline.bundle import Bundle
+from tapeline.engines import Session
 from tapeline.running._model import BundleModel, ScoringBundle
 
 

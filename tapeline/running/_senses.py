@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from lang_core import checked_choices
-from run_iree import Session
 from tapeline.audio import DEFAULT_LIMITS, AudioLimits
 from tapeline.bundle import Bundle
+from tapeline.engines import Session
 from tapeline.images import DEFAULT_IMAGE_LIMITS, ImageLimits
 from tapeline.running._embedder import SentenceEmbedder
 from tapeline.running._pictures import ImageEmbedder, ImageSource

@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 
 from lang_core import InputError, checked_choices
-from run_iree import Session, target_of_device
 from tapeline.bundle import Bundle
+from tapeline.engines import Session
 from tapeline.running._predictions import LOGITS, Row, Rows
 from transformer_core.generation import NEXT_IDS, Prediction
 
@@ -72,7 +72,7 @@ class BundleSlots:
         self.slots: Final[int] = model[SLOTS]
         self.capacity: Final[int] = model["max_sequence"]
         self.vocabulary: Final = largest.results[LOGITS].spec.shape[-1]
-        measured = model["invariant"].get(target_of_device(session.device), False)
+        measured = model["invariant"].get(session.target, False)
         self.invariant: Final[bool] = measured if invariant is None else invariant
         self._has_positions: Final = [
             name.endswith("_cache") and spec.shape[2] == self.capacity for name, spec in caches.items()

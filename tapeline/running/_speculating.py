@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from lang_core import InputError
 from tapeline.bundle import Bundle, sha256_of
+from tapeline.engines import Place, open_session
 from tapeline.running._model import ENCODE, BundleModel, DraftingBundle, ScoringBundle
 from tapeline.running._prompt_memory import BundlePromptMemory, is_whole
 from tapeline.text import TOKENIZER_FILES
@@ -23,13 +24,13 @@ _TOKENIZER: Final = TOKENIZER_FILES[0]
 
 @contextmanager
 def speculating(
-    bundle: Bundle, device: str, speculate: str | None, draft: Path | None, most: int | None
+    bundle: Bundle, place: Place, speculate: str | None, draft: Path | None, most: int | None
 ) -> Iterator[Speculating | None]:
     """Opens what begins the speculation of each answer; None without speculation.
 
     Args:
         bundle: bundle that generates.
-        device: name of the device, also of the draft's.
+        place: engine and devices, also of the draft's.
         speculate: ``prompt_lookup``, ``prompt_lookup:N`` or ``mtp``.
         draft: bundle that drafts.
         most: largest number of tokens of a draft.
@@ -55,7 +56,7 @@ def speculating(
         raise InputError(f"speculate={speculate} and draft={draft} are two ways to get drafts: give one of them")
     drafting = Bundle(draft)
     _check_draft(bundle, drafting)
-    with drafting.session(device) as session:
+    with open_session(drafting, place) as session:
         drafter = BundleModel(drafting, session)
         _check_rings(drafting, drafter, most)
         memory = BundlePromptMemory(drafter)

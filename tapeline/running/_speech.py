@@ -8,8 +8,8 @@ import numpy as np
 
 import tapeline.audio
 from lang_core import InputError
-from run_iree import Session
 from tapeline.bundle import Bundle
+from tapeline.engines import Session
 from tapeline.running._model import ENCODE, BundleModel, encoded
 
 Sound = str | os.PathLike[str] | bytes | np.ndarray

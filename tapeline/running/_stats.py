@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from run_iree import Counters, target_of_device
+from compile_hlo.calls import Counters
 from tapeline.bundle import Bundle
 from tapeline.running._generation import TokenStream
 
@@ -67,7 +67,7 @@ def _per_step(totals: Sequence[int], steps: int) -> float:
     return (totals[-1] - totals[0]) / steps if steps else 0.0
 
 
-def dispatches(bundle: Bundle, device: str) -> dict[str, int]:
-    """Returns the number of kernels that a call of each entry point runs on a device, as the export counted them."""
-    schedule = bundle.config.targets.get(target_of_device(device), {}).get("schedule", {})
+def dispatches(bundle: Bundle, target: str) -> dict[str, int]:
+    """Returns the number of kernels that a call of each entry point runs, as the export counted them for a target."""
+    schedule = bundle.config.targets.get(target, {}).get("schedule", {})
     return {name: counts["dispatches"] for name, counts in schedule.items()}

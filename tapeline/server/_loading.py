@@ -11,7 +11,8 @@ from typing import Any, Final
 from lang_core import ConfigError, InputError
 from tapeline.audio import LogMel
 from tapeline.bundle import Bundle
-from tapeline.running import BundleSlots, load, open_slots, ranks
+from tapeline.engines import Place, open_session
+from tapeline.running import BundleSlots, LoadedModel, load, open_slots, ranks
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._model import ServedModel, TextModel
 from tapeline.server._models import ModelSource
@@ -34,12 +35,12 @@ class Loading:
     """Settings with which bundles are loaded.
 
     Attributes:
-        device: device to run on.
+        place: engine and devices to run on.
         engine: settings of the engine.
         template: chat template in place of the bundle's own; None for that one.
     """
 
-    device: str = "local-task"
+    place: Place = field(default_factory=Place)
     engine: EngineSettings = field(default_factory=EngineSettings)
     template: str | None = None
 
@@ -71,7 +72,7 @@ def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:
             name=name,
             created=_created(bundle),
             context=forward.arguments[0].spec.shape[-1],
-            embedder=load(bundle, device=loading.device),
+            embedder=_loaded(bundle, loading),
             tokenizer=Tokenizer.load(bundle.path),
         )
     if forward is not None and ranks(bundle):
@@ -82,7 +83,7 @@ def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:
 
 
 def _ranking_model(name: str, bundle: Bundle, context: int, loading: Loading) -> RankingModel:
-    ranker = load(bundle, device=loading.device)
+    ranker = _loaded(bundle, loading)
     try:
         ranker.pair_tokens("a", "b")  # a bundle without a prompt is refused now, and not at the first request
     except BaseException:
@@ -97,7 +98,7 @@ def _transcription_model(name: str, bundle: Bundle, loading: Loading) -> Transcr
         name=name,
         created=_created(bundle),
         context=bundle.config.model["max_sequence"],
-        reader=load(bundle, device=loading.device),
+        reader=_loaded(bundle, loading),
     )
 
 
@@ -123,6 +124,11 @@ def _text_model(name: str, bundle: Bundle, loading: Loading) -> TextModel:
     )
 
 
+def _loaded(bundle: Bundle, loading: Loading) -> LoadedModel:
+    place = loading.place
+    return load(bundle, engine=place.engine, device=place.device, mesh=place.mesh)
+
+
 def _template(directory: Path, loading: Loading) -> tuple[ChatTemplate | None, str]:
     """Returns the chat template, or why there is none."""
     if loading.template is not None:
@@ -135,7 +141,7 @@ def _template(directory: Path, loading: Loading) -> tuple[ChatTemplate | None, s
 
 def _engine(bundle: Bundle, loading: Loading) -> tuple["BundleEngine", BundleSlots]:
     with contextlib.ExitStack() as stack:
-        session = stack.enter_context(bundle.session(loading.device))
+        session = stack.enter_context(open_session(bundle, loading.place))
         slots = open_slots(bundle, session)
         remake = partial(BundleSlots, bundle, session, invariant=slots.invariant)
         engine = Engine(slots, loading.engine, remake=remake)

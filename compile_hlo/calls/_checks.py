@@ -1,23 +1,55 @@
 """Checks of the values that a caller passes to an entry point."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from compile_hlo.directions import LoweredArgument, Signature
-from lang_core import DeviceError, InputError
-from run_iree.sessions._device_tensor import DeviceTensor
-from run_iree.sessions._program import Program
+from lang_core import DeviceError, InputError, TensorSpec
 
-Value = np.ndarray | np.generic | DeviceTensor | int | float
+Value = Any
+"""Array of NumPy, number, or handle of the engine."""
+
+
+class Handle(Protocol):
+    """Tensor in a device's memory, as an engine's session hands it out.
+
+    Attributes:
+        program: what owns the tensor: the loaded module of one session.
+        key: name of the tensor there.
+    """
+
+    program: Any
+    key: int
+
+    @property
+    def spec(self) -> TensorSpec:
+        """Shape and dtype."""
+        ...
+
+    def check(self, action: str) -> None:
+        """Refuses an action on a dead tensor."""
+        ...
+
+    def usable_as(self, spec: TensorSpec, program: Any) -> bool:
+        """Returns whether it is alive, of the program and of the spec."""
+        ...
 
 
 class ArgumentChecks:
     """Refuses values that an entry point cannot take, before anything is copied or donated."""
 
-    def __init__(self, program: Program, signature: Signature) -> None:
+    def __init__(self, program: object, signature: Signature, handle: type[Handle]) -> None:
+        """Prepares the checks.
+
+        Args:
+            program: owner of the handles that are taken.
+            signature: signature of the entry point.
+            handle: class of the engine's handles.
+        """
         self._program: Final = program
+        self._handle: Final = handle
         self._name: Final = signature.name
         self._arguments: Final = signature.arguments
         arguments = tuple(enumerate(signature.arguments))
@@ -41,12 +73,8 @@ class ArgumentChecks:
         passed: set[int] = set()
         for index in self._others if self._takes_all_donated(values) else self._all:
             argument, value = arguments[index], values[index]
-            if argument.kind == "scalar":
-                self._check_scalar(argument, value)
-                self._check_range(argument, value)
-                continue
-            if isinstance(value, DeviceTensor):
-                self._check_handle(argument, value)
+            self.check(argument, value)
+            if argument.kind == "tensor" and isinstance(value, self._handle):
                 key = value.key
                 if key in donated or (argument.donated and key in passed):
                     raise DeviceError(
@@ -56,23 +84,36 @@ class ArgumentChecks:
                 passed.add(key)
                 if argument.donated:
                     donated.add(key)
-            elif not isinstance(value, np.ndarray | np.generic):
-                raise self._mismatch(argument, f"a {type(value).__name__}")
-            elif value.shape != argument.spec.shape or value.dtype != argument.spec.dtype.numpy:
-                raise self._mismatch(argument, f"an array of shape {value.shape} and dtype {value.dtype}")
-            else:
-                self._check_range(argument, value)
+
+    def check(self, argument: LoweredArgument, value: Value) -> None:
+        """Checks one value; the program is open and its lock held.
+
+        Raises:
+            DeviceError: its kind, shape or dtype is wrong, or it is dead.
+            InputError: a number is outside of the allowed range.
+        """
+        if argument.kind == "scalar":
+            self._check_scalar(argument, value)
+            self._check_range(argument, value)
+        elif isinstance(value, self._handle):
+            self._check_handle(argument, value)
+        elif not isinstance(value, np.ndarray | np.generic):
+            raise self._mismatch(argument, f"a {type(value).__name__}")
+        elif value.shape != argument.spec.shape or value.dtype != argument.spec.dtype.numpy:
+            raise self._mismatch(argument, f"an array of shape {value.shape} and dtype {value.dtype}")
+        else:
+            self._check_range(argument, value)
 
     def _takes_all_donated(self, values: Sequence[Value]) -> bool:
         """Returns whether every donated argument is a live handle of its spec, passed once: the usual case."""
         program, keys = self._program, set[int]()
         for index, spec in self._donated:
             value = values[index]
-            if not isinstance(value, DeviceTensor) or not value.usable_as(spec, program):
+            if not isinstance(value, self._handle) or not value.usable_as(spec, program):
                 return False
             keys.add(value.key)
         others = (values[index] for index in self._others)
-        twice = any(isinstance(value, DeviceTensor) and value.key in keys for value in others)
+        twice = any(isinstance(value, self._handle) and value.key in keys for value in others)
         return len(keys) == len(self._donated) and not twice
 
     def _check_range(self, argument: LoweredArgument, value: Value) -> None:
@@ -87,7 +128,7 @@ class ArgumentChecks:
                 f"bundle was exported for no more"
             )
 
-    def _check_handle(self, argument: LoweredArgument, value: DeviceTensor) -> None:
+    def _check_handle(self, argument: LoweredArgument, value: Handle) -> None:
         value.check(f"pass for {argument.name!r} of {self._name!r}")
         if value.program is not self._program:
             raise self._mismatch(argument, f"a tensor of another session ({value.spec}); pass its .numpy()")
@@ -111,3 +152,13 @@ class ArgumentChecks:
     def _mismatch(self, argument: LoweredArgument, actual: str) -> DeviceError:
         expected = f"a number of dtype {argument.spec.dtype}" if argument.kind == "scalar" else f"{argument.spec}"
         return DeviceError(f"{self._name!r}: argument {argument.name!r} is {expected}, found {actual}")
+
+
+def number_as_tensor(argument: LoweredArgument, value: Value) -> Value:
+    """Returns an array for a number that stands for a tensor of one integer; other values unchanged, to be refused."""
+    spec = argument.spec
+    if argument.kind == "tensor" and type(value) is int and spec.size == 1 and spec.dtype.is_integer:
+        limits = np.iinfo(spec.dtype.numpy)
+        if limits.min <= value <= limits.max:
+            return np.full(spec.shape, value, spec.dtype.numpy)
+    return value

@@ -1,0 +1,135 @@
+"""Entry points compiled by XLA."""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+
+from compile_hlo.directions import LoweredArgument, Signature
+from lang_core import DescriptionError, DeviceError, TensorSpec
+from run_jax.sessions._artifact import ArtifactFunction
+from run_jax.sessions._program import Program
+
+_EXACT: Final = {"xla_allow_excess_precision": False}  # else XLA drops roundings to bf16 that the module asks for
+
+
+class CompiledEntry:
+    """Entry point on the devices, compiled when it is first called."""
+
+    def __init__(self, program: Program, signature: Signature) -> None:
+        """Compiles nothing yet."""
+        self._program: Final = program
+        self._signature: Final = signature
+        self._name: Final = signature.name
+        self.shardings: Final = tuple(
+            program.partitions.value(self._name, argument.name, argument.spec) for argument in signature.arguments
+        )
+
+    def __call__(self, arrays: Sequence[Any]) -> list[jax.Array]:
+        """Runs it and waits for the results; donated arrays are dead afterwards, also when it fails.
+
+        Args:
+            arrays: arrays of JAX or NumPy, per argument; donated ones are JAX's.
+
+        Raises:
+            DeviceError: XLA refuses the module, or the device failed.
+        """
+        compiled, parameters = self._compiled
+        began = time.perf_counter()
+        try:
+            results = compiled(*arrays, *parameters)
+            jax.block_until_ready(results)
+        except jax.errors.JaxRuntimeError as error:
+            raise DeviceError(f"{self._name!r} of {self._program.origin!r} failed on the device: {error}") from None
+        self._program.counters.module_seconds += time.perf_counter() - began
+        return list(results)
+
+    def text(self) -> str:
+        """Returns what XLA runs, in its own language, for one device: collectives are spelled out there."""
+        return self._compiled[0].as_text()
+
+    @cached_property
+    def _compiled(self) -> tuple[Any, tuple[jax.Array, ...]]:
+        program, signature = self._program, self._signature
+        function = program.artifact.function(self._name, len(signature.arguments))
+        used = [index - len(signature.arguments) for index in function.kept[len(signature.arguments) :]]
+        self._check(function)
+        parameters = tuple(program.parameter(program.parameters[index]) for index in used)
+        wanted = [*zip((argument.spec for argument in signature.arguments), self.shardings, strict=True)]
+        given = [
+            *(_abstract(spec, sharding) for spec, sharding in wanted),
+            *(jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding) for array in parameters),
+        ]
+        results = tuple(program.partitions.value(self._name, result.name, result.spec) for result in signature.results)
+        donated = tuple(i for i, argument in enumerate(signature.arguments) if argument.donated)
+        exported = _exported(self._name, function, given)
+        jitted = jax.jit(
+            exported.call,
+            in_shardings=tuple(value.sharding for value in given),
+            out_shardings=results,
+            donate_argnums=donated,
+            keep_unused=True,
+        )
+        try:
+            return jitted.lower(*given).compile(compiler_options=_EXACT), parameters
+        except (jax.errors.JaxRuntimeError, ValueError) as error:
+            raise DeviceError(f"{program.origin!r}: XLA refuses {self._name!r}: {error}") from None
+
+    def _check(self, function: ArtifactFunction) -> None:
+        """Refuses a module whose function is not the described one."""
+        signature, program = self._signature, self._program
+        count = len(signature.arguments)
+        described = [argument.spec for argument in signature.arguments]
+        results = [result.spec for result in signature.results]
+        if len(function.arguments) != count + len(program.parameters) or (
+            [*function.arguments[:count]],
+            [*function.results],
+        ) != (described, results):
+            raise DescriptionError(
+                f"entry point {self._name!r}: {program.origin!r} has ({len(function.arguments)} values) -> "
+                f"{[*function.results]}, the description ({count} arguments, {len(program.parameters)} parameters) -> "
+                f"{results}, or arguments of other types: the two do not belong together: export again"
+            )
+        for index in function.kept[count:]:
+            name, spec = program.parameters[index - count], function.arguments[index]
+            held = program.source(name).spec(name)
+            if held != spec:
+                raise DescriptionError(
+                    f"entry point {self._name!r}: parameter {name!r} is {spec!r} in {program.origin!r}, {held!r} in "
+                    f"the archive: the two do not belong together: export again"
+                )
+
+
+def _abstract(spec: TensorSpec, sharding: jax.sharding.NamedSharding) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(spec.shape, spec.dtype.numpy, sharding=sharding)
+
+
+def _exported(name: str, function: ArtifactFunction, given: Sequence[jax.ShapeDtypeStruct]) -> jax.export.Exported:
+    """Returns the function as one that JAX exported: that of a stand-in with the same signature, and our module.
+
+    It is made for one device and may be called on many: shardings are the caller's.
+    """
+    results = [(spec.shape, spec.dtype.numpy) for spec in function.results]
+
+    def stand_in(*_: Any) -> tuple[jax.Array, ...]:
+        return tuple(jnp.zeros(shape, dtype) for shape, dtype in results)
+
+    plain = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in given]
+    exported = jax.export.export(jax.jit(stand_in, keep_unused=True))(*plain)
+    return dataclasses.replace(
+        exported,
+        fun_name=name,
+        mlir_module_serialized=function.artifact,
+        module_kept_var_idx=tuple(range(len(plain))),
+    )
+
+
+def as_array(argument: LoweredArgument, value: Any) -> np.ndarray[Any, Any]:
+    """Returns a number or an array of NumPy that was checked as an array."""
+    return np.asarray(value, argument.spec.dtype.numpy)

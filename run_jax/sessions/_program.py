@@ -1,0 +1,110 @@
+"""Loaded artifact with its parameters on devices, and everything that a session hands out."""
+
+import itertools
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import jax
+import numpy as np
+
+from compile_hlo.calls import Counters
+from lang_core import CheckpointError, WeightSource
+from run_jax.sessions._artifact import Artifact
+from run_jax.sessions._memory import Zeros
+from run_jax.sessions._partitions import Partitions
+
+
+class Program:
+    """Owner of the parameters and of every array that a session hands out.
+
+    Handles name their array by a key, so that closing frees all memory whatever handles are left.
+
+    Attributes:
+        origin: path of the artifact, for messages.
+        artifact: the functions.
+        partitions: devices, and what each holds.
+        arrays: live arrays, by the keys of handles.
+        held: arrays of held tensors, by their keys.
+        counters: calls and bytes copied so far.
+        parameter_bytes: bytes of parameters that were read so far, those of this process's devices.
+        keys: names of arrays.
+        lock: lock held during a call.
+        closed: True once ``close`` was called.
+    """
+
+    def __init__(
+        self, path: Path, partitions: Partitions, weights: WeightSource | None, parameters: Sequence[str]
+    ) -> None:
+        """Reads the artifact, and no parameter yet.
+
+        Raises:
+            InputError: the file is missing.
+            VerificationError: it is not an artifact.
+        """
+        self.origin: Final = str(path)
+        self.artifact: Final = Artifact(path)
+        self.partitions: Final = partitions
+        self.parameters: Final = tuple(parameters)
+        self.arrays: Final[dict[int, jax.Array | Zeros]] = {}
+        self.held: Final[dict[int, list[jax.Array | Zeros]]] = {}
+        self.counters: Final = Counters()
+        self.parameter_bytes = 0
+        self.keys: Final = itertools.count()
+        self.lock: Final = threading.RLock()
+        self.closed = False
+        self._weights: Final = weights
+        self._placed: Final[dict[str, jax.Array]] = {}
+
+    def parameter(self, name: str) -> jax.Array:
+        """Returns a parameter on the devices; each reads its part when the parameter is first asked for.
+
+        A part that lies aligned in a mapped archive is used where it lies, by devices that work in host memory.
+
+        Raises:
+            CheckpointError: the source lacks it.
+            InputError: the mesh does not divide it.
+        """
+        if name not in self._placed:
+            spec = self.source(name).spec(name)
+            sharding = self.partitions.parameter(name, spec)
+            self._placed[name] = jax.make_array_from_callback(spec.shape, sharding, lambda i: self._read(name, i))
+        return self._placed[name]
+
+    def source(self, name: str) -> WeightSource:
+        """Returns the source that has a parameter.
+
+        Raises:
+            CheckpointError: there is none.
+        """
+        if self._weights is None:
+            raise CheckpointError(
+                f"{self.origin}: parameter {name!r} is needed, and there are no weights beside the module: export "
+                f"with weights=external"
+            )
+        return self._weights
+
+    def _read(self, name: str, index: tuple[slice, ...]) -> np.ndarray:
+        source = self.source(name)
+        if not index:
+            part = source.read(name)
+        else:
+            start, stop, _ = index[0].indices(source.spec(name).shape[0])
+            part = source.read_rows(name, start, stop)[(slice(None), *index[1:])]
+        self.parameter_bytes += part.nbytes
+        return part
+
+    def add(self, array: jax.Array | Zeros) -> int:
+        """Takes an array and returns its key; the lock is held."""
+        key = next(self.keys)
+        self.arrays[key] = array
+        return key
+
+    def close(self) -> None:
+        """Frees everything, waiting for a call in another thread; closing twice is allowed."""
+        with self.lock:
+            self.closed = True
+            self.held.clear()
+            self.arrays.clear()
+            self._placed.clear()

@@ -1,0 +1,68 @@
+"""Flags of the engine and the devices on which a command runs a bundle."""
+
+from dataclasses import dataclass
+from typing import Any, Final, TypedDict
+
+from absl import flags
+
+from lang_core import MeshShape
+from tapeline.engines import DEVICES, ENGINES, Engine, Place
+
+_DEVICES: Final = list(dict.fromkeys(device for devices in DEVICES.values() for device in devices))
+
+
+class PlaceKeywords(TypedDict):
+    """Engine and devices as keyword arguments of ``tapeline.load``."""
+
+    engine: Engine
+    device: str | None
+    mesh: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceFlags:
+    """Holders of the flags.
+
+    Attributes:
+        engine: ``--engine``.
+        device: ``--device``.
+        mesh: ``--mesh``.
+    """
+
+    engine: flags.FlagHolder[Any]
+    device: flags.FlagHolder[Any]
+    mesh: flags.FlagHolder[str | None]
+
+    def keywords(self) -> PlaceKeywords:
+        """Returns what the flags say, for ``tapeline.load``."""
+        return {"engine": self.engine.value, "device": self.device.value, "mesh": self.mesh.value}
+
+    def place(self) -> Place:
+        """Returns where the flags say that bundles run.
+
+        Raises:
+            InputError: the engine has no such device, or no meshes.
+            ConfigError: the mesh is malformed.
+        """
+        mesh = None if self.mesh.value is None else MeshShape.parse(self.mesh.value)
+        return Place(self.engine.value, self.device.value, mesh)
+
+
+def define_place_flags(values: flags.FlagValues) -> PlaceFlags:
+    """Defines the flags in a command's flags."""
+    iree, jax = (", ".join(DEVICES[engine]) for engine in ("iree", "jax"))
+    return PlaceFlags(
+        flags.DEFINE_enum(
+            "engine",
+            "iree",
+            list(ENGINES),
+            "What runs the bundle: iree what export compiled, jax its portable module, which XLA compiles now.",
+            flag_values=values,
+        ),
+        flags.DEFINE_enum(
+            "device", None, _DEVICES, f"The device: {iree} (the first by default); of jax {jax}.", flag_values=values
+        ),
+        flags.DEFINE_string(
+            "mesh", None, "With --engine=jax: devices to cut the bundle over, such as tp=2,dp=2.", flag_values=values
+        ),
+    )

@@ -1,0 +1,21 @@
+"""Engines that run bundles: one interface of sessions, opened by IREE or by JAX.
+
+An engine is loaded when it is first asked for: JAX takes seconds.
+"""
+
+from tapeline.engines._open import DEVICES, ENGINES, Engine, Place, open_session
+from tapeline.engines._protocol import Function, Held, Results, Session, Tensor, Updating
+
+__all__ = [
+    "DEVICES",
+    "ENGINES",
+    "Engine",
+    "Function",
+    "Held",
+    "Place",
+    "Results",
+    "Session",
+    "Tensor",
+    "Updating",
+    "open_session",
+]
