@@ -25,6 +25,7 @@ from lang_core._errors import (
     GraphError,
     InputError,
     OpError,
+    PluginError,
     ProcessError,
     RecordingError,
     TapelineError,
@@ -38,8 +39,19 @@ from lang_core._layouts import BitField, BlockLayout, Plane, SubScales
 from lang_core._mapping_weights import MappingWeights
 from lang_core._mesh import MESH_AXES, Axes, MeshShape
 from lang_core._module import Module, Repeated
-from lang_core._packing import ACTIVATION_BITS, BLOCK, ENCODINGS, QUANTIZED, Activations, Encoding, encoding_named
+from lang_core._packing import (
+    ACTIVATION_BITS,
+    BLOCK,
+    ENCODINGS,
+    Activations,
+    Encoding,
+    encoding_named,
+    quantizable,
+    register_encoding,
+)
 from lang_core._parameter import Parameter
+from lang_core._plugins import PLUGINS, load_plugins
+from lang_core._quantizers import Quantizer
 from lang_core._spec import TensorSpec
 from lang_core._tags import TagSelection, tag_name
 from lang_core._tensor import EagerTensor, Tensor
@@ -54,9 +66,17 @@ from lang_core._weights import (
     matrix_rows_of,
     rows_of,
 )
-from lang_core.ops import OPS, Literal, Op, Operand, Ops, Region
+from lang_core.ops import OPS, Literal, Op, Operand, Ops, Region, define_op, require
 
 __all__ = [
+    "require",
+    "define_op",
+    "register_encoding",
+    "quantizable",
+    "load_plugins",
+    "Quantizer",
+    "PluginError",
+    "PLUGINS",
     "ACTIVATION_BITS",
     "BLOCK",
     "BitField",
@@ -68,7 +88,6 @@ __all__ = [
     "LAYOUTS",
     "MESH_AXES",
     "OPS",
-    "QUANTIZED",
     "Activations",
     "Argument",
     "Axes",

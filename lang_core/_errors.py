@@ -31,6 +31,10 @@ class ChoiceError(ConfigError):
     """An argument with a fixed set of values, such as an enumeration's, is none of them."""
 
 
+class PluginError(TapelineError):
+    """An installed package that extends Tapeline cannot be loaded."""
+
+
 class OpError(TapelineError):
     """An op was called against its contract."""
 

@@ -15,6 +15,7 @@ from lang_core._dtypes import f32, i8
 from lang_core._errors import ConfigError, any_of, near_names
 from lang_core._formats import LAYOUTS
 from lang_core._layouts import BlockLayout, unpacked_blocks
+from lang_core._plugins import load_plugins
 from lang_core._quantizers import QUANTIZERS, Quantizer
 from lang_core._spec import TensorSpec
 
@@ -115,10 +116,35 @@ def _encoding(name: str, layout: BlockLayout, quantizer: Quantizer | None) -> En
     return Encoding(name, layout.size, layout.bytes, bits, layout, quantizer)
 
 
-_ALL: Final = tuple(_encoding(name, layout, QUANTIZERS.get(name)) for name, layout in LAYOUTS.items())
-ENCODINGS: Final[Mapping[str, Encoding]] = MappingProxyType({encoding.name: encoding for encoding in _ALL})
-QUANTIZED: Final = tuple(encoding.name for encoding in _ALL if encoding.quantizer is not None)
-"""Names of the encodings that have a quantizer; weights of the others can only be read."""
+_ENCODINGS: Final[dict[str, Encoding]] = {}
+ENCODINGS: Final[Mapping[str, Encoding]] = MappingProxyType(_ENCODINGS)
+"""Encodings by name: GGUF's, and those that were registered."""
+
+
+def register_encoding(name: str, layout: BlockLayout, quantizer: Quantizer | None = None) -> Encoding:
+    """Registers and returns an encoding; other packages may register further ones.
+
+    Args:
+        name: its name, in lower case.
+        layout: description of a block's bytes; every context, lowering and kernel reads weights by it.
+        quantizer: function that packs weights; None where they can only be read.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    if name in _ENCODINGS:
+        raise ConfigError(f"encoding {name!r} is registered already: a name stands for one layout")
+    encoding = _ENCODINGS[name] = _encoding(name, layout, quantizer)
+    return encoding
+
+
+for _name, _layout in LAYOUTS.items():
+    register_encoding(_name, _layout, QUANTIZERS.get(_name))
+
+
+def quantizable() -> tuple[str, ...]:
+    """Returns the names of the encodings that have a quantizer; weights of the others can only be read."""
+    return tuple(encoding.name for encoding in ENCODINGS.values() if encoding.quantizer is not None)
 
 
 def encoding_named(name: str) -> Encoding:
@@ -126,10 +152,13 @@ def encoding_named(name: str) -> Encoding:
 
     Raises:
         ConfigError: the name is unknown.
+        PluginError: an installed plugin cannot be loaded.
 
     >>> encoding_named("q4_0").packed(TensorSpec((5, 64), "bf16"))
     i8[5,36]
     """
+    if name not in ENCODINGS:
+        load_plugins()
     encoding = ENCODINGS.get(name)
     if encoding is None:
         raise ConfigError(f"unknown encoding {name!r}: known are {', '.join(ENCODINGS)}{near_names(name, ENCODINGS)}")
@@ -145,6 +174,6 @@ def _quantizer_of(encoding: Encoding) -> Quantizer:
     if encoding.quantizer is None:
         raise ConfigError(
             f"nothing here quantises weights as {encoding.name}: a GGUF file's that are so are kept, and others can be "
-            f"packed as {any_of(QUANTIZED)}"
+            f"packed as {any_of(quantizable())}"
         )
     return encoding.quantizer

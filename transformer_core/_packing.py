@@ -6,7 +6,6 @@ from typing import Final
 from lang_core import (
     BLOCK,
     ENCODINGS,
-    QUANTIZED,
     Activations,
     ConfigError,
     DType,
@@ -16,6 +15,7 @@ from lang_core import (
     any_of,
     checked_choices,
     f64,
+    quantizable,
 )
 from transformer_core._embedding import Embedding
 from transformer_core._linear import Linear
@@ -75,7 +75,7 @@ def keep_packed(
     if required and not packed:
         raise ConfigError(
             f"no matrix of the checkpoint is packed as {any_of(ENCODINGS)}, so none "
-            f"can stay so: have it quantised as {any_of(QUANTIZED)}, or take the model unpacked"
+            f"can stay so: have it quantised as {any_of(quantizable())}, or take the model unpacked"
         )
     return packed
 

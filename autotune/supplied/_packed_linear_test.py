@@ -9,7 +9,7 @@ from gguf import GGMLQuantizationType, quants
 
 from autotune import ConfigSelectorChain, Executor, Invocation, Kernel, profile, using_kernels
 from autotune.supplied import LinearConfig, LinearKernel, composite_kernels, pack_weight
-from lang_core import ENCODINGS, QUANTIZED, ConfigError, EagerExecutionContext, f64
+from lang_core import ENCODINGS, ConfigError, EagerExecutionContext, f64, quantizable
 
 _EXECUTOR = Executor(ConfigSelectorChain(policy="heuristics"))
 
@@ -26,7 +26,7 @@ def _coarse(*shape: int) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("layout", QUANTIZED)
+@pytest.mark.parametrize("layout", quantizable())
 def test_every_form_is_the_product_with_what_gguf_unpacks(layout: str, bias: bool) -> None:
     random = np.random.default_rng(2)
     weight, b = (random.standard_normal(shape).astype(np.float32) for shape in ((70, 96), 70))
@@ -47,7 +47,7 @@ def test_every_form_is_the_product_with_what_gguf_unpacks(layout: str, bias: boo
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
-@pytest.mark.parametrize("layout", QUANTIZED)
+@pytest.mark.parametrize("layout", quantizable())
 def test_every_form_multiplies_what_the_blocks_say(layout: str, dtype: Any) -> None:
     random = np.random.default_rng(3)
     x = random.standard_normal((5, 64)).astype(dtype)

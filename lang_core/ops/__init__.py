@@ -35,11 +35,23 @@ from lang_core.ops._cached_attention import CachedAttentionOps as _CachedAttenti
 from lang_core.ops._causal_conv import CausalConvOps as _CausalConvOps
 from lang_core.ops._control import Region
 from lang_core.ops._gated_delta import GatedDeltaOps as _GatedDeltaOps
-from lang_core.ops._op import OPS, Literal, Op
+from lang_core.ops._op import OPS, Literal, Op, define_op, require
 from lang_core.ops._packed import LARGEST_INTEGER, LEAST_MAGNITUDE, PLANE_BASE
 from lang_core.ops._packed_experts import PackedExpertOps as _PackedExpertOps
 
-__all__ = ["LARGEST_INTEGER", "LEAST_MAGNITUDE", "OPS", "PLANE_BASE", "Literal", "Op", "Operand", "Ops", "Region"]
+__all__ = [
+    "LARGEST_INTEGER",
+    "LEAST_MAGNITUDE",
+    "OPS",
+    "PLANE_BASE",
+    "Literal",
+    "Op",
+    "Operand",
+    "Ops",
+    "Region",
+    "define_op",
+    "require",
+]
 
 
 class Ops(_GatedDeltaOps, _CausalConvOps, _PackedExpertOps, _CachedAttentionOps):

@@ -8,7 +8,7 @@ from lang_core._dtypes import f32, f64, i32
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 from lang_core.ops._base import Operand, OpsBase
-from lang_core.ops._op import Array, Specs, define, require
+from lang_core.ops._op import Array, Specs, define_op, require
 
 
 def _infer(q: TensorSpec, k: TensorSpec, v: TensorSpec, bias: TensorSpec, *rows_and_scale: Any) -> Specs:
@@ -46,7 +46,7 @@ def _eager(q: Array, k: Array, v: Array, bias: Array, *rows_and_scale: Any) -> A
     return np.matmul(weights, values).astype(v.dtype, copy=False)
 
 
-_CACHED_ATTENTION = define(
+_CACHED_ATTENTION = define_op(
     "cached_attention",
     attributes=("scale",),
     summary="softmax(scale * q k^T + bias) v, in f32. Keys with a bias of -1e30 are hidden, and may be left out: some "

@@ -11,7 +11,7 @@ from lang_core._dtypes import DType, as_dtype, bool_, f32
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 from lang_core.ops._elementwise import ArithmeticOps
-from lang_core.ops._op import Array, Specs, define, positive_axis, require, require_axes
+from lang_core.ops._op import Array, Specs, define_op, positive_axis, require, require_axes
 
 Axes = tuple[int, ...]
 
@@ -110,7 +110,7 @@ def _work_dtype(operand: Any, result: DType) -> Any:
     return result.numpy
 
 
-_DOT_GENERAL = define(
+_DOT_GENERAL = define_op(
     "dot_general",
     attributes=("x_contract", "y_contract", "x_batch", "y_batch", "dtype"),
     summary="Sums of products over contracted axes, per batch; result axes: batch, x's free, y's free. "
@@ -171,7 +171,7 @@ def _eager_conv(
     return result.swapaxes(0, 1).reshape(x.shape[0], *out, outputs).astype(x.dtype)
 
 
-_CONV = define(
+_CONV = define_op(
     "conv",
     attributes=("strides", "padding", "dilation", "groups"),
     summary="Cross-correlation (what deep learning calls convolution); f16 and bf16 accumulate in f32.",

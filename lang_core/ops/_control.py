@@ -7,7 +7,7 @@ from lang_core._dtypes import bool_, i32
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 from lang_core.ops._base import OpsBase
-from lang_core.ops._op import Array, Specs, define, require
+from lang_core.ops._op import Array, Specs, define_op, require
 
 
 class Region(Protocol):
@@ -40,7 +40,7 @@ def _eager_while(*operands: Any) -> tuple[Array, ...]:
     return values
 
 
-WHILE = define(
+WHILE = define_op(
     "while",
     attributes=("cond", "body", "carried"),
     summary="Replaces the carried values by body(values) as long as cond(values) holds.",
@@ -63,7 +63,7 @@ def _eager_cond(*operands: Any) -> tuple[Array, ...]:
     return (on_true if pred else on_false)(*arrays)
 
 
-COND = define(
+COND = define_op(
     "cond",
     attributes=("on_true", "on_false"),
     summary="on_true(operands) where pred holds, else on_false(operands); only that branch runs.",

@@ -11,7 +11,7 @@ from lang_core._dtypes import DType, as_dtype, bool_, promote
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 from lang_core.ops._base import Operand, OpsBase, number_dtype
-from lang_core.ops._op import Array, Specs, broadcast_shapes, define, require
+from lang_core.ops._op import Array, Specs, broadcast_shapes, define_op, require
 
 _BROADCAST: Final = "the shapes broadcast by NumPy's rules"
 _PROMOTE: Final = "the dtypes promote, by numpy.result_type, to one of the table's dtypes"
@@ -59,7 +59,7 @@ def _constraints(domain: str) -> tuple[str, ...]:
 
 def _binary(name: str, numpy: Callable[..., Any], domain: str, summary: str, result: DType | None = None) -> Any:
     rule = _rule(name, domain, result)
-    op = define(name, summary=summary, constraints=_constraints(domain), shape_rule=rule, eager_rule=numpy)
+    op = define_op(name, summary=summary, constraints=_constraints(domain), shape_rule=rule, eager_rule=numpy)
 
     def method(self: OpsBase, x: Operand, y: Operand) -> Tensor:
         if isinstance(x, Tensor):
@@ -75,7 +75,7 @@ def _binary(name: str, numpy: Callable[..., Any], domain: str, summary: str, res
 
 def _unary(name: str, numpy: Callable[..., Any], domain: str, summary: str) -> Any:
     constraints, rule = (f"the dtype is {domain}",), _unary_rule(name, domain)
-    op = define(name, summary=summary, constraints=constraints, shape_rule=rule, eager_rule=numpy)
+    op = define_op(name, summary=summary, constraints=constraints, shape_rule=rule, eager_rule=numpy)
 
     def method(self: OpsBase, x: Operand) -> Tensor:
         return self._ctx.apply(op, (x,))[0]
@@ -227,21 +227,21 @@ def _infer_select(pred: TensorSpec, on_true: TensorSpec, on_false: TensorSpec) -
     return (TensorSpec(broadcast_shapes((pred.shape, on_true.shape, on_false.shape), "select_c1"), dtype),)
 
 
-_SELECT = define(
+_SELECT = define_op(
     "select",
     summary="on_true where pred holds, else on_false.",
     constraints=(_BROADCAST, f"on_true, on_false: {_PROMOTE}", "pred is bool"),
     shape_rule=_infer_select,
     eager_rule=np.where,
 )
-_CLAMP = define(
+_CLAMP = define_op(
     "clamp",
     summary="min(max(x, low), high); NaN stays NaN.",
     constraints=_constraints("a number"),
     shape_rule=_rule("clamp", "a number", None),
     eager_rule=lambda x, low, high: np.minimum(np.maximum(x, low), high),
 )
-_CAST = define(
+_CAST = define_op(
     "cast",
     attributes=("dtype",),
     summary="x in another dtype: to nearest even, towards zero for integers, x != 0 for bool.",

@@ -9,7 +9,7 @@ from lang_core._dtypes import as_dtype, bool_, i32, i64
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 from lang_core.ops._base import Operand, OpsBase
-from lang_core.ops._op import Array, Specs, define, positive_axis, require, require_axis
+from lang_core.ops._op import Array, Specs, define_op, positive_axis, require, require_axis
 
 _INDEX_DTYPES: Final = (i32, i64)
 _STARTS: Final = "one rank-0 start per axis, all i32 or all i64"
@@ -40,7 +40,7 @@ def _eager_dynamic_slice(x: Array, *starts_and_sizes: Any) -> Array:
     return x[tuple(slice(b, b + size) for b, size in zip(begin, sizes, strict=True))]
 
 
-_DYNAMIC_SLICE = define(
+_DYNAMIC_SLICE = define_op(
     "dynamic_slice",
     attributes=("sizes",),
     summary="The part of x of given sizes at run-time starts, which are clamped so that the part lies inside x.",
@@ -65,7 +65,7 @@ def _eager_dynamic_update_slice(x: Array, update: Array, *starts: Array) -> Arra
     return result
 
 
-_DYNAMIC_UPDATE_SLICE = define(
+_DYNAMIC_UPDATE_SLICE = define_op(
     "dynamic_update_slice",
     summary="x with update written at run-time starts, which are clamped so that it lies inside x.",
     constraints=(_STARTS, "update fits into x", "the dtypes are equal"),
@@ -81,7 +81,7 @@ def _infer_take(x: TensorSpec, indices: TensorSpec, axis: int) -> Specs:
     return (TensorSpec(x.shape[:axis] + indices.shape + x.shape[axis + 1 :], x.dtype),)
 
 
-_TAKE = define(
+_TAKE = define_op(
     "take",
     attributes=("axis",),
     summary="x's slices along axis at indices of any shape, which takes the place of axis. Indices are clamped.",
@@ -106,7 +106,7 @@ def _eager_gather(x: Array, indices: Array, axis: int) -> Array:
     return np.take_along_axis(x, np.clip(indices, 0, max(x.shape[axis] - 1, 0)), axis)
 
 
-_GATHER = define(
+_GATHER = define_op(
     "gather",
     attributes=("axis",),
     summary="result[.., i, ..] = x[.., indices[.., i, ..], ..] along axis. Indices are clamped.",
@@ -150,7 +150,7 @@ def _eager_scatter(x: Array, indices: Array, updates: Array, axis: int, reductio
     return result
 
 
-_SCATTER = define(
+_SCATTER = define_op(
     "scatter",
     attributes=("axis", "reduction"),
     summary="x with x[.., indices[.., i, ..], ..] set to (or combined with) updates[.., i, ..] along axis. "
@@ -193,7 +193,7 @@ def _eager_put(x: Array, indices: Array, updates: Array, *where_and_axis: Any) -
     return result
 
 
-_PUT = define(
+_PUT = define_op(
     "put",
     attributes=("axis",),
     summary="x with x[b, .., indices[b, t], ..] set to updates[b, .., t, ..] along axis, for every b of the first "

@@ -106,8 +106,23 @@ class Op:
 OPS: Final[dict[str, Op]] = {}
 
 
-def define(name: str, **rules: Any) -> Op:
-    """Adds an op to the table; the arguments are those of Op."""
+def define_op(name: str, **rules: Any) -> Op:
+    """Adds an op to the table; other packages may add theirs, under names that begin with their own.
+
+    Args:
+        name: unique.
+        **rules: the further arguments of ``Op``.
+
+    Raises:
+        GraphError: the name is taken.
+
+    >>> from lang_core import EagerExecutionContext, define_op
+    >>> twice = define_op(
+    ...     "acme.twice", summary="2 x", shape_rule=lambda x: (x,), eager_rule=lambda x: x + x
+    ... )
+    >>> EagerExecutionContext().apply(twice, (np.arange(3, dtype=np.float32),))[0].numpy().tolist()
+    [0.0, 2.0, 4.0]
+    """
     if name in OPS:
         raise GraphError(f"the op {name!r} is in the table already: declare each op once")
     op = OPS[name] = Op(name, **rules)

@@ -19,7 +19,7 @@ from lang_core import (
     TensorSpec,
     as_dtype,
 )
-from lang_core.ops._op import Op, define
+from lang_core.ops._op import Op, define_op
 from lang_core.ops._refusals import FAMILIES, Returning
 from lang_core.ops._samples import CTX
 
@@ -166,7 +166,7 @@ def test_results_of_mixed_dtypes_are_of_the_inferred_spec(name: str) -> None:
 
 def test_an_op_is_declared_once() -> None:
     with pytest.raises(GraphError, match="the op 'add' is in the table already: declare each op once"):
-        define("add", summary="", shape_rule=tuple, eager_rule=tuple)
+        define_op("add", summary="", shape_rule=tuple, eager_rule=tuple)
 
 
 def test_an_op_knows_its_name_and_how_a_call_reads() -> None:

@@ -10,7 +10,7 @@ from lang_core._packing import ACTIVATION_BITS, BLOCK, Activations, Encoding
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 from lang_core.ops._elementwise import MathOps
-from lang_core.ops._op import Array, Specs, define, require
+from lang_core.ops._op import Array, Specs, define_op, require
 
 PLANE_BASE: Final = 255
 """Base in which ``block_quantize`` writes integers of 16 bits: each of their two digits is in -127 .. 127."""
@@ -54,7 +54,7 @@ def _integers(x: Array, bits: int) -> tuple[Array, Array]:
     return np.where(np.isfinite(q), q, np.float32(0)), scale
 
 
-_BLOCK_QUANTIZE = define(
+_BLOCK_QUANTIZE = define_op(
     "block_quantize",
     attributes=("bits",),
     summary="x [.., K] in blocks of 32: integers q = round(x / d), d = max|x| / m of f32, and the sum of each block's "
@@ -129,7 +129,7 @@ def unpacked_product(x: Array, w: Array, encoding: Encoding, dtype: DType) -> Ar
         return result.reshape(*x.shape[:-1], len(w)).astype(dtype.numpy, copy=False)
 
 
-_BLOCK_PRODUCT = define(
+_BLOCK_PRODUCT = define_op(
     "block_product",
     attributes=("encoding", "dtype"),
     summary="(q * scale) @ weight.T, summed in f32, then rounded to the dtype: what block_quantize gives, and a packed "
@@ -165,7 +165,7 @@ def activations_of(x: Array, activations: Activations) -> Array:
     return x.astype(np.float32, copy=False) if activations == "exact" else _scaled(*_integers(x, 8))
 
 
-PACKED_LINEAR: Final = define(
+PACKED_LINEAR: Final = define_op(
     "packed_linear",
     attributes=("encoding", "dtype", "activations"),
     summary="x @ weight.T of a packed weight [N, K], summed in f32, then rounded to the dtype. With activations q8 x "
@@ -193,7 +193,7 @@ def _eager_dequantize(packed: Array, encoding: Encoding, dtype: DType) -> Any:
         return encoding.unpacked(packed).astype(dtype.numpy, copy=False)
 
 
-_DEQUANTIZE = define(
+_DEQUANTIZE = define_op(
     "dequantize",
     attributes=("encoding", "dtype"),
     summary="The weights of packed blocks: in f32 as the gguf package gives them, then rounded to the dtype.",

@@ -7,7 +7,7 @@ from lang_core._dtypes import DType, as_dtype, f64, i32
 from lang_core._packing import ACTIVATION_BITS, Activations, Encoding
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
-from lang_core.ops._op import Array, Specs, define, require
+from lang_core.ops._op import Array, Specs, define_op, require
 from lang_core.ops._packed import (
     PackedOps,
     activations_of,
@@ -67,7 +67,7 @@ def _product(x: Array, expert: Array, w: Array, encoding: Encoding, dtype: DType
     return result
 
 
-_EXPERT_BLOCK_PRODUCT = define(
+_EXPERT_BLOCK_PRODUCT = define_op(
     "expert_block_product",
     attributes=("encoding", "dtype"),
     summary="What packed_expert_linear is, of x in blocks as block_quantize gives them.",
@@ -97,7 +97,7 @@ def _eager_packed_expert_linear(
     return _product(activations_of(x, activations), expert, w, encoding, dtype)
 
 
-_PACKED_EXPERT_LINEAR = define(
+_PACKED_EXPERT_LINEAR = define_op(
     "packed_expert_linear",
     attributes=("encoding", "dtype", "activations"),
     summary="x[g // (G / X)] @ weight[expert[g]].T for each of G groups. Of the packed weights [E, N, K] of E experts "

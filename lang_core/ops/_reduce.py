@@ -10,7 +10,7 @@ from lang_core._dtypes import as_dtype, bool_, i32
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 from lang_core.ops._base import OpsBase
-from lang_core.ops._op import Array, Op, Specs, define, positive_axis, require, require_axes, require_axis
+from lang_core.ops._op import Array, Op, Specs, define_op, positive_axis, require, require_axes, require_axis
 
 _AXES: Final = "axes are x's, each at most once"
 
@@ -32,7 +32,7 @@ def _reduction(name: str, numpy: Callable[..., Any], wants_bool: bool, summary: 
     constraints = (_AXES, "the dtype is bool" if wants_bool else "the dtype is a number")
     if name in ("max", "min"):
         constraints += ("no reduced dimension is 0",)
-    return define(
+    return define_op(
         name,
         attributes=("axes", "keepdims"),
         summary=summary,
@@ -74,7 +74,7 @@ def _arg_reduction(name: str, numpy: Callable[..., Any], which: str) -> Op:
         x = x.astype(as_dtype(x.dtype).accumulation.numpy, copy=False)  # NumPy's argmax knows no bfloat16 NaN
         return numpy(x, axis=axis, keepdims=keepdims).astype(np.int32)
 
-    return define(
+    return define_op(
         name,
         attributes=("axis", "keepdims"),
         summary=f"The i32 index of the {which} element; the first of equal ones; the first NaN if there is one.",
@@ -98,7 +98,7 @@ def _eager_cumsum(x: Array, axis: int) -> Array:
     return np.cumsum(x, axis=axis, dtype=as_dtype(x.dtype).accumulation.numpy).astype(x.dtype)
 
 
-_CUMSUM = define(
+_CUMSUM = define_op(
     "cumsum",
     attributes=("axis",),
     summary="The sum of the elements up to and including each one; f16 and bf16 accumulate in f32.",
@@ -124,7 +124,7 @@ def _eager_sort(x: Array, axis: int, descending: bool) -> tuple[Array, Array]:
     return np.take_along_axis(x, order, axis), order.astype(np.int32)
 
 
-_SORT = define(
+_SORT = define_op(
     "sort",
     attributes=("axis", "descending"),
     summary="x sorted along an axis, stable, NaN as the largest; and the i32 indices that sort it.",

@@ -11,7 +11,7 @@ from lang_core._errors import OpError
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 from lang_core.ops._base import NUMBERS, Operand, OpsBase
-from lang_core.ops._op import Array, Specs, define, positive_axis, require, require_axes, require_axis
+from lang_core.ops._op import Array, Specs, define_op, positive_axis, require, require_axes, require_axis
 
 
 def _infer_broadcast(x: TensorSpec, shape: tuple[int, ...]) -> Specs:
@@ -22,7 +22,7 @@ def _infer_broadcast(x: TensorSpec, shape: tuple[int, ...]) -> Specs:
     return (TensorSpec(shape, x.dtype),)
 
 
-_BROADCAST = define(
+_BROADCAST = define_op(
     "broadcast",
     attributes=("shape",),
     summary="x repeated to a shape, aligned at the right.",
@@ -38,7 +38,7 @@ def _infer_reshape(x: TensorSpec, shape: tuple[int, ...]) -> Specs:
     return (TensorSpec(shape, x.dtype),)
 
 
-_RESHAPE = define(
+_RESHAPE = define_op(
     "reshape",
     attributes=("shape",),
     summary="The same elements, in row-major order, under another shape.",
@@ -53,7 +53,7 @@ def _infer_transpose(x: TensorSpec, axes: tuple[int, ...]) -> Specs:
     return (TensorSpec(tuple(x.shape[axis] for axis in axes), x.dtype),)
 
 
-_TRANSPOSE = define(
+_TRANSPOSE = define_op(
     "transpose",
     attributes=("axes",),
     summary="Axis i of the result is axis axes[i] of x.",
@@ -78,7 +78,7 @@ def _infer_concat(*specs_and_axis: Any) -> Specs:
     return (TensorSpec(tuple(shape), first.dtype),)
 
 
-_CONCAT = define(
+_CONCAT = define_op(
     "concat",
     attributes=("axis",),
     summary="The operands one after the other along an axis.",
@@ -101,7 +101,7 @@ def _eager_slice(x: Array, start: tuple[int, ...], stop: tuple[int, ...], step: 
     return x[tuple(map(slice, start, stop, step))]
 
 
-_SLICE = define(
+_SLICE = define_op(
     "slice",
     attributes=("start", "stop", "step"),
     summary="Every step-th element from start up to, not including, stop, per axis.",
@@ -129,7 +129,7 @@ def _eager_pad(x: Array, value: Array, low: tuple[int, ...], high: tuple[int, ..
     return result
 
 
-_PAD = define(
+_PAD = define_op(
     "pad",
     attributes=("low", "high", "interior"),
     summary="x with value put before, after and between its elements along each axis.",
@@ -144,7 +144,7 @@ def _infer_reverse(x: TensorSpec, axes: tuple[int, ...]) -> Specs:
     return (x,)
 
 
-_REVERSE = define(
+_REVERSE = define_op(
     "reverse",
     attributes=("axes",),
     summary="x with the order of the elements turned round along axes.",
@@ -165,7 +165,7 @@ def _eager_iota(shape: tuple[int, ...], axis: int, dtype: DType) -> Array:
     return np.broadcast_to(line, shape)
 
 
-_IOTA = define(
+_IOTA = define_op(
     "iota",
     attributes=("shape", "axis", "dtype"),
     summary="0, 1, 2, ... along an axis.",
@@ -175,7 +175,7 @@ _IOTA = define(
 )
 
 
-CONSTANT = define(
+CONSTANT = define_op(
     "constant",
     attributes=("value",),
     summary="A tensor of values known when the op is recorded, kept exact.",

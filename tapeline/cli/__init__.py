@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tapeline.cli._events import Progress, ProgressEvent, no_progress
-from tapeline.cli._main import EXIT_INPUT, check_writable, guarded, output_file, run, user_path
+from tapeline.cli._main import EXIT_INPUT, EXIT_OTHER, check_writable, guarded, output_file, run, user_path
 from tapeline.cli._say import say, say_error, show
 from tapeline.cli._size import parse_size, size_text
 from tapeline.cli._table import table
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXIT_INPUT",
+    "EXIT_OTHER",
     "VERSION",
     "ByteProgress",
     "Progress",

@@ -10,7 +10,7 @@ from typing import Final
 from absl import flags
 
 import tapeline
-from lang_core import QUANTIZED, InputError
+from lang_core import InputError, quantizable
 from tapeline.cli import TerminalProgress, parse_size, user_path
 from tapeline.command._flags import flag_translator
 from tapeline.exporting import CHOICES, TARGETS, ExportKeywords, check_names, prediction_text, write_prediction
@@ -86,7 +86,7 @@ _QUANTIZE: Final = flags.DEFINE_string(
     "quantize",
     None,
     "Encoding of matrices: none; stored: each as the GGUF file has it (the default of a GGUF file with packed ones); "
-    f"or what to quantise to, of {', '.join(QUANTIZED)} (a GGUF file's in the same encoding stay as they are).",
+    f"or what to quantise to, of {', '.join(quantizable())} (a GGUF file's in the same encoding stay as they are).",
     flag_values=FLAGS,
 )
 _ACTIVATIONS: Final = flags.DEFINE_enum(

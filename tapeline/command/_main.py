@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from lang_core import near_names
-from tapeline.cli import EXIT_INPUT, VERSION, say_error, table
+from lang_core import PluginError, load_plugins, near_names
+from tapeline.cli import EXIT_INPUT, EXIT_OTHER, VERSION, say_error, table
 from tapeline.command._program import COMMANDS, run_command
 
 _USAGE: Final = "usage: tapeline COMMAND [--flag=value ...]"
@@ -26,6 +26,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         near = near_names(given[0], COMMANDS)
         say_error(f"unknown command {given[0]!r}: the commands are {known}{near}")
         return EXIT_INPUT
+    try:
+        load_plugins()  # what they register can be named by flags
+    except PluginError as error:
+        say_error(str(error))
+        return EXIT_OTHER
     return run_command(given[0], given[1:])
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compile_hlo import LoweredModule
-from lang_core import QUANTIZED, EntryPoint, InputError, WeightSource, any_of
+from lang_core import EntryPoint, InputError, WeightSource, any_of, quantizable
 from tapeline.bundle import DebugConfig, PhaseMeter
 from tapeline.cli import Progress
 from tapeline.exporting._kernels import ChosenKernels
@@ -143,7 +143,7 @@ def _model(options: ExportOptions, dtype: str, source: ModelSource) -> tuple[Mod
     if options.quantize == STORED and source.header is None:
         raise InputError(
             f"quantize={STORED} leaves matrices as the checkpoint has them, and weights=none reads no checkpoint: "
-            f"choose quantize={any_of(QUANTIZED)}"
+            f"choose quantize={any_of(quantizable())}"
         )
     if not stored:
         return model, options

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypedDict
 
 from compile_hlo.portable import ARTIFACT_VERSION
-from lang_core import ENCODINGS, QUANTIZED, Activations, InputError, checked_choices, near_names
+from lang_core import ENCODINGS, Activations, InputError, checked_choices, near_names, quantizable
 from tapeline.inspecting import GRAPH_FORMATS
 from transformer_core import STORED
 from transformer_core.models import POSITIONS, WINDOW_CACHES, Model
@@ -279,12 +279,12 @@ def _check_tags(tags: Sequence[str]) -> None:
 
 
 def _check_quantize(name: str | None) -> None:
-    if name is None or name in ("none", STORED, *QUANTIZED):
+    if name is None or name in ("none", STORED, *quantizable()):
         return
-    known = f"none, {STORED}, {', '.join(QUANTIZED)}"
+    known = f"none, {STORED}, {', '.join(quantizable())}"
     if name in ENCODINGS:
         raise InputError(
             f"quantize={name}: weights cannot be quantised as {name}; quantize={STORED} keeps those that a GGUF "
             f"file has: known are {known}"
         )
-    raise InputError(f"quantize={name}: unknown: known are {known}{near_names(name, [STORED, *QUANTIZED])}")
+    raise InputError(f"quantize={name}: unknown: known are {known}{near_names(name, [STORED, *quantizable()])}")

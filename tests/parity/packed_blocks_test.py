@@ -9,10 +9,10 @@ from gguf import GGMLQuantizationType, quants
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lang_core import BLOCK, ENCODINGS, QUANTIZED, Encoding, TensorSpec
+from lang_core import BLOCK, ENCODINGS, Encoding, TensorSpec, quantizable
 
 _EACH: Final = pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=list(ENCODINGS))
-_QUANTIZED: Final = pytest.mark.parametrize("encoding", [ENCODINGS[name] for name in QUANTIZED], ids=list(QUANTIZED))
+_QUANTIZED: Final = pytest.mark.parametrize("encoding", [ENCODINGS[name] for name in quantizable()], ids=quantizable())
 _DRAWN: Final = settings(deadline=None, derandomize=True, database=None, max_examples=150)
 
 

@@ -12,7 +12,6 @@ from gguf import GGMLQuantizationType, quants
 
 from lang_core import (
     ENCODINGS,
-    QUANTIZED,
     CheckpointError,
     ConfigError,
     EagerExecutionContext,
@@ -20,6 +19,7 @@ from lang_core import (
     InputError,
     MappingWeights,
     MatrixRows,
+    quantizable,
 )
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.gguf_files import write_gguf
@@ -30,7 +30,7 @@ from transformer_core.models import DecoderLM, stored_encodings, weights_of
 from transformer_core.models.gguf import GgufModel
 
 _EACH: Final = pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=list(ENCODINGS))
-_QUANTIZED: Final = pytest.mark.parametrize("encoding", [ENCODINGS[name] for name in QUANTIZED], ids=list(QUANTIZED))
+_QUANTIZED: Final = pytest.mark.parametrize("encoding", [ENCODINGS[name] for name in quantizable()], ids=quantizable())
 
 
 def _kind(encoding: Encoding) -> GGMLQuantizationType:

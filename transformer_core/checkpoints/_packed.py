@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 
 from lang_core import (
-    QUANTIZED,
     CheckpointError,
     Encoding,
     InputError,
@@ -20,6 +19,7 @@ from lang_core import (
     f32,
     matrix_rows_by,
     matrix_rows_of,
+    quantizable,
 )
 
 _ELEMENTS_AT_ONCE: Final = 1 << 20  # of a weight that is being quantized, held in f32
@@ -122,7 +122,7 @@ class PackedWeights:
             stored = self.stored_encoding(key)
             raise InputError(
                 f"parameter {key!r}: {encoding.name} is wanted and {self.origin(key)} has it {stored or 'unpacked'}: "
-                f"nothing here quantises to {encoding.name}, only to {any_of(QUANTIZED)}"
+                f"nothing here quantises to {encoding.name}, only to {any_of(quantizable())}"
             )
         made = np.empty((stop - start, self.spec(key).shape[-1]), np.int8)
         rows = max(1, _ELEMENTS_AT_ONCE // self._source.spec(key).shape[-1])

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from lang_core import ConfigError, checked_choices, near_names
+from lang_core import ConfigError, checked_choices, load_plugins, near_names
 from transformer_core._config_fields import ConfigFields
 from transformer_core._json_files import config_fields
 from transformer_core.checkpoints import RecipeOf
@@ -72,6 +72,7 @@ def register_refusal(architecture: str, reason: str) -> None:
 
 def architectures() -> tuple[str, ...]:
     """Returns the architectures of all registered families."""
+    load_plugins()
     return tuple(_FAMILIES)
 
 
@@ -80,7 +81,9 @@ def family_named(architecture: str) -> AnyFamily:
 
     Raises:
         ConfigError: no family is registered for it; lists those that are.
+        PluginError: an installed plugin cannot be loaded.
     """
+    load_plugins()
     family = _FAMILIES.get(architecture)
     if family is None:
         raise ConfigError(_unsupported(architecture))
@@ -97,7 +100,9 @@ def family_in(config: ConfigFields, *, weights: bool = True) -> AnyFamily:
 
     Raises:
         ConfigError: the file names no supported family.
+        PluginError: an installed plugin cannot be loaded.
     """
+    load_plugins()
     family = _named(config)
     if weights:
         quantization_fields(config)

@@ -19,7 +19,7 @@ from gguf import (
     quants,
 )
 
-from lang_core import ENCODINGS, QUANTIZED, Encoding, TensorSpec
+from lang_core import ENCODINGS, Encoding, TensorSpec, quantizable
 from tools.benching.jobs._measure import serve
 from transformer_core.checkpoints import SafetensorsCheckpoint
 
@@ -74,7 +74,7 @@ def _announce(writer: GGUFWriter, name: str, spec: TensorSpec, kind: GGMLQuantiz
 
 
 def _packed(array: np.ndarray, kind: GGMLQuantizationType) -> np.ndarray:
-    if array.ndim > 1 and kind.name.lower() not in (*QUANTIZED, "f32", "f16", "bf16"):
+    if array.ndim > 1 and kind.name.lower() not in (*quantizable(), "f32", "f16", "bf16"):
         return _drawn(array.shape, ENCODINGS[kind.name.lower()])
     packed = quants.quantize(array.astype(np.float32), _F32 if array.ndim == 1 else kind)
     return np.ascontiguousarray(packed).view(np.uint8)
