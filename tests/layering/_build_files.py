@@ -23,6 +23,7 @@ _ALL_OF_FOLDER: Mapping[str, Callable[[str], bool]] = {
 _DISTRIBUTIONS = {
     "PIL": "pillow",
     "absl": "absl_py",
+    "griffe": "griffelib",
     "iree.compiler": "iree_base_compiler",
     "iree.runtime": "iree_base_runtime",
     "iree._runtime": "iree_base_runtime",

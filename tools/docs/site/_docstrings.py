@@ -1,0 +1,40 @@
+"""Docstrings as Markdown: examples and literal blocks become fenced blocks. Named in mkdocs.yml."""
+
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from griffe import Extension, Object
+
+_INDENT = re.compile(r" *")
+
+
+class DocstringForms(Extension):
+    """Changes the docstring of every object before it is parsed."""
+
+    def on_object(self, *, obj: Object, **kwargs: Any) -> None:
+        """Rewrites a docstring in place."""
+        if obj.docstring is not None:
+            obj.docstring.value = as_markdown(obj.docstring.value)
+
+
+def as_markdown(text: str) -> str:
+    """Returns a docstring with its interpreter sessions fenced, and blocks behind ``::`` too."""
+    return "\n".join(_sessions(re.sub(r"::\n\n((?:    .*\n?|\n)+)", _literal, text)))
+
+
+def _literal(match: re.Match[str]) -> str:
+    lines = [line.removeprefix("    ") for line in match[1].rstrip("\n").split("\n")]
+    return "\n".join([":", "", "```python", *lines, "```", "", ""])
+
+
+def _sessions(text: str) -> Iterator[str]:
+    """Gives the lines; paragraphs that begin with a prompt are fenced."""
+    for empty, group in groupby(text.split("\n"), key=lambda line: not line.strip()):
+        lines = list(group)
+        if empty or not lines[0].lstrip().startswith(">>>"):
+            yield from lines
+        else:
+            indent = str(_INDENT.match(lines[0])[0])  # type: ignore[index]
+            yield from (f"{indent}```pycon", *lines, f"{indent}```")

@@ -1,0 +1,69 @@
+"""The nav, read from the index docs/README.md: sections by kind, and the page of each row of their tables."""
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from tools.docs.site._sources import indexed_page
+
+HOME: Final = "README.md"
+_SECTION: Final = re.compile(r"^(##|###) ([^:\n]*).*\n((?:(?!##).*\n)*)", re.MULTILINE)
+_ROW: Final = re.compile(r"^\| \[[^\]]*\]\(([^)#]*\.md)\) \|", re.MULTILINE)
+# Pages of these folders follow a page of the index, and need no row.
+_FOLDERS: Final = {"api/README.md": "api", "architecture.md": "rooms", "lab/README.md": "lab"}
+# Titles of pages of these folders are their file's names.
+_NAMED_FOLDERS: Final = ("api", "rooms")
+
+
+class Section(NamedTuple):
+    """Heading of the index with the pages of its tables.
+
+    Attributes:
+        level: of the heading: 2 is a tab of the site, 3 a group in it.
+        title: heading up to a colon.
+        pages: paths in the site.
+    """
+
+    level: int
+    title: str
+    pages: list[str]
+
+
+def index_sections(index: str) -> list[Section]:
+    """Returns the sections of the index that have pages, or groups below them."""
+    return [Section(len(marks), title, _pages(text)) for marks, title, text in _SECTION.findall(index + "\n")]
+
+
+def nav_of(index: str, pages: Sequence[str]) -> list[Any]:
+    """Returns the nav in the form of MkDocs.
+
+    Args:
+        index: text of docs/README.md.
+        pages: paths of all pages of the site, sorted.
+    """
+    nav: list[Any] = [HOME]
+    for section in index_sections(index):
+        entries = [entry for page in section.pages for entry in _entries(page, pages)]
+        target = nav if section.level == 2 else next(iter(nav[-1].values()))
+        target.append({section.title: entries})
+    next(iter(nav[1].values())).insert(0, nav.pop(0))  # the first page is the first of the first tab
+    return nav
+
+
+def _pages(text: str) -> list[str]:
+    return [indexed_page(target) for target in _ROW.findall(text) if indexed_page(target) != HOME]
+
+
+def _entries(page: str, pages: Sequence[str]) -> Iterator[Any]:
+    yield page
+    folder = _FOLDERS.get(page)
+    others = [other for other in pages if folder and posixpath.dirname(other) == folder and other != page]
+    if folder in _NAMED_FOLDERS:
+        yield {_title(page): [{posixpath.basename(other).removesuffix(".md"): other} for other in others]}
+    else:
+        yield from others
+
+
+def _title(page: str) -> str:
+    return "Rooms" if page.startswith("api/") else "Packages"
