@@ -10,6 +10,7 @@ from mkdocs.structure.pages import Page
 
 from tools.docs.site._generated import additions, generated_pages
 from tools.docs.site._nav import HOME, nav_of
+from tools.docs.site._signatures import use_own_formatter
 from tools.docs.site._sources import EXTRA_PAGES, rewrite_links
 
 SOURCE_URL: Final = "TAPELINE_SOURCE_URL"
@@ -19,6 +20,11 @@ _NOT_SEARCHED: Final = ("onnx.md", "behaviours.md")
 
 def _root(config: MkDocsConfig) -> Path:
     return Path(config.config_file_path).parent
+
+
+def on_startup(**kwargs: Any) -> None:
+    """Prepares the API's pages."""
+    use_own_formatter()
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
