@@ -24,6 +24,7 @@ _DISTRIBUTIONS = {
     "PIL": "pillow",
     "absl": "absl_py",
     "griffe": "griffelib",
+    "mkdocstrings_handlers": "mkdocstrings_python",
     "iree.compiler": "iree_base_compiler",
     "iree.runtime": "iree_base_runtime",
     "iree._runtime": "iree_base_runtime",
