@@ -6,8 +6,8 @@ sweep backward over the stretches finds what is needed, and one forward writes t
 byte.
 """
 
-from compile_hlo.streaming._plan import Plan
+from compile_hlo.streaming._plan import Plan, PlannedStretch
 from compile_hlo.streaming._record import LargestStretch, RecordedFunction
 from compile_hlo.streaming._write import StretchWriter
 
-__all__ = ["LargestStretch", "Plan", "RecordedFunction", "StretchWriter"]
+__all__ = ["LargestStretch", "Plan", "PlannedStretch", "RecordedFunction", "StretchWriter"]

@@ -1,0 +1,11 @@
+"""Counting: flops, bytes and collectives of an entry point on one device of a mesh, from its recording.
+
+Each op is a set of loops (factors); a mesh cuts some of them, and what the cut asks devices to exchange is counted.
+No op is counted by its model family, and nothing is compiled (docs/planning.md).
+"""
+
+from compile_hlo.counting._count import CountedWork, count_work
+from compile_hlo.counting import _product_rules as _product_rules
+from compile_hlo.counting._work import Collective, Work
+
+__all__ = ["Collective", "CountedWork", "Work", "count_work"]

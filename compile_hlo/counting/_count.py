@@ -1,0 +1,124 @@
+"""Count: the work of one call of an entry point on one device of a mesh, of its recording."""
+
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Final, NamedTuple
+
+from compile_dag import record
+from compile_hlo.counting._grid import DeviceGrid
+from compile_hlo.counting._walk import ParameterAxes, Tensor, Walk
+from compile_hlo.counting._work import Work
+from compile_hlo.passes import Subexpressions, needed_nodes
+from compile_hlo.streaming import Plan, PlannedStretch, RecordedFunction
+from lang_core import Axes, EntryPoint, MeshShape, TensorSpec
+
+_MEMO: Final = 64
+
+
+class _Counted(NamedTuple):
+    work: Work
+    results: tuple[Tensor, ...]
+
+
+class CountedWork(NamedTuple):
+    """Work of an entry point.
+
+    Attributes:
+        work: of one call, on one device.
+        parameters: specs of the weights that it reads, by path.
+    """
+
+    work: Work
+    parameters: dict[str, TensorSpec]
+
+
+def count_work(
+    entry_point: EntryPoint,
+    mesh: MeshShape,
+    parameter_axes: ParameterAxes,
+    tensor_axes: Mapping[str, Axes],
+) -> CountedWork:
+    """Records an entry point, and counts the work of one call of it on one device of a mesh; no weight is read.
+
+    The recording is streamed as a lowering is, and what is equal (layers) is counted once: memory does not grow with
+    the model. An op is cut as its largest operand is; devices exchange what that asks for. A greatest number of bytes
+    of activations takes elementwise ops as fused, and scores of attention over a cache as never written.
+
+    Args:
+        entry_point: what is counted.
+        mesh: the devices.
+        parameter_axes: returns the axes of a parameter by path and stored spec.
+        tensor_axes: axes of arguments and results by name; those that are missing are whole on each device.
+    """
+    names = [argument.name for argument in entry_point.arguments]
+    specs = [argument.spec for argument in entry_point.arguments]
+    with RecordedFunction(streaming=True) as sink:
+        recorded = record(entry_point.fn, *specs, input_names=names, name=entry_point.name, sink=sink)
+        with closing(Plan(recorded)) as plan:
+            counter = _Counter(recorded, DeviceGrid(mesh), parameter_axes)
+            donated = {argument.name for argument in entry_point.arguments if argument.alias_result is not None}
+            counter.begin(tensor_axes, donated)
+            for stretch in plan:
+                counter.stretch(stretch)
+            counter.end(tensor_axes)
+            return CountedWork(counter.work, dict(plan.parameters()))
+
+
+class _Counter:
+    """Counts stretch by stretch; equal ones once."""
+
+    def __init__(self, recorded: RecordedFunction, grid: DeviceGrid, parameter_axes: ParameterAxes) -> None:
+        self._recorded = recorded
+        self._grid = grid
+        self._parameter_axes = parameter_axes
+        self._tensors: dict[int, Tensor] = {}
+        self._memo: dict[object, _Counted] = {}
+        self.work = Work()
+
+    def begin(self, axes: Mapping[str, Axes], donated: set[str]) -> None:
+        """Takes the arguments."""
+        for name, value in self._recorded.inputs.items():
+            layout = self._grid.layout(axes.get(name, (None,) * value.spec.ndim))
+            size = self._grid.local_bytes(value.spec, layout)
+            self._tensors[value.number] = Tensor(layout, size, 0, stored=name in donated)
+
+    def stretch(self, stretch: PlannedStretch) -> None:
+        """Takes a stretch."""
+        occurrence, plan, variant = stretch
+        if variant is None:
+            return
+        read = tuple(self._tensors[occurrence.outside[place]] for place in variant.reads)
+        weights = tuple(self._parameter_axes(occurrence.parameters[i], spec) for i, spec in variant.parameters)
+        key = occurrence.template, plan.live, read, weights
+        counted = self._memo.get(key)
+        if counted is None:
+            if len(self._memo) >= _MEMO:
+                self._memo.clear()
+            counted = self._memo[key] = self._count(stretch)
+        alive = sum(tensor.owned for tensor in self._tensors.values())
+        self.work.activation_bytes = max(self.work.activation_bytes, alive + counted.work.activation_bytes)
+        self.work.add(counted.work)
+        for place, tensor in zip(plan.live, counted.results, strict=True):
+            self._tensors[occurrence.first + place] = tensor
+        for number in plan.last_uses:
+            del self._tensors[number]
+
+    def _count(self, stretch: PlannedStretch) -> _Counted:
+        occurrence, plan, _ = stretch
+        nodes = self._recorded.templates.nodes(occurrence, {})
+        wanted = [occurrence.first + place for place in plan.live]
+        values = {value.number: value for node in nodes for value in node.results}
+        merging = Subexpressions()
+        merged = merging.merged(needed_nodes(nodes, set(wanted)))
+        firsts = [merging.first(values[number]).number for number in wanted]
+        walk = Walk(self._grid, self._parameter_axes, dict(self._tensors))
+        walk.nodes(merged, set(firsts))
+        return _Counted(walk.work, tuple(walk.tensors[number] for number in firsts))
+
+    def end(self, axes: Mapping[str, Axes]) -> None:
+        """Brings the results into their layouts."""
+        walk = Walk(self._grid, self._parameter_axes, self._tensors)
+        for name, value in self._recorded.outputs.items():
+            layout = self._grid.layout(axes.get(name, (None,) * value.spec.ndim))
+            walk.wanted(value, layout, name)
+        self.work.add(walk.work)

@@ -1,0 +1,174 @@
+"""Walk over the nodes of a stretch or of a loop's body: layouts, work, and what is alive."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from compile_dag import ComputeGraph, Node, Value
+from compile_hlo.counting._costs import PRODUCTS, UPDATES, VIEWS, bytes_of, flops_of
+from compile_hlo.counting._factors import Factors
+from compile_hlo.counting._grid import DeviceGrid, Layout, whole
+from compile_hlo.counting._loops import rounds_of
+from compile_hlo.counting._rules import factors_of
+from compile_hlo.counting._spread import Spread, Transfer, moved, spread
+from compile_hlo.counting._work import Collective, Work
+from lang_core import Axes, TensorSpec
+
+ParameterAxes = Callable[[str, TensorSpec], Axes]
+
+_NUMBER: Final = re.compile(r"\d+")
+_FREE: Final = frozenset({"iota", "constant", "parameter", "broadcast"})
+
+
+class Tensor(NamedTuple):
+    """Tensor as a device has it.
+
+    Attributes:
+        layout: how it is cut.
+        source: bytes that reading it reads.
+        owned: bytes that it takes, besides weights and caches.
+        stored: whether it is a weight or a cache, or a view of one.
+    """
+
+    layout: Layout
+    source: int
+    owned: int = 0
+    stored: bool = False
+
+
+class Walk:
+    """Walk over nodes.
+
+    Args:
+        grid: the devices.
+        parameter_axes: returns the axes of a parameter as it is stored.
+        tensors: tensors by number of their value; those that are made are added.
+
+    Attributes:
+        work: work so far.
+    """
+
+    def __init__(self, grid: DeviceGrid, parameter_axes: ParameterAxes, tensors: dict[int, Tensor]) -> None:
+        self._grid = grid
+        self._parameter_axes = parameter_axes
+        self.tensors = tensors
+        self.work = Work()
+
+    def nodes(self, nodes: Sequence[Node], needed: set[int]) -> None:
+        """Walks over nodes; ``needed`` are numbers of the values that are used afterwards."""
+        last = {value.number: i for i, node in enumerate(nodes) for value in node.inputs}
+        own = {value.number for node in nodes for value in node.results}
+        alive = 0
+        for i, node in enumerate(nodes):
+            gone = {v.number for v in node.inputs if last[v.number] == i and v.number in own and v.number not in needed}
+            freed = sum(self.tensors[number].owned for number in gone)
+            inner = self._node(node)
+            made = sum(self.tensors[value.number].owned for value in node.results)
+            before = alive if node.op.name in PRODUCTS or inner else alive - freed
+            self.work.activation_bytes = max(self.work.activation_bytes, before + made + inner)
+            alive += made - freed
+
+    def _node(self, node: Node) -> int:
+        """Walks over one node; returns the bytes that are alive inside of it."""
+        name = node.op.name
+        if name == "parameter":
+            path, spec = node.attributes
+            layout = self._grid.layout(self._parameter_axes(path, spec))
+            self._made(node.results[0], Tensor(layout, self._grid.local_bytes(spec, layout), 0, stored=True))
+        elif name == "while":
+            return self._loop(node)
+        elif name == "cond":
+            return self._branches(node)
+        else:
+            self._op(node)
+        return 0
+
+    def _made(self, value: Value, tensor: Tensor) -> None:
+        self.tensors[value.number] = tensor
+
+    def _op(self, node: Node) -> None:
+        operands = [self.tensors[value.number] for value in node.inputs]
+        factors = factors_of(node)
+        placed = spread(
+            self._grid,
+            factors,
+            [operand.layout for operand in operands],
+            [value.spec for value in node.inputs],
+            [value.spec for value in node.results],
+        )
+        self._exchange(placed.transfers, node.results[0].path)
+        self._cost(node, factors, placed, operands)
+        for value, layout in zip(node.results, placed.results, strict=True):
+            self._made(value, self._result(node, value.spec, layout, operands))
+
+    def _cost(self, node: Node, factors: Factors, placed: Spread, operands: Sequence[Tensor]) -> None:
+        flops = flops_of(node, factors, placed, self._grid)
+        if flops:
+            self.work.flops[node.inputs[0].spec.dtype.name] += flops
+        self.work.memory_bytes += bytes_of(node, placed, self._grid, [operand.source for operand in operands])
+
+    def _result(self, node: Node, spec: TensorSpec, layout: Layout, operands: Sequence[Tensor]) -> Tensor:
+        name, size = node.op.name, self._grid.local_bytes(spec, layout)
+        if name in VIEWS and operands[0].stored:
+            return Tensor(layout, min(size, operands[0].source), 0, stored=True)
+        if name in UPDATES and operands[0].stored:
+            return Tensor(layout, size, 0, stored=True)
+        return Tensor(layout, size, 0 if name in _FREE else size)
+
+    def _exchange(self, transfers: Sequence[Transfer], path: str) -> None:
+        for transfer in transfers:
+            devices, axes = self._grid.size(transfer.cuts), self._grid.axes(transfer.cuts)
+            collective = Collective(transfer.kind, transfer.bytes, devices, axes, _NUMBER.sub("*", path))
+            self.work.collectives[collective] += 1
+            self.work.calls[collective] += 1
+
+    def wanted(self, value: Value, layout: Layout, path: str) -> None:
+        """Brings a value into a layout."""
+        self._exchange(tuple(moved(self._grid, value.spec, self.tensors[value.number].layout, layout)), path)
+
+    def _loop(self, node: Node) -> int:
+        cond, body, carried = node.attributes
+        starts = [self.tensors[value.number] for value in node.inputs[:carried]]
+        layouts = [tensor.layout for tensor in starts]
+        for _ in range(carried + 1):  # each round may cut one more value
+            after = self._region(body, layouts)[0]
+            cut = [_finer(old, new) for old, new in zip(layouts, after, strict=True)]
+            if cut == layouts:
+                break
+            layouts = cut
+        _, tested = self._region(cond, layouts)
+        _, work = self._region(body, layouts)
+        rounds = rounds_of(node)
+        self.work.add(tested, rounds)
+        self.work.add(work, rounds)
+        for value, layout in zip(node.results, layouts, strict=True):
+            size = self._grid.local_bytes(value.spec, layout)
+            self._made(value, Tensor(layout, size, size))
+        return work.activation_bytes
+
+    def _branches(self, node: Node) -> int:
+        layouts = [self.tensors[value.number].layout for value in node.inputs[1:]]
+        results = [self._region(region, layouts) for region in node.attributes]
+        for _, work in results:
+            self.work.add(work)
+        for i, value in enumerate(node.results):
+            layout = results[0][0][i] if results[0][0][i] == results[1][0][i] else whole(value.spec.ndim)
+            size = self._grid.local_bytes(value.spec, layout)
+            self._made(value, Tensor(layout, size, size))
+        return max(work.activation_bytes for _, work in results)
+
+    def _region(self, region: ComputeGraph, layouts: Sequence[Layout]) -> tuple[list[Layout], Work]:
+        """Returns the layouts of a region's results, and its work; what it takes from around it is known."""
+        inner = Walk(self._grid, self._parameter_axes, dict(self.tensors))
+        for value, layout in zip(region.inputs.values(), layouts, strict=False):
+            size = self._grid.local_bytes(value.spec, layout)
+            inner._made(value, Tensor(layout, size, size))
+        outputs = list(region.outputs.values())
+        inner.nodes(region.nodes, {value.number for value in outputs})
+        return [inner.tensors[value.number].layout for value in outputs], inner.work
+
+
+def _finer(old: Layout, new: Layout) -> Layout:
+    """Returns the layout of a carried value that a round turns into another: what a round cuts is cut from the start."""
+    return tuple(after if before == () else before for before, after in zip(old, new, strict=True))
+
