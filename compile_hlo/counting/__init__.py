@@ -4,8 +4,8 @@ Each op is a set of loops (factors); a mesh cuts some of them, and what the cut 
 No op is counted by its model family, and nothing is compiled (docs/planning.md).
 """
 
-from compile_hlo.counting._count import CountedWork, count_work
 from compile_hlo.counting import _product_rules as _product_rules
+from compile_hlo.counting._count import CountedWork, TensorAxes, count_work
 from compile_hlo.counting._work import Collective, Work
 
-__all__ = ["Collective", "CountedWork", "Work", "count_work"]
+__all__ = ["Collective", "CountedWork", "TensorAxes", "Work", "count_work"]

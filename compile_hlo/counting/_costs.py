@@ -30,10 +30,10 @@ def flops_of(node: Node, factors: Factors, spread: Spread, grid: DeviceGrid) -> 
         *outer, size, keys, width = sizes[:7]
         return 2 * math.prod(outer) * keys * (size + width)
     if name == "conv":
-        kernel = factors.operands[1][:-1]
-        inner = {factor for dims in (*factors.results[0], *kernel) for factor in dims}
-        moved = math.prod(node.results[0].spec.shape[1:-1])
-        return 2 * moved * math.prod(sizes[factor] for factor in inner)
+        spec, (inputs, _) = node.results[0].spec, factors.operands[1][-2:]
+        inner = math.prod(sizes[factor] for factor in inputs) if inputs else node.inputs[1].spec.shape[-2]
+        made = grid.local_bytes(spec, spread.results[0]) // spec.dtype.itemsize
+        return 2 * made * math.prod(node.inputs[1].spec.shape[:-2]) * inner
     if name in PRODUCTS:
         return 2 * math.prod(sizes[factor] for factor in _loops(factors))
     if name in VIEWS or name in UPDATES or name in _PICKING or not node.inputs:
@@ -62,9 +62,7 @@ def bytes_of(node: Node, spread: Spread, grid: DeviceGrid, sources: Sequence[int
         sources: bytes of what each operand was made of, without products in between: packed weights of unpacked ones.
     """
     name = node.op.name
-    made = sum(
-        grid.local_bytes(value.spec, layout) for value, layout in zip(node.results, spread.results, strict=True)
-    )
+    made = sum(grid.local_bytes(value.spec, layout) for value, layout in zip(node.results, spread.results, strict=True))
     if name == "packed_expert_linear":
         groups, experts = node.inputs[1].spec.shape[0], node.inputs[2].spec.shape[0]
         return sources[0] + sources[2] * min(groups, experts) // experts + made

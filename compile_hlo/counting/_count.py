@@ -1,6 +1,6 @@
 """Count: the work of one call of an entry point on one device of a mesh, of its recording."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import closing
 from typing import Final, NamedTuple
 
@@ -12,6 +12,7 @@ from compile_hlo.passes import Subexpressions, needed_nodes
 from compile_hlo.streaming import Plan, PlannedStretch, RecordedFunction
 from lang_core import Axes, EntryPoint, MeshShape, TensorSpec
 
+TensorAxes = Callable[[str, TensorSpec], Axes]
 _MEMO: Final = 64
 
 
@@ -36,7 +37,7 @@ def count_work(
     entry_point: EntryPoint,
     mesh: MeshShape,
     parameter_axes: ParameterAxes,
-    tensor_axes: Mapping[str, Axes],
+    tensor_axes: TensorAxes,
 ) -> CountedWork:
     """Records an entry point, and counts the work of one call of it on one device of a mesh; no weight is read.
 
@@ -48,7 +49,7 @@ def count_work(
         entry_point: what is counted.
         mesh: the devices.
         parameter_axes: returns the axes of a parameter by path and stored spec.
-        tensor_axes: axes of arguments and results by name; those that are missing are whole on each device.
+        tensor_axes: returns the axes of an argument or a result by name and spec.
     """
     names = [argument.name for argument in entry_point.arguments]
     specs = [argument.spec for argument in entry_point.arguments]
@@ -75,10 +76,10 @@ class _Counter:
         self._memo: dict[object, _Counted] = {}
         self.work = Work()
 
-    def begin(self, axes: Mapping[str, Axes], donated: set[str]) -> None:
+    def begin(self, axes: TensorAxes, donated: set[str]) -> None:
         """Takes the arguments."""
         for name, value in self._recorded.inputs.items():
-            layout = self._grid.layout(axes.get(name, (None,) * value.spec.ndim))
+            layout = self._grid.layout(axes(name, value.spec))
             size = self._grid.local_bytes(value.spec, layout)
             self._tensors[value.number] = Tensor(layout, size, 0, stored=name in donated)
 
@@ -89,13 +90,15 @@ class _Counter:
             return
         read = tuple(self._tensors[occurrence.outside[place]] for place in variant.reads)
         weights = tuple(self._parameter_axes(occurrence.parameters[i], spec) for i, spec in variant.parameters)
-        key = occurrence.template, plan.live, read, weights
+        dying = set(plan.last_uses)
+        ends = tuple(place for place in variant.reads if occurrence.outside[place] in dying)
+        key = occurrence.template, plan.live, read, ends, weights
         counted = self._memo.get(key)
         if counted is None:
             if len(self._memo) >= _MEMO:
                 self._memo.clear()
             counted = self._memo[key] = self._count(stretch)
-        alive = sum(tensor.owned for tensor in self._tensors.values())
+        alive = sum(tensor.owned for number, tensor in self._tensors.items() if number not in dying)
         self.work.activation_bytes = max(self.work.activation_bytes, alive + counted.work.activation_bytes)
         self.work.add(counted.work)
         for place, tensor in zip(plan.live, counted.results, strict=True):
@@ -112,13 +115,13 @@ class _Counter:
         merged = merging.merged(needed_nodes(nodes, set(wanted)))
         firsts = [merging.first(values[number]).number for number in wanted]
         walk = Walk(self._grid, self._parameter_axes, dict(self._tensors))
-        walk.nodes(merged, set(firsts))
+        walk.nodes(merged, set(firsts), frozenset(plan.last_uses))
         return _Counted(walk.work, tuple(walk.tensors[number] for number in firsts))
 
-    def end(self, axes: Mapping[str, Axes]) -> None:
+    def end(self, axes: TensorAxes) -> None:
         """Brings the results into their layouts."""
         walk = Walk(self._grid, self._parameter_axes, self._tensors)
         for name, value in self._recorded.outputs.items():
-            layout = self._grid.layout(axes.get(name, (None,) * value.spec.ndim))
+            layout = self._grid.layout(axes(name, value.spec))
             walk.wanted(value, layout, name)
         self.work.add(walk.work)

@@ -57,4 +57,3 @@ def _choices(body: ComputeGraph) -> int:
 def _distinct(choices: int, draws: int) -> float:
     """Returns how many of some choices occur among so many draws, on average."""
     return choices * (1 - (1 - 1 / choices) ** draws)
-

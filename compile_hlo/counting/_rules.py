@@ -141,4 +141,3 @@ def _reduced(
         None if i in axes else factor for i, factor in enumerate(factors) if keepdims or i not in axes
     ]
     return [single(factors)], [single(result)]
-

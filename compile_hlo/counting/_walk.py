@@ -1,7 +1,7 @@
 """Walk over the nodes of a stretch or of a loop's body: layouts, work, and what is alive."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Final, NamedTuple
 
 from compile_dag import ComputeGraph, Node, Value
@@ -54,11 +54,17 @@ class Walk:
         self.tensors = tensors
         self.work = Work()
 
-    def nodes(self, nodes: Sequence[Node], needed: set[int]) -> None:
-        """Walks over nodes; ``needed`` are numbers of the values that are used afterwards."""
+    def nodes(self, nodes: Sequence[Node], needed: set[int], dying: Set[int] = frozenset()) -> None:
+        """Walks over nodes.
+
+        Args:
+            nodes: the nodes, in order.
+            needed: numbers of the values that are used afterwards.
+            dying: numbers of values from before that are not.
+        """
         last = {value.number: i for i, node in enumerate(nodes) for value in node.inputs}
-        own = {value.number for node in nodes for value in node.results}
-        alive = 0
+        own = dying | {value.number for node in nodes for value in node.results}
+        alive = sum(self.tensors[number].owned for number in dying)
         for i, node in enumerate(nodes):
             gone = {v.number for v in node.inputs if last[v.number] == i and v.number in own and v.number not in needed}
             freed = sum(self.tensors[number].owned for number in gone)
@@ -96,7 +102,7 @@ class Walk:
             [value.spec for value in node.inputs],
             [value.spec for value in node.results],
         )
-        self._exchange(placed.transfers, node.results[0].path)
+        self._exchange([*_greatest(node, placed.transfers), *placed.transfers], node.results[0].path)
         self._cost(node, factors, placed, operands)
         for value, layout in zip(node.results, placed.results, strict=True):
             self._made(value, self._result(node, value.spec, layout, operands))
@@ -168,7 +174,15 @@ class Walk:
         return [inner.tensors[value.number].layout for value in outputs], inner.work
 
 
-def _finer(old: Layout, new: Layout) -> Layout:
-    """Returns the layout of a carried value that a round turns into another: what a round cuts is cut from the start."""
-    return tuple(after if before == () else before for before, after in zip(old, new, strict=True))
+def _greatest(node: Node, transfers: Sequence[Transfer]) -> list[Transfer]:
+    """Returns the exchange of the greatest values, for an op whose results are their indices."""
+    if node.op.name not in ("argmax", "argmin"):
+        return []
+    value, index = node.inputs[0].spec.dtype.itemsize, node.results[0].spec.dtype.itemsize
+    summed = [transfer for transfer in transfers if transfer.kind == "all-reduce"]
+    return [transfer._replace(bytes=transfer.bytes // index * value) for transfer in summed]
 
+
+def _finer(old: Layout, new: Layout) -> Layout:
+    """Returns the layout of a carried value: what a round cuts is cut from the start."""
+    return tuple(after if before == () else before for before, after in zip(old, new, strict=True))
