@@ -141,7 +141,7 @@ class DevicePlan:
 
     @property
     def fits(self) -> bool | None:
-        """Whether what was asked for fits a device; None without hardware."""
+        """True if what was asked for fits a device; None without hardware."""
         return None if self.hardware is None else self.asked.total <= self.hardware.memory_bytes
 
     def as_json(self) -> dict[str, Any]:
