@@ -71,10 +71,11 @@ _PEER_SERVER: Final = flags.DEFINE_string(
 _BITS: Final = flags.DEFINE_list(
     "bits", "all", "What of the suites decode and serve: a comma list of 32, 16, Q8_0, Q4_0, Q4_K, ...; or all."
 )
-
-
 _GGUF: Final = flags.DEFINE_string(
     "gguf", None, "A GGUF file that the suites decode and serve measure in place of made ones."
+)
+_ACTIVATIONS: Final = flags.DEFINE_enum(
+    "activations", "exact", ["exact", "q8"], "What x of packed products is in the suite serve; llama.cpp's is q8."
 )
 
 
@@ -105,7 +106,8 @@ def _plan() -> Plan:
         if not path.is_file():
             raise InputError(f"--gguf={path}: no such file: name a GGUF file")
         chosen, served = [group_of_file(path)], [ServeGroup(path.stem, path)]
-    return replace(plan, decode_groups=tuple(chosen), serve_groups=tuple(served), peer=_peer(), server=_server())
+    plan = replace(plan, decode_groups=tuple(chosen), serve_groups=tuple(served), activations=_ACTIVATIONS.value)
+    return replace(plan, peer=_peer(), server=_server())
 
 
 def _server() -> ServerPeer | None:
@@ -154,6 +156,8 @@ def _command(suite: str) -> str:
         flags.append(f"--bits {','.join(_BITS.value)}")
     if _GGUF.value and suite in _OF_BITS:
         flags.append(f"--gguf {Path(_GGUF.value).name}")
+    if _ACTIVATIONS.value != "exact" and suite == "serve":
+        flags.append(f"--activations {_ACTIVATIONS.value}")
     if _PEER.value in PEERS and suite == "decode":
         flags.append(f"--peer {_PEER.value} --peer_python PYTHON")
     if _PEER.value == SERVER and suite == "serve":

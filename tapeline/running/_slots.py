@@ -16,6 +16,7 @@ SLOTS: Final = "slots"
 
 _PREFILL: Final = "prefill_row"
 _DECODE: Final = "decode"
+_POSITIONS: Final = 1  # axis of positions in a row's part of a cache [K, S, H]
 
 
 class SizedCall:
@@ -45,6 +46,8 @@ class BundleSlots:
         chunks: numbers of tokens that calls of ``prefill_row`` take, ascending.
         invariant: whether every token's bits are known to be the same in whatever chunk and batch it is computed.
         recurrent: whether a layer has a state or a ring, so that a row can only go on where it ended.
+        position_axes: axis of positions of each array that ``read_row`` returns; None of a state or a ring.
+        position_bytes: bytes of one position of a row in all of those.
         prefills: sizes of ``prefill_row``, ascending.
         decodes: sizes of ``decode``, ascending.
         cache_specs: specs of the caches and states of all rows, by name.
@@ -74,10 +77,13 @@ class BundleSlots:
         self.vocabulary: Final = largest.results[LOGITS].spec.shape[-1]
         measured = model["invariant"].get(session.target, False)
         self.invariant: Final[bool] = measured if invariant is None else invariant
-        self._has_positions: Final = [
-            name.endswith("_cache") and spec.shape[2] == self.capacity for name, spec in caches.items()
-        ]
-        self.recurrent: Final = not all(self._has_positions)
+        whole = [name.endswith("_cache") and spec.shape[2] == self.capacity for name, spec in caches.items()]
+        self.position_axes: Final = tuple(_POSITIONS if has else None for has in whole)
+        self.recurrent: Final = None in self.position_axes
+        rows = self.slots * self.capacity
+        self.position_bytes: Final = sum(
+            spec.nbytes // rows for spec, has in zip(caches.values(), whole, strict=True) if has
+        )
         self.cache_specs: Final = caches
         self.prefills: Final = _sized(bundle, session, _PREFILL)
         self.decodes: Final = _sized(bundle, session, _DECODE)
@@ -194,7 +200,8 @@ class BundleSlots:
             DeviceError: an array has another shape or dtype than ``read_row`` gives.
         """
         for index, array in enumerate(arrays):
-            stop = start + (array.shape[1] if self._has_positions[index] else 0)
+            axis = self.position_axes[index]
+            stop = start if axis is None else start + array.shape[axis]
             self._check_part(row, start, stop)
             self._caches.write(index, self._part(index, row, start, stop), array)
 
@@ -207,7 +214,7 @@ class BundleSlots:
         self._caches.write(list(self.cache_specs).index(name), (row,), array)
 
     def _part(self, index: int, row: int, start: int, stop: int) -> tuple[slice | int, ...]:
-        return (row, slice(None), slice(start, stop)) if self._has_positions[index] else (row,)
+        return (row, slice(None), slice(start, stop)) if self.position_axes[index] else (row,)
 
     def _check_part(self, row: int, start: int, stop: int) -> None:
         if not 0 <= row < self.slots:

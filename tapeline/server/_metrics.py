@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tapeline.server._answers import Answers
@@ -103,6 +103,15 @@ class _Engines(Collector):
         figures = self._figures()
         yield from self._families(GaugeMetricFamily, _GAUGES, figures)
         yield from self._families(CounterMetricFamily, _COUNTERS, figures)
+        yield self._ticks(figures)
+
+    def _ticks(self, figures: Mapping[str, EngineFigures]) -> Metric:
+        text = "Time of the engine's ticks, and of their parts: prefix, prefill, decode, choose; tick for all of it."
+        family = HistogramMetricFamily(f"{self._prefix}engine_tick_seconds", text, labels=[_MODEL, "part"])
+        for model, figure in figures.items():
+            for part, times in figure.tick_seconds.items():
+                family.add_metric([model, part], list(times.cumulative()), times.seconds)
+        return family
 
     def _families(
         self,

@@ -1,11 +1,12 @@
 """The dashboard names metrics that there are."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
 
 from tapeline.server._metrics import Metrics
-from tapeline.serving import EngineFigures
+from tapeline.serving import EngineFigures, PartTimes
 
 FIGURES = EngineFigures(
     running=1,
@@ -43,3 +44,13 @@ def test_figures_of_each_engine_have_its_name() -> None:
     assert 'tapeline:num_requests_waiting{model_name="two"} 2.0' in text
     assert 'tapeline:prefix_cache_hits_total{model_name="one"} 5.0' in text
     assert 'tapeline:kv_cache_usage_perc{model_name="one"} 0.5' in text
+
+
+def test_times_of_ticks_are_histograms_by_their_parts() -> None:
+    times = PartTimes((0, 3, 0, 1, *[0] * 10, 1), 7.5)
+    figures = dataclasses.replace(FIGURES, tick_seconds={"decode": times, "tick": times})
+    text = Metrics(lambda: {"one": figures}).text().decode()
+    for bound, count in (("0.0001", 0), ("0.00025", 3), ("0.001", 4), ("2.5", 4), ("+Inf", 5)):
+        assert f'tapeline:engine_tick_seconds_bucket{{le="{bound}",model_name="one",part="decode"}} {count}.0' in text
+    assert 'tapeline:engine_tick_seconds_sum{model_name="one",part="tick"} 7.5' in text
+    assert 'tapeline:engine_tick_seconds_count{model_name="one",part="tick"} 5.0' in text

@@ -24,6 +24,7 @@ class ScriptSlots:
         self._seconds: Final = seconds
         self.slots, self.capacity, self.vocabulary = slots, len(script), vocabulary
         self.chunks, self.invariant, self.recurrent = (8, 32), True, False
+        self.position_axes, self.position_bytes = (1,), 4
         self.fails = False
 
     def prefill_row(self, token_ids: Sequence[int], row: int, position: int) -> Prediction:

@@ -18,6 +18,7 @@ from tapeline.serving._request import (
 )
 from tapeline.serving._settings import EngineSettings
 from tapeline.serving._slots import SlotModel
+from tapeline.serving._times import PartTimes
 
 __all__ = [
     "BusyError",
@@ -30,6 +31,7 @@ __all__ = [
     "Event",
     "ModelFailedError",
     "OnEvent",
+    "PartTimes",
     "PromptEvent",
     "SlotModel",
     "Ticket",

@@ -1,7 +1,9 @@
 """Figures of the engine, for metrics."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from tapeline.serving._times import PartTimes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +23,7 @@ class EngineFigures:
         failures: calls of the model that raised.
         store_bytes: bytes of the prefix store.
         store_budget: bytes that it may take.
+        tick_seconds: histograms of the time that ticks and their parts took, by part.
     """
 
     running: int
@@ -35,3 +38,4 @@ class EngineFigures:
     failures: int
     store_bytes: int
     store_budget: int
+    tick_seconds: Mapping[str, PartTimes] = field(default_factory=dict[str, PartTimes])

@@ -14,7 +14,7 @@ class GuardedModel:
     """Model of which every call, and every reading of a prediction, raises ``ModelFailedError`` or nothing.
 
     Attributes:
-        slots, capacity, vocabulary, invariant, recurrent: the model's.
+        slots, capacity, vocabulary, invariant, recurrent, position_axes, position_bytes: the model's.
         chunks: those of the model that are to be used, ascending.
     """
 
@@ -34,6 +34,8 @@ class GuardedModel:
         )
         self.invariant = model.invariant
         self.recurrent = model.recurrent
+        self.position_axes = model.position_axes
+        self.position_bytes = model.position_bytes
 
     def release(self) -> None:
         """Lets go of the model, so that its memory is free; calls fail from now on."""

@@ -24,6 +24,8 @@ class HashSlots:
     """
 
     reads = 0
+    position_axes = (0, None)
+    position_bytes = 8
 
     def __init__(
         self,

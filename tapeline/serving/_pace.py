@@ -30,24 +30,24 @@ class Pace:
 
 
 class Allowance:
-    """Tokens and seconds that may be spent on prompts in one tick.
+    """Tokens and seconds that may be spent on prompts in one tick. Seconds pass by themselves, whatever is done.
 
     Attributes:
         spent: whether a call was made.
     """
 
-    def __init__(self, tokens: int, seconds: float) -> None:
-        """Begins with all of it."""
+    def __init__(self, tokens: int, seconds: float, clock: Callable[[], float]) -> None:
+        """Begins with all of it, now."""
         self._tokens = tokens
-        self._seconds = seconds
+        self._clock: Final = clock
+        self._until: Final = clock() + seconds
         self.spent = False
 
     def allows(self, tokens: int, seconds: float, limited: bool) -> bool:
         """Returns whether there is room for a call; its seconds count only where they are limited."""
-        return tokens <= self._tokens and (not limited or seconds <= self._seconds)
+        return tokens <= self._tokens and (not limited or self._clock() + seconds <= self._until)
 
-    def spend(self, tokens: int, seconds: float) -> None:
+    def spend(self, tokens: int) -> None:
         """Notes a call."""
         self._tokens -= tokens
-        self._seconds -= seconds
         self.spent = True

@@ -12,6 +12,7 @@ from tapeline.serving._pieces import canonical_pieces
 from tapeline.serving._prefixes import Prefixes
 from tapeline.serving._settings import EngineSettings
 from tapeline.serving._slot import Slot
+from tapeline.serving._times import TickTimes
 from transformer_core.generation import Prediction
 
 
@@ -29,12 +30,15 @@ class Prefill:
         settings: EngineSettings,
         clock: Callable[[], float],
         totals: Counter[str],
+        times: TickTimes,
     ) -> None:
-        """Begins without prompts; ``totals`` are added to."""
+        """Begins without prompts; ``totals`` and ``times`` are added to."""
         self._model: Final = model
         self._slots: Final = slots
         self._settings: Final = settings
         self._totals: Final = totals
+        self._clock: Final = clock
+        self._times: Final = times
         self._pace: Final = Pace(clock)
         self._line: Final[deque[tuple[Slot, Answer]]] = deque()
         self.prefixes: Final = Prefixes(model, settings.store_bytes, settings.block_tokens)
@@ -44,18 +48,22 @@ class Prefill:
         slot.give(answer)
         self._line.append((slot, answer))
 
-    def run(self, take: Callable[[Slot, Prediction], None]) -> None:
+    def run(self, take: Callable[[Slot, Prediction], None], decode_seconds: float = 0.0) -> None:
         """Runs as many pieces as one tick has room for.
 
         Args:
             take: is given each row whose prompt is done, with the prediction after it.
+            decode_seconds: time that the step of the running answers will take, of which up to half of ``stall`` is
+                kept for it.
         """
-        allowance = Allowance(self._settings.tick_tokens, self._settings.stall)
+        stall = self._settings.stall
+        allowance = Allowance(self._settings.tick_tokens, stall - min(decode_seconds, stall / 2), self._clock)
         while self._line:
             slot, answer = self._line[0]
             if slot.answer is answer:  # it has not left meanwhile
                 if not slot.begun:
-                    self._begin(slot)
+                    with self._times.part("prefix"):
+                        self._begin(slot)
                 if not self._run_pieces(slot, allowance, take):
                     return
             self._line.popleft()
@@ -111,7 +119,7 @@ class Prefill:
             size = self._size(slot, allowance)
             if not size:
                 return False
-            allowance.spend(size, self._pace.seconds(self._chunk(size)))
+            allowance.spend(size)
             prediction = self._run_piece(slot, size)
             if not answer.prefilling:
                 take(slot, prediction)
@@ -136,7 +144,8 @@ class Prefill:
         assert slot.answer
         piece = slot.answer.prompt[slot.filled : slot.filled + size].tolist()
         call = partial(self._model.prefill_row, piece, slot.row, slot.filled)
-        prediction = self._pace.measured(self._chunk(size), call)
+        with self._times.part("prefill"):
+            prediction = self._pace.measured(self._chunk(size), call)
         slot.feed(size)
         self._totals["prompt_tokens"] += size
         if size in self._model.chunks:

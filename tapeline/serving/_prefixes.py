@@ -5,7 +5,9 @@ prefix serves, generated tokens too; any other one's only up to where the new pr
 whole pieces of a prompt made. A recurrent model goes on where a row ended, and nowhere before.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -63,28 +65,35 @@ class Prefixes:
         return Stored(block, block.stop)
 
     def restore(self, slot: Slot, stored: Stored, prompt: np.ndarray) -> None:
-        """Fills a row from the store."""
-        for block in stored.block.path():
-            self._model.write_row(slot.row, block.start, block.arrays)
-        slot.hold(prompt[: stored.length], [block.stop for block in stored.block.path()])
+        """Fills a row from the store, in one call of the model."""
+        path = stored.block.path()
+        arrays = [
+            _joined([block.arrays[index] for block in path], axis)
+            for index, axis in enumerate(self._model.position_axes)
+        ]
+        self._model.write_row(slot.row, 0, arrays)
+        slot.hold(prompt[: stored.length], [block.stop for block in path])
         slot.block = stored.block
 
     def save(self, slot: Slot, kept: int) -> None:
-        """Stores what a row holds before all but its first ``kept`` tokens are lost."""
+        """Stores what a row holds before all but its first ``kept`` tokens are lost, by one call of the model."""
         if self.store.budget == 0 or slot.filled <= kept:
             return
         if self._model.recurrent:
             if self._model.invariant:
                 self.checkpoint(slot)
             return
-        block: Block | None = self.store.root
-        while block and (stop := self._next_stop(slot, block.stop)):
-            block = self._add(slot, block, stop)
+        block = self.store.root
+        while known := self._known(slot, block):
+            block = known
+        if not self._held_by_child(slot, block):
+            self._add(slot, block, self._stops(slot, block.stop))
 
     def checkpoint(self, slot: Slot) -> None:
         """Stores where a row of a recurrent model stands now."""
-        if slot.block and slot.block.stop < slot.filled and self.store.holds(slot.block):
-            slot.block = self._add(slot, slot.block, slot.filled)
+        block = slot.block
+        if block and block.stop < slot.filled and self.store.holds(block):
+            slot.block = self._child(slot, block, slot.filled) or self._add(slot, block, [slot.filled])
 
     @property
     def _any_length(self) -> bool:
@@ -105,15 +114,55 @@ class Prefixes:
         stop = (start // self._block_tokens + 1) * self._block_tokens
         return min(stop, slot.filled) if start < slot.filled else 0
 
-    def _add(self, slot: Slot, block: Block, stop: int) -> Block | None:
-        """Returns a block with a row's tokens behind another; None where none is needed, or it does not fit."""
-        known = self.store.children(block, slot.tokens, None if self._any_length else stop)
+    def _stops(self, slot: Slot, start: int) -> list[int]:
+        """Returns where the blocks of a row behind a position stop, as far as the store could ever hold them."""
+        most, stops = self.store.budget // max(1, self._model.position_bytes), []
+        while (stop := self._next_stop(slot, start)) and stop <= most:
+            stops.append(stop)
+            start = stop
+        return stops
+
+    def _known(self, slot: Slot, block: Block) -> Block | None:
+        """Returns the block of the store that has a row's next tokens behind another one."""
+        stop = self._next_stop(slot, block.stop)
+        return self._child(slot, block, None if self._any_length else stop) if stop else None
+
+    def _child(self, slot: Slot, block: Block, stop: int | None) -> Block | None:
+        known = self.store.children(block, slot.tokens, stop)
         if known:
             self.store.use(known[0])
-            return known[0]
-        if self._any_length and (nearest := self.store.nearest(block, slot.tokens)):
+        return known[0] if known else None
+
+    def _held_by_child(self, slot: Slot, block: Block) -> bool:
+        """Returns whether a longer block has all tokens of a row that are left."""
+        nearest = self.store.nearest(block, slot.tokens) if self._any_length else None
+        if nearest:
             self.store.use(nearest[0])
-            if block.stop + nearest[1] == slot.filled:
+        return nearest is not None and block.stop + nearest[1] == slot.filled
+
+    def _add(self, slot: Slot, block: Block, stops: Sequence[int]) -> Block | None:
+        """Adds blocks with a row's tokens behind another, and returns the last; None where one does not fit."""
+        if not stops:
+            return None
+        begin, last = block.stop, block
+        arrays = self._model.read_row(slot.row, begin, stops[-1])
+        for stop in stops:
+            part = slice(last.stop - begin, stop - begin)
+            added = self.store.add(last, slot.tokens[last.stop : stop], partial(self._cut, arrays, part))
+            if added is None:
                 return None
-        tokens = slot.tokens[block.stop : stop]
-        return self.store.add(block, tokens, lambda: self._model.read_row(slot.row, block.stop, stop))
+            last = added
+        return last
+
+    def _cut(self, arrays: Sequence[np.ndarray], part: slice) -> list[np.ndarray]:
+        """Returns a part of the positions of what ``read_row`` returned."""
+        axes = self._model.position_axes
+        return [
+            array if axis is None else array[(*[slice(None)] * axis, part)]
+            for array, axis in zip(arrays, axes, strict=True)
+        ]
+
+
+def _joined(parts: Sequence[np.ndarray], axis: int | None) -> np.ndarray:
+    """Returns blocks' arrays one after the other; the last of those that have no axis of positions."""
+    return parts[-1] if axis is None or len(parts) == 1 else np.concatenate(parts, axis)

@@ -53,12 +53,12 @@ class WaitingQueue:
             if not self._lines:
                 self._taken_at = None
                 return None
+            self._note_interval()  # first: nothing is lost if the clock raises
             client, line = self._lines.popitem(last=False)
             answer = line.popleft()
             if line:
                 self._lines[client] = line
             self._count -= 1
-            self._note_interval()
             return answer
 
     def remove(self, leaves: Callable[[Answer], bool]) -> list[Answer]:

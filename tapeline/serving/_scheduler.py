@@ -4,6 +4,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from lang_core import TapelineError
@@ -11,11 +12,13 @@ from tapeline.serving._answer import Answer
 from tapeline.serving._errors import ModelFailedError
 from tapeline.serving._figures import EngineFigures
 from tapeline.serving._guard import GuardedModel
+from tapeline.serving._pace import Pace
 from tapeline.serving._prefill import Prefill
 from tapeline.serving._queue import WaitingQueue
 from tapeline.serving._settings import EngineSettings
 from tapeline.serving._slot import Slot
 from tapeline.serving._slots import SlotModel
+from tapeline.serving._times import TickTimes
 from transformer_core.generation import Prediction
 
 
@@ -35,6 +38,7 @@ class Scheduler:
         self._clock: Final = clock
         self._totals: Final[Counter[str]] = Counter()
         self._ended: Final[Counter[str]] = Counter()
+        self._times: Final = TickTimes(clock)
         self._ticks = 0
         self.replace(model)
 
@@ -42,7 +46,8 @@ class Scheduler:
         """Goes on with another model, whose rows are empty, and an empty store."""
         self._model = GuardedModel(model, self._settings.largest_chunk)
         self._slots = [Slot(row, model.capacity) for row in range(model.slots)]
-        self._prefill = Prefill(self._model, self._slots, self._settings, self._clock, self._totals)
+        self._pace = Pace(self._clock)  # of steps, by their number of rows
+        self._prefill = Prefill(self._model, self._slots, self._settings, self._clock, self._totals, self._times)
 
     @property
     def busy(self) -> bool:
@@ -56,11 +61,13 @@ class Scheduler:
             ModelFailedError: a call of the model raised.
         """
         self._ticks += 1
-        self._drop()
-        self._admit()
-        self._prefill.run(self._take)
-        self._decode()
-        self._free()
+        with self._times.part("tick"):
+            self._drop()
+            self._admit()
+            self._prefill.run(self._take, self._pace.seconds(sum(slot.ready for slot in self._slots)))
+            self._decode()
+            self._free()
+        self._times.end()
 
     def fail(self, error: ModelFailedError) -> None:
         """Ends all running answers, for a call of the model has failed, and lets go of the model."""
@@ -93,6 +100,7 @@ class Scheduler:
             failures=self._totals["failures"],
             store_bytes=self._prefill.prefixes.store.nbytes,
             store_budget=self._settings.store_bytes,
+            tick_seconds=self._times.histograms(),
         )
 
     def _drop(self) -> None:
@@ -139,7 +147,9 @@ class Scheduler:
             return
         rows, positions = [slot.row for slot in slots], [slot.filled for slot in slots]
         token_ids = [slot.next_token for slot in slots]
-        predictions = self._model.decode(rows, token_ids, positions)
+        step = partial(self._model.decode, rows, token_ids, positions)
+        with self._times.part("decode"):
+            predictions = self._pace.measured(len(rows), step)
         for slot, prediction in zip(slots, predictions, strict=True):
             slot.feed(1)
             self._take(slot, prediction)
@@ -148,10 +158,11 @@ class Scheduler:
         answer = slot.answer
         assert answer
         generated = answer.generated
-        try:
-            answer.take(prediction)
-        except ModelFailedError:
-            raise
-        except TapelineError as error:
-            answer.end("error", error)
+        with self._times.part("choose"):
+            try:
+                answer.take(prediction)
+            except ModelFailedError:
+                raise
+            except TapelineError as error:
+                answer.end("error", error)
         self._totals["generated_tokens"] += answer.generated - generated

@@ -13,8 +13,8 @@ class EngineSettings:
         max_waiting: requests that may wait for a row; one more is refused with ``BusyError``.
         deadline: seconds that a request may take which names none, with its time in the queue; None for no end.
         tick_tokens: tokens of prompts that are run between two steps of the running answers.
-        stall: seconds that these tokens may hold up the running answers, by what earlier calls took. At least one call
-            is made per tick.
+        stall: seconds from one token of a running answer to the next, by what earlier calls took: prompts have what
+            the step of the running answers leaves, but half of it at least. One call is made per tick in any case.
         largest_chunk: tokens of a prompt that one call may run; None for as many as the model takes. Smaller calls hold
             up running answers for a shorter time, and where a model is not invariant more prefixes can be reused.
         store_bytes: memory of the prefix store; 0 is off.
@@ -27,7 +27,7 @@ class EngineSettings:
     max_waiting: int = 256
     deadline: float | None = 600.0
     tick_tokens: int = 512
-    stall: float = 0.2
+    stall: float = 0.15
     largest_chunk: int | None = None
     store_bytes: int = 256 << 20
     block_tokens: int = 32

@@ -44,6 +44,16 @@ class SlotModel(Protocol):
         """True where some layer has a state or a ring, so that a row can only go on where it ended."""
         ...
 
+    @property
+    def position_axes(self) -> tuple[int | None, ...]:
+        """Axis of positions of each array that ``read_row`` returns; None of a state or a ring."""
+        ...
+
+    @property
+    def position_bytes(self) -> int:
+        """Bytes of one position of a row in all arrays that have an axis of positions."""
+        ...
+
     def prefill_row(self, token_ids: Sequence[int], row: int, position: int) -> Prediction:
         """Appends 1 to ``max(chunks)`` tokens to a row at ``position``, in the smallest chunk that fits, padded.
 

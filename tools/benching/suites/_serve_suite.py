@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lang_core import InputError, any_of
+from tapeline.bundle import Bundle
 from tools.benching.suites._figures import SuiteResult
 from tools.benching.suites._plan import Plan
 from tools.benching.suites._run import Result, Runner, environment
@@ -23,7 +24,6 @@ from tools.benching.suites._worker import Worker
 _STORED: Final = "bf16"
 _LOAD: Final = "tools.benching.jobs.http_load"
 _GENERATE: Final = "tools.benching.jobs.generate"
-_VOCABULARY: Final = 256  # token ids that every measured model has
 _SAME: Final = 4  # answers that are compared with those alone
 
 
@@ -62,7 +62,8 @@ def _group(runner: Runner, plan: Plan, group: ServeGroup, checkpoint: Path, fold
             ports[SERVER] = stack.enter_context(peer_server(runner, plan, file))
         command = [sys.executable, "-m", _GENERATE, json.dumps({"weights": str(bundle)})]
         generate = stack.enter_context(Worker(command, environment(), runner.workdir))
-        turns = _Turns(runner, plan, ports, generate)
+        # All tokens: of the first few hundred of a real model many are single bytes, whose answers are no text.
+        turns = _Turns(runner, plan, ports, generate, Bundle(bundle).config.model["vocabulary"])
         turns.warm()
         for number in range(1, runner.rounds + 1):
             turns.round(number)
@@ -77,16 +78,18 @@ class _Turns:
         plan: what is measured.
         ports: of the servers, by system.
         generate: generates without a server.
+        vocabulary: number of token ids that prompts are drawn from.
 
     Attributes:
         results: of each round by phase and by system.
     """
 
-    def __init__(self, runner: Runner, plan: Plan, ports: Mapping[str, int], generate: Worker) -> None:
+    def __init__(self, runner: Runner, plan: Plan, ports: Mapping[str, int], generate: Worker, vocabulary: int) -> None:
         self._runner: Final = runner
         self._plan: Final = plan
         self._ports: Final = ports
         self._generate: Final = generate
+        self._vocabulary: Final = vocabulary
         self.results: Final[dict[str, dict[str, list[Result]]]] = {}
 
     def warm(self) -> None:
@@ -143,4 +146,4 @@ class _Turns:
             return self._runner.job(_LOAD, port=port, requests=file.name, clients=clients)
 
     def _requests(self, seed: str) -> Requests:
-        return Requests(self._plan.serve, _VOCABULARY, seed)
+        return Requests(self._plan.serve, self._vocabulary, seed)

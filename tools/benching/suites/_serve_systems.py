@@ -39,7 +39,7 @@ def export(runner: Runner, plan: Plan, file: Path, output: Path) -> Path:
     runner.say(f"exporting {output.name} ...")
     places = [f"--model={file}", f"--output={output}", f"--target={_TARGET}", "--verify=none"]
     sizes = [f"--max_sequence={plan.serve.capacity}", f"--slots={plan.serve.slots}"]
-    runner.command([sys.executable, "-m", "tools.export", *places, *sizes])
+    runner.command([sys.executable, "-m", "tools.export", *places, *sizes, f"--activations={plan.activations}"])
     return output
 
 
