@@ -7,7 +7,8 @@ requests) is decided on rank 0 alone.
 from run_jax.processes._facts import Facts, first_difference
 from run_jax.processes._follower import follow
 from run_jax.processes._join import join, leave
-from run_jax.processes._leader import Leader, Opener
+from run_jax.processes._leader import Leader, Opener, exit_for
+from run_jax.processes._leading import lead, leading
 from run_jax.processes._meeting import SOCKET, Meeting
 from run_jax.processes._place import Place, place_of
 
@@ -18,9 +19,12 @@ __all__ = [
     "Meeting",
     "Opener",
     "Place",
+    "exit_for",
     "first_difference",
     "follow",
     "join",
+    "lead",
+    "leading",
     "leave",
     "place_of",
 ]

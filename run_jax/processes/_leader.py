@@ -94,14 +94,14 @@ class Leader:
         """Calls a method on every rank and returns what it gives on rank 0; see ``Mirrored``."""
         with self._lock:
             message = {
-                "target": target.number,
+                "target": target.shared_number,
                 "method": method,
                 "values": handles(values),
                 "keywords": handles(keywords),
             }
             call = self._told(message)
             try:
-                result = getattr(target.object, method)(*own(values), **own(keywords))
+                result = getattr(target.own_object, method)(*own(values), **own(keywords))
             except BaseException as error:
                 self._failed = True
                 self._outcomes.done(call, failed=True)

@@ -51,7 +51,7 @@ class Mirrored:
     All else is that of rank 0's own object.
     """
 
-    __slots__ = ("__weakref__", "_caller", "number", "object")
+    __slots__ = ("__weakref__", "_caller", "own_object", "shared_number")
 
     def __init__(self, caller: Caller, target: Any, number: int) -> None:
         """Takes an object.
@@ -62,11 +62,11 @@ class Mirrored:
             number: its number on every rank.
         """
         self._caller: Final = caller
-        self.object: Final = target
-        self.number: Final = number
+        self.own_object: Final = target
+        self.shared_number: Final = number
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self.object, name)
+        value = getattr(self.own_object, name)
         return self._told(name) if name in TOLD else value
 
     def __call__(self, *values: Any, **keywords: Any) -> Any:
@@ -82,10 +82,10 @@ class Mirrored:
         self.close()
 
     def __del__(self) -> None:
-        self._caller.forget(self.number)
+        self._caller.forget(self.shared_number)
 
     def __repr__(self) -> str:
-        return f"Mirrored({self.object!r})"
+        return f"Mirrored({self.own_object!r})"
 
     def _told(self, name: str) -> Callable[..., Any]:
         return lambda *values, **keywords: self._caller.call(self, name, values, keywords)
@@ -93,12 +93,12 @@ class Mirrored:
 
 def own(value: Any) -> Any:
     """Returns a value with rank 0's own objects in the place of mirrored ones."""
-    return _mapped(value, lambda item: item.object)
+    return _mapped(value, lambda item: item.own_object)
 
 
 def handles(value: Any) -> Any:
     """Returns a value with numbers in the place of mirrored objects, to be sent."""
-    return _mapped(value, lambda item: Handle(item.number))
+    return _mapped(value, lambda item: Handle(item.shared_number))
 
 
 def _mapped(value: Any, of: Callable[[Mirrored], Any]) -> Any:
@@ -106,7 +106,7 @@ def _mapped(value: Any, of: Callable[[Mirrored], Any]) -> Any:
         return of(value)
     if isinstance(value, Mapping):
         return {key: _mapped(item, of) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if type(value) in (list, tuple):  # a TensorSpec is a tuple, too
         return type(value)(_mapped(item, of) for item in value)
     return value
 
@@ -121,7 +121,7 @@ def numbered(value: Any, first: int, made: Callable[[Any, int], Any]) -> tuple[A
     """
     if isinstance(value, _DATA):
         return value, first
-    if isinstance(value, list | tuple):
+    if type(value) in (list, tuple):
         items: list[Any] = []
         for item in value:
             result, first = numbered(item, first, made)

@@ -74,12 +74,12 @@ def test_what_rank_0_drops_others_drop() -> None:
     ranks = Ranks([_opener([]), _opener(diary)])
     session: Any = ranks.leader.open({"path": "here"})
     tensors = [session.upload(np.zeros(1, np.float32)) for _ in range(50)]
-    numbers = [tensor.number for tensor in tensors]
+    numbers = [tensor.shared_number for tensor in tensors]
     del tensors
     gc.collect()
     last = session.upload(np.zeros(1, np.float32))
     assert isinstance(last, Mirrored)
-    assert last.number == numbers[-1] + 1
+    assert last.shared_number == numbers[-1] + 1
     assert session.device == "counting"  # what computes nothing is rank 0's own
     with pytest.raises(AttributeError, match="no attribute 'uplaod'"):
         session.uplaod(1)

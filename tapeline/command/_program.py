@@ -21,7 +21,7 @@ COMMANDS: Final = {
     "transcribe": "turns sound into text",
     "inspect": "shows what is in a bundle or a model",
     "compare": "names where two computations first diverge",
-    "train": "fine-tunes a checkpoint on JAX",
+    "launch": "runs a command in several processes, one device each",
     "tune": "shows and tunes configurations of kernels",
     "doctor": "says what this machine has, for an issue",
     "completion": "writes a script that completes commands in a shell",
@@ -46,10 +46,14 @@ class Command(Protocol):
     Attributes:
         FLAGS: its flags.
         POSITIONAL: name of the flag whose value may stand first without ``--name=``, and the values.
+        REST: what stands behind the flags is put here; a command without it takes nothing more.
+        EVERY_RANK: True where all ranks of a launch run the command; else rank 0 does, whose calls the others follow.
     """
 
     FLAGS: flags.FlagValues
     POSITIONAL: tuple[str, Sequence[str]]
+    REST: list[str]
+    EVERY_RANK: bool
     __doc__: str | None
     __name__: str
 
@@ -78,27 +82,30 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     Returns:
         0 done, 2 wrong input, 3 verification failed, 130 interrupted, 1 anything else.
     """
-    command, given = command_of(name), _ALIASES.get(name, (name, ()))[1]
+    command = command_of(name)
     if _asks_for_help(arguments):
         print(_help(command))
         return 0
-    code = _parse(command, [*given, *arguments])
+    code = parse_command(name, arguments)
     if code is not None:
         return code
     return guarded(command.main, functools.partial(_message, command))
 
 
-def _parse(command: Command, arguments: Sequence[str]) -> int | None:
-    """Parses flags; returns an exit code where they are wrong."""
+def parse_command(name: str, arguments: Sequence[str]) -> int | None:
+    """Parses a command's flags, prints what is wrong with them, and returns an exit code then; else None."""
+    command, given = command_of(name), _ALIASES.get(name, (name, ()))[1]
     values = command.FLAGS
     for flag in values:
         values[flag].unparse()
     try:
-        rest = values(["tapeline", *_named(command, arguments)])
+        rest = values(["tapeline", *given, *_named(command, arguments)])
     except flags.Error as error:
         say_error(f"{error}\nPass --help for the flags.")
         return EXIT_INPUT
-    if rest[1:]:
+    if hasattr(command, "REST"):
+        command.REST[:] = rest[1:]
+    elif rest[1:]:
         say_error(f"unexpected arguments {' '.join(rest[1:])}: every option is a --flag")
         return EXIT_INPUT
     return None

@@ -3,7 +3,7 @@
 An engine is loaded when it is first asked for: JAX takes seconds.
 """
 
-from tapeline.engines._open import DEVICES, ENGINES, Engine, Place, open_session
+from tapeline.engines._open import DEVICES, ENGINES, Engine, Place, open_on_rank, open_session
 from tapeline.engines._protocol import Function, Held, Results, Session, Tensor, Updating
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     "Session",
     "Tensor",
     "Updating",
+    "open_on_rank",
     "open_session",
 ]

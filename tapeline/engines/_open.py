@@ -88,3 +88,8 @@ def open_session(bundle: Bundle, place: Place, dumper: Dumper | None = None) -> 
         place.check_dumps()
         return bundle.session(place.name, dumper)
     return importlib.import_module(_MODULES[place.engine]).open_bundle(bundle, place)
+
+
+def open_on_rank(bundle: Bundle, place: Place) -> Session:
+    """Opens a bundle on this rank's part of the devices: what each of several processes does when one is told to."""
+    return importlib.import_module(_MODULES["jax"]).open_on_rank(bundle, place)

@@ -1,0 +1,95 @@
+"""Runs a command in several processes over JAX's engine, one device each.
+
+launch --processes=N -- generate|chat|run|serve|embed|train FLAGS --engine=jax --mesh=tp=N    N ranks, on this machine
+srun tapeline launch -- generate FLAGS    one rank of the job that SLURM, Open MPI or Kubernetes has begun
+launch --coordinator=HOST:PORT --num_processes=N --process_id=I -- generate FLAGS    one rank, by hand
+
+Output of rank 0 is the command's; what others say has the rank before each line. When a rank ends, all do.
+"""
+
+import sys
+from typing import Final
+
+from absl import flags
+
+from lang_core import InputError, MeshShape, near_names
+from tapeline.cli import say_error
+from tapeline.command._program import COMMANDS, Command, command_of, load_command, parse_command
+from tapeline.launching import launch
+
+FLAGS: Final = flags.FlagValues()
+REST: Final[list[str]] = []
+
+_PROCESSES: Final = flags.DEFINE_integer(
+    "processes", None, "Processes to start on this machine.", lower_bound=1, flag_values=FLAGS
+)
+_COORDINATOR: Final = flags.DEFINE_string(
+    "coordinator", None, "HOST:PORT at which rank 0 meets the others; the cluster's where absent.", flag_values=FLAGS
+)
+_NUM_PROCESSES: Final = flags.DEFINE_integer("num_processes", None, "Processes in all.", flag_values=FLAGS)
+_PROCESS_ID: Final = flags.DEFINE_integer("process_id", None, "Rank of this process, from 0.", flag_values=FLAGS)
+_TIMEOUT: Final = flags.DEFINE_float(
+    "timeout", 60, "Seconds that ranks wait for one another at the start.", lower_bound=0, flag_values=FLAGS
+)
+
+_ENGINE: Final = "jax"
+
+
+def main() -> None:
+    """Runs the command's ranks, or is one of them; exits with the command's code."""
+    name = _checked_command()
+    if _PROCESSES.value is None:
+        # A module of its own, for it loads JAX.
+        place = (_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
+        code = load_command("rank").run_rank(place, _TIMEOUT.value, name, REST[1:])
+    else:
+        _check_processes(command_of(name), _PROCESSES.value)
+        code, error = launch(_PROCESSES.value, REST, timeout=_TIMEOUT.value)
+        if error is not None:
+            say_error(error)
+    if code:
+        sys.exit(code)
+
+
+def _checked_command() -> str:
+    """Returns the command that is to run; exits where its flags are wrong.
+
+    Raises:
+        InputError: it is none, or none that runs in several processes.
+    """
+    if not REST:
+        raise InputError("launch: no command to run: give one behind --, such as launch --processes=2 -- generate ...")
+    name = REST[0]
+    if name not in COMMANDS:
+        raise InputError(
+            f"launch: command {name!r} not found; available: {', '.join(_able())}{near_names(name, COMMANDS)}"
+        )
+    command = command_of(name)
+    if not _is_able(command):
+        raise InputError(f"launch: {name} runs in one process; available: {', '.join(_able())}")
+    code = parse_command(name, REST[1:])
+    if code is not None:
+        sys.exit(code)
+    if "engine" in command.FLAGS and command.FLAGS["engine"].value != _ENGINE:
+        raise InputError(f"launch: {name} with --engine={command.FLAGS['engine'].value}: give it --engine={_ENGINE}")
+    return name
+
+
+def _check_processes(command: Command, processes: int) -> None:
+    """Checks that the mesh has a device in every process."""
+    text = command.FLAGS["mesh"].value if "mesh" in command.FLAGS else None
+    size = 1 if text is None else MeshShape.parse(text).size
+    if size != processes:
+        mesh = "without --mesh" if text is None else f"with --mesh={text}"
+        raise InputError(
+            f"processes={processes} {mesh}, which is of {size} devices: each process has one: give as many of one as "
+            f"of the other"
+        )
+
+
+def _able() -> list[str]:
+    return [name for name in COMMANDS if _is_able(command_of(name))]
+
+
+def _is_able(command: Command) -> bool:
+    return getattr(command, "EVERY_RANK", False) or "engine" in command.FLAGS

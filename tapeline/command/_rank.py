@@ -1,0 +1,104 @@
+"""Process of a launch: rank 0 runs the command, the others follow its calls."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from lang_core import MeshShape, ProcessError
+from run_jax.processes import Leader, Meeting, exit_for, follow, join, lead, leave, place_of
+from tapeline.bundle import Bundle
+from tapeline.cli import VERSION, say_error
+from tapeline.command._program import command_of, run_command
+from tapeline.engines import Place, open_on_rank
+from tapeline.launching import TOKEN, guard_rank, stdout_is_ours
+
+_LEFT_TO_RANK_0: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run_rank(
+    place: tuple[str | None, int | None, int | None], timeout: float, name: str, arguments: Sequence[str]
+) -> int:
+    """Runs a command as one of several processes and returns its exit code.
+
+    Args:
+        place: coordinator, number of processes and rank; all None where JAX is to find them.
+        timeout: seconds to wait for the other ranks.
+        name: the command.
+        arguments: its flags.
+
+    Raises:
+        InputError: see ``join``.
+        ProcessError: see ``join``; or another rank has ended.
+    """
+    guard_rank()
+    secret = os.environ.get(TOKEN, "").encode()
+    spot = place_of(*place, timeout=timeout)
+    stdout_is_ours(wanted=spot.rank == 0)
+    meeting = join(spot, {"tapeline": VERSION, "flags": [name, *arguments]}, secret=secret, timeout=timeout)
+    if getattr(command_of(name), "EVERY_RANK", False):
+        return _run_alike(meeting, name, arguments)
+    if spot.rank == 0:
+        return _run_leading(meeting, name, arguments)
+    return _run_following(meeting)
+
+
+def _run_leading(meeting: Meeting, name: str, arguments: Sequence[str]) -> int:
+    leader = Leader(meeting, _open)
+    lead(leader)
+    code = run_command(name, arguments)
+    leader.end()
+    leave()
+    return code
+
+
+def _run_following(meeting: Meeting) -> int:
+    for number in _LEFT_TO_RANK_0:
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        follow(meeting, _open)
+    except ProcessError as error:
+        _end_at_once(str(error), 1)
+    leave()
+    return 0
+
+
+def _run_alike(meeting: Meeting, name: str, arguments: Sequence[str]) -> int:
+    """Runs the command, which computes the same on every rank; the end of one is noticed by all."""
+    leader = Leader(meeting, _open) if meeting.place.rank == 0 else None
+    if leader is None:
+        threading.Thread(target=_watch, args=(meeting,), name="rank 0", daemon=True).start()
+    code = run_command(name, arguments)
+    if code:
+        _end_at_once("", code)  # the others may wait for this rank for ever
+    leave()  # all ranks have come here
+    if leader is not None:
+        leader.end()
+    return code
+
+
+def _watch(meeting: Meeting) -> None:
+    try:
+        follow(meeting, _open)
+    except ProcessError as error:
+        exit_for(str(error))
+
+
+def _end_at_once(error: str, code: int) -> None:
+    """Ends the process without taking leave of ranks that are gone."""
+    if error:
+        say_error(error)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _open(arguments: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+    """Opens a bundle on this rank; returns the session, and the hashes of its files."""
+    bundle = Bundle(Path(arguments["bundle"]))
+    mesh = None if arguments["mesh"] is None else MeshShape.parse(arguments["mesh"])
+    session = open_on_rank(bundle, Place("jax", arguments["device"], mesh))
+    return session, {f"sha256 of {name} of {bundle.path}": value for name, value in bundle.config.sha256.items()}
