@@ -2,7 +2,6 @@
 
 import os
 from collections import Counter
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,50 +10,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tapeline.serving import EndEvent, EngineSettings, PromptEvent, TokenEvent, TokenRequest, canonical_pieces
+from tapeline.serving import EndEvent, PromptEvent, TokenEvent, TokenRequest, canonical_pieces
 from tapeline.serving._answer import Answer
 from tapeline.serving._hash_slots_testing import HashSlots
-from tapeline.serving._queue import WaitingQueue
-from tapeline.serving._reference_testing import Received
-from tapeline.serving._scheduler import Scheduler
+from tapeline.serving._scheduler_testing import Bench
 from transformer_core.generation import SamplingConfig
 
 _LONG = os.environ.get("TAPELINE_LONG") == "1"
 _BUDGET = 6_000
-
-
-class _Bench:
-    """Scheduler with a clock that is set by hand.
-
-    Attributes:
-        time: seconds.
-    """
-
-    def __init__(self, model: HashSlots, **given: Any) -> None:
-        self.time = 0.0
-        self.model = model
-        self.queue = WaitingQueue(99, lambda: self.time)
-        self.scheduler = Scheduler(model, self.queue, EngineSettings(**given), lambda: self.time)
-        self.answers: list[tuple[Answer, Received]] = []
-
-    def put(self, prompt: list[int], count: int, expires: float | None = None, **given: Any) -> tuple[Answer, Received]:
-        request = TokenRequest(prompt=prompt, max_new_tokens=count, **{"sampling": SamplingConfig(), **given})
-        received = Received()
-        self.answers.append((Answer(request, received, self.model.vocabulary, expires), received))
-        self.queue.put(self.answers[-1][0])
-        return self.answers[-1]
-
-    def run(self) -> None:
-        while self.scheduler.busy or len(self.queue):
-            self.scheduler.tick()
-
-    @property
-    def slots(self) -> Any:
-        return self.scheduler._slots
-
-    @property
-    def store(self) -> Any:
-        return self.scheduler._prefill.prefixes.store
 
 
 class _Machine(RuleBasedStateMachine):
@@ -65,7 +28,7 @@ class _Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         model = HashSlots(3, 40, 11, (2, 4, 8), invariant=self.kind[0], recurrent=self.kind[1])
-        self.bench = _Bench(model, store_bytes=_BUDGET, block_tokens=4, tick_tokens=9, stall=0.0)
+        self.bench = Bench(model, store_bytes=_BUDGET, block_tokens=4, tick_tokens=9, stall=0.0)
 
     @rule(
         prompt=st.lists(st.integers(0, 2), min_size=1, max_size=20),
@@ -136,7 +99,7 @@ def test_states(kind: tuple[bool, bool]) -> None:
 
 
 def test_a_cancelled_answer_frees_its_row_within_one_step() -> None:
-    bench = _Bench(HashSlots(1))
+    bench = Bench(HashSlots(1))
     answer, received = bench.put([1, 2, 3], 50)
     bench.scheduler.tick()
     other = bench.put([4, 5], 2)[1]
@@ -150,7 +113,7 @@ def test_a_cancelled_answer_frees_its_row_within_one_step() -> None:
 
 
 def test_a_deadline_ends_an_answer_where_it_is_and_one_that_waits() -> None:
-    bench = _Bench(HashSlots(1))
+    bench = Bench(HashSlots(1))
     first = bench.put([1, 2, 3], 50, expires=2.0)[1]
     second = bench.put([1, 2, 3], 50, expires=1.0)[1]
     for _ in range(3):
@@ -162,7 +125,7 @@ def test_a_deadline_ends_an_answer_where_it_is_and_one_that_waits() -> None:
 
 
 def test_a_listener_that_raises_cancels_its_answer_and_no_other() -> None:
-    bench = _Bench(HashSlots(2))
+    bench = Bench(HashSlots(2))
     events: list[Any] = []
 
     def listen(event: Any) -> None:
@@ -178,86 +141,8 @@ def test_a_listener_that_raises_cancels_its_answer_and_no_other() -> None:
     assert other.end.reason == "length"
 
 
-def test_prompts_hold_up_running_answers_for_one_call_at_a_time() -> None:
-    bench = _Bench(HashSlots(2, 96, chunks=(4, 16)), stall=0.0)
-    clock = bench.model.prefill_row
-
-    def slow(*given: Any) -> Any:
-        bench.time += 0.01 * len(given[0])
-        return clock(*given)
-
-    bench.model.prefill_row = slow  # pyright: ignore[reportAttributeAccessIssue]
-    bench.put([3], 90)
-    bench.scheduler.tick()
-    bench.put(list(range(40)), 3)
-    del bench.model.calls[:]
-    bench.scheduler.tick()
-    bench.scheduler.tick()
-    bench.scheduler.tick()
-    # The first call of a size that was never measured is taken for free; then only the smallest is.
-    assert bench.model.calls == ["prefill_row", "decode"] * 3
-    assert [slot.filled for slot in bench.slots][1] == 16 + 4 + 4
-
-
-class _SlowSlots(HashSlots):
-    """A prompt's token takes 10 ms, a step 30 ms, and each copy of a row's entries 50 ms of a bench's time."""
-
-    bench: "_Bench"
-
-    def prefill_row(self, token_ids: Any, row: int, position: int) -> Any:
-        self.bench.time += 0.01 * len(token_ids)
-        return super().prefill_row(token_ids, row, position)
-
-    def decode(self, rows: Any, token_ids: Any, positions: Any) -> Any:
-        self.bench.time += 0.03
-        return super().decode(rows, token_ids, positions)
-
-    def read_row(self, row: int, start: int, stop: int) -> Any:
-        self.bench.time += 0.05
-        return super().read_row(row, start, stop)
-
-
-def _slow_bench(**given: Any) -> _Bench:
-    model = _SlowSlots(2, 96, 101, (1, 4, 16))
-    model.bench = _Bench(model, **given)
-    return model.bench
-
-
-def _stalls(bench: _Bench, ticks: int) -> list[int]:
-    """Returns the milliseconds of ticks."""
-    times = [bench.time]
-    for _ in range(ticks):
-        bench.scheduler.tick()
-        times.append(bench.time)
-    return [round(1000 * (after - before)) for before, after in pairwise(times)]
-
-
-@pytest.mark.parametrize(("stall", "expected"), [(0.1, 100), (0.075, 70), (0.04, 50), (0.01, 40)])
-def test_a_step_and_prompts_beside_it_take_no_longer_than_the_stall(stall: float, expected: int) -> None:
-    bench = _slow_bench(stall=stall)
-    bench.put([3], 90)
-    bench.put(list(range(60)), 1)
-    _stalls(bench, 4)  # every size is measured
-    assert _stalls(bench, 3) == [expected] * 3
-
-
-def test_what_is_stored_for_a_new_answer_is_part_of_the_stall() -> None:
-    bench = _slow_bench(stall=0.1)
-    bench.put([3], 90)
-    bench.put(list(range(9, 38)), 1)
-    while len(bench.answers[1][1].events) < 3:
-        bench.scheduler.tick()
-    bench.put(list(range(50, 90)), 1)
-    assert _stalls(bench, 2) == [50 + 20 + 30, 100]
-    seconds = {part: times.seconds for part, times in bench.scheduler.figures().tick_seconds.items()}
-    assert seconds["prefix"] == pytest.approx(0.05)
-    assert seconds["decode"] == pytest.approx(0.03 * bench.model.calls.count("decode"))
-    assert seconds["tick"] == pytest.approx(bench.time)
-    assert seconds["choose"] == 0
-
-
 def test_a_tick_runs_whole_prompts_while_nobody_waits_for_it() -> None:
-    bench = _Bench(HashSlots(2), tick_tokens=64)
+    bench = Bench(HashSlots(2), tick_tokens=64)
     bench.put(list(range(40)), 1)
     bench.scheduler.tick()
     assert bench.model.calls == ["prefill_row"] * 4
@@ -266,7 +151,7 @@ def test_a_tick_runs_whole_prompts_while_nobody_waits_for_it() -> None:
 @pytest.mark.parametrize("kind", [{}, {"invariant": False}, {"recurrent": True}])
 def test_answers_to_one_prompt_that_come_together_share_its_prefix(kind: dict[str, Any]) -> None:
     prompt = list(range(39))  # 16, 16, 4, 2, 1
-    bench = _Bench(HashSlots(4, **kind), tick_tokens=64, block_tokens=8)
+    bench = Bench(HashSlots(4, **kind), tick_tokens=64, block_tokens=8)
     answers = [bench.put(prompt, 3, sampling=SamplingConfig(temperature=1, seed=seed))[1] for seed in range(4)]
     bench.run()
     assert [received.end.reused_tokens for received in answers] == [0, 38, 38, 38]
@@ -276,7 +161,7 @@ def test_answers_to_one_prompt_that_come_together_share_its_prefix(kind: dict[st
 
 
 def test_tokens_of_a_tick_are_bounded() -> None:
-    bench = _Bench(HashSlots(2), tick_tokens=20)
+    bench = Bench(HashSlots(2), tick_tokens=20)
     bench.put(list(range(40)), 1)
     bench.scheduler.tick()
     assert bench.slots[0].filled == bench.scheduler.figures().prompt_tokens == 16
@@ -284,7 +169,7 @@ def test_tokens_of_a_tick_are_bounded() -> None:
 
 @pytest.mark.parametrize(("largest", "calls"), [(None, 4), (5, 10), (1, 20)])
 def test_prompts_are_cut_into_no_larger_chunks_than_are_wanted(largest: int | None, calls: int) -> None:
-    bench = _Bench(HashSlots(1, invariant=False), largest_chunk=largest)
+    bench = Bench(HashSlots(1, invariant=False), largest_chunk=largest)
     bench.put(list(range(40)), 1)
     bench.run()
     assert bench.model.calls == ["prefill_row"] * calls
@@ -292,7 +177,7 @@ def test_prompts_are_cut_into_no_larger_chunks_than_are_wanted(largest: int | No
 
 @pytest.mark.parametrize("logprobs", [None, 2])
 def test_greedy_choice_reads_logits_only_for_log_probabilities(logprobs: int | None) -> None:
-    bench = _Bench(HashSlots(2))
+    bench = Bench(HashSlots(2))
     before = HashSlots.reads
     bench.put([1, 2, 3], 6, logprobs=logprobs)
     bench.put([1, 2, 4], 6, logprobs=logprobs)
@@ -301,7 +186,7 @@ def test_greedy_choice_reads_logits_only_for_log_probabilities(logprobs: int | N
 
 
 def test_log_probabilities_are_those_of_the_logits_before_sampling() -> None:
-    bench = _Bench(HashSlots(1))
+    bench = Bench(HashSlots(1))
     sampling = SamplingConfig(temperature=0.3, logit_bias={5: 9.0}, top_k=2, seed=1)
     received = bench.put([1, 2, 3], 1, logprobs=41, sampling=sampling)[1]
     bench.run()
