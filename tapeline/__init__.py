@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tapeline.cli import VERSION, Progress, ProgressEvent, TerminalProgress
     from tapeline.compare import Comparison, compare_dumps
     from tapeline.exporting import ExportOptions, cached_export, export, predict_export
+    from tapeline.finetuning import TrainedModel, TrainOptions, train
     from tapeline.hub import HubError
     from tapeline.images import ImageLimits
     from tapeline.running import (
@@ -73,6 +74,8 @@ __all__ = [
     "TapelineError",
     "TerminalProgress",
     "TokenStream",
+    "TrainOptions",
+    "TrainedModel",
     "Transcription",
     "VerificationError",
     "cached_export",
@@ -86,6 +89,7 @@ __all__ = [
     "list_tensors",
     "load",
     "predict_export",
+    "train",
 ]
 
 _MODULES: Final = {
@@ -106,6 +110,7 @@ _MODULES: Final = {
     "tapeline.cli": ("VERSION", "Progress", "ProgressEvent", "TerminalProgress"),
     "tapeline.compare": ("Comparison", "compare_dumps"),
     "tapeline.exporting": ("ExportOptions", "cached_export", "export", "predict_export"),
+    "tapeline.finetuning": ("TrainOptions", "TrainedModel", "train"),
     "tapeline.hub": ("HubError",),
     "tapeline.running": (
         "Conversation",

@@ -18,6 +18,8 @@
 from run_jax.training._checkpoints import TrainingCheckpoints
 from run_jax.training._mesh import TrainingMesh
 from run_jax.training._optimizer import SCHEDULES, OptimizerOptions, Schedule, adamw, rate_schedule
+from run_jax.training._processes import device_names, is_writer, wait_for_all
+from run_jax.training._trace import trace
 from run_jax.training._trainer import Trainer, TrainingState
 
 __all__ = [
@@ -29,5 +31,9 @@ __all__ = [
     "TrainingMesh",
     "TrainingState",
     "adamw",
+    "device_names",
+    "is_writer",
     "rate_schedule",
+    "trace",
+    "wait_for_all",
 ]

@@ -1,6 +1,6 @@
 """The compiled step: loss, gradients and update, on a mesh of devices."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -59,6 +59,12 @@ class Trainer:
         """Returns parameters that are not trained, each in its own dtype, on the devices."""
         place = self.mesh
         return {path: place.place(array, place.parameter(path, array.shape)) for path, array in parameters.items()}
+
+    def collect(self, state: TrainingState) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+        """Yields the trained parameters whole, one at a time; every process takes part."""
+        whole = jax.jit(lambda array: array, out_shardings=self.mesh.replicated())
+        for path, array in state.trainable.items():
+            yield path, np.asarray(whole(array).addressable_data(0))
 
     def step(self, state: TrainingState, frozen: Arrays, *batch: np.ndarray) -> tuple[TrainingState, float]:
         """Runs a step.

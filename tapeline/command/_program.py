@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "transcribe": "turns sound into text",
     "inspect": "shows what is in a bundle or a model",
     "compare": "names where two computations first diverge",
+    "train": "fine-tunes a checkpoint on JAX",
     "launch": "runs a command in several processes, one device each",
     "tune": "shows and tunes configurations of kernels",
     "doctor": "says what this machine has, for an issue",

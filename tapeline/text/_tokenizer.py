@@ -88,6 +88,22 @@ class Tokenizer:
             check_ids(ids, model_size, f"`prompt`, encoded with {self.path} ({self.vocabulary_size} entries),")
         return ids
 
+    def encode_with_starts(self, text: str, model_size: int) -> tuple[list[int], list[int]]:
+        """Returns the ids of a text that has its special tokens, and the character at which each token begins.
+
+        Args:
+            text: a conversation in a chat template.
+            model_size: the model's vocabulary V; every id must be below it.
+
+        Raises:
+            InputError: as for ``encode``.
+            CheckpointError: as for ``encode``.
+        """
+        ids = self.encode(text, model_size, special_tokens=False)
+        with library_errors(f"{self.path} cannot encode a text", _COPY):
+            offsets = self._inner.encode(text, add_special_tokens=False).offsets
+        return ids, [start for start, _ in offsets]
+
     def encode_pair(self, first: str, second: str, model_size: int) -> tuple[list[int], list[int]]:
         """Returns the ids of a pair of texts, and their types: 0 of the first text, 1 of the second where they differ.
 

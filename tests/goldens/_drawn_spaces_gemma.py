@@ -98,4 +98,17 @@ SPACES: Final[dict[str, Space]] = {
         top_k_experts=up_to("num_experts"),
         moe_intermediate_size=[14, 18],
     ),
+    "Gemma4UnifiedForCausalLM": decoder_space(
+        "gemma4_unified_text",
+        "Gemma4UnifiedForCausalLM",
+        **_COMMON,
+        rope_parameters=_two_ropes(_PROPORTIONAL),
+        num_kv_shared_layers=_shared,
+        per_layer_config=_overrides,
+        global_head_dim=[8, 12, 20],
+        attention_k_eq_v=[True, False, ABSENT],
+        num_global_key_value_heads=divisor_of("num_attention_heads"),
+        use_double_wide_mlp=[True, False, ABSENT],
+        use_bidirectional_attention=["vision", None, ABSENT],
+    ),
 }

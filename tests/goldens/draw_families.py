@@ -14,6 +14,7 @@ import tempfile
 import traceback
 import zlib
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -75,16 +76,26 @@ class Expected:
     prompt_logits: np.ndarray
 
 
+Make = Callable[[Path, Config, random.Random], Any]
+"""Writes a checkpoint of a config below a directory, and returns transformers' results."""
+Compare = Callable[[Path, Any], Outcome]
+"""Compares these with ours."""
+
+
 def main() -> int:
     """Compare the variants asked for; 1 where one differs or fails."""
-    options = _parsed()
+    options = options_of(__doc__, SPACES)
+    return draw_all(options.family, SPACES[options.family], options, _expected, _compared)
+
+
+def draw_all(family: str, space: Space, options: argparse.Namespace, make: Make, compare: Compare) -> int:
+    """Compares drawn variants of a family and prints what comes of them; 1 where one differs or fails."""
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    family = _family(options.family)
     numbers = range(options.count) if options.only is None else options.only
-    outcomes = {number: _outcome(SPACES[family], f"{family}:{options.seed}:{number}") for number in numbers}
+    outcomes = {number: _outcome(space, f"{family}:{options.seed}:{number}", make, compare) for number in numbers}
     counts = Counter(outcome.kind for outcome in outcomes.values())
     for kind in ("not made", "refused"):
         for reason, count in Counter(o.reason for o in outcomes.values() if o.kind == kind).most_common():
@@ -95,32 +106,31 @@ def main() -> int:
     return 1 if counts["differs"] or counts["failed"] else 0
 
 
-def _parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--family", required=True, help="architecture or model type; available: " + ", ".join(SPACES))
+def options_of(description: str | None, spaces: Mapping[str, Space]) -> argparse.Namespace:
+    """Parses the flags of this script, and of others that draw."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--family", required=True, help="architecture or model type; available: " + ", ".join(spaces))
     parser.add_argument("--count", type=int, default=100, help="number of variants")
     parser.add_argument("--seed", default="0", help="seed of the draws")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of the variants to repeat")
-    return parser.parse_args()
+    options = parser.parse_args()
+    names = [family for family, space in spaces.items() if options.family in (family, *space["model_type"])]
+    if not names:
+        raise SystemExit(f"family {options.family!r} not found; available: {', '.join(spaces)}")
+    options.family = names[0]
+    return options
 
 
-def _family(name: str) -> str:
-    matches = [family for family, space in SPACES.items() if name == family or space["model_type"] == [name]]
-    if not matches:
-        raise SystemExit(f"family {name!r} not found; available: {', '.join(SPACES)}")
-    return matches[0]
-
-
-def _outcome(space: Space, seed: str) -> Outcome:
+def _outcome(space: Space, seed: str, make: Make, compare: Compare) -> Outcome:
     rng = random.Random(seed)
     config = draw(space, rng)
     with tempfile.TemporaryDirectory() as name:
         try:
-            expected = _expected(Path(name), config, rng)
+            expected = make(Path(name), config, rng)
         except Exception as error:  # noqa: BLE001 - whatever a config does to transformers
             return Outcome("not made", f"{type(error).__name__}: {str(error).splitlines()[-1:]}")
         try:
-            outcome = _compared(Path(name), expected)
+            outcome = compare(Path(name), expected)
         except InputError as error:
             return Outcome("refused", str(error).replace(name, "."))
         except Exception:  # noqa: BLE001 - reported, with the config, as the fault that it is
@@ -138,7 +148,7 @@ def _expected(directory: Path, config: Config, rng: random.Random) -> Expected:
     read = AutoConfig.from_pretrained(directory)
     implementation: dict[str, Any] = {"attn_implementation": "eager", "experts_implementation": "eager"}
     made = AutoModelForCausalLM.from_config(read, dtype=torch.float32, **implementation)
-    _randomize(made, rng.randrange(1 << 32))
+    randomize(made, rng.randrange(1 << 32))
     made.save_pretrained(directory)
     if rng.random() < 0.5:
         path.write_text(json.dumps(config))
@@ -152,7 +162,7 @@ def _expected(directory: Path, config: Config, rng: random.Random) -> Expected:
     return expected
 
 
-def _randomize(model: Any, seed: int) -> None:
+def randomize(model: Any, seed: int) -> None:
     """Moves every weight and stored buffer: matrices to about 1 / sqrt(inputs), vectors around their first values."""
     for key, value in model.state_dict().items():
         if not value.is_floating_point():
@@ -184,7 +194,7 @@ def _compared(directory: Path, expected: Expected) -> Outcome:
     model = load_model(directory)
     with SafetensorsCheckpoint(directory) as weights:
         ctx = EagerExecutionContext(weights_of(model, weights))
-        worst = _error(model(ctx, prompt), expected.prompt_logits)
+        worst = error_of(model(ctx, prompt), expected.prompt_logits)
         if not worst < TOLERANCE:
             return Outcome("differs", f"forward, by {worst:.2g}")
         sizes: Any = {"batch": batch, "sequence": length, "max_sequence": length + _STEPS}
@@ -193,7 +203,7 @@ def _compared(directory: Path, expected: Expected) -> Outcome:
         results: dict[str, Any] = dict(prefill(ctx, prompt, _scalar(0), _scalar(length - 1), *caches))
         for step in range(_STEPS):
             logits, chosen = results.pop("logits").numpy(), results.pop("next_ids").numpy()
-            worst = max(worst, _error(logits, expected.logits[:, step]))
+            worst = max(worst, error_of(logits, expected.logits[:, step]))
             if not worst < TOLERANCE:
                 return Outcome("differs", f"step {step}, by {worst:.2g}")
             if not _same_choice(chosen, expected.logits[:, step]):
@@ -208,7 +218,8 @@ def _scalar(value: int) -> Any:
     return np.array(value, np.int32)
 
 
-def _error(actual: Any, expected: np.ndarray) -> float:
+def error_of(actual: Any, expected: np.ndarray) -> float:
+    """Returns the greatest difference, relative to the greatest expected value."""
     return float(np.abs(np.asarray(actual, np.float64) - expected).max() / np.abs(expected).max())
 
 

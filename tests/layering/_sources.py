@@ -51,7 +51,9 @@ def workspace_root() -> Path:
 
 def runs_outside_bazel(name: str) -> bool:
     """True if a file runs other people's models, whose packages are too large for the lock: to make goldens, say."""
-    return (name.startswith("make_") and name.endswith("goldens.py")) or name == "draw_families.py"
+    return (name.startswith("make_") and name.endswith("goldens.py")) or (
+        name.startswith("draw_") and name.endswith(".py")
+    )
 
 
 def python_files(root: Path) -> list[str]:

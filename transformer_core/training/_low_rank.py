@@ -28,9 +28,7 @@ class LowRankChange:
 
 
 @contextmanager
-def low_rank_linears(
-    ctx: ExecutionContext, changes: Mapping[str, LowRankChange], applied: set[str] | None = None
-) -> Iterator[None]:
+def low_rank_linears(ctx: ExecutionContext, changes: Mapping[str, LowRankChange]) -> Iterator[None]:
     """Adds ``scale * (x @ A.T) @ B.T`` to the products of linear layers within a ``with`` block.
 
     From Hu et al. 2021, arXiv:2106.09685. W is not changed and not copied: it needs no gradient, and what is added is
@@ -39,20 +37,32 @@ def low_rank_linears(
     Args:
         ctx: context that computes.
         changes: change of each layer, by the path of its weight.
-        applied: receives the paths of the weights whose layers ran.
     """
 
     def substitute(body: Callable[..., Any]) -> Callable[..., Any]:
-        path = f"{ctx.module_path}.weight"
-        change = changes.get(path)
+        change = changes.get(_weight_of(ctx))
         if change is None:
             return body
-        if applied is not None:
-            applied.add(path)
         return lambda x, weight, bias: _sum(ctx, body(x, weight, bias), x, change)
 
     with ctx.substituting({"linear": substitute}):
         yield
+
+
+@contextmanager
+def noted_linears(ctx: ExecutionContext, paths: set[str]) -> Iterator[None]:
+    """Adds the path of the weight of each linear layer that runs within a ``with`` block to a set."""
+
+    def substitute(body: Callable[..., Any]) -> Callable[..., Any]:
+        paths.add(_weight_of(ctx))
+        return body
+
+    with ctx.substituting({"linear": substitute}):
+        yield
+
+
+def _weight_of(ctx: ExecutionContext) -> str:
+    return f"{ctx.module_path}.weight"
 
 
 def _sum(ctx: ExecutionContext, product: Tensor, x: Tensor, change: LowRankChange) -> Tensor:

@@ -3,7 +3,7 @@ import pytest
 
 from lang_core import EagerExecutionContext, MappingWeights, Module, OpError
 from transformer_core import Linear
-from transformer_core.training import LowRankChange, low_rank_linears, weighted_cross_entropy
+from transformer_core.training import LowRankChange, low_rank_linears, noted_linears, weighted_cross_entropy
 
 _RNG = np.random.default_rng(5)
 
@@ -29,13 +29,19 @@ def test_a_change_is_that_of_the_merged_weight(rows: tuple[int, ...] | None) -> 
     right, left, x = normal(2, 4), normal(6 if rows is None else 8, 2), normal(2, 5, 4)
     change_of_weight = 0.5 * (left if rows is None else left[[*rows]]) @ right
     merged = {**_WEIGHTS, "first.weight": _WEIGHTS["first.weight"] + change_of_weight}
-    ctx, applied = EagerExecutionContext(MappingWeights(_WEIGHTS)), set[str]()
+    ctx = EagerExecutionContext(MappingWeights(_WEIGHTS))
     change = LowRankChange(ctx.constant(right), ctx.constant(left), 0.5, rows)
-    with low_rank_linears(ctx, {"first.weight": change, "third.weight": change}, applied):
+    with low_rank_linears(ctx, {"first.weight": change, "third.weight": change}):
         changed = _Two()(ctx, ctx.constant(x)).numpy()
     wanted = _Two()(EagerExecutionContext(MappingWeights(merged)), ctx.constant(x)).numpy()
     np.testing.assert_allclose(changed, wanted, rtol=1e-5, atol=1e-6)
-    assert applied == {"first.weight"}
+
+
+def test_linear_layers_are_noted() -> None:
+    ctx, paths = EagerExecutionContext(MappingWeights(_WEIGHTS)), set[str]()
+    with noted_linears(ctx, paths):
+        _Two()(ctx, ctx.constant(normal(1, 4)))
+    assert paths == {"first.weight", "second.weight"}
 
 
 def test_a_small_change_counts_beside_weights_of_sixteen_bits() -> None:

@@ -1,0 +1,145 @@
+"""Options of a fine-tuning, checked before any work."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypedDict
+
+from lang_core import ConfigError, InputError, MeshShape, checked_choices
+from run_jax.training import OptimizerOptions, Schedule
+
+_FULL_RATE: Final = 2e-5
+_ADAPTER_RATE: Final = 2e-4
+# Options that change no bit of the result.
+_OF_THE_RUN: Final = ("save_every",)
+
+
+@checked_choices
+@dataclass(frozen=True, slots=True)
+class TrainOptions:
+    """Options of a fine-tuning.
+
+    Attributes:
+        lora: rank of a LoRA adapter; every parameter is trained where None.
+        lora_alpha: numerator of the adapter's scaling ``lora_alpha / lora``; twice the rank where None.
+        lora_targets: last parts, or whole names, of the linear layers that are adapted, under the checkpoint's names;
+            all but the head where empty.
+        steps: number of steps.
+        batch: sequences per step, or per accumulated part of one.
+        accumulate: parts of a step whose gradients are added up one after the other.
+        sequence: tokens per sequence that are predicted, T.
+        learning_rate: largest rate; 2e-4 with LoRA and 2e-5 without where None.
+        warmup: first steps in which the rate rises; a tenth of the steps, 100 at most, where None.
+        schedule: shape of the rates after that.
+        weight_decay: decay of matrices per step, relative to the rate.
+        largest_norm: bound of the gradients' norm; 0 for none.
+        dtype: dtype of activations, and of weights where they are computed with; masters and moments are f32.
+        mesh: devices, such as ``dp=2`` or ``fsdp=2,tp=2``; one where None.
+        seed: seed of the order of the data and of the adapter's first values.
+        save_every: steps between two checkpoints.
+
+    Raises:
+        ConfigError: a number is out of range, or the mesh is none.
+    """
+
+    lora: int | None = None
+    lora_alpha: float | None = None
+    lora_targets: tuple[str, ...] = ()
+    steps: int = 100
+    batch: int = 4
+    accumulate: int = 1
+    sequence: int = 256
+    learning_rate: float | None = None
+    warmup: int | None = None
+    schedule: Schedule = "linear"
+    weight_decay: float = 0.0
+    largest_norm: float = 1.0
+    dtype: Literal["f32", "bf16"] = "f32"
+    mesh: str | None = None
+    seed: int = 0
+    save_every: int = 50
+
+    def __post_init__(self) -> None:
+        for name in ("lora", "batch", "accumulate", "sequence", "save_every"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name}={value}: give a number of at least 1")
+        if self.seed < 0:
+            raise ConfigError(f"seed={self.seed}: give a number of at least 0")
+        if self.lora_alpha is not None and not self.lora_alpha > 0:
+            raise ConfigError(f"lora_alpha={self.lora_alpha}: give a number above 0")
+        if self.lora is None and (self.lora_alpha is not None or self.lora_targets):
+            name = "lora_alpha" if self.lora_alpha is not None else "lora_targets"
+            raise ConfigError(f"{name}={getattr(self, name)}: is of an adapter: give its rank, lora, too")
+        self.optimizer()
+        self.mesh_shape()
+
+    @property
+    def alpha(self) -> float:
+        """Numerator of the adapter's scaling."""
+        return float(2 * (self.lora or 0) if self.lora_alpha is None else self.lora_alpha)
+
+    def optimizer(self) -> OptimizerOptions:
+        """Returns the settings of AdamW."""
+        rate = self.learning_rate
+        if rate is None:
+            rate = _FULL_RATE if self.lora is None else _ADAPTER_RATE
+        return OptimizerOptions(
+            steps=self.steps,
+            learning_rate=rate,
+            warmup=min(self.steps // 10, 100) if self.warmup is None else self.warmup,
+            schedule=self.schedule,
+            weight_decay=self.weight_decay,
+            largest_norm=self.largest_norm,
+        )
+
+    def mesh_shape(self) -> MeshShape | None:
+        """Returns the mesh; None for one device."""
+        return None if self.mesh is None else MeshShape.parse(self.mesh)
+
+    def record(self) -> dict[str, Any]:
+        """Returns the options that decide about the result, as JSON values."""
+        fields = dataclasses.asdict(self)
+        return {name: _plain(value) for name, value in fields.items() if name not in _OF_THE_RUN}
+
+
+class TrainKeywords(TypedDict, total=False):
+    """Fields of ``TrainOptions`` as keyword arguments."""
+
+    lora: int | None
+    lora_alpha: float | None
+    lora_targets: tuple[str, ...]
+    steps: int
+    batch: int
+    accumulate: int
+    sequence: int
+    learning_rate: float | None
+    warmup: int | None
+    schedule: Schedule
+    weight_decay: float
+    largest_norm: float
+    dtype: Literal["f32", "bf16"]
+    mesh: str | None
+    seed: int
+    save_every: int
+
+
+def check_same(before: dict[str, Any], now: dict[str, Any], where: str) -> None:
+    """Checks that a training goes on as it began.
+
+    Raises:
+        InputError: it does not; names what differs, and both values.
+    """
+    for name in (*before, *(name for name in now if name not in before)):
+        if before.get(name) != now.get(name):
+            raise InputError(
+                f"resume: {where} was begun with {name}={_shown(before.get(name))}, now it is "
+                f"{name}={_shown(now.get(name))}: give the same, or begin anew without `resume`"
+            )
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _shown(value: Any) -> str:
+    return ",".join(map(str, value)) or "none" if isinstance(value, list) else str(value)

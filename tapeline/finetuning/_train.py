@@ -1,0 +1,178 @@
+"""Fine-tuning: a checkpoint and data in, an adapter or a checkpoint out."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Unpack
+
+import numpy as np
+
+from lang_core import TensorSpec, VerificationError, checked_choices
+from run_jax.training import TrainingCheckpoints, device_names, is_writer, wait_for_all
+from tapeline.bundle import sha256_of
+from tapeline.cli import VERSION, Progress, ProgressEvent, no_progress
+from tapeline.drawing import write_loss_curve
+from tapeline.exporting import ModelSource, open_source
+from tapeline.finetuning._options import TrainKeywords, TrainOptions
+from tapeline.finetuning._output import write_adapter, write_checkpoint
+from tapeline.finetuning._plan import Plan, make_plan
+from tapeline.finetuning._workplace import REPORT, Workplace
+from transformer_core.models.gguf import GgufModel
+
+_LINES: Final = 100
+
+
+class TrainedModel(NamedTuple):
+    """Result of a training.
+
+    Attributes:
+        path: directory of the adapter, or of the checkpoint.
+        losses: loss of each step, before it.
+    """
+
+    path: Path
+    losses: list[float]
+
+
+@checked_choices
+def train(
+    model: str | os.PathLike[str],
+    data: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    resume: bool = False,
+    progress: Progress = no_progress,
+    base: str | os.PathLike[str] = "",
+    **options: Unpack[TrainKeywords],
+) -> TrainedModel:
+    """Fine-tunes a causal language model on JAX.
+
+    ``output`` is complete afterwards, or what it was before. A training that was killed goes on with ``resume``, to the
+    same bits.
+
+    Args:
+        model: Hugging Face directory, ``.gguf`` file, name of the hub, or ``demo``.
+        data: text, or ``.jsonl`` with an object per line that has ``text`` or ``messages``.
+        output: directory of the result: an adapter of PEFT with ``lora``, else a checkpoint.
+        resume: True goes on with what was begun there; from the beginning where there is nothing.
+        progress: receives steps and warnings.
+        base: directory that relative paths start from; the current one by default.
+        **options: fields of ``TrainOptions``.
+
+    Returns:
+        The result.
+
+    Raises:
+        InputError: model, data, options or output are wrong, or do not fit each other.
+        VerificationError: a loss is no finite number.
+    """
+    chosen, name, file = TrainOptions(**options), os.fspath(model), Path(base, data)
+    workplace = Workplace(Path(base, output))
+    workplace.check()
+    with open_source(name, Path(base, model), True, progress) as source:
+        plan = make_plan(source, file, chosen)
+        record = {**chosen.record(), "model": source.identity, "data": sha256_of(file)}
+        _tell(plan, progress)
+        with _working(workplace, record, resume):
+            losses = _run(plan, chosen, workplace, source, progress)
+    if is_writer():
+        workplace.publish()
+    wait_for_all("published")
+    return TrainedModel(workplace.output, losses)
+
+
+@contextlib.contextmanager
+def _working(workplace: Workplace, record: dict[str, Any], resume: bool) -> Iterator[None]:
+    """Makes the directory in one process, and lets the others wait for it."""
+    with workplace.opened(record, resume) if is_writer() else contextlib.nullcontext():
+        wait_for_all("workplace")
+        yield
+
+
+def _run(
+    plan: Plan, options: TrainOptions, workplace: Workplace, source: ModelSource, progress: Progress
+) -> list[float]:
+    trainer = plan.trainer
+    state, frozen = trainer.start(plan.trainable), trainer.freeze(plan.frozen)
+    with TrainingCheckpoints(workplace.checkpoints) as checkpoints:
+        done = checkpoints.latest() or 0
+        if done:
+            state = checkpoints.restore(done, state)
+            progress(ProgressEvent(f"resumed after step {done}"))
+        losses = workplace.losses(done) if is_writer() else []
+        for step in range(done + 1, options.steps + 1):
+            batch = plan.windows.batch(step - 1, options.accumulate, options.batch)
+            state, loss = trainer.step(state, frozen, *batch)
+            if not np.isfinite(loss):
+                raise VerificationError(f"training: the loss of step {step} is {loss}: lower the learning rate")
+            losses.append(loss)
+            if is_writer():
+                workplace.note(step, loss)
+            if step == options.steps or step % options.save_every == 0:
+                checkpoints.save(step, state)
+            if step in (1, options.steps) or step % -(-options.steps // _LINES) == 0:
+                progress(ProgressEvent(f"step {step} of {options.steps}: loss {loss:.4f}"))
+    trained = dict(trainer.collect(state))
+    if is_writer():
+        _write(plan, options, workplace, source, trained, losses)
+    return losses
+
+
+def _write(
+    plan: Plan,
+    options: TrainOptions,
+    workplace: Workplace,
+    source: ModelSource,
+    trained: dict[str, np.ndarray],
+    losses: list[float],
+) -> None:
+    result = workplace.result
+    result.mkdir(exist_ok=True)
+    if options.lora is not None:
+        write_adapter(result, trained, plan.modules, options.lora, options.alpha, source.name)
+    else:
+        kept = None if isinstance(source.weights, GgufModel) else source.weights
+        whole = {path: trained.get(path, plan.frozen.get(path)) for path, _ in plan.model.named_parameters()}
+        write_checkpoint(result, whole, plan.model, kept, source.directory, options.dtype)
+    write_loss_curve(losses, result / "loss.svg", f"{Path(source.name).name}, {options.steps} steps")
+    (result / REPORT).write_text(json.dumps(_report(plan, options, source, losses), indent=2) + "\n")
+
+
+def _report(plan: Plan, options: TrainOptions, source: ModelSource, losses: list[float]) -> dict[str, Any]:
+    platform, devices, processes = device_names()
+    return {
+        "tapeline": VERSION,
+        "model": {"name": source.name, "family": plan.model.config.architecture, **source.facts},
+        "options": options.record(),
+        "data": {"tokens": plan.windows.tokens, "learned": plan.windows.learned, "windows": len(plan.windows)},
+        "parameters": {"trained": _trained(plan), "of": _of_model(plan)},
+        "modules": [module.name for module in plan.modules],
+        "devices": {"platform": platform, "count": devices, "processes": processes},
+        "losses": {"first": losses[0], "last": losses[-1], "least": min(losses)},
+    }
+
+
+def _tell(plan: Plan, progress: Progress) -> None:
+    windows = plan.windows
+    progress(
+        ProgressEvent(
+            f"{_trained(plan):,} parameters are trained of a model of {_of_model(plan):,}; {windows.tokens:,} tokens "
+            f"in {len(windows):,} windows"
+        )
+    )
+
+
+def _trained(plan: Plan) -> int:
+    if plan.modules:
+        return sum(array.size for array in plan.trainable.values())
+    return sum(spec.size for spec in _specs(plan))
+
+
+def _of_model(plan: Plan) -> int:
+    return sum(spec.size for spec in _specs(plan))
+
+
+def _specs(plan: Plan) -> list[TensorSpec]:
+    return [parameter.spec for _, parameter in plan.model.named_parameters()]

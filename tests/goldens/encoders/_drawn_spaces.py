@@ -1,0 +1,177 @@
+"""Spaces of configurations of encoders, by model type; each draws the architecture, too."""
+
+import random
+from typing import Any, Final
+
+from tests.goldens._case_types import Config
+from tests.goldens._drawn_space_types import ABSENT, Drawn, Space, decoder_space, per_layer, rope
+
+_ACTIVATIONS: Final = ["gelu", "gelu_new", "relu", "silu"]
+_HEADS: Final = ("Model", "ForMaskedLM", "ForSequenceClassification")
+
+
+def _architectures(*names: str) -> list[list[str]]:
+    return [[name] for name in names]
+
+
+def _classes(config: Config, rng: random.Random) -> Any:
+    """Draws the names of classes where the architecture has some."""
+    if not config["architectures"][0].endswith("ForSequenceClassification"):
+        return ABSENT
+    return {str(label): f"class {label}" for label in range(rng.choice([1, 2, 4]))}
+
+
+def _bert_space(name: str, model_type: str, **fields: list[Any] | Drawn) -> Space:
+    """Returns a BERT's space with other ``fields``."""
+    return {
+        "architectures": _architectures(*(f"{name}{head}" for head in _HEADS)),
+        "model_type": [model_type],
+        "vocab_size": [61, 87],
+        "num_hidden_layers": [1, 2, 3],
+        "num_attention_heads": [1, 2, 3, 4],
+        "hidden_size": lambda config, rng: config["num_attention_heads"] * rng.choice([6, 8, 10]),
+        "intermediate_size": [28, 41],
+        "hidden_act": [*_ACTIVATIONS, ABSENT],
+        "layer_norm_eps": [1e-12, 1e-5, 1e-2, ABSENT],
+        "max_position_embeddings": [24, 40],
+        "type_vocab_size": [1, 2, 3, ABSENT],
+        "pad_token_id": [0],
+        "id2label": _classes,
+        "is_decoder": [*[ABSENT] * 8, False, True],
+        "tie_word_embeddings": [*[ABSENT] * 5, True, True, False],
+        **fields,
+    }
+
+
+_ROBERTA: Final[dict[str, Any]] = {"pad_token_id": [0, 1, 3, ABSENT], "classifier_dropout": [None, 0.2, ABSENT]}
+
+
+def _two_ropes(config: Config, rng: random.Random) -> Any:
+    """Draws a RoPE for layers that see all tokens and one for the others; sometimes none."""
+    drawn = {kind: rope(config, rng) for kind in ("full_attention", "sliding_attention")}
+    return ABSENT if ABSENT in drawn.values() else drawn
+
+
+_T5: Final[Space] = {
+    "architectures": _architectures("T5ForConditionalGeneration", "T5EncoderModel"),
+    "model_type": ["t5"],
+    "vocab_size": [61, 87],
+    "num_layers": [1, 2, 3],
+    "num_decoder_layers": [1, 2, ABSENT],
+    "num_heads": [1, 2, 4],
+    "d_kv": [5, 8],
+    "d_model": [16, 22],
+    "d_ff": [28, 41],
+    "feed_forward_proj": ["relu", "gelu", "silu", "gelu_new", "gated-gelu", "gated-silu", "gated-relu", ABSENT],
+    "layer_norm_epsilon": [1e-6, 1e-2, ABSENT],
+    "relative_attention_num_buckets": [4, 8, 32, 7, ABSENT],
+    "relative_attention_max_distance": [6, 20, ABSENT],
+    "tie_word_embeddings": [True, False, ABSENT],
+    "decoder_start_token_id": [0, 3],
+    "pad_token_id": [0],
+    "eos_token_id": [1],
+}
+
+
+def _tower(**fields: list[Any] | Drawn) -> Space:
+    return {
+        "num_hidden_layers": [1, 2],
+        "num_attention_heads": [1, 2, 3],
+        "hidden_size": lambda config, rng: config["num_attention_heads"] * rng.choice([6, 8]),
+        "intermediate_size": [28, 41],
+        "hidden_act": ["quick_gelu", "gelu", ABSENT],
+        "layer_norm_eps": [1e-5, 1e-2, ABSENT],
+        **fields,
+    }
+
+
+def _inner(space: Space) -> Drawn:
+    """Returns a draw of an inner configuration."""
+
+    def drawn(config: Config, rng: random.Random) -> Any:
+        del config
+        inner: Config = {}
+        for name, values in space.items():
+            value = values(inner, rng) if callable(values) else rng.choice(values)
+            if value is not ABSENT:
+                inner[name] = value
+        return inner
+
+    return drawn
+
+
+_PICTURE: Final[dict[str, Any]] = {"image_size": [10, 14], "patch_size": [4, 5, 7], "num_channels": [3, 1, ABSENT]}
+_QWEN3: Final[dict[str, Any]] = {
+    "attention_bias": [True, False, ABSENT],
+    "use_sliding_window": [True, False, ABSENT],
+    "sliding_window": [3, 5],
+    "max_window_layers": [0, 1, 2],
+    "id2label": _classes,
+    "pad_token_id": [0],
+}
+SPACES: Final[dict[str, Space]] = {
+    "bert": _bert_space("Bert", "bert", position_embedding_type=["absolute", *[ABSENT] * 6, "relative_key"]),
+    "roberta": _bert_space("Roberta", "roberta", **_ROBERTA),
+    "xlm-roberta": _bert_space("XLMRoberta", "xlm-roberta", **_ROBERTA),
+    "mpnet": _bert_space(
+        "MPNet",
+        "mpnet",
+        type_vocab_size=[ABSENT],
+        pad_token_id=[1, 0, ABSENT],
+        relative_attention_num_buckets=[32, 40, 8, ABSENT],
+    ),
+    "modernbert": _bert_space(
+        "ModernBert",
+        "modernbert",
+        hidden_act=[ABSENT],
+        layer_norm_eps=[ABSENT],
+        type_vocab_size=[ABSENT],
+        hidden_activation=[*_ACTIVATIONS, ABSENT],
+        norm_eps=[1e-5, 1e-2, ABSENT],
+        norm_bias=[True, False, ABSENT],
+        attention_bias=[True, False, ABSENT],
+        mlp_bias=[True, False, ABSENT],
+        decoder_bias=[True, False, ABSENT],
+        classifier_bias=[True, False, ABSENT],
+        classifier_activation=["gelu", "relu", ABSENT],
+        classifier_pooling=["cls", "mean", ABSENT],
+        global_attn_every_n_layers=[1, 2, 3, ABSENT],
+        local_attention=[2, 6, 128, ABSENT],
+        layer_types=per_layer("full_attention", "sliding_attention"),
+        rope_parameters=_two_ropes,
+    ),
+    "nomic_bert": _bert_space(
+        "NomicBert", "nomic_bert", head_dim=[4, 8, ABSENT], rope_parameters=rope, position_embedding_type=[ABSENT]
+    ),
+    "gemma3_text": decoder_space(
+        "gemma3_text",
+        "Gemma3TextModel",
+        hidden_act=[ABSENT],
+        hidden_activation=["gelu_pytorch_tanh", "silu", ABSENT],
+        attention_bias=[True, False, ABSENT],
+        layer_types=per_layer("full_attention", "sliding_attention"),
+        sliding_window=[3, 5, 8, 16],
+        query_pre_attn_scalar=[4, 13],
+        use_bidirectional_attention=[True, True, False, ABSENT],
+        rope_parameters=_two_ropes,
+        attn_logit_softcapping=[None, ABSENT, 5.0],
+        pad_token_id=[0],
+    ),
+    "qwen3": decoder_space("qwen3", "Qwen3Model", **_QWEN3)
+    | {"architectures": _architectures("Qwen3Model", "Qwen3ForSequenceClassification")},
+    "t5": _T5,
+    "clip": {
+        "architectures": _architectures("CLIPModel"),
+        "model_type": ["clip"],
+        "projection_dim": [11, 18],
+        "text_config": _inner(
+            _tower(vocab_size=[53], max_position_embeddings=[12, 15], eos_token_id=[2, 50], bos_token_id=[0])
+        ),
+        "vision_config": _inner(_tower(**_PICTURE)),
+    },
+    "clip_vision_model": {
+        "architectures": _architectures("CLIPVisionModel"),
+        "model_type": ["clip_vision_model"],
+        **_tower(**_PICTURE),
+    },
+}
