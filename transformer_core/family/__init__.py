@@ -3,9 +3,11 @@
 ``transformer_core.models`` has the families themselves and registers them; import from there.
 """
 
+from transformer_core._config_fields import ConfigFields
 from transformer_core.family._config import DecoderConfig, Family, load_config
 from transformer_core.family._decoder import DecoderLM, decoder_flow
 from transformer_core.family._drafting import DRAFT, DraftingLM
+from transformer_core.family._fields import heads_of, llama_kind
 from transformer_core.family._layer import DecoderLayer
 from transformer_core.family._layer_configs import (
     DeltaConfig,
@@ -46,7 +48,10 @@ from transformer_core.family._wrapped import text_of
 
 __all__ = [
     "CONFIG_FILE",
+    "ConfigFields",
     "DRAFT",
+    "heads_of",
+    "llama_kind",
     "POSITIONS",
     "SENTENCE_FILES",
     "SENTENCE_WEIGHTS",
