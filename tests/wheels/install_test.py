@@ -1,25 +1,11 @@
 """Wheels in an empty environment without Bazel: two for a team that wants the models, all of them for the product."""
 
-import importlib.metadata
-import os
-import re
-import subprocess
-import sys
-import venv
-from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
-import pip
 import pytest
 
-from tests.layering._layers import LAYERS
-from tests.wheels._wheels import metadata_of, wheel_path
-
-OWN_PACKAGES = list(LAYERS)
-
-# Requirements of the compiler that WORKSPACE leaves out, for nothing imports them.
-_LEFT_OUT = frozenset({"mpmath", "sympy"})
+from tests.wheels._environments import OWN_PACKAGES, environment, run
+from tests.wheels._wheels import metadata_of
 
 # Runs the doctests of every module of the packages named in argv, which also imports all of them.
 _RUN_DOCTESTS = """
@@ -32,52 +18,6 @@ for name in sys.argv[1:]:
     assert not any(r.failed for r in results), name
     print(name, package.__file__, sum(r.attempted for r in results))
 """
-
-
-def run(*command: str | Path, cwd: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program with nothing of Bazel's in its environment."""
-    env = {"PATH": os.environ["PATH"], "HOME": os.environ["TEST_TMPDIR"], **environ}
-    return subprocess.run([str(c) for c in command], env=env, cwd=cwd, text=True, capture_output=True, check=False)
-
-
-def site_of(package: ModuleType) -> str:
-    """The folder that a package of the lock is imported from."""
-    return str(Path(str(package.__file__)).parents[1])
-
-
-def sites_of(*names: str) -> set[str]:
-    """The folders of distributions of the lock, and of all that they require everywhere."""
-    sites: dict[str, str] = {}
-    left = list(names)
-    while left:
-        name = left.pop()
-        if name not in sites and name not in _LEFT_OUT:
-            distribution = importlib.metadata.distribution(name)
-            sites[name] = str(distribution.locate_file(""))
-            left += [re.split(r"[^\w.-]", line)[0] for line in distribution.requires or [] if ";" not in line]
-    return set(sites.values())
-
-
-def environment(folder: Path, packages: Sequence[str]) -> Path:
-    """Makes an environment with the wheels of packages and what these require; returns its interpreter."""
-    venv.create(folder, with_pip=False, symlinks=True)
-    python = folder / "bin/python"
-    (site,) = (folder / "lib").glob("python3.*/site-packages")
-    required = {
-        re.split(r"[^\w.-]", requirement)[0]
-        for package in packages
-        for requirement in metadata_of(package).get_all("Requires-Dist", [])
-    }
-    (site / "third_party.pth").write_text("".join(f"{site}\n" for site in sites_of(*required - set(OWN_PACKAGES))))
-    run_pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
-    wheels = [wheel_path(package) for package in packages]
-    done = run(*run_pip, "install", "--no-index", "--no-deps", *wheels, PYTHONPATH=site_of(pip))
-    assert done.returncode == 0, done.stdout + done.stderr
-    done = run(*run_pip, "check", PYTHONPATH=site_of(pip))
-    # Some requirements of other packages are not for this platform, and the lock leaves some out.
-    ours = [line for line in done.stdout.splitlines() if line.split()[0].replace("-", "_") in OWN_PACKAGES]
-    assert not ours, done.stdout + done.stderr
-    return python
 
 
 @pytest.fixture(scope="module")

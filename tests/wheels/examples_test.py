@@ -1,0 +1,18 @@
+"""The project in examples/acme, as a team would install and test it: by pip, beside our wheels, without Bazel."""
+
+import shutil
+from pathlib import Path
+
+from tests.wheels._environments import OWN_PACKAGES, environment, install, run
+
+ACME = Path(__file__).absolute().parents[2] / "examples" / "acme"
+
+
+def test_a_team_s_own_family_op_encoding_and_kernel(tmp_path: Path) -> None:
+    project = tmp_path / "acme"
+    shutil.copytree(ACME, project)
+    python = environment(tmp_path / "environment", OWN_PACKAGES, ["pytest", "setuptools"])
+    install(python, project)
+    done = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=project)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
