@@ -5,7 +5,7 @@ from contextlib import closing
 from typing import Final, NamedTuple
 
 from compile_dag import record
-from compile_hlo.counting._grid import DeviceGrid
+from compile_hlo.counting._grid import DeviceGrid, Layout
 from compile_hlo.counting._walk import ParameterAxes, Tensor, Walk
 from compile_hlo.counting._work import Work
 from compile_hlo.passes import Subexpressions, needed_nodes
@@ -17,8 +17,17 @@ _MEMO: Final = 64
 
 
 class _Counted(NamedTuple):
+    """Count of a stretch.
+
+    Attributes:
+        work: its work.
+        results: its live results.
+        needs: layouts that it needs of values from around it, by their place, and of its live results, by theirs.
+    """
+
     work: Work
     results: tuple[Tensor, ...]
+    needs: tuple[dict[int, Layout], dict[int, Layout]]
 
 
 class CountedWork(NamedTuple):
@@ -73,6 +82,7 @@ class _Counter:
         self._grid = grid
         self._parameter_axes = parameter_axes
         self._tensors: dict[int, Tensor] = {}
+        self._needs: dict[int, Layout] = {}
         self._memo: dict[object, _Counted] = {}
         self.work = Work()
 
@@ -103,8 +113,12 @@ class _Counter:
         self.work.add(counted.work)
         for place, tensor in zip(plan.live, counted.results, strict=True):
             self._tensors[occurrence.first + place] = tensor
+        outside, own = counted.needs
+        self._needs.update({occurrence.outside[place]: layout for place, layout in outside.items()})
+        self._needs.update({occurrence.first + place: layout for place, layout in own.items()})
         for number in plan.last_uses:
             del self._tensors[number]
+            self._needs.pop(number, None)
 
     def _count(self, stretch: PlannedStretch) -> _Counted:
         occurrence, plan, _ = stretch
@@ -116,11 +130,14 @@ class _Counter:
         firsts = [merging.first(values[number]).number for number in wanted]
         walk = Walk(self._grid, self._parameter_axes, dict(self._tensors))
         walk.nodes(merged, set(firsts), frozenset(plan.last_uses))
-        return _Counted(walk.work, tuple(walk.tensors[number] for number in firsts))
+        outside = {i: walk.needs[number] for i, number in enumerate(occurrence.outside) if number in walk.needs}
+        own = {place: walk.needs[n] for place, n in zip(plan.live, firsts, strict=True) if n in walk.needs}
+        return _Counted(walk.work, tuple(walk.tensors[number] for number in firsts), (outside, own))
 
     def end(self, axes: TensorAxes) -> None:
         """Brings the results into their layouts."""
         walk = Walk(self._grid, self._parameter_axes, self._tensors)
+        walk.needs = self._needs
         for name, value in self._recorded.outputs.items():
             layout = self._grid.layout(axes(name, value.spec))
             walk.wanted(value, layout, name)

@@ -138,6 +138,33 @@ def test_rounds_of_a_loop_are_counted_and_its_exchanges_listed_once() -> None:
     assert list(often.calls.values()) == [7]
 
 
+def test_what_a_loop_reads_from_around_it_is_gathered_once() -> None:
+    def chosen(ctx: ExecutionContext, x: Tensor, stacked: Tensor) -> Mapping[str, Tensor]:
+        def body(i: Tensor, x: Tensor) -> tuple[Tensor]:
+            weight = ctx.ops.reshape(ctx.ops.dynamic_slice(stacked, (i, 0, 0), (1, 8, 8)), (8, 8))
+            return (ctx.ops.linear(x, weight),)
+
+        return {"y": ctx.ops.fori_loop(4, body, (x,))[0]}
+
+    work = counted(chosen, {"x": spec(3, 8), "stacked": spec(4, 8, 8)}, {"stacked": ("ep", None, None)}, "ep=2").work
+    ((row, calls),) = work.calls.items()
+    assert (row.kind, row.bytes, calls) == ("all-gather", _F32 * 4 * 8 * 8, 1)
+    assert work.flops["f32"] == 4 * 2 * 3 * 8 * 8
+
+
+def test_a_result_that_is_used_in_parts_and_wanted_whole_is_gathered() -> None:
+    """Heads of keys are fewer than devices: the cache is whole, and queries of two heads each read a part of it."""
+
+    def attend(ctx: ExecutionContext, cache: Tensor, q: Tensor, k: Tensor, bias: Tensor) -> Mapping[str, Tensor]:
+        start = (0, 0, 0, 0)
+        cache = ctx.ops.dynamic_update_slice(cache, k, start)
+        return {"y": ctx.ops.cached_attention(q, cache, cache, bias, 1.0), "cache": cache}
+
+    arguments = {"cache": spec(1, 2, 5, 6), "q": spec(1, 2, 4, 1, 6), "k": spec(1, 2, 1, 6), "bias": spec(1, 1, 5)}
+    axes: dict[str, Axes] = {"q": (None, "tp", None, None, None), "y": (None, "tp", None, None, None)}
+    assert exchanged(counted(attend, arguments, axes)) == {("all-gather", _F32 * 2 * 5 * 6): 1}
+
+
 def test_a_cache_is_updated_in_place_and_takes_no_activation() -> None:
     def update(ctx: ExecutionContext, cache: Tensor, x: Tensor, at: Tensor) -> Mapping[str, Tensor]:
         return {"cache": ctx.ops.dynamic_update_slice(cache, x, (at, 0))}

@@ -107,7 +107,7 @@ def _cached_attention(builder: FactorBuilder, node: Node) -> _Spread:
 @rule("dynamic_slice")
 def _dynamic_slice(builder: FactorBuilder, node: Node) -> _Spread:
     x, sizes = node.inputs[0].spec.shape, node.attributes[0]
-    factors = [builder.new(a) if a == b else builder.pick(a) for a, b in zip(x, sizes, strict=True)]
+    factors = [builder.new(a) if a == b else builder.keep(a) for a, b in zip(x, sizes, strict=True)]
     result = single([factor if a == b else None for factor, a, b in zip(factors, x, sizes, strict=True)])
     return [single(factors), *([()] * (len(node.inputs) - 1))], [result]
 

@@ -29,13 +29,15 @@ class Spread(NamedTuple):
         cuts: cuts of each factor.
         operands: layouts that the operands need.
         results: layouts of the results.
-        transfers: what is exchanged before and after.
+        moved: what is exchanged to bring each operand into its layout.
+        summed: what is exchanged to add up the results.
     """
 
     cuts: tuple[Cuts, ...]
     operands: tuple[Layout, ...]
     results: tuple[Layout, ...]
-    transfers: tuple[Transfer, ...]
+    moved: tuple[tuple[Transfer, ...], ...]
+    summed: tuple[Transfer, ...]
 
 
 def spread(
@@ -58,19 +60,13 @@ def spread(
     """
     cuts = _chosen(grid, factors, layouts, operands)
     needed = tuple(_layout(dims, cuts) for dims in factors.operands)
-    transfers = [
-        transfer
-        for spec, given, wanted in zip(operands, layouts, needed, strict=True)
-        for transfer in moved(grid, spec, given, wanted)
-    ]
+    before = zip(operands, layouts, needed, strict=True)
+    moves = tuple(tuple(moved(grid, spec, given, wanted)) for spec, given, wanted in before)
     made = tuple(_layout(dims, cuts) for dims in factors.results)
-    summed = tuple(sorted(cut for factor in factors.reduced | factors.picked for cut in cuts.get(factor, ())))
-    if summed:
-        transfers += [
-            Transfer("all-reduce", grid.local_bytes(spec, layout), summed)
-            for spec, layout in zip(results, made, strict=True)
-        ]
-    return Spread(tuple(cuts.get(i, ()) for i in range(len(factors.sizes))), needed, made, tuple(transfers))
+    added = tuple(sorted(cut for factor in factors.reduced | factors.picked for cut in cuts.get(factor, ())))
+    sizes = (grid.local_bytes(spec, layout) for spec, layout in zip(results, made, strict=True))
+    summed = tuple(Transfer("all-reduce", size, added) for size in sizes) if added else ()
+    return Spread(tuple(cuts.get(i, ()) for i in range(len(factors.sizes))), needed, made, moves, summed)
 
 
 def moved(grid: DeviceGrid, spec: TensorSpec, given: Layout, wanted: Layout) -> Iterator[Transfer]:

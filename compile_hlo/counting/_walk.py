@@ -43,16 +43,27 @@ class Walk:
         grid: the devices.
         parameter_axes: returns the axes of a parameter as it is stored.
         tensors: tensors by number of their value; those that are made are added.
+        around: numbers of the values that are made around the loop whose body is walked over.
 
     Attributes:
         work: work so far.
+        before: exchanges that a loop needs once, before it begins.
+        needs: by number, layouts that ops need of values that are cut less.
     """
 
-    def __init__(self, grid: DeviceGrid, parameter_axes: ParameterAxes, tensors: dict[int, Tensor]) -> None:
+    def __init__(
+        self,
+        grid: DeviceGrid,
+        parameter_axes: ParameterAxes,
+        tensors: dict[int, Tensor],
+        around: Set[int] = frozenset(),
+    ) -> None:
         self._grid = grid
         self._parameter_axes = parameter_axes
         self.tensors = tensors
-        self.work = Work()
+        self._around = around
+        self.work, self.before = Work(), Work()
+        self.needs: dict[int, Layout] = {}
 
     def nodes(self, nodes: Sequence[Node], needed: set[int], dying: Set[int] = frozenset()) -> None:
         """Walks over nodes.
@@ -102,10 +113,19 @@ class Walk:
             [value.spec for value in node.inputs],
             [value.spec for value in node.results],
         )
-        self._exchange([*_greatest(node, placed.transfers), *placed.transfers], node.results[0].path)
+        self._bring(node, operands, placed)
+        self._exchange([*_greatest(node, placed.summed), *placed.summed], node.results[0].path)
         self._cost(node, factors, placed, operands)
         for value, layout in zip(node.results, placed.results, strict=True):
             self._made(value, self._result(node, value.spec, layout, operands))
+
+    def _bring(self, node: Node, operands: Sequence[Tensor], placed: Spread) -> None:
+        """Brings the operands of an op into their layouts; those from around a loop before it begins."""
+        for value, operand, layout, moves in zip(node.inputs, operands, placed.operands, placed.moved, strict=True):
+            around = value.number in self._around
+            self._exchange(moves, node.results[0].path, self.before if around else self.work)
+            if layout != operand.layout:
+                self.needs[value.number] = finer(operand.layout, layout)
 
     def _cost(self, node: Node, factors: Factors, placed: Spread, operands: Sequence[Tensor]) -> None:
         flops = flops_of(node, factors, placed, self._grid)
@@ -121,16 +141,19 @@ class Walk:
             return Tensor(layout, size, 0, stored=True)
         return Tensor(layout, size, 0 if name in _FREE else size)
 
-    def _exchange(self, transfers: Sequence[Transfer], path: str) -> None:
+    def _exchange(self, transfers: Sequence[Transfer], path: str, work: Work | None = None) -> None:
+        work = self.work if work is None else work
         for transfer in transfers:
             devices, axes = self._grid.size(transfer.cuts), self._grid.axes(transfer.cuts)
             collective = Collective(transfer.kind, transfer.bytes, devices, axes, _NUMBER.sub("*", path))
-            self.work.collectives[collective] += 1
-            self.work.calls[collective] += 1
+            work.collectives[collective] += 1
+            work.calls[collective] += 1
 
     def wanted(self, value: Value, layout: Layout, path: str) -> None:
-        """Brings a value into a layout."""
-        self._exchange(tuple(moved(self._grid, value.spec, self.tensors[value.number].layout, layout)), path)
+        """Brings a result into a layout, from that in which ops need it: a partitioner makes it so."""
+        tensor = self.tensors[value.number]
+        made = finer(tensor.layout, self.needs.get(value.number, tensor.layout))
+        self._exchange(tuple(moved(self._grid, value.spec, made, layout)), path)
 
     def _loop(self, node: Node) -> int:
         cond, body, carried = node.attributes
@@ -138,40 +161,41 @@ class Walk:
         layouts = [tensor.layout for tensor in starts]
         for _ in range(carried + 1):  # each round may cut one more value
             after = self._region(body, layouts)[0]
-            cut = [_finer(old, new) for old, new in zip(layouts, after, strict=True)]
+            cut = [finer(old, new) for old, new in zip(layouts, after, strict=True)]
             if cut == layouts:
                 break
             layouts = cut
-        _, tested = self._region(cond, layouts)
-        _, work = self._region(body, layouts)
         rounds = rounds_of(node)
-        self.work.add(tested, rounds)
-        self.work.add(work, rounds)
+        tested, inner = self._region(cond, layouts)[1], self._region(body, layouts)[1]
+        for walk in (tested, inner):
+            self.work.add(walk.work, rounds)
+            self.work.add(walk.before)
         for value, layout in zip(node.results, layouts, strict=True):
             size = self._grid.local_bytes(value.spec, layout)
             self._made(value, Tensor(layout, size, size))
-        return work.activation_bytes
+        return inner.work.activation_bytes
 
     def _branches(self, node: Node) -> int:
         layouts = [self.tensors[value.number].layout for value in node.inputs[1:]]
         results = [self._region(region, layouts) for region in node.attributes]
-        for _, work in results:
-            self.work.add(work)
+        for _, walk in results:
+            self.work.add(walk.work)
+            self.work.add(walk.before)
         for i, value in enumerate(node.results):
             layout = results[0][0][i] if results[0][0][i] == results[1][0][i] else whole(value.spec.ndim)
             size = self._grid.local_bytes(value.spec, layout)
             self._made(value, Tensor(layout, size, size))
-        return max(work.activation_bytes for _, work in results)
+        return max(walk.work.activation_bytes for _, walk in results)
 
-    def _region(self, region: ComputeGraph, layouts: Sequence[Layout]) -> tuple[list[Layout], Work]:
-        """Returns the layouts of a region's results, and its work; what it takes from around it is known."""
-        inner = Walk(self._grid, self._parameter_axes, dict(self.tensors))
+    def _region(self, region: ComputeGraph, layouts: Sequence[Layout]) -> "tuple[list[Layout], Walk]":
+        """Returns the layouts of a region's results, and the walk over it; what it takes from around it is known."""
+        inner = Walk(self._grid, self._parameter_axes, dict(self.tensors), self.tensors.keys())
         for value, layout in zip(region.inputs.values(), layouts, strict=False):
             size = self._grid.local_bytes(value.spec, layout)
             inner._made(value, Tensor(layout, size, size))
         outputs = list(region.outputs.values())
         inner.nodes(region.nodes, {value.number for value in outputs})
-        return [inner.tensors[value.number].layout for value in outputs], inner.work
+        return [inner.tensors[value.number].layout for value in outputs], inner
 
 
 def _greatest(node: Node, transfers: Sequence[Transfer]) -> list[Transfer]:
@@ -183,6 +207,6 @@ def _greatest(node: Node, transfers: Sequence[Transfer]) -> list[Transfer]:
     return [transfer._replace(bytes=transfer.bytes // index * value) for transfer in summed]
 
 
-def _finer(old: Layout, new: Layout) -> Layout:
-    """Returns the layout of a carried value: what a round cuts is cut from the start."""
+def finer(old: Layout, new: Layout) -> Layout:
+    """Returns a layout with the cuts of another one along dimensions that it leaves whole."""
     return tuple(after if before == () else before for before, after in zip(old, new, strict=True))
