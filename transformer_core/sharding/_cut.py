@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from lang_core import GraphError, Module, Parameter, Repeated
+from lang_core import GraphError, Module, Parameter, Repeated, checked_choices
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class Cut:
     """Dimension of a parameter that devices along an axis divide among them.

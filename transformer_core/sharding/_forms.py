@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
+from lang_core import checked_choices
 from transformer_core._embedding import Embedding
 from transformer_core._linear import Linear
 from transformer_core.sharding._cut import Cut
 
 
+@checked_choices
 def columns(linear: Linear | None, units: int, unit: str, *, shared: bool = False) -> Iterator[Cut]:
     """Yields the cuts of a layer whose results are cut: those of the rows of ``weight [out, in]``, and of the bias.
 
