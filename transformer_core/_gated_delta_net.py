@@ -63,10 +63,7 @@ class DeltaState(State):
 
 def delta_layout(conv: TensorSpec, delta: TensorSpec) -> CacheLayout:
     """Returns the layout of a ``DeltaState`` with tensors of these specs."""
-    axes = {
-        "conv_state": ("dp", None, None),
-        "delta_state": ("dp", "tp", None, None),
-    }  # q, k, v are side by side in conv
+    axes = {"conv_state": ("dp", None, None), "delta_state": ("dp", None, None, None)}
     return CacheLayout(DeltaState, {"conv_state": conv, "delta_state": delta}, axes=axes)
 
 

@@ -25,8 +25,7 @@ from transformer_core._feed_forward import Activation
 from transformer_core._gated_delta_net import repeat_heads
 from transformer_core._linear import Linear
 
-# Heads lie apart in the state; in the convolution's, x, B and C lie side by side.
-_AXES: Final[Mapping[str, Axes]] = {"conv_state": ("dp", None, None), "ssm_state": ("dp", "tp", None, None)}
+_AXES: Final[Mapping[str, Axes]] = {"conv_state": ("dp", None, None), "ssm_state": ("dp", None, None, None)}
 
 
 class GateOrder(enum.Enum):

@@ -54,4 +54,4 @@ class ShortConv(StateMixer):
         """Returns the layout of the convolution's last inputs."""
         del capacity
         spec = TensorSpec((batch, self.conv.taps - 1, self.conv.channels), self.dtype)
-        return CacheLayout(ConvState, {"conv_state": spec}, axes={"conv_state": ("dp", None, "tp")})
+        return CacheLayout(ConvState, {"conv_state": spec}, axes={"conv_state": ("dp", None, None)})

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from compile_hlo.directions._direction import Direction, WrittenAt
-from lang_core import Argument, TensorSpec, checked_choices
+from lang_core import Argument, Axes, TensorSpec, checked_choices
 
 
 @checked_choices
@@ -26,6 +26,7 @@ class LoweredArgument:
         bounds: least and greatest allowed integer; sessions refuse others.
         copied: True if the author asks for the guard.
         written: place of the write; None where there is none, or it was not recorded.
+        axes: per dimension the axis of the bundle's mesh that cuts it; None without a mesh.
     """
 
     name: str
@@ -38,6 +39,7 @@ class LoweredArgument:
     bounds: tuple[int, int] | None = None
     copied: bool = False
     written: WrittenAt | None = None
+    axes: Axes | None = None
 
     @property
     def donated(self) -> bool:
@@ -52,10 +54,17 @@ class LoweredArgument:
 
 @dataclass(frozen=True, slots=True)
 class LoweredResult:
-    """Result of a lowered function: its name, shape and dtype."""
+    """Result of a lowered function.
+
+    Attributes:
+        name: unique among the results.
+        spec: shape and dtype.
+        axes: per dimension the axis of the bundle's mesh that cuts it; None without a mesh.
+    """
 
     name: str
     spec: TensorSpec
+    axes: Axes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from tapeline.bundle._files import (
 )
 from tapeline.bundle._kernel_config import KernelConfig, signature_fields
 from tapeline.bundle._kernels import KernelRecord, kernel_record
+from tapeline.bundle._mesh import MeshTable, table_on
 from tapeline.bundle._phases import Memory, PhaseCost, PhaseMeter, memory_now
 from tapeline.bundle._staging import check_output, staged
 from tapeline.bundle._steps import Steps
@@ -34,6 +35,7 @@ __all__ = [
     "KernelConfig",
     "KernelRecord",
     "Memory",
+    "MeshTable",
     "PhaseCost",
     "PhaseMeter",
     "Steps",
@@ -47,4 +49,5 @@ __all__ = [
     "sha256_of",
     "signature_fields",
     "staged",
+    "table_on",
 ]

@@ -8,10 +8,11 @@ from typing import Any, Final, Literal
 
 from autotune import Key
 from compile_hlo.directions import Direction, LoweredArgument, LoweredResult, Signature
-from lang_core import DescriptionError, InputError, TapelineError, TensorSpec
+from lang_core import Axes, DescriptionError, InputError, TapelineError, TensorSpec
 from tapeline.bundle._debug import DebugConfig
 from tapeline.bundle._description import check_seals, seals_of
 from tapeline.bundle._kernels import KernelRecord, read_kernels, spec_fields
+from tapeline.bundle._mesh import MeshTable, check_table
 
 SCHEMA: Final = 2
 _READ: Final = (1, SCHEMA)
@@ -31,6 +32,7 @@ class KernelConfig:
         sha256: hashes of all other files but the report.
         debug: debug module; None where the bundle was exported without the option ``dump_tags``.
         kernel_calls: configuration of each call of a kernel and where it comes from; empty without ``kernels``.
+        mesh: axes that cut the parameters; None where the bundle was exported without the option ``mesh``.
         schema: version of the file's schema as it was read; what is written has the newest.
     """
 
@@ -43,11 +45,16 @@ class KernelConfig:
     sha256: dict[str, str] = field(default_factory=dict)
     debug: DebugConfig | None = None
     kernel_calls: list[dict[str, Any]] = field(default_factory=list)
+    mesh: MeshTable | None = None
     schema: int = SCHEMA
 
     def text(self) -> str:
         """Returns the file's text."""
-        fields = asdict(replace(self, entry_points=[], schema=SCHEMA))
+        fields = asdict(replace(self, entry_points=[], mesh=None, schema=SCHEMA))
+        if self.mesh is None:
+            del fields["mesh"]
+        else:
+            fields["mesh"] = self.mesh.fields()
         fields["entry_points"] = [signature_fields(signature) for signature in self.entry_points]
         fields["seals"] = seals_of(fields)
         return json.dumps(fields, indent=2) + "\n"
@@ -88,7 +95,10 @@ class KernelConfig:
             debug = fields.pop("debug", None)
             debug = None if debug is None else DebugConfig.from_json(debug)
             check_seals(sealed)
-            return cls(entry_points=entry_points, kernels=kernels, debug=debug, **fields)
+            mesh = fields.pop("mesh", None)
+            mesh = None if mesh is None else MeshTable.from_json(mesh)
+            check_table(mesh, entry_points, fields["parameters"])
+            return cls(entry_points=entry_points, kernels=kernels, debug=debug, mesh=mesh, **fields)
         except DescriptionError as error:
             raise DescriptionError(f"{path}: {error}: export the bundle again") from None
         except (AttributeError, KeyError, TypeError, TapelineError) as error:
@@ -117,6 +127,7 @@ def signature_fields(signature: Signature) -> dict[str, Any]:
                 "direction": "INOUT" if result.name in taken_over else "OUT",
                 **spec_fields(result.spec),
                 "alias_arg": taken_over.get(result.name),
+                **_axes_fields(result.axes),
             }
             for result in signature.results
         ],
@@ -135,7 +146,12 @@ def _argument_fields(argument: LoweredArgument) -> dict[str, Any]:
         "guarded": argument.guarded,
         "in_place": argument.in_place,
         "bounds": None if argument.bounds is None else list(argument.bounds),
+        **_axes_fields(argument.axes),
     }
+
+
+def _axes_fields(axes: Axes | None) -> dict[str, Any]:
+    return {} if axes is None else {"axes": list(axes)}
 
 
 def _signature(fields: Mapping[str, Any]) -> Signature:
@@ -186,9 +202,11 @@ def _argument(
     guarded: bool = True,
     in_place: bool = True,
     bounds: Sequence[int] | None = None,
+    axes: Sequence[str | None] | None = None,
 ) -> LoweredArgument:
     """Reads an argument; bundles of earlier versions lack some of the fields, and are treated with caution."""
-    argument = LoweredArgument(name, TensorSpec(tuple(shape), dtype), kind, alias_result, effective, guarded, in_place)
+    spec, cut = TensorSpec(tuple(shape), dtype), None if axes is None else tuple(axes)
+    argument = LoweredArgument(name, spec, kind, alias_result, effective, guarded, in_place, axes=cut)
     if (donated, direction) != (argument.donated, argument.declared):
         raise DescriptionError(
             f"entry point {entry_point!r}: argument {name!r} has direction {direction}, donated {donated} and "
@@ -202,8 +220,14 @@ def _argument(
 
 
 def _result(
-    *, name: str, direction: str, dtype: str, shape: Sequence[int], alias_arg: str | None = None
+    *,
+    name: str,
+    direction: str,
+    dtype: str,
+    shape: Sequence[int],
+    alias_arg: str | None = None,
+    axes: Sequence[str | None] | None = None,
 ) -> LoweredResult:
     """Reads a result; its direction and alias follow from the arguments."""
     del direction, alias_arg
-    return LoweredResult(name, TensorSpec(tuple(shape), dtype))
+    return LoweredResult(name, TensorSpec(tuple(shape), dtype), None if axes is None else tuple(axes))

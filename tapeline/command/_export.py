@@ -79,6 +79,12 @@ _SLOTS: Final = flags.DEFINE_integer(
     lower_bound=1,
     flag_values=FLAGS,
 )
+_MESH: Final = flags.DEFINE_string(
+    "mesh",
+    None,
+    "Axes of a mesh of devices, such as tp=4,dp=2: kernel_config.json then says how tensors are cut.",
+    flag_values=FLAGS,
+)
 _DTYPE: Final = flags.DEFINE_enum(
     "dtype", "f32", CHOICES["dtype"], "Dtype of activations and unquantized weights.", flag_values=FLAGS
 )
@@ -204,6 +210,7 @@ def _options() -> ExportKeywords:
         "window_caches": _WINDOW_CACHES.value,
         "score_tokens": _SCORE_TOKENS.value,
         "slots": _SLOTS.value,
+        "mesh": _MESH.value,
         "dtype": _DTYPE.value,
         "quantize": _QUANTIZE.value,
         "activations": "q8" if _ACTIVATIONS.value == "q8" else "exact",

@@ -26,8 +26,9 @@ def description(export: Export, lowered: LoweredModule, hashes: dict[str, str]) 
         lowered: the module.
         hashes: sha256 of each file.
     """
+    mesh, signatures = export.mesh, [function.signature for function in lowered.functions]
     return KernelConfig(
-        entry_points=[function.signature for function in lowered.functions],
+        entry_points=signatures if mesh is None else [mesh.signature(signature) for signature in signatures],
         parameters=_parameters(export, lowered),
         kernels=[kernel_record(kernel) for kernel in (*lowered.kernels, *lowered.helpers)],
         targets={name: _lasting(target) for name, target in export.targets.items()},
@@ -35,6 +36,7 @@ def description(export: Export, lowered: LoweredModule, hashes: dict[str, str]) 
         producer=producer(),
         sha256=hashes,
         debug=export.debug,
+        mesh=None if mesh is None else mesh.table(lowered),
         kernel_calls=[] if export.kernels is None else export.kernels.calls(),
     )
 

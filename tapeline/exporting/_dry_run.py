@@ -9,7 +9,8 @@ from tapeline.cli import Progress, no_progress, size_text
 from tapeline.exporting._adapters import with_adapters
 from tapeline.exporting._budget import check_budget
 from tapeline.exporting._load import load
-from tapeline.exporting._options import ExportOptions, check_options
+from tapeline.exporting._option_checks import check_options
+from tapeline.exporting._options import ExportOptions
 from tapeline.exporting._predict import predict
 from tapeline.exporting._source import open_source
 

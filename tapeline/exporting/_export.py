@@ -32,7 +32,10 @@ from tapeline.exporting._debug import lower_debug
 from tapeline.exporting._describe import write_description
 from tapeline.exporting._load import Export, exact_entry_points, exact_weights, load
 from tapeline.exporting._memory import kept_bytes
-from tapeline.exporting._options import ExportOptions, check_options
+from tapeline.exporting._mesh import portable_version
+from tapeline.exporting._option_checks import check_options
+from tapeline.exporting._options import ExportOptions
+from tapeline.exporting._portable import write_portable
 from tapeline.exporting._predict import BUNDLED_FILES, KeptTexts, Prediction, predict
 from tapeline.exporting._producer import producer
 from tapeline.exporting._report import copy_report, hashes_of, write_report
@@ -44,7 +47,6 @@ from tapeline.exporting._verify import (
     check_interpreter,
     devices_of,
     measured_invariance,
-    write_portable,
 )
 from tapeline.exporting._weights import UNFINISHED, form_of, warn, write_weights
 from tapeline.inspecting import write_graphs
@@ -213,6 +215,7 @@ class _Run:
         export, verify = self._export, self._export.options.verify != "none"
         modules = [MODULE] if export.debug is None else [MODULE, DEBUG_MODULE]
         key = {"modules": [self._steps.sha256[name] for name in modules], "verify": verify, "producer": producer()}
+        key["partitioned"] = export.mesh is not None
 
         def make() -> None:
             if verify:
@@ -224,7 +227,8 @@ class _Run:
                 export.lowered,
                 self._staging,
                 inline=export.options.weights == "inline",
-                version=export.options.stablehlo_target_version,
+                partitioned=export.mesh is not None,
+                version=portable_version(export.options.stablehlo_target_version, export.mesh),
             )
 
         self._steps.run("portable", key, [ARTIFACT], make)

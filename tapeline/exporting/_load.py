@@ -9,6 +9,7 @@ from lang_core import EntryPoint, InputError, WeightSource, any_of, quantizable
 from tapeline.bundle import DebugConfig, PhaseMeter
 from tapeline.cli import Progress
 from tapeline.exporting._kernels import ChosenKernels
+from tapeline.exporting._mesh import ExportMesh, export_mesh
 from tapeline.exporting._options import ExportOptions, checked_entry_points
 from tapeline.exporting._packing import PackingFacts, packing_facts
 from tapeline.exporting._source import ModelSource
@@ -53,6 +54,7 @@ class Export:
         caches: bytes of caches and states, and their bytes if no cache were a ring.
         kernels: configurations of the calls of kernels; None without kernels.
         invariant: by target, whether verification found the bits of a token the same in every chunk and batch.
+        mesh: axes of the tensors; None without a mesh.
         debug: description of the debug module, for kernel_config.json; None where there is none.
     """
 
@@ -76,6 +78,7 @@ class Export:
     debug: DebugConfig | None = None
     caches: dict[str, int] = dataclasses.field(default_factory=dict)
     kernels: ChosenKernels | None = None
+    mesh: ExportMesh | None = None
 
     @property
     def vocabulary(self) -> int:
@@ -92,6 +95,7 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
     model, options = _model(options, options.dtype, source)
     sizes = _sizes(model, options)
     points, whole = (_entry_points(model, options, sizes, kind) for kind in (options.window_caches, "whole"))
+    mesh = export_mesh(options.mesh_shape, model, points, sizes.batch, progress)
     report = weights = None
     facts = PackingFacts()
     if source.weights is not None:
@@ -103,7 +107,7 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
     kernels = None if options.kernels == "none" else ChosenKernels(options.target)
     offered = points if kernels is None else kernels.of(points)
     export = Export(options, model, sizes, offered, points, weights, report, meter, progress)
-    export.kernels = kernels
+    export.kernels, export.mesh = kernels, mesh
     export.source, export.packing = source.facts, facts
     export.caches = {"bytes": _cache_bytes(points), "bytes_if_whole": _cache_bytes(whole)}
     return export

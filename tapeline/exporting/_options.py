@@ -1,6 +1,5 @@
 """Options of an export and the checks of their values."""
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, TypedDict
 
 from compile_hlo.portable import ARTIFACT_VERSION
-from lang_core import ENCODINGS, Activations, InputError, checked_choices, near_names, quantizable
+from lang_core import ENCODINGS, Activations, InputError, MeshShape, checked_choices, near_names, quantizable
 from tapeline.inspecting import GRAPH_FORMATS
 from transformer_core import STORED
 from transformer_core.models import POSITIONS, WINDOW_CACHES, Model
@@ -27,8 +26,6 @@ CHOICES: Final = {
 }
 """Options that take one of a few values, with the values."""
 
-# Targets with sets of flags to choose among (autotune.iree_compiler.CANDIDATE_FLAGS).
-_TUNED_TARGETS: Final = ("llvm-cpu",)
 _COUNTS: Final = ("batch", "sequence", "max_sequence", "score_tokens", "slots", "num_layers", "max_memory")
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 
@@ -45,6 +42,7 @@ class ExportKeywords(TypedDict, total=False):
     window_caches: str
     score_tokens: int | None
     slots: int | None
+    mesh: str | None
     dtype: str
     quantize: str | None
     activations: Activations
@@ -84,6 +82,8 @@ class ExportOptions:
         score_tokens: tokens that one call of score takes; None is as ``sequence``.
         slots: rows of the caches of a bundle for a server, whose calls work on some of them; None is a bundle without.
             ``sequence`` is then the most tokens that a call of prefill_row takes: 128 where None, or the capacity.
+        mesh: axes of a mesh of devices such as ``tp=4,dp=2``: the description then says how tensors are cut; None is
+            one device. docs/sharding.md has the rules.
         dtype: dtype of activations and unquantized weights.
         quantize: encoding of matrices: ``none``, ``stored`` as a GGUF file has them, or one to quantise to, such as
             ``q8_0``; None is ``stored`` for a GGUF file with packed matrices, else ``none``.
@@ -125,6 +125,7 @@ class ExportOptions:
     window_caches: str = "ring"
     score_tokens: int | None = None
     slots: int | None = None
+    mesh: str | None = None
     dtype: str = "f32"
     quantize: str | None = None
     activations: Activations = "exact"
@@ -158,12 +159,18 @@ class ExportOptions:
             _check_sequence("entry_points", self.entry_points)
         _check_sequence("adapter", self.adapter)
         _check_quantize(self.quantize)
+        _ = self.mesh_shape
         _check_tags(self.dump_tags)
         if not _VERSION.fullmatch(self.stablehlo_target_version):
             raise InputError(
                 f"stablehlo_target_version={self.stablehlo_target_version}: expected a version such as "
                 f"{ARTIFACT_VERSION}"
             )
+
+    @property
+    def mesh_shape(self) -> MeshShape | None:
+        """Mesh of the bundle; None for one device."""
+        return None if self.mesh is None else MeshShape.parse(self.mesh)
 
     @property
     def encoding(self) -> str | None:
@@ -182,56 +189,6 @@ def export_options(model: str, output: Path, given: ExportKeywords) -> ExportOpt
         if name not in known:
             raise InputError(f"unknown option {name!r}: known are {', '.join(known)}{near_names(name, known)}")
     return ExportOptions(model, output, **given)
-
-
-def check_options(options: ExportOptions) -> None:
-    """Checks options against each other, before any work.
-
-    Raises:
-        InputError: options contradict each other, or the report cannot be written.
-    """
-    if options.verify in ("interpreter", "iree") and options.weights == "none":
-        raise InputError(f"verify={options.verify} compares results, and weights=none gives none: choose verify=parse")
-    if options.verify == "iree" and not options.target:
-        raise InputError("verify=iree runs the compiled module, and target=none gives none: name a target")
-    if options.tune and (options.weights == "none" or not options.target):
-        raise InputError("`tune` runs what it compiled: it needs a `target`, and `weights` other than none")
-    others = [target for target in options.target if target not in _TUNED_TARGETS]
-    if options.tune and others:
-        raise InputError(
-            f"`tune` with target={','.join(others)}: it has no flags to choose among: tune {', '.join(_TUNED_TARGETS)}"
-        )
-    if options.kernels != "none" and len(options.target) > 1:
-        raise InputError(
-            f"kernels={options.kernels} with target={','.join(options.target)}: configurations are chosen for one "
-            f"device, and all targets have one module: export a bundle per target"
-        )
-    if options.slots is not None:
-        _check_slots(options)
-    _check_report(options.report)
-
-
-def _check_slots(options: ExportOptions) -> None:
-    for name, value, plain in (
-        ("entry_points", options.entry_points, None),
-        ("positions", options.positions, "shared"),
-        ("batch", options.batch, 1),
-        ("score_tokens", options.score_tokens, None),
-    ):
-        if value != plain:
-            text = ",".join(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
-            raise InputError(
-                f"slots={options.slots} with {name}={text}: a bundle with slots has entry points, batches and "
-                f"positions of its own: leave out {name}"
-            )
-
-
-def _check_report(path: Path | None) -> None:
-    if path is None:
-        return
-    above = next(parent for parent in path.absolute().parents if parent.exists())
-    if path.is_dir() or not above.is_dir() or not os.access(above, os.W_OK):
-        raise InputError(f"report={path}: no file can be written there: choose another")
 
 
 def check_names(option: str, names: Sequence[str], known: Sequence[str]) -> None:

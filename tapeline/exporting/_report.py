@@ -72,6 +72,7 @@ def _report(export: Export, staging: Path, prediction: Prediction, steps: Steps)
             **dataclasses.asdict(export.packing),
         },
         "caches": export.caches,
+        **({} if export.mesh is None else {"mesh": export.mesh.facts()}),
         "predicted": prediction.as_json(),
         "actual": _actual(export, staging),
         "steps": steps.as_json(),

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from compile_hlo import LoweredModule, lower_module, text_file
-from compile_hlo.emit import ArgumentParameters, portable_text
-from compile_hlo.portable import interpret, write_artifact
+from compile_hlo import lower_module, text_file
+from compile_hlo.emit import ArgumentParameters
+from compile_hlo.portable import interpret
 from lang_core import EagerExecutionContext, EntryPoint, TapelineError, VerificationError, WeightSource, as_dtype
 from run_iree import DEVICES, available, target_of_device
-from tapeline.bundle import ARTIFACT, MODULE, Bundle
+from tapeline.bundle import Bundle
 from tapeline.cli import Progress, ProgressEvent
 from tapeline.compare import TOLERANCE, agreement
 from tapeline.divergence import (
@@ -32,29 +32,6 @@ _SLOW_DEVICE_LIMIT: Final = 2_000_000_000
 _NOTHING_FOUND: Final = (
     "every tensor inside agrees when it is shown: the fault is in what is left out then (block functions, fusion)"
 )
-
-
-def write_portable(
-    entry_points: Sequence[EntryPoint], lowered: LoweredModule, staging: Path, *, inline: bool, version: str
-) -> None:
-    """Writes the portable artifact: the module in StableHLO alone, with its weights as arguments.
-
-    They follow the entry point's own arguments, in the order of kernel_config.json's ``parameters``. The artifact is
-    made from the module's text, unless that has the weights inline: then the entry points are lowered again.
-
-    Raises:
-        VerificationError: StableHLO refuses it.
-    """
-    text = staging / "portable.mlir"
-    with text_file(text) as file:
-        parameters = lowered.parameters()
-        if inline:
-            lower_module(entry_points, file.write, ArgumentParameters(parameters), streaming=True)
-        else:
-            known = {function.name: function.parameters for function in lowered.functions}
-            file.writelines(portable_text(staging / MODULE, dict(parameters.items()), known))
-    write_artifact(text, staging / ARTIFACT, version)
-    text.unlink()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,9 @@ _GROWN: Final = frozenset(
     "ffn_hidden_size block_ff_dim vocab_size_per_layer_input intermediate_size_mlp".split()
 )
 STEPS: Final = 12
-BATCH: Final = 2
+import os
+
+BATCH: Final = int(os.environ.get("MB", "2"))
 
 
 def grown(config: Any, factor: int = _FACTOR) -> Any:
@@ -59,8 +61,8 @@ def answers(
     functions = {point.name: MeshFunction(point, mesh, axes, BATCH) for point in points}
     vocabulary = model.config.vocabulary
     ids = (np.arange(BATCH * 6).reshape(BATCH, 6) * 37 % vocabulary).astype(np.int32)
-    begin = np.array([0, 0], np.int32) if per_row else np.int32(0)
-    last = np.array([5, 3], np.int32) if per_row else np.int32(5)
+    begin = np.zeros(BATCH, np.int32) if per_row else np.int32(0)
+    last = np.array([5, 3], np.int32)[:BATCH] if per_row else np.int32(5)
     caches = [np.zeros(a.spec.shape, a.spec.dtype.numpy) for a in points[0].arguments if a.alias_result is not None]
     results = functions["prefill"]([ids, begin, last, *caches], weights)
     logits, tokens = [np.asarray(results["logits"])], [np.asarray(results["next_ids"])]

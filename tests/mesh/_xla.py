@@ -22,7 +22,7 @@ from transformer_core.sharding import argument_axes, result_axes
 
 _VERSION: Final = "1.9.0"
 _COLLECTIVE: Final = re.compile(
-    r"= \S+ (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
+    r"= (?:\([^)]*\)|\S+) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
 )
 _SHAPED: Final = re.compile(r"= (\w+)\[([\d,]*)\]\S* all-gather(?:-start)?\(")
 

@@ -108,12 +108,6 @@ def test_layers_of_every_kind() -> None:
         "up_proj.bias": ("tp",),
         "down_proj.weight": row,
     }
-    grouped, apart = GatedDeltaNet(16, 2, 4, 6, 6), GatedDeltaNet(16, 2, 4, 6, 6, grouped=False)
-    assert cut_parts(grouped) == {"out_proj.weight": row}
-    assert cut_parts(apart) == {"in_proj_z.weight": column, "out_proj.weight": row}
-    sizes = Mamba2Sizes(heads=4, head_size=6, groups=1, state_size=5, taps=3)
-    assert cut_parts(Mamba2(16, sizes)) == {"out_proj.weight": row}
-    assert cut_parts(ShortConv(16, 3)) == {"out_proj.weight": row}
 
 
 def test_experts_are_cut_by_their_number_and_their_features() -> None:
@@ -208,15 +202,16 @@ def test_arguments_and_results_by_sequence() -> None:
         argument_axes(points[0], MeshShape.parse("dp=4"), 2)
 
 
-def test_states_are_cut_by_heads_and_channels() -> None:
+def test_mixers_with_states_are_whole_and_that_is_said() -> None:
     sizes = Mamba2Sizes(heads=4, head_size=6, groups=1, state_size=5, taps=3)
-    layouts = {
-        "delta_state": GatedDeltaNet(16, 2, 4, 6, 6).cache_layout(2, 9),
-        "ssm_state": Mamba2(16, sizes).cache_layout(2, 9),
-    }
-    for name, layout in layouts.items():
-        assert layout.axes == {"conv_state": ("dp", None, None), name: ("dp", "tp", None, None)}
-    assert ShortConv(16, 3).cache_layout(2, 9).axes == {"conv_state": ("dp", None, "tp")}
+    mixers = GatedDeltaNet(16, 2, 4, 6, 6), GatedDeltaNet(16, 2, 4, 6, 6, grouped=False), Mamba2(16, sizes)
+    for mixer in (*mixers, ShortConv(16, 3)):
+        result = sharding(mixer, TP2)
+        assert not any(map(any, result.parameters.values()))
+        assert f"{len(result.parameters)} parameters such as" in result.notes[0]
+        assert "have 1 block of states, which tp=2 does not divide: replicated" in result.notes[0]
+        for name, axes in mixer.cache_layout(2, 9).axes.items():
+            assert axes == ("dp", *[None] * (len(mixer.cache_layout(2, 9).specs[name].shape) - 1))
 
 
 def test_the_greatest_free_dimension_is_cut_while_training() -> None:

@@ -8,16 +8,14 @@ side by side are replicated: see docs/sharding.md.
 from collections.abc import Iterator
 
 from transformer_core._attention import Attention
+from transformer_core._cache import StateMixer
 from transformer_core._embedding import TokenEmbedding
 from transformer_core._feed_forward import FeedForward, SwiGLU
-from transformer_core._gated_delta_net import GatedDeltaNet
 from transformer_core._joint_block import JointStream
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._linear import VocabularyLinear
-from transformer_core._mamba2 import Mamba2
 from transformer_core._moe import Experts
 from transformer_core._multi_head_attention import MultiHeadAttention
-from transformer_core._short_convolution import ShortConv
 from transformer_core.sharding._cut import Cut, cuts_of
 from transformer_core.sharding._forms import columns, rows, vocabulary
 
@@ -83,24 +81,16 @@ def _experts(module: Experts) -> Iterator[Cut]:
     yield Cut(module.down_proj, "tp", 2, inner, "features of an expert")
 
 
-@cuts_of(GatedDeltaNet)
-def _delta(module: GatedDeltaNet) -> Iterator[Cut]:
-    """Leaves the projection to queries, keys and values side by side whole, and the convolution over them."""
-    if not module.grouped:
-        yield from columns(module.in_proj_z, module.value_heads, "value heads")
-    yield from rows(module.out_proj, module.value_heads, "value heads")
+@cuts_of(StateMixer)
+def _states(module: StateMixer) -> Iterator[Cut]:
+    """Leaves mixers with a state whole.
 
-
-@cuts_of(Mamba2)
-def _mamba2(module: Mamba2) -> Iterator[Cut]:
-    """Leaves the first projection, to z, x, B, C and the step side by side, whole, and the convolution."""
-    yield from rows(module.out_proj, module.sizes.heads, "heads")
-
-
-@cuts_of(ShortConv)
-def _short_convolution(module: ShortConv) -> Iterator[Cut]:
-    """Leaves the first projection, to three parts side by side, whole, and the convolution."""
-    yield from rows(module.out_proj, module.conv.channels, "channels")
+    Their projections and convolutions have parts side by side (q, k, v; z, x, B, C, dt), which a cut in equal pieces
+    would go through. Cut by heads behind these alone, the partitioner spreads that cut backwards to the parts, and a
+    layer gets nine collective-permutes and an all-gather in place of nothing.
+    """
+    for _, parameter in module.named_parameters():
+        yield Cut(parameter, "tp", 0, 1, "block of states", optional=True)
 
 
 @cuts_of(TokenEmbedding)

@@ -1,0 +1,83 @@
+"""Mesh of an export: the axes that cut its tensors, and the form of its portable text."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Final
+
+from compile_hlo import LoweredModule
+from compile_hlo.directions import LoweredArgument, Signature
+from lang_core import Axes, EntryPoint, MeshShape, Module
+from tapeline.bundle import MeshTable
+from tapeline.cli import Progress, ProgressEvent
+from transformer_core.sharding import Sharding, argument_axes, result_axes, sharding
+
+_BATCHED: Final = "1.1.0"  # the first version of StableHLO whose gather and scatter batch over dimensions
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExportMesh:
+    """Mesh of an export.
+
+    Attributes:
+        shape: axes and sizes.
+        sharding: axes of the parameters.
+        entry_points: functions of the bundle.
+        batch: B.
+    """
+
+    shape: MeshShape
+    sharding: Sharding
+    entry_points: tuple[EntryPoint, ...]
+    batch: int
+
+    def table(self, lowered: LoweredModule) -> MeshTable:
+        """Returns the table of the parameters that the module reads."""
+        return MeshTable(self.shape, {path: self.sharding.parameters[path] for path in lowered.parameters()})
+
+    def signature(self, signature: Signature) -> Signature:
+        """Returns a signature with the axes of its tensors."""
+        point = next(point for point in self.entry_points if point.name == signature.name)
+        given = argument_axes(point, self.shape, self.batch)
+        results = [(result.name, result.spec) for result in signature.results]
+        made = result_axes(results, self.entry_points, self.shape, self.batch)
+        return dataclasses.replace(
+            signature,
+            arguments=tuple(_cut(argument, given[argument.name]) for argument in signature.arguments),
+            results=tuple(dataclasses.replace(result, axes=made[result.name]) for result in signature.results),
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Returns the mesh's entries in the report."""
+        return {"axes": self.shape.sizes, "notes": list(self.sharding.notes)}
+
+
+def export_mesh(
+    shape: MeshShape | None, model: Module, points: Sequence[EntryPoint], batch: int, progress: Progress
+) -> ExportMesh | None:
+    """Returns the mesh of an export, checked before any work; None where none is asked for.
+
+    Raises:
+        ConfigError: an axis does not divide what it cuts.
+    """
+    if shape is None:
+        return None
+    made = ExportMesh(shape, sharding(model, shape), tuple(points), batch)
+    for point in points:
+        argument_axes(point, shape, batch)
+    for note in made.sharding.notes:
+        progress(ProgressEvent(f"mesh {shape}: {note}"))
+    return made
+
+
+def portable_version(asked: str, mesh: ExportMesh | None) -> str:
+    """Returns the oldest version of StableHLO that has to read the portable artifact.
+
+    Caches whose rows have positions of their own are written by scatters that batch over heads, for XLA would gather
+    whole caches otherwise; the first version has none.
+    """
+    oldest = tuple(map(int, asked.split(".")))
+    return asked if mesh is None else ".".join(map(str, max(oldest, tuple(map(int, _BATCHED.split("."))))))
+
+
+def _cut(argument: LoweredArgument, axes: Axes) -> LoweredArgument:
+    return argument if argument.kind == "scalar" else dataclasses.replace(argument, axes=axes)

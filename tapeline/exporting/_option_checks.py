@@ -1,0 +1,76 @@
+"""Checks of an export's options against each other."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from lang_core import InputError
+from tapeline.exporting._options import ExportOptions
+
+# Targets with sets of flags to choose among (autotune.iree_compiler.CANDIDATE_FLAGS).
+_TUNED_TARGETS: Final = ("llvm-cpu",)
+
+
+def check_options(options: ExportOptions) -> None:
+    """Checks options against each other, before any work.
+
+    Raises:
+        InputError: options contradict each other, or the report cannot be written.
+    """
+    if options.verify in ("interpreter", "iree") and options.weights == "none":
+        raise InputError(f"verify={options.verify} compares results, and weights=none gives none: choose verify=parse")
+    if options.verify == "iree" and not options.target:
+        raise InputError("verify=iree runs the compiled module, and target=none gives none: name a target")
+    if options.tune and (options.weights == "none" or not options.target):
+        raise InputError("`tune` runs what it compiled: it needs a `target`, and `weights` other than none")
+    others = [target for target in options.target if target not in _TUNED_TARGETS]
+    if options.tune and others:
+        raise InputError(
+            f"`tune` with target={','.join(others)}: it has no flags to choose among: tune {', '.join(_TUNED_TARGETS)}"
+        )
+    if options.kernels != "none" and len(options.target) > 1:
+        raise InputError(
+            f"kernels={options.kernels} with target={','.join(options.target)}: configurations are chosen for one "
+            f"device, and all targets have one module: export a bundle per target"
+        )
+    if options.slots is not None:
+        _check_slots(options)
+    _check_mesh(options)
+    _check_report(options.report)
+
+
+def _check_slots(options: ExportOptions) -> None:
+    for name, value, plain in (
+        ("entry_points", options.entry_points, None),
+        ("positions", options.positions, "shared"),
+        ("batch", options.batch, 1),
+        ("score_tokens", options.score_tokens, None),
+    ):
+        if value != plain:
+            text = ",".join(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+            raise InputError(
+                f"slots={options.slots} with {name}={text}: a bundle with slots has entry points, batches and "
+                f"positions of its own: leave out {name}"
+            )
+
+
+def _check_mesh(options: ExportOptions) -> None:
+    shape = options.mesh_shape
+    if shape is None:
+        return
+    if "fsdp" in shape.names:
+        raise InputError(f"mesh={shape}: fsdp cuts parameters while a model is trained: choose tp, ep or dp")
+    if options.slots is not None and shape.size_of("dp") > 1:
+        raise InputError(
+            f"slots={options.slots} with mesh={shape}: requests share the rows of the caches, so dp cannot cut them: "
+            f"leave out dp, and run a server for each part of the devices"
+        )
+
+
+def _check_report(path: Path | None) -> None:
+    if path is None:
+        return
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if path.is_dir() or not above.is_dir() or not os.access(above, os.W_OK):
+        raise InputError(f"report={path}: no file can be written there: choose another")
