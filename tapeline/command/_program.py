@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "run": "runs one entry point of a bundle on arrays",
     "serve": "serves bundles over HTTP, as OpenAI's API has it",
     "embed": "embeds sentences and compares them",
+    "rerank": "orders documents by how well they answer a query",
     "transcribe": "turns sound into text",
     "inspect": "shows what is in a bundle or a model",
     "compare": "names where two computations first diverge",

@@ -11,7 +11,7 @@ from tapeline.bundle import Bundle
 from tapeline.engines import Session
 from tapeline.running._calls import Encoded, TextCalls
 from tapeline.running._prompts import Prompts
-from tapeline.text import ChatTemplate, Tokenizer
+from tapeline.text import ChatTemplate, NoTemplateError, Tokenizer
 from transformer_core import config_fields
 
 INSTRUCTION: Final = "Given a web search query, retrieve relevant passages that answer the query"
@@ -35,7 +35,8 @@ class TextRanker:
         """Checks that the bundle gives one score per pair.
 
         Raises:
-            InputError: it does not, or it is a language model without a prompt for a query and a document.
+            InputError: it does not, it is a language model without a prompt for a query and a document, or its chat
+                template is damaged.
             ConfigError: its files say what is not supported.
         """
         if not ranks(bundle):
@@ -106,9 +107,14 @@ def _prompt(bundle: Bundle) -> Callable[[str, str], str]:
 
 
 def _template(directory: Path) -> ChatTemplate | None:
+    """Returns a bundle's chat template; None where it has none.
+
+    Raises:
+        InputError: its file is damaged.
+    """
     try:
         return ChatTemplate.find(directory)
-    except InputError:
+    except NoTemplateError:
         return None
 
 

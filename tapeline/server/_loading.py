@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,8 @@ from tapeline.toolcalls import ToolSupport
 from transformer_core.generation import SamplingConfig, load_eos_ids
 
 _EMBEDDING: Final = "sentence_embedding"
-_ENCODE: Final = "encode"  # entry point of a Whisper
+_ENCODE: Final = "encode"  # entry point of a Whisper, and of other encoders with a decoder
+_SOUND: Final = "input_features"  # what that of a Whisper takes
 _GENERATION: Final = "generation_config.json"
 _STAMPED: Final = ("kernel_config.json", "report.json")
 _SAMPLING: Final = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
@@ -77,7 +78,9 @@ def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:
         )
     if forward is not None and ranks(bundle):
         return _ranking_model(name, bundle, forward.arguments[0].spec.shape[-1], loading)
-    if any(point.name == _ENCODE for point in bundle.config.entry_points):
+    encode = next((point for point in bundle.config.entry_points if point.name == _ENCODE), None)
+    if encode is not None:
+        _check_sound(bundle, [argument.name for argument in encode.arguments])
         return _transcription_model(name, bundle, loading)
     return _text_model(name, bundle, loading)
 
@@ -90,6 +93,19 @@ def _ranking_model(name: str, bundle: Bundle, context: int, loading: Loading) ->
         ranker.close()
         raise
     return RankingModel(name=name, created=_created(bundle), context=context, ranker=ranker)
+
+
+def _check_sound(bundle: Bundle, takes: Sequence[str]) -> None:
+    """Refuses an encoder and a decoder that are not of sound.
+
+    Raises:
+        InputError: the encoder takes something else.
+    """
+    if takes != [_SOUND]:
+        raise InputError(
+            f"{bundle.path}: its encoder takes {', '.join(takes)} ({bundle.config.model.get('family')}); of models "
+            f"with an encoder and a decoder only those of {_SOUND} (Whisper) are served: run it with `generate`"
+        )
 
 
 def _transcription_model(name: str, bundle: Bundle, loading: Loading) -> TranscriptionModel:

@@ -11,7 +11,7 @@ from tapeline.text._tokenizer import TOKENIZER_FILES, Tokenizer, find_tokenizer
 
 if TYPE_CHECKING:
     from tapeline.text._chat import Chat
-    from tapeline.text._chat_template import ChatTemplate, Message
+    from tapeline.text._chat_template import ChatTemplate, Message, NoTemplateError
 
 __all__ = [
     "TOKENIZER_FILES",
@@ -19,6 +19,7 @@ __all__ = [
     "ChatTemplate",
     "IdStream",
     "Message",
+    "NoTemplateError",
     "TextStream",
     "Tokenizer",
     "UnreadTokenizerError",
@@ -29,7 +30,7 @@ __all__ = [
     "write_gguf_tokenizer",
 ]
 
-_OF_CHATS = {"Chat": "_chat", "ChatTemplate": "_chat_template", "Message": "_chat_template"}
+_OF_CHATS = {"Chat": "_chat", **dict.fromkeys(("ChatTemplate", "Message", "NoTemplateError"), "_chat_template")}
 
 
 def __getattr__(name: str) -> Any:

@@ -23,6 +23,10 @@ _SPECIAL: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_toke
 _MARK: Final = "\ue000tapeline\ue000"  # of the private use area: in no template
 
 
+class NoTemplateError(InputError):
+    """A model has no chat template."""
+
+
 class ChatTemplate:
     """Chat template of a model, which renders messages.
 
@@ -70,7 +74,8 @@ class ChatTemplate:
             text: template to take in place of the directory's; its special tokens are found nevertheless.
 
         Raises:
-            InputError: there is none, or a file is damaged.
+            NoTemplateError: there is none.
+            InputError: a file is damaged.
         """
         config = _config(directory / _CONFIG)
         tokens = {name: token for name in _SPECIAL if (token := _content(config.get(name))) is not None}
@@ -194,7 +199,7 @@ def _configured(template: object, directory: Path) -> tuple[str, str | None]:
             )
         template, tool_text = named["default"], named.get("tool_use")
     if template is None:
-        raise InputError(
+        raise NoTemplateError(
             f"`chat`: {directory} has no chat template, neither {_FILE} nor chat_template in {_CONFIG}: put the "
             f"model's {_FILE} there, or work without `chat`"
         )

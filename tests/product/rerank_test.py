@@ -1,6 +1,7 @@
 """Rerankers as bundles: scores of pairs of texts, as the eager context computes them."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import tapeline
 from lang_core import ConfigError, EagerExecutionContext, InputError, MappingWeights
 from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
 from tests.goldens.encoders.files import encoder_weights, write_encoder_checkpoint
-from tests.product._bundles import export
+from tests.product._bundles import export, invoke
 from transformer_core.models import entry_points, load_model, weights_of
 
 _CROSS = ENCODER_CASES["xlm_roberta_classifier"]
@@ -119,6 +120,55 @@ def test_a_language_model(tmp_path: Path) -> None:
     np.testing.assert_allclose(scores, _logistic([_logits(_DECODER, bundle, ids) for ids in prompts]), atol=2e-5)
     with tapeline.load(bundle) as model:  # the published prompt, of words that this tokenizer does not have
         assert model.pair_tokens("w8", "w9") > 40
+    (bundle / "chat_template.jinja").write_text("{% for m in messages %}{{ m.role }")
+    with tapeline.load(bundle) as model, pytest.raises(InputError, match=r"chat_template\.jinja: .*template"):
+        model.rerank("w8", ["w9"])
+
+
+def test_from_a_shell(
+    cross: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
+    with tapeline.load(cross) as model:
+        scores = model.rerank("w8 w4", _DOCUMENTS)
+    (tmp_path / "lines").write_text("\n".join([*_DOCUMENTS[:2], "", _DOCUMENTS[2]]))
+    given = [f"--document={document}" for document in _DOCUMENTS]
+    for documents in (given, ["--documents=lines", "--output=scores.npy"]):
+        done = invoke("rerank", capsys, f"--bundle={cross}", "--query=w8 w4", *documents)
+        assert done.code == 0, done.err
+        rows = [line.split(maxsplit=2) for line in done.out.splitlines()]
+        order = sorted(range(3), key=lambda i: -scores[i])
+        assert [row[2] for row in rows] == [_DOCUMENTS[i] for i in order]
+        assert [int(row[1]) for row in rows] == [i + 1 for i in order]
+        assert [float(row[0]) for row in rows] == pytest.approx(sorted(scores, reverse=True), abs=1e-4)
+    np.testing.assert_array_equal(np.load(tmp_path / "scores.npy"), scores)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ((), "give a text with --document, once for each, or a file of them with --documents"),
+        (("--document=w9", "--documents=lines"), "give a text with --document, once for each, or a file"),
+        (("--documents=none",), r"--documents=.*none: cannot be read: No such file"),
+        (("--documents=empty",), "--documents=empty: there is no text in it: write one per line"),
+        (("--documents=bytes",), r"--documents=.*bytes: is not UTF-8"),
+        ((f"--document={'w7 ' * 20}",), "has 25 tokens, the bundle takes 12"),
+    ],
+)
+def test_bad_input_from_a_shell(
+    flags: tuple[str, ...],
+    message: str,
+    cross: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
+    (tmp_path / "empty").write_text("\n \n")
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    done = invoke("rerank", capsys, f"--bundle={cross}", "--query=w8", *flags)
+    assert done.code == 2, done.err
+    assert re.search(message, done.err), done.err
 
 
 def test_a_bundle_that_ranks_nothing(tmp_path: Path) -> None:

@@ -6,7 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lang_core import InputError
 from run_iree import available, target_of_device
+from tapeline.bundle import Bundle
+from tapeline.server import Loading, load_bundle
 from tests.goldens.encoders.cases import ENCODER_CASES
 from tests.goldens.encoders.files import read_encoder_golden, write_encoder_checkpoint
 from tests.product._bundles import export, invoke
@@ -42,3 +45,11 @@ def test_generation(
     missing = invoke("generate", capsys, f"--bundle={bundle}", "--token_ids=0", *flags, sources[0])
     assert missing.code == 2
     assert "entry point 'encode': --input is missing for attention_mask" in missing.err
+
+
+def test_it_is_not_served_for_a_whisper(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    write_encoder_checkpoint(tmp_path / "model", ENCODER_CASES["t5"])
+    bundle = export(tmp_path / "model", tmp_path / "bundle", target=(), sequence=8, max_sequence=8)
+    with pytest.raises(InputError, match=r"its encoder takes token_ids, attention_mask \(T5.*\(Whisper\) are served"):
+        load_bundle("t5", Bundle(bundle), Loading())

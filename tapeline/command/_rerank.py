@@ -1,0 +1,62 @@
+"""Orders documents by how well they answer a query, with a bundle of a reranker.
+
+rerank --bundle DIR --query "A question?" --document "One text." --document "Another one." [--output FILE.npy]
+rerank --bundle DIR --query "A question?" --documents FILE [--output FILE.npy]
+"""
+
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from absl import flags
+
+import tapeline
+from lang_core import InputError
+from tapeline.cli import output_file, table, user_path
+from tapeline.command._place_flags import define_place_flags
+
+FLAGS: Final = flags.FlagValues()
+
+_BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", required=True, flag_values=FLAGS)
+_QUERY: Final = flags.DEFINE_string("query", None, "What documents are to answer.", required=True, flag_values=FLAGS)
+_DOCUMENT: Final = flags.DEFINE_multi_string("document", [], "A text, once for each.", flag_values=FLAGS)
+_DOCUMENTS: Final = flags.DEFINE_string("documents", None, "A file with a text per line.", flag_values=FLAGS)
+_OUTPUT: Final = flags.DEFINE_string(
+    "output", None, "Write the scores, f32 [documents] in their order, to this .npy file.", flag_values=FLAGS
+)
+_PLACE: Final = define_place_flags(FLAGS)
+
+
+def main() -> None:
+    """Prints the documents, the best first, each with its score and its number."""
+    output, documents = output_file("output", _OUTPUT.value), _documents()
+    with tapeline.load(user_path(_BUNDLE.value), **_PLACE.keywords()) as model:
+        scores = model.rerank(_QUERY.value, documents)
+    if output:
+        with output.open("wb") as file:  # given a name, NumPy would add .npy
+            np.save(file, scores)
+    order = np.argsort(-scores, kind="stable").tolist()
+    print("\n".join(table([[f"{scores[i]:.4f}", str(i + 1), documents[i]] for i in order], indent="")))
+
+
+def _documents() -> list[str]:
+    """Returns the documents.
+
+    Raises:
+        InputError: there are none, or the file cannot be read.
+    """
+    if bool(_DOCUMENT.value) == bool(_DOCUMENTS.value):
+        raise InputError("give a text with `document`, once for each, or a file of them with `documents`")
+    documents = _DOCUMENT.value or _lines(user_path(_DOCUMENTS.value))
+    if not documents:
+        raise InputError(f"documents={_DOCUMENTS.value}: there is no text in it: write one per line")
+    return documents
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except UnicodeDecodeError:
+        raise InputError(f"documents={path}: is not UTF-8: write a text per line in UTF-8") from None
+    except OSError as error:
+        raise InputError(f"documents={path}: cannot be read: {error.strerror}") from None
