@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from lang_core import ProcessError, TapelineError
 from run_jax.processes._channel import Channel
+from run_jax.processes._figures import Figures
 from run_jax.processes._leader import Loss, Opener, exit_for
 from run_jax.processes._meeting import Meeting
 from run_jax.processes._mirrored import numbered
@@ -42,6 +43,7 @@ class _Follower:
         self._last: tuple[bytes, memoryview] | None = None
         self._busy = False
         self._failed = False
+        self._figures: Final = Figures()
 
     def run(self) -> None:
         threading.Thread(target=self._receive, name="rank 0", daemon=True).start()
@@ -51,9 +53,11 @@ class _Follower:
         except ProcessError as error:
             self._channel.send_last({"error": str(error)})
             raise
+        else:
+            self._drop_all()
+            self._channel.send_last({"figures": self._figures.as_json()})
         finally:
-            for number in tuple(self._objects):
-                self._drop(number)
+            self._drop_all()
             self._channel.close()
 
     def _receive(self) -> None:
@@ -102,6 +106,8 @@ class _Follower:
 
     def _call(self, message: Mapping[str, Any]) -> None:
         target, first = self._objects[message["target"]], message["result"]
+        if message["method"] == "close":
+            self._figures.note(target)
         try:
             result = getattr(target, message["method"])(*message["values"], **message["keywords"])
         except Exception as error:  # noqa: BLE001 - rank 0 fails in the same way, or ends
@@ -110,10 +116,17 @@ class _Follower:
             return
         numbered(result, first, self._keep)
 
+    def _drop_all(self) -> None:
+        for number in tuple(self._objects):
+            self._drop(number)
+
     def _drop(self, number: int) -> None:
         """Drops an object, and closes it where it is a session."""
-        close = getattr(self._objects.pop(number, None), "close", None)
+        dropped = self._objects.pop(number, None)
+        close = getattr(dropped, "close", None)
         if close is not None:
+            if not getattr(dropped, "closed", False):
+                self._figures.note(dropped)
             close()
 
     def _keep(self, item: Any, number: int) -> None:

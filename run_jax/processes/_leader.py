@@ -13,6 +13,7 @@ from typing import Any, Final
 from lang_core import InputError, ProcessError, TapelineError
 from run_jax.processes._channel import Channel
 from run_jax.processes._facts import Facts, first_difference
+from run_jax.processes._figures import Figures
 from run_jax.processes._meeting import Meeting
 from run_jax.processes._mirrored import Mirrored, Outcomes, handles, numbered, own
 from run_jax.processes._wire import Written
@@ -53,6 +54,8 @@ class Leader:
         self._opened: Final[dict[int, queue.SimpleQueue[Any]]] = {rank: queue.SimpleQueue() for rank in self._channels}
         self._lost: Final = threading.Event()
         self._ending = False
+        self._figures: Final = Figures()
+        self._others_figures: Final[dict[int, Mapping[str, float]]] = {}
         self._watchers: Final = [
             threading.Thread(target=self._watch, args=(rank, channel), name=f"rank {rank}", daemon=True)
             for rank, channel in self._channels.items()
@@ -100,6 +103,8 @@ class Leader:
                 "keywords": handles(keywords),
             }
             call = self._told(message)
+            if method == "close":
+                self._figures.note(target.own_object)
             try:
                 result = getattr(target.own_object, method)(*own(values), **own(keywords))
             except BaseException as error:
@@ -115,14 +120,19 @@ class Leader:
         """Lets the other ranks drop an object with the next call."""
         self._forgotten.append(number)
 
-    def end(self) -> None:
-        """Lets the other ranks end; nothing can be opened or called afterwards."""
+    def end(self) -> list[Mapping[str, float]]:
+        """Lets the other ranks end; nothing can be opened or called afterwards.
+
+        Returns:
+            Figures of each rank, see ``Figures``; none of one that has not sent them.
+        """
         with self._lock:
             self._ending = True
             for channel in self._channels.values():
                 channel.send_last({"end": True})
         for watcher in self._watchers:
             watcher.join(_END)
+        return [self._figures.as_json(), *(self._others_figures.get(rank, {}) for rank in self._channels)]
 
     def _told(self, message: Mapping[str, Any]) -> int:
         """Tells every rank of a call and returns its number."""
@@ -160,6 +170,8 @@ class Leader:
                 said = channel.receive()
                 if "opened" in said:
                     self._opened[rank].put(said)
+                elif "figures" in said:
+                    self._others_figures[rank] = said["figures"]
                 elif "failed" not in said or not self._outcomes.failed_here(said["failed"], _SAME):
                     self._end_for(f"rank {rank}: {said['error']}")
         except (EOFError, OSError):

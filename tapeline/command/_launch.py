@@ -13,7 +13,7 @@ from typing import Final
 from absl import flags
 
 from lang_core import InputError, MeshShape, near_names
-from tapeline.cli import say_error
+from tapeline.cli import output_file, say_error
 from tapeline.command._program import COMMANDS, Command, command_of, load_command, parse_command
 from tapeline.launching import launch
 
@@ -31,24 +31,33 @@ _PROCESS_ID: Final = flags.DEFINE_integer("process_id", None, "Rank of this proc
 _TIMEOUT: Final = flags.DEFINE_float(
     "timeout", 60, "Seconds that ranks wait for one another at the start.", lower_bound=0, flag_values=FLAGS
 )
+_FIGURES: Final = flags.DEFINE_string(
+    "figures", None, "Write what each rank has read, held and computed to this JSON file.", flag_values=FLAGS
+)
 
 _ENGINE: Final = "jax"
 
 
 def main() -> None:
     """Runs the command's ranks, or is one of them; exits with the command's code."""
-    name = _checked_command()
+    name, figures = _checked_command(), output_file("figures", _FIGURES.value)
     if _PROCESSES.value is None:
         # A module of its own, for it loads JAX.
         place = (_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
-        code = load_command("rank").run_rank(place, _TIMEOUT.value, name, REST[1:])
+        code = load_command("rank").run_rank(place, _TIMEOUT.value, name, REST[1:], figures)
     else:
         _check_processes(command_of(name), _PROCESSES.value)
-        code, error = launch(_PROCESSES.value, REST, timeout=_TIMEOUT.value)
+        code, error = launch(_PROCESSES.value, [*_own_flags(), "--", *REST])
         if error is not None:
             say_error(error)
     if code:
         sys.exit(code)
+
+
+def _own_flags() -> list[str]:
+    """Returns the flags that ranks have of the launcher's."""
+    figures = [] if _FIGURES.value is None else [f"--figures={_FIGURES.value}"]
+    return [f"--timeout={_TIMEOUT.value}", *figures]
 
 
 def _checked_command() -> str:

@@ -1,5 +1,6 @@
 """Process of a launch: rank 0 runs the command, the others follow its calls."""
 
+import json
 import os
 import signal
 import sys
@@ -20,7 +21,11 @@ _LEFT_TO_RANK_0: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_rank(
-    place: tuple[str | None, int | None, int | None], timeout: float, name: str, arguments: Sequence[str]
+    place: tuple[str | None, int | None, int | None],
+    timeout: float,
+    name: str,
+    arguments: Sequence[str],
+    figures: Path | None = None,
 ) -> int:
     """Runs a command as one of several processes and returns its exit code.
 
@@ -29,6 +34,7 @@ def run_rank(
         timeout: seconds to wait for the other ranks.
         name: the command.
         arguments: its flags.
+        figures: file that rank 0 writes with what each rank has read, held and computed.
 
     Raises:
         InputError: see ``join``.
@@ -42,16 +48,18 @@ def run_rank(
     if getattr(command_of(name), "EVERY_RANK", False):
         return _run_alike(meeting, name, arguments)
     if spot.rank == 0:
-        return _run_leading(meeting, name, arguments)
+        return _run_leading(meeting, name, arguments, figures)
     return _run_following(meeting)
 
 
-def _run_leading(meeting: Meeting, name: str, arguments: Sequence[str]) -> int:
+def _run_leading(meeting: Meeting, name: str, arguments: Sequence[str], figures: Path | None) -> int:
     leader = Leader(meeting, _open)
     lead(leader)
     code = run_command(name, arguments)
-    leader.end()
+    ranks = leader.end()
     leave()
+    if figures is not None:
+        figures.write_text(json.dumps({"ranks": ranks}, indent=2) + "\n")
     return code
 
 

@@ -18,6 +18,7 @@ from tapeline.command._flags import flag_translator
 from tapeline.finetuning import TrainOptions
 
 FLAGS: Final = flags.FlagValues()
+EVERY_RANK: Final = True
 
 _DEFAULTS: Final = TrainOptions()
 _MODEL: Final = flags.DEFINE_string(

@@ -37,7 +37,7 @@ class Ending(NamedTuple):
     error: str | None = None
 
 
-def launch(processes: int, arguments: Sequence[str], *, timeout: float = 60, program: str = PROGRAM) -> Ending:
+def launch(processes: int, arguments: Sequence[str], *, program: str = PROGRAM) -> Ending:
     """Runs a command in ranks on this machine and returns how they ended.
 
     Each has its share of the cores, and a graphics card where there are enough. Output of rank 0 is the program's,
@@ -46,9 +46,8 @@ def launch(processes: int, arguments: Sequence[str], *, timeout: float = 60, pro
 
     Args:
         processes: number of ranks.
-        arguments: the command and its flags.
-        timeout: seconds that ranks wait for one another at the start.
-        program: Python code of a rank, which has flags of ``launch`` before the command.
+        arguments: of each rank, behind its place: flags of ``launch``, ``--``, the command and its flags.
+        program: Python code of a rank.
 
     Raises:
         InputError: there are fewer than 1.
@@ -59,8 +58,7 @@ def launch(processes: int, arguments: Sequence[str], *, timeout: float = 60, pro
         ours, theirs = os.pipe()  # they read what nobody writes, until this process is gone
         stack.callback(os.close, theirs)
         with socket.create_server(("127.0.0.1", 0), backlog=processes) as server:
-            flags = [f"--timeout={timeout}", "--", *arguments]
-            started = _start(processes, [program, "launch"], flags, server, ours)
+            started = _start(processes, [program, "launch"], arguments, server, ours)
         os.close(ours)
         stack.enter_context(_waiting_for_signals())
         pumps = [PrefixedLines(process.stderr, rank) for rank, process in enumerate(started) if process.stderr]

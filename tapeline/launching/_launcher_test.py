@@ -17,7 +17,7 @@ from tapeline.launching._environment import environment_of, shares_of
 _LAUNCHER: Final = """
 import sys
 from tapeline.launching import launch
-code, error = launch(int(sys.argv[1]), sys.argv[3:], program=sys.argv[2])
+code, error = launch(int(sys.argv[1]), ["--", *sys.argv[3:]], program=sys.argv[2])
 if error: print("error:", error, file=sys.stderr)
 sys.exit(code)
 """
