@@ -15,6 +15,7 @@ from gguf import GGMLQuantizationType, quants
 from lang_core import EagerExecutionContext, MappingWeights, encoding_named
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.packed_models import nmse
+from tests.goldens.samples import in_turns
 from tests.goldens.weights import random_weights
 from transformer_core import pack_weights
 from transformer_core.checkpoints import DequantizedWeights, PackedWeights
@@ -129,8 +130,7 @@ def _pattern(path: str) -> str:
     return re.sub(r"\.\d+\.", ".*.", path)
 
 
-@pytest.mark.parametrize("encoding", ["q8_0", "q4_0"])
-@pytest.mark.parametrize("name", _FAMILIES)
+@pytest.mark.parametrize(("name", "encoding"), in_turns(_FAMILIES, ("q8_0", "q4_0")))
 def test_what_is_packed_is_the_references_bits(name: str, encoding: str, tmp_path: Path) -> None:
     """Encodings of fused, transposed and renamed matrices are those of their parts."""
     source = MappingWeights(_stored(_case(name)))
@@ -181,8 +181,7 @@ def test_parts_of_fused_and_transposed_matrices(name: str, tmp_path: Path) -> No
         assert actual.read(f"model.layers.1.{part}.weight").tobytes() == bits.tobytes(), part
 
 
-@pytest.mark.parametrize("tokens", [1, 3, 8])
-@pytest.mark.parametrize("name", _ALL_EXPERTS)
+@pytest.mark.parametrize(("name", "tokens"), in_turns(_ALL_EXPERTS, (1, 3, 8)))
 def test_packed_experts_are_the_unpacked_ones(name: str, tokens: int, tmp_path: Path) -> None:
     """Pairs of one token, of a few, and a prompt by experts; as many experts as the family's case chooses."""
     whole, packed = _models(name, tmp_path, "q4_0", _FAMILIES[name].config)

@@ -9,7 +9,8 @@ import pytest
 
 from compile_dag import ComputeGraph, evaluate, record
 from lang_core import EagerExecutionContext, EntryPoint, as_dtype
-from tests.goldens.cases import CASES, GoldenCase
+from tests.goldens.cases import GoldenCase
+from tests.goldens.samples import SAMPLE
 from tests.parity._golden_models import empty_caches, opened, prefill_and_decode, scalar
 from transformer_core import RopeConfig, RopeMode, apply_rope, rope_tables
 from transformer_core.checkpoints import LLAMA_PRESETS, llama_config
@@ -21,7 +22,7 @@ def recorded(entry: EntryPoint) -> ComputeGraph:
     return record(entry.fn, *[a.spec for a in entry.arguments], input_names=names, name=entry.name)
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", SAMPLE.values(), ids=SAMPLE)
 def test_recorded_entry_points_give_the_bits_of_eager_ones(case: GoldenCase, tmp_path: Path) -> None:
     prompt = np.array(case.prompt, np.int32)
     length = prompt.shape[1]

@@ -10,6 +10,7 @@ import pytest
 from lang_core import ConfigError
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.golden_files import read_golden
+from tests.goldens.samples import SAMPLE
 from tests.parity._eager_slots import EagerSlots
 from tests.parity._golden_models import opened, relative_error
 from transformer_core.models import DecoderLM, entry_points
@@ -38,7 +39,7 @@ def _filled(slots: EagerSlots, model: DecoderLM, prompt: list[int], row: int) ->
 
 
 @pytest.mark.parametrize("caches", ["whole", "ring"])
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", SAMPLE.values(), ids=SAMPLE)
 def test_rows_say_what_transformers_says(case: GoldenCase, caches: str, tmp_path: Path) -> None:
     golden = read_golden(case.name)
     prompt, other = [int(token) for token in golden.prompt[0]], [int(token) for token in golden.prompt[-1]][1:] or [1]

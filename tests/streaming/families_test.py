@@ -1,7 +1,6 @@
 """Streamed text is buffered text for every family of models."""
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from lang_core import EntryPoint
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
 from tests.goldens.encoders.files import write_config
+from tests.goldens.samples import BY_STRUCTURE, LONG
 from tests.goldens.vision_language.cases import CASES as SEEING
 from tests.goldens.vision_language.cases import VisionLanguageCase
 from tests.goldens.wrapped_cases import WRAPPED, wrapped_config
@@ -32,14 +32,22 @@ def _lowered(points: tuple[EntryPoint, ...], streaming: bool, block_functions: b
     return "".join(pieces)
 
 
-# Without functions for blocks every fourth family; with TAPELINE_LONG=1 all.
-_FLAT = list(_ONE_EACH)[:: 1 if os.environ.get("TAPELINE_LONG") else 4]
+def _sample() -> list[str]:
+    """Returns architectures: one of each structure of layers, and one of each file of the others."""
+    structures = {case.config["architectures"][0] for case in BY_STRUCTURE.values()}
+    others = {case.config["model_type"]: name for name, case in _ONE_EACH.items() if not isinstance(case, GoldenCase)}
+    return [name for name in _ONE_EACH if name in structures or name in others.values()]
+
+
+# Without functions for blocks every fourth; with TAPELINE_LONG=1 all.
+_NAMES = list(_ONE_EACH) if LONG else _sample()
+_FLAT = _NAMES[:: 1 if LONG else 4]
 
 
 @pytest.mark.parametrize(
     ("case", "block_functions"),
     [
-        *[pytest.param(case, True, id=f"{name}-blocks") for name, case in _ONE_EACH.items()],
+        *[pytest.param(_ONE_EACH[name], True, id=f"{name}-blocks") for name in _NAMES],
         *[pytest.param(_ONE_EACH[name], False, id=f"{name}-flat") for name in _FLAT],
     ],
 )

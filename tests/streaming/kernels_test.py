@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters, tensor_type
 from lang_core import EntryPoint
 from tests.goldens.cases import CASES
+from tests.goldens.samples import in_turns
 from transformer_core.models import entry_points, load_model
 
 _NAMES = ("llama_gqa", "qwen3_moe_mixed_4x", "qwen3_next", "gemma3", "olmo2", "deepseek_v3")
@@ -59,14 +60,14 @@ def test_what_heuristics_choose_is_the_models_own_text_with_labels(name: str, tm
     assert {"linear", "rms_norm", "rope"} <= ops
 
 
-@pytest.mark.parametrize("chooser", [lambda: ConfigSelectorChain(policy="heuristics"), Last], ids=["guessed", "last"])
-@pytest.mark.parametrize("name", _NAMES)
-def test_streamed_text_is_buffered_text(name: str, chooser: Callable[[], Any], tmp_path: Path) -> None:
-    points = _with_kernels(_points(name, tmp_path), chooser())
+@pytest.mark.parametrize(("name", "chosen"), in_turns(_NAMES, ("guessed", "last")))
+def test_streamed_text_is_buffered_text(name: str, chosen: str, tmp_path: Path) -> None:
+    chooser = Last() if chosen == "last" else ConfigSelectorChain(policy="heuristics")
+    points = _with_kernels(_points(name, tmp_path), chooser)
     streamed = _text(points, streaming=True)
     assert streamed == _text(points, streaming=False)
     plain = _code(_text(_points(name, tmp_path)))
-    assert (_code(streamed) == plain) is (chooser is not Last)
+    assert (_code(streamed) == plain) is (chosen != "last")
 
 
 _BLOCKS = {

@@ -15,6 +15,7 @@ from compile_hlo.emit import ExternalParameters
 from lang_core import EntryPoint
 from run_iree import compile_module
 from tests.goldens.cases import CASES
+from tests.goldens.samples import LONG
 from transformer_core.models import entry_points, load_model
 
 _LOCATION = re.compile(r' loc\("(?:[^"\\]|\\.)*":0:0\)$', re.MULTILINE)
@@ -51,7 +52,7 @@ def test_locations_are_all_that_the_option_adds(streaming: bool, blocks: bool, t
     assert all(_LOCATION.search(line) for line in ops if not line.endswith("({"))
 
 
-@_LOWERINGS
+@pytest.mark.parametrize("streaming", [True, False] if LONG else [True])  # the texts are the same: above
 def test_the_compilers_dumps_and_the_compiled_module_name_kernel_configuration_and_module_path(
     streaming: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
