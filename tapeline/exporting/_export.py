@@ -36,7 +36,7 @@ from tapeline.exporting._mesh import portable_version
 from tapeline.exporting._option_checks import check_options
 from tapeline.exporting._options import ExportOptions
 from tapeline.exporting._portable import write_portable
-from tapeline.exporting._predict import BUNDLED_FILES, KeptTexts, Prediction, predict
+from tapeline.exporting._predict import KeptTexts, Prediction, bundled_files, predict
 from tapeline.exporting._producer import producer
 from tapeline.exporting._report import copy_report, hashes_of, write_report
 from tapeline.exporting._source import ModelSource, open_source
@@ -246,7 +246,7 @@ class _Run:
         self._steps.run("graph", key, [f"graph.{form}" for form in forms], make)
 
     def _describe(self) -> None:
-        copied = [name for name in BUNDLED_FILES if (self._source.directory / name).is_file()]
+        copied = [name for name in bundled_files() if (self._source.directory / name).is_file()]
         for name in copied:
             (self._staging / name).unlink(missing_ok=True)
             (self._staging / name).parent.mkdir(exist_ok=True)

@@ -39,17 +39,15 @@ from tapeline.exporting._memory import (
 )
 from tapeline.exporting._source import ModelSource
 from tapeline.exporting._weights import layout_of
-from tapeline.text import TOKENIZER_FILES
+from tapeline.text import tokenizer_files
 from transformer_core.models import CONFIG_FILE, SENTENCE_FILES
 
-# What a bundle takes over from the model's directory, where it is there.
-BUNDLED_FILES: Final = (
+_BUNDLED: Final = (
     CONFIG_FILE,
     "generation_config.json",
     *SENTENCE_FILES,
     "preprocessor_config.json",
     "processor_config.json",
-    *TOKENIZER_FILES,
 )
 
 # Bytes of what libraries write: at least so many, and so many per emitted node (docs/benchmarks.md).
@@ -62,6 +60,11 @@ _EXECUTABLE: Final = {
 }
 _SHORT_TEXT: Final = 2**18  # bytes of a module's text that stay in memory
 _PER_TARGET: Final = 2_500  # in the description: flags and the CPU's features
+
+
+def bundled_files() -> tuple[str, ...]:
+    """Returns the names of files that a bundle takes over from the model's directory, where they are there."""
+    return (*_BUNDLED, *tokenizer_files())
 
 
 class KeptTexts:
@@ -185,7 +188,7 @@ def predict(export: Export, source: ModelSource, texts: KeptTexts | None = None)
     largest = max(counts["emitted"], debug_nodes), max(module_bytes, files.get(DEBUG_MODULE, 0))
     if options.weights == "external":
         files[ARCHIVE] = layout.total_bytes
-    for name in BUNDLED_FILES:
+    for name in bundled_files():
         if (source.directory / name).is_file():
             files[name] = (source.directory / name).stat().st_size
     guesses = _guessed_files(export, lowered, debug_nodes, [*files])

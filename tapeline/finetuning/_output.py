@@ -11,7 +11,7 @@ import numpy as np
 from lang_core import TensorSpec, WeightSource, as_dtype
 from tapeline.finetuning._adapter import AdaptedModule
 from tapeline.finetuning._stored import StoredLayout
-from tapeline.text import TOKENIZER_FILES
+from tapeline.text import tokenizer_files
 from transformer_core.checkpoints import SINGLE_FILE, write_safetensors
 from transformer_core.models import CONFIG_FILE, DecoderLM
 
@@ -82,7 +82,7 @@ def write_checkpoint(
     fields = json.loads((files / CONFIG_FILE).read_text(encoding="utf-8"))
     kept = {name: value for name, value in fields.items() if name not in _OF_STORAGE}
     _write_json(directory / CONFIG_FILE, {**kept, "torch_dtype": _TORCH[dtype]})
-    for name in ("generation_config.json", *TOKENIZER_FILES):
+    for name in ("generation_config.json", *tokenizer_files()):
         if (files / name).exists():
             shutil.copyfile(files / name, directory / name)
 

@@ -9,13 +9,13 @@ from lang_core import near_names
 from tapeline.cli import size_text
 from tapeline.hub._listing import HubFile, Listing
 from tapeline.hub._names import HubError
-from tapeline.text import TOKENIZER_FILES
+from tapeline.text import tokenizer_files
 from transformer_core.checkpoints import INDEX_FILE, SINGLE_FILE
 from transformer_core.models import CONFIG_FILE, SENTENCE_FILES, SENTENCE_WEIGHTS
 
 ADAPTER_CONFIG: Final = "adapter_config.json"
 ADAPTER_WEIGHTS: Final = "adapter_model.safetensors"
-# Beside the weights of a model, where they are there.
+# Beside the weights of a model, where they are there; and the tokenizer's files.
 _SMALL: Final = (
     CONFIG_FILE,
     "generation_config.json",
@@ -23,7 +23,6 @@ _SMALL: Final = (
     "processor_config.json",
     *SENTENCE_FILES,
     *SENTENCE_WEIGHTS,
-    *TOKENIZER_FILES,
 )
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _GGUF: Final = ".gguf"
@@ -41,7 +40,7 @@ ReadShards = Callable[[HubFile], Collection[str]]
 
 def small_files(listing: Listing) -> list[HubFile]:
     """Returns the files that describe a model beside its weights."""
-    return [listing.files[name] for name in dict.fromkeys(_SMALL) if name in listing.files]
+    return [listing.files[name] for name in dict.fromkeys((*_SMALL, *tokenizer_files())) if name in listing.files]
 
 
 def adapter_files(listing: Listing) -> list[HubFile]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lang_core import ENCODINGS, InputError, PackedRows, StoredBytes, WeightSource, near_names
 from tapeline.inspecting._facts import summary
-from tapeline.text import TOKENIZER_FILES
+from tapeline.text import tokenizer_files
 from transformer_core.checkpoints.gguf import packed_bytes
 from transformer_core.models import CONFIG_FILE
 
@@ -30,7 +30,7 @@ def model_facts(name: str, directory: Path, weights: WeightSource, source: Mappi
         "model": name,
         "source": dict(source),
         "config": json.loads((directory / CONFIG_FILE).read_text()),
-        "tokenizer": [file for file in TOKENIZER_FILES if (directory / file).is_file()],
+        "tokenizer": [file for file in tokenizer_files() if (directory / file).is_file()],
         "tensors": summary(tensors),
         "dequantised": _dequantised(weights, tensors),
     }

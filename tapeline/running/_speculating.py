@@ -10,7 +10,7 @@ from tapeline.bundle import Bundle, sha256_of
 from tapeline.engines import Place, open_session
 from tapeline.running._model import ENCODE, BundleModel, DraftingBundle, ScoringBundle
 from tapeline.running._prompt_memory import BundlePromptMemory, is_whole
-from tapeline.text import TOKENIZER_FILES
+from tapeline.text import TOKENIZER_FILE
 from transformer_core.generation import DraftModel, PredictionHead, PromptLookup, Speculation
 from transformer_core.models import DRAFT
 
@@ -19,7 +19,7 @@ Speculating = Callable[[ScoringBundle], Speculation]
 
 _LOOKUP: Final = "prompt_lookup"
 _HEAD: Final = "mtp"
-_TOKENIZER: Final = TOKENIZER_FILES[0]
+_TOKENIZER: Final = TOKENIZER_FILE
 
 
 @contextmanager

@@ -7,14 +7,14 @@ from tapeline.text._gguf_bpe import UnreadTokenizerError
 from tapeline.text._gguf_tokenizer import gguf_tokenizer, write_gguf_tokenizer
 from tapeline.text._ids import IdStream, check_ids, parse_token_ids
 from tapeline.text._stream import TextStream
-from tapeline.text._tokenizer import TOKENIZER_FILES, Tokenizer, find_tokenizer
+from tapeline.text._tokenizer import TOKENIZER_FILE, Tokenizer, find_tokenizer, register_tokenizer, tokenizer_files
 
 if TYPE_CHECKING:
     from tapeline.text._chat import Chat
     from tapeline.text._chat_template import ChatTemplate, Message, NoTemplateError
 
 __all__ = [
-    "TOKENIZER_FILES",
+    "TOKENIZER_FILE",
     "Chat",
     "ChatTemplate",
     "IdStream",
@@ -27,6 +27,8 @@ __all__ = [
     "find_tokenizer",
     "gguf_tokenizer",
     "parse_token_ids",
+    "register_tokenizer",
+    "tokenizer_files",
     "write_gguf_tokenizer",
 ]
 

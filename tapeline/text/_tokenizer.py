@@ -1,25 +1,29 @@
 """A directory's tokenizer: `tokenizer.json`, read by the `tokenizers` library."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import Final
 
 import tokenizers
 
-from lang_core import CheckpointError, InputError, checked_choices
+from lang_core import CheckpointError, ConfigError, InputError, checked_choices, load_plugins
 from tapeline.text._ids import check_ids
 from tapeline.text._library import library_errors
 from tapeline.text._stream import TextStream
 from tapeline.text._token_bytes import token_bytes
 
-_FILE = "tokenizer.json"
+TOKENIZER_FILE: Final = "tokenizer.json"
 _COPY = "it is damaged: copy it again from where the model came"
 
 # Tokenizers of other formats, which are not read.
 _FOREIGN = ("tokenizer.model", "sentencepiece.bpe.model", "spiece.model", "vocab.json", "vocab.txt", "tekken.json")
 
-#: Every file that belongs to a tokenizer: export copies those that are there into the bundle.
-TOKENIZER_FILES = (
-    _FILE,
+Reader = Callable[[Path], tokenizers.Tokenizer]
+"""Makes a tokenizer of a file; raises ValueError or OSError where it is damaged."""
+
+_READERS: Final[dict[str, Reader]] = {}
+_FILES: Final = (
+    TOKENIZER_FILE,
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -28,6 +32,29 @@ TOKENIZER_FILES = (
     *_FOREIGN,
     "merges.txt",
 )
+
+
+def tokenizer_files() -> tuple[str, ...]:
+    """Returns the names of every file that belongs to a tokenizer: export copies those that are there."""
+    load_plugins()
+    return (*_FILES, *_READERS)
+
+
+def register_tokenizer(file: str, read: Reader) -> None:
+    """Registers a format of tokenizers, by its file's name; other packages may register further ones.
+
+    A tokenizer.json wins where a directory has both.
+
+    Args:
+        file: name of the file.
+        read: function that makes a tokenizer of it.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    if file == TOKENIZER_FILE or file in _READERS:
+        raise ConfigError(f"tokenizer file {file!r} is registered already: a name stands for one format")
+    _READERS[file] = read
 
 
 class Tokenizer:
@@ -55,17 +82,30 @@ class Tokenizer:
         """Reads the tokenizer of a checkpoint or a bundle.
 
         Raises:
-            CheckpointError: there is no tokenizer.json, or it cannot be read or understood.
+            CheckpointError: there is no tokenizer.json and no file of a registered format, or it cannot be read.
         """
-        path = directory / _FILE
+        path = directory / TOKENIZER_FILE
         if not path.exists():
-            raise CheckpointError(_missing(directory))
+            return cls._registered(directory)
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise CheckpointError(f"cannot read {path}: {error}; copy it again from where the model came") from error
         with library_errors(f"{path} is damaged or newer than tokenizers {tokenizers.__version__} can read", _COPY):
             return cls(path, tokenizers.Tokenizer.from_str(text))
+
+    @classmethod
+    def _registered(cls, directory: Path) -> "Tokenizer":
+        """Reads the tokenizer by what is registered for one of the directory's files."""
+        load_plugins()
+        name = next((name for name in _READERS if (directory / name).exists()), None)
+        if name is None:
+            raise CheckpointError(_missing(directory))
+        path = directory / name
+        try:
+            return cls(path, _READERS[name](path))
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"cannot read {path}: {error}; {_COPY}") from error
 
     @checked_choices
     def encode(self, text: str, model_size: int | None = None, *, special_tokens: bool = True) -> list[int]:
@@ -186,7 +226,8 @@ def find_tokenizer(directory: Path) -> Tokenizer | None:
     Raises:
         CheckpointError: tokenizer.json is damaged, or the tokenizer is of a format that is not read.
     """
-    if not any((directory / name).exists() for name in (_FILE, *_FOREIGN)):
+    load_plugins()
+    if not any((directory / name).exists() for name in (TOKENIZER_FILE, *_FOREIGN, *_READERS)):
         return None
     return Tokenizer.load(directory)
 
@@ -195,8 +236,11 @@ def _missing(directory: Path) -> str:
     foreign = [name for name in _FOREIGN if (directory / name).exists()]
     if foreign:
         return (
-            f"{directory} has {' and '.join(foreign)} but no {_FILE}, the only tokenizer format that is read: convert "
-            "it with transformers, AutoTokenizer.from_pretrained(directory).save_pretrained(directory), and put the "
-            f"new {_FILE} there; or work with `token_ids`"
+            f"{directory} has {' and '.join(foreign)} but no {TOKENIZER_FILE}, the only tokenizer format that is read: "
+            "convert it with transformers, AutoTokenizer.from_pretrained(directory).save_pretrained(directory), and put "
+            f"the new {TOKENIZER_FILE} there; or work with `token_ids`"
         )
-    return f"{directory} has no {_FILE}: copy it from where the model came, or give `token_ids` instead of `prompt`"
+    return (
+        f"{directory} has no {TOKENIZER_FILE}: copy it from where the model came, or give `token_ids` instead of "
+        "`prompt`"
+    )

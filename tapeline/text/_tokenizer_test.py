@@ -6,9 +6,20 @@ import shutil
 from pathlib import Path
 
 import pytest
+import tokenizers
 
-from lang_core import CheckpointError, InputError
-from tapeline.text import IdStream, Tokenizer, _ids, _samples_testing, find_tokenizer, parse_token_ids
+from lang_core import CheckpointError, ConfigError, InputError
+from tapeline.text import (
+    IdStream,
+    Tokenizer,
+    _ids,
+    _samples_testing,
+    _tokenizer,
+    find_tokenizer,
+    parse_token_ids,
+    register_tokenizer,
+    tokenizer_files,
+)
 
 
 def _directory(path: Path, scheme: str = "byte_fallback") -> Path:
@@ -153,3 +164,31 @@ def test_every_scheme_file_is_json(tmp_path: Path) -> None:
 
 def test_doctests() -> None:
     assert doctest.testmod(_ids).failed == 0
+
+
+def test_a_registered_format_is_read_where_there_is_no_tokenizer_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_tokenizer, "_READERS", {})
+    (tmp_path / "words.txt").write_text("the\ntimes\nworst\n")
+    assert find_tokenizer(tmp_path) is None
+
+    def read(path: Path) -> tokenizers.Tokenizer:
+        words = path.read_text().split()
+        if not words:
+            raise ValueError("no word in it")
+        model = tokenizers.models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="the")
+        tokenizer = tokenizers.Tokenizer(model)
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()  # type: ignore[assignment]
+        return tokenizer
+
+    register_tokenizer("words.txt", read)
+    assert "words.txt" in tokenizer_files()
+    tokenizer = find_tokenizer(tmp_path)
+    assert tokenizer is not None
+    assert tokenizer.encode("the worst times") == [0, 2, 1]
+    with pytest.raises(ConfigError, match=r"tokenizer file 'words\.txt' is registered already"):
+        register_tokenizer("words.txt", read)
+    (tmp_path / "words.txt").write_text("")
+    with pytest.raises(CheckpointError, match=r"cannot read .*words\.txt: no word in it; it is damaged: copy it again"):
+        find_tokenizer(tmp_path)
