@@ -1,4 +1,4 @@
-"""Fine-tuning of checkpoints on JAX: all parameters, or a LoRA adapter ([docs/training.md](docs/training.md)).
+"""Fine-tuning of checkpoints on JAX: all parameters, or a LoRA adapter (docs/training.md).
 
 Importing this room loads JAX.
 """

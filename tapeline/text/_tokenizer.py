@@ -237,8 +237,8 @@ def _missing(directory: Path) -> str:
     if foreign:
         return (
             f"{directory} has {' and '.join(foreign)} but no {TOKENIZER_FILE}, the only tokenizer format that is read: "
-            "convert it with transformers, AutoTokenizer.from_pretrained(directory).save_pretrained(directory), and put "
-            f"the new {TOKENIZER_FILE} there; or work with `token_ids`"
+            "convert it with transformers, AutoTokenizer.from_pretrained(directory).save_pretrained(directory), and "
+            f"put the new {TOKENIZER_FILE} there; or work with `token_ids`"
         )
     return (
         f"{directory} has no {TOKENIZER_FILE}: copy it from where the model came, or give `token_ids` instead of "
