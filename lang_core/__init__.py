@@ -59,11 +59,14 @@ from lang_core._user_cache import user_cache_directory
 from lang_core._weights import (
     MatrixRows,
     PackedRows,
+    Part,
+    Parts,
     StoredBytes,
     WeightSource,
     check_rows,
     matrix_rows_by,
     matrix_rows_of,
+    part_of,
     rows_of,
 )
 from lang_core.ops import OPS, Literal, Op, Operand, Ops, Region, define_op, require
@@ -118,6 +121,8 @@ __all__ = [
     "PackedRows",
     "StoredBytes",
     "Parameter",
+    "Part",
+    "Parts",
     "ProcessError",
     "RecordingError",
     "Repeated",
@@ -148,6 +153,7 @@ __all__ = [
     "matrix_rows_of",
     "any_of",
     "near_names",
+    "part_of",
     "promote",
     "rows_of",
     "tag_name",

@@ -56,6 +56,19 @@ class MatrixRows(Protocol):
         ...
 
 
+Part = tuple[slice, ...]
+"""Part of a tensor: a slice of step 1 per axis."""
+
+
+@runtime_checkable
+class Parts(Protocol):
+    """Source that reads a part of a tensor, and nothing of the others."""
+
+    def read_part(self, key: str, part: Part) -> np.ndarray:
+        """Returns the part."""
+        ...
+
+
 @runtime_checkable
 class PackedRows(Protocol):
     """Source that gives rows of packed tensors as they are stored."""
@@ -95,6 +108,24 @@ def rows_of(array: np.ndarray, start: int, stop: int, key: str, origin: str) -> 
     if array.ndim:
         return array[start:stop]
     return array if stop > start else array.reshape(1)[:0]
+
+
+def part_of(source: WeightSource, key: str, part: Part) -> np.ndarray:
+    """Returns a part of a tensor of a source.
+
+    Of a source that cannot read it alone, the rows of the first axis that it is of are read.
+
+    Args:
+        source: of the tensor.
+        key: the tensor's.
+        part: a slice of step 1 per axis.
+    """
+    if isinstance(source, Parts):
+        return source.read_part(key, part)
+    if not part:
+        return source.read(key)
+    start, stop, _ = part[0].indices(source.spec(key).shape[0])
+    return source.read_rows(key, start, stop)[(slice(None), *part[1:])]
 
 
 def matrix_rows_of(source: WeightSource, key: str, start: int, stop: int) -> np.ndarray:

@@ -7,7 +7,8 @@ from typing import Final, Self
 
 import numpy as np
 
-from lang_core import CheckpointError, TensorSpec, near_names, rows_of
+from lang_core import CheckpointError, Part, TensorSpec, near_names, rows_of
+from run_iree.archive._parts import read_part
 from run_iree.archive._reader import ArchiveRecord, read_archive_index
 
 
@@ -15,6 +16,9 @@ class ArchiveWeights:
     """Tensors of an archive made by ``write_archive``, by name, as read-only views without a copy.
 
     Views stay valid after ``close``, which unmaps the file where no view is left.
+
+    Attributes:
+        part_bytes: bytes of the parts that were read so far.
     """
 
     def __init__(self, path: Path) -> None:
@@ -27,6 +31,7 @@ class ArchiveWeights:
         self._records: Final = read_archive_index(path)
         with path.open("rb") as file:
             self._map: Final = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.part_bytes = 0
 
     def keys(self) -> Iterator[str]:
         """Yields the names, in the order of the archive."""
@@ -57,6 +62,20 @@ class ArchiveWeights:
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
         """Returns rows of the first axis; a rank-0 tensor is its own only row."""
         return rows_of(self.read(key), start, stop, key, str(self._path))
+
+    def read_part(self, key: str, part: Part) -> np.ndarray:
+        """Returns a part of a tensor: a view of a map of it alone where it lies in one piece, else a copy.
+
+        No other part of the file is read, and none is touched in memory.
+        """
+        record, spec = self._record(key)
+        try:
+            with self._path.open("rb", buffering=0) as file:
+                array = read_part(file.fileno(), record.offset, spec, part)
+        except (OSError, EOFError, ValueError) as error:
+            raise CheckpointError(f"{self._path}: cannot read {key!r} ({error}): export again") from None
+        self.part_bytes += array.nbytes
+        return array
 
     def origin(self, key: str) -> str:
         """Returns the archive's path."""

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from compile_hlo.calls import Counters
-from lang_core import CheckpointError, WeightSource
+from lang_core import CheckpointError, WeightSource, part_of
 from run_jax.sessions._artifact import Artifact
 from run_jax.sessions._memory import Zeros
 from run_jax.sessions._partitions import Partitions
@@ -86,12 +86,7 @@ class Program:
         return self._weights
 
     def _read(self, name: str, index: tuple[slice, ...]) -> np.ndarray:
-        source = self.source(name)
-        if not index:
-            part = source.read(name)
-        else:
-            start, stop, _ = index[0].indices(source.spec(name).shape[0])
-            part = source.read_rows(name, start, stop)[(slice(None), *index[1:])]
+        part = part_of(self.source(name), name, index)
         self.parameter_bytes += part.nbytes
         return part
 
