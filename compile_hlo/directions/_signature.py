@@ -75,11 +75,13 @@ class Signature:
         name: the function's name in the module.
         arguments: tensors and scalars.
         results: tensors.
+        parameters: paths of the weights that the function reads, where these are not all of the module's.
     """
 
     name: str
     arguments: tuple[LoweredArgument, ...]
     results: tuple[LoweredResult, ...]
+    parameters: tuple[str, ...] | None = None
 
     @property
     def taken_over(self) -> dict[str, str]:

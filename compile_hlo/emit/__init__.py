@@ -26,7 +26,7 @@ from compile_hlo.emit._forms import ArgumentParameters, ExternalParameters, Form
 from compile_hlo.emit._function import FunctionWriter, WrittenStretch
 from compile_hlo.emit._helpers import Helper, helper_head, helper_record, is_helper, read_helper
 from compile_hlo.emit._module import ModuleWriter, emit_module
-from compile_hlo.emit._overrides import NO_OVERRIDES, Overrides, Watcher
+from compile_hlo.emit._overrides import EXACT_PRODUCTS, NO_OVERRIDES, Overrides, Watcher
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._partitioned import PARTITIONED
 from compile_hlo.emit._portable_text import portable_text
@@ -54,6 +54,7 @@ __all__ = [
     "CHAINS",
     "AFTER",
     "BEFORE",
+    "EXACT_PRODUCTS",
     "LEAVES",
     "NO_OVERRIDES",
     "PARTITIONED",

@@ -1,6 +1,6 @@
 """Emitter: walks nodes in order and writes one function's text."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, cast
 
 from compile_dag import ComputeGraph, Node, Stretch, Value
@@ -226,11 +226,15 @@ class Emitter(Builder):
             self.bind(value, name)
         stretch, path, location = self._stretch, self.path, self.location
         outside, self.in_region = self.in_region, True
-        self.nodes(with_integer_products(graph.nodes))
+        self.nodes(self.with_products(graph.nodes))
         self.end("stablehlo.return", graph.outputs.values())
         self.in_region = outside
         self._ready, self._indent = ready, indent
         self._stretch, self.path, self.location = stretch, path, location
+
+    def with_products(self, nodes: Sequence[Node]) -> Sequence[Node]:
+        """Returns the nodes with products of packed weights in the form that is written."""
+        return with_integer_products(nodes, exact=self.overrides.exact_products)
 
     def end(self, terminator: str, results: Iterable[Value], separate: Iterable[bool] = ()) -> None:
         """Writes the return of a function or region.

@@ -11,7 +11,7 @@ from compile_hlo.emit._blocks import BlockFunctions
 from compile_hlo.emit._builder import Write
 from compile_hlo.emit._emitter import CHAINS, LEAVES, Emitter
 from compile_hlo.emit._sites import KernelSite
-from compile_hlo.passes import with_groups, with_integer_products
+from compile_hlo.passes import with_groups
 from lang_core import Argument, GraphError, TensorSpec, near_names
 
 
@@ -69,7 +69,8 @@ class FunctionWriter:
             What can be repeated for a stretch that is the same.
         """
         flow = StretchFlow(nodes)
-        nodes = with_groups(with_integer_products(nodes), results, self._emitter.leaves, CHAINS)
+        nodes = self._emitter.with_products(nodes)
+        nodes = with_groups(nodes, results, self._emitter.leaves, CHAINS)
         call = None
         blocks = self._blocks or self._shadow
         if blocks is None or all(not node.block or node.op.name in LEAVES for node in nodes):

@@ -35,14 +35,20 @@ class Overrides:
     Attributes:
         functions: by point; each is called with the plain function before that one's own arguments.
         watch: makes what follows the values of a function; None where nothing does.
+        exact_products: whether products with packed weights take x in f32 where their activations are exact; otherwise
+            in integers of 16 bits, as kernels of CPUs do.
     """
 
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: MappingProxyType({}))
     watch: Callable[[], Watcher] | None = None
+    exact_products: bool = False
 
 
 # Plain StableHLO.
 NO_OVERRIDES: Final = Overrides()
+
+EXACT_PRODUCTS: Final = Overrides(exact_products=True)
+"""Plain StableHLO for compilers that have no kernels of integers."""
 
 
 class Overridden(Protocol):

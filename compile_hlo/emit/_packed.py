@@ -132,6 +132,27 @@ def _block_product(e: Emitter, node: Node) -> None:
     e.alias(node, e.reshape(made, result, node.results[0].shape))
 
 
+@emits("packed_linear")
+def _packed_linear(e: Emitter, node: Node) -> None:
+    """Writes the product of x as it is; see ``Overrides.exact_products``."""
+    x, weight = node.inputs
+    encoding, dtype, _ = node.attributes
+    rows, columns = flat(x.shape)
+    given = SsaValue(e.reshape(e.name(x), x.spec, (rows, columns)), TensorSpec((rows, columns), x.dtype))
+    result = TensorSpec((rows, weight.shape[0]), dtype)
+    wide = TensorSpec(result.shape, f32)
+
+    def body(inner: Emitter, x: SsaValue, weight: SsaValue) -> list[str]:
+        left = SsaValue(inner.convert(x.name, x.spec, f32), TensorSpec(x.spec.shape, f32))
+        right = unpacked(inner, weight, encoding)
+        return [inner.convert(product(inner, left, right, ((1,), (1,), (), ()), wide), wide, dtype)]
+
+    case = f"{encoding.name}.{x.dtype.name}.{dtype.name}.{rows}x{weight.shape[0]}x{columns}.exact"
+    helper = Helper("packed_linear", case, {"encoding": encoding.name})
+    made = call_helper(e, helper, [given, e.value(weight)], (result,), body)
+    e.alias(node, e.reshape(made, result, node.results[0].shape))
+
+
 @overridable("packed_factors")
 def packed_factors(
     e: Builder, planes: SsaValue, scale: SsaValue, weight: SsaValue, encoding: Encoding

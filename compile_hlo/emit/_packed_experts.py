@@ -8,6 +8,7 @@ from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._helpers import Helper
 from compile_hlo.emit._packed import PLANE_BITS, bits_in_name, packed_factors
 from compile_hlo.emit._slices import rows_of
+from compile_hlo.emit._unpacking import unpacked
 from lang_core import TensorSpec, f32
 
 
@@ -31,6 +32,27 @@ def _expert_block_product(e: Emitter, node: Node) -> None:
 
     case = f"{encoding.name}.{dtype.name}.{given}of{groups}x{rows}x{experts}x{outputs}x{columns}"
     case += bits_in_name(PLANE_BITS * count)
+    helper = Helper("expert_block_product", case, {"encoding": encoding.name})
+    e.alias(node, call_helper(e, helper, e.values(node.inputs), (result,), body))
+
+
+@emits("packed_expert_linear")
+def _packed_expert_linear(e: Emitter, node: Node) -> None:
+    """Writes the product of x as it is; see ``Overrides.exact_products``."""
+    x, expert, weight = node.inputs
+    encoding, dtype, _ = node.attributes
+    given, rows, columns = x.shape
+    groups, (experts, outputs, _) = expert.shape[0], weight.shape
+    result = node.results[0].spec
+    wide = TensorSpec(result.shape, f32)
+
+    def body(inner: Emitter, x: SsaValue, expert: SsaValue, weight: SsaValue) -> list[str]:
+        right = unpacked(inner, rows_of(inner, weight, expert), encoding)
+        flat = _rows(inner, SsaValue(inner.convert(x.name, x.spec, f32), TensorSpec(x.spec.shape, f32)))
+        left = _repeated(inner, flat, given, groups)
+        return [inner.convert(product(inner, left, right, ((2,), (2,), (0,), (0,)), wide), wide, dtype)]
+
+    case = f"{encoding.name}.{x.dtype.name}.{dtype.name}.{given}of{groups}x{rows}x{experts}x{outputs}x{columns}.exact"
     helper = Helper("expert_block_product", case, {"encoding": encoding.name})
     e.alias(node, call_helper(e, helper, e.values(node.inputs), (result,), body))
 

@@ -69,5 +69,5 @@ def _scattered(e: Emitter, node: Node, places: tuple[str, TensorSpec], new: str)
     return result
 
 
-PARTITIONED: Final = Overrides({"put": _batched_put})
+PARTITIONED: Final = Overrides({"put": _batched_put}, exact_products=True)
 """Plain StableHLO in forms that can be partitioned."""

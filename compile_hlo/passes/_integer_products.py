@@ -16,11 +16,15 @@ LOWERED: Final[Mapping[str, Op]] = MappingProxyType(
 _RESULTS: Final = 3  # of ``block_quantize``
 
 
-def with_integer_products(nodes: Sequence[Node]) -> Sequence[Node]:
+def with_integer_products(nodes: Sequence[Node], *, exact: bool = False) -> Sequence[Node]:
     """Returns the nodes with ``packed_linear`` as ``block_quantize``, once per x and stretch, and ``block_product``.
 
     Valid nodes in, valid nodes out. Values that lie between the two have negative numbers, made of those of the
     results, so equal stretches stay equal. Loops and branches keep what is inside of them.
+
+    Args:
+        nodes: nodes, in order.
+        exact: True keeps the products whose activations are exact.
     """
     if not any(node.op.name in LOWERED for node in nodes):
         return nodes
@@ -28,7 +32,7 @@ def with_integer_products(nodes: Sequence[Node]) -> Sequence[Node]:
     blocks: dict[tuple[int, int, Stretch], tuple[Value, ...]] = {}  # by the number of x and by bits
     for node in nodes:
         product = LOWERED.get(node.op.name)
-        if product is None:
+        if product is None or (exact and node.attributes[-1] == "exact"):
             lowered.append(node)
             continue
         x, *others = node.inputs

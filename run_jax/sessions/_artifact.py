@@ -11,7 +11,6 @@ from jaxlib.mlir.dialects import stablehlo
 from lang_core import DType, InputError, OpError, TensorSpec, VerificationError, as_dtype, near_names
 
 _MAIN: Final = "main"
-_VERSION: Final = "1.0.0"  # of StableHLO, which jaxlib reads back in the same process
 _NAMES: Final = {"ui8": "u8", "i1": "bool"}  # our dtypes by MLIR's name, where that differs
 
 
@@ -80,7 +79,7 @@ class Artifact:
             arguments, results = self._specs(name, function.type.inputs), self._specs(name, function.type.results)
             kept = _keep_used(function, always)
             _rename(function)
-            return ArtifactFunction(stablehlo.serialize_portable_artifact(module, _VERSION), arguments, kept, results)
+            return ArtifactFunction(_serialized(module), arguments, kept, results)
 
     def _parsed(self, context: Any) -> Any:
         try:
@@ -95,6 +94,11 @@ class Artifact:
             return tuple(TensorSpec(tuple(kind.shape), _dtype(kind)) for kind in map(ir.RankedTensorType, types))
         except OpError as error:
             raise VerificationError(f"{self.path}: function {name!r}: {error}: export again") from None
+
+
+def _serialized(module: Any) -> bytes:
+    """Returns a module in the newest version, which jaxlib reads back in the same process."""
+    return stablehlo.serialize_portable_artifact(module, stablehlo.get_current_version())
 
 
 def _functions(module: Any) -> list[Any]:

@@ -27,6 +27,7 @@ class CompiledEntry:
         self._program: Final = program
         self._signature: Final = signature
         self._name: Final = signature.name
+        self._parameters: Final = program.parameters if signature.parameters is None else signature.parameters
         self.shardings: Final = tuple(
             program.partitions.value(self._name, argument.name, argument.spec) for argument in signature.arguments
         )
@@ -60,7 +61,7 @@ class CompiledEntry:
         function = program.artifact.function(self._name, len(signature.arguments))
         used = [index - len(signature.arguments) for index in function.kept[len(signature.arguments) :]]
         self._check(function)
-        parameters = tuple(program.parameter(program.parameters[index]) for index in used)
+        parameters = tuple(program.parameter(self._parameters[index]) for index in used)
         wanted = [*zip((argument.spec for argument in signature.arguments), self.shardings, strict=True)]
         given = [
             *(_abstract(spec, sharding) for spec, sharding in wanted),
@@ -87,17 +88,17 @@ class CompiledEntry:
         count = len(signature.arguments)
         described = [argument.spec for argument in signature.arguments]
         results = [result.spec for result in signature.results]
-        if len(function.arguments) != count + len(program.parameters) or (
+        if len(function.arguments) != count + len(self._parameters) or (
             [*function.arguments[:count]],
             [*function.results],
         ) != (described, results):
             raise DescriptionError(
                 f"entry point {self._name!r}: {program.origin!r} has ({len(function.arguments)} values) -> "
-                f"{[*function.results]}, the description ({count} arguments, {len(program.parameters)} parameters) -> "
+                f"{[*function.results]}, the description ({count} arguments, {len(self._parameters)} parameters) -> "
                 f"{results}, or arguments of other types: the two do not belong together: export again"
             )
         for index in function.kept[count:]:
-            name, spec = program.parameters[index - count], function.arguments[index]
+            name, spec = self._parameters[index - count], function.arguments[index]
             held = program.source(name).spec(name)
             if held != spec:
                 raise DescriptionError(

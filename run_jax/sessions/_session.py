@@ -45,7 +45,8 @@ class Session:
             artifact: path of the portable artifact (``module.vhlo``).
             signatures: signatures of its entry points, as a bundle records them.
             weights: source of the parameters, which the session keeps; None where the module has none.
-            parameters: names of the parameters that each entry point takes behind its arguments, in order.
+            parameters: names of all parameters; an entry point takes them behind its arguments, in this order, unless
+                its signature names those that it takes.
             partitions: devices, and what each holds; JAX's first device where None.
 
         Raises:

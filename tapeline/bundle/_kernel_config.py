@@ -131,6 +131,7 @@ def signature_fields(signature: Signature) -> dict[str, Any]:
             }
             for result in signature.results
         ],
+        **({} if signature.parameters is None else {"parameters": list(signature.parameters)}),
     }
 
 
@@ -164,7 +165,8 @@ def _signature(fields: Mapping[str, Any]) -> Signature:
     name = fields["name"]
     arguments = tuple(_argument(name, **entry) for entry in fields["args"])
     results = tuple(_result(**entry) for entry in fields["results"])
-    signature = Signature(name, arguments, results)
+    reads = fields.get("parameters")
+    signature = Signature(name, arguments, results, None if reads is None else tuple(reads))
     names = {result.name for result in results}
     taken: dict[str, str] = {}
     for argument in arguments:

@@ -1,9 +1,11 @@
 """``kernel_config.json`` of an export."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from compile_hlo import LoweredModule
+from compile_hlo import LoweredFunction, LoweredModule
+from compile_hlo.directions import Signature
 from tapeline.bundle import MARK, KernelConfig, kernel_record
 from tapeline.exporting._load import Export
 from tapeline.exporting._producer import producer
@@ -26,7 +28,7 @@ def description(export: Export, lowered: LoweredModule, hashes: dict[str, str]) 
         lowered: the module.
         hashes: sha256 of each file.
     """
-    mesh, signatures = export.mesh, [function.signature for function in lowered.functions]
+    mesh, signatures = export.mesh, [_signature(function, lowered) for function in lowered.functions]
     return KernelConfig(
         entry_points=signatures if mesh is None else [mesh.signature(signature) for signature in signatures],
         parameters=_parameters(export, lowered),
@@ -39,6 +41,13 @@ def description(export: Export, lowered: LoweredModule, hashes: dict[str, str]) 
         mesh=None if mesh is None else mesh.table(lowered),
         kernel_calls=[] if export.kernels is None else export.kernels.calls(),
     )
+
+
+def _signature(function: LoweredFunction, lowered: LoweredModule) -> Signature:
+    """Returns an entry point's signature, with the parameters that it reads where these are not all."""
+    known = lowered.parameters()
+    reads = tuple(path for path in known if path in function.parameters)
+    return function.signature if len(reads) == len(known) else replace(function.signature, parameters=reads)
 
 
 def _lasting(target: dict[str, Any]) -> dict[str, Any]:

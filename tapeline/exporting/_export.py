@@ -227,6 +227,7 @@ class _Run:
                 export.lowered,
                 self._staging,
                 inline=export.options.weights == "inline",
+                packed=any(parameter.encoding is not None for _, parameter in export.model.named_parameters()),
                 partitioned=export.mesh is not None,
                 version=portable_version(export.options.stablehlo_target_version, export.mesh),
             )

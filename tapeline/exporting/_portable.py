@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compile_hlo import LoweredModule, lower_module, text_file
-from compile_hlo.emit import PARTITIONED, ArgumentParameters, portable_text
+from compile_hlo.emit import EXACT_PRODUCTS, PARTITIONED, ArgumentParameters, portable_text
 from compile_hlo.portable import write_artifact
 from compile_hlo.quirks import QUIRKS
 from lang_core import EntryPoint
@@ -17,14 +17,15 @@ def write_portable(
     staging: Path,
     *,
     inline: bool,
+    packed: bool,
     partitioned: bool,
     version: str,
 ) -> None:
     """Writes the portable artifact: the module in StableHLO alone, with its weights as arguments.
 
     They follow the entry point's own arguments, in the order of kernel_config.json's ``parameters``. The artifact is
-    made from the module's text, unless that has the weights inline, or the artifact is to be partitioned over a mesh
-    and so has forms of its own: then the entry points are lowered again.
+    made from the module's text, unless that has the weights inline, or packed, whose products are of integers there, or
+    the artifact is to be partitioned over a mesh, and so has forms of its own: then the entry points are lowered again.
 
     Raises:
         VerificationError: StableHLO refuses it.
@@ -32,8 +33,8 @@ def write_portable(
     text = staging / "portable.mlir"
     with text_file(text) as file:
         parameters = lowered.parameters()
-        if inline or partitioned:
-            forms = PARTITIONED if partitioned else QUIRKS
+        if inline or packed or partitioned:
+            forms = PARTITIONED if partitioned else EXACT_PRODUCTS if packed else QUIRKS
             lower_module(entry_points, file.write, ArgumentParameters(parameters), streaming=True, overrides=forms)
         else:
             known = {function.name: function.parameters for function in lowered.functions}
