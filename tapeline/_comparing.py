@@ -8,10 +8,11 @@ from typing import Literal
 
 import numpy as np
 
-from lang_core import InputError, checked_choices
+from lang_core import InputError, MeshShape, checked_choices
 from tapeline.bundle import Bundle
 from tapeline.compare import Comparison
 from tapeline.divergence import DeviceSide, Side, check_alike, compare_runs, eager_side
+from tapeline.engines import Engine, Place, open_session
 from tapeline.exporting import open_source
 
 
@@ -22,7 +23,10 @@ def compare_bundles(
     *,
     model: str | os.PathLike[str] | None = None,
     base: str | os.PathLike[str] = "",
-    device: str = "local-task",
+    engine: Engine = "iree",
+    device: str | None = None,
+    mesh: MeshShape | str | None = None,
+    reference_engine: Engine | None = None,
     reference_device: str | None = None,
     entry_point: str | None = None,
     inputs: Mapping[str, np.ndarray | int] | None = None,
@@ -36,8 +40,11 @@ def compare_bundles(
         reference: bundle to compare with; the bundle's own model in the eager context if None.
         model: model whose weights the eager context takes, as for ``export``; those of the bundle's archive if None.
         base: directory that a relative path of ``model`` starts from.
-        device: device of the bundle.
-        reference_device: device of the reference; that of the bundle if None.
+        engine: engine of the bundle, ``iree`` or ``jax``.
+        device: device of the bundle; the engine's default if None.
+        mesh: axes of devices over which JAX cuts the bundle, such as ``tp=2``; one device if None.
+        reference_engine: engine of the reference; that of the bundle if None.
+        reference_device: device of the reference; that of the bundle in the same engine if None.
         entry_point: only this entry point; all of them if None.
         inputs: arguments of ``entry_point`` by name; example inputs for those that are missing.
         tolerance: relative to a tensor's largest value; that of the coarsest dtype if None.
@@ -58,8 +65,11 @@ def compare_bundles(
     ours = _opened(bundle)
     with contextlib.ExitStack() as stack:
         other = None if reference is None else _opened(reference)
-        side = _reference(ours, other, model, base, reference_device or device, stack)
-        actual = DeviceSide(ours, stack.enter_context(ours.session(device)))
+        place = Place(engine, device, MeshShape.parse(mesh) if isinstance(mesh, str) else mesh)
+        same = reference_engine is None or reference_engine == engine
+        other_place = Place(reference_engine or engine, reference_device or (device if same else None))
+        side = _reference(ours, other, model, base, other_place, stack)
+        actual = DeviceSide(ours, stack.enter_context(open_session(ours, place)))
         if entry_point is None and inputs:
             raise InputError("`inputs` are for one entry point: name it with `entry_point`")
         calls = ours.config.entry_points if entry_point is None else [ours.entry_point(entry_point)]
@@ -77,12 +87,12 @@ def _reference(
     reference: Bundle | None,
     model: str | os.PathLike[str] | None,
     base: str | os.PathLike[str],
-    device: str,
+    place: Place,
     stack: contextlib.ExitStack,
 ) -> Side:
     if reference is not None:
         check_alike(bundle, reference)
-        return DeviceSide(reference, stack.enter_context(reference.session(device)))
+        return DeviceSide(reference, stack.enter_context(open_session(reference, place)))
     if model is None:
         return stack.enter_context(eager_side(bundle, None))
     source = stack.enter_context(open_source(os.fspath(model), Path(base, model), True))

@@ -13,11 +13,12 @@ from absl import flags
 
 import tapeline
 from lang_core import InputError, VerificationError
-from run_iree import DEVICES
 from tapeline import cli
+from tapeline.command._place_flags import ALL_DEVICES, define_place_flags
 from tapeline.compare import Comparison, comparison_text, is_dump
 from tapeline.divergence import INSIDE
 from tapeline.drawing import check_picture, write_picture
+from tapeline.engines import ENGINES
 from tapeline.running import read_inputs
 
 EAGER: Final = "eager"
@@ -39,11 +40,18 @@ _MODEL: Final = flags.DEFINE_string(
     "Where the eager context has its weights from: as for export; by default from the bundle.",
     flag_values=FLAGS,
 )
-_DEVICE: Final = flags.DEFINE_enum("device", "local-task", list(DEVICES), "Where --found runs.", flag_values=FLAGS)
+_PLACE: Final = define_place_flags(FLAGS)
+_REFERENCE_ENGINE: Final = flags.DEFINE_enum(
+    "reference_engine",
+    None,
+    list(ENGINES),
+    "What runs a bundle as --reference; what runs --found by default.",
+    flag_values=FLAGS,
+)
 _REFERENCE_DEVICE: Final = flags.DEFINE_enum(
     "reference_device",
     None,
-    list(DEVICES),
+    list(ALL_DEVICES),
     "Where a bundle as --reference runs; where --found does by default.",
     flag_values=FLAGS,
 )
@@ -106,7 +114,8 @@ def _compared() -> Comparison:
         reference,
         model=_MODEL.value,
         base=cli.user_path(""),
-        device=_DEVICE.value,
+        **_PLACE.keywords(),
+        reference_engine=_REFERENCE_ENGINE.value,
         reference_device=_REFERENCE_DEVICE.value,
         entry_point=_ENTRY_POINT.value,
         inputs=_inputs(bundle),

@@ -8,7 +8,8 @@ from absl import flags
 from lang_core import MeshShape
 from tapeline.engines import DEVICES, ENGINES, Engine, Place
 
-_DEVICES: Final = list(dict.fromkeys(device for devices in DEVICES.values() for device in devices))
+ALL_DEVICES: Final = tuple(dict.fromkeys(device for devices in DEVICES.values() for device in devices))
+"""Devices of all engines."""
 
 
 class PlaceKeywords(TypedDict):
@@ -60,7 +61,11 @@ def define_place_flags(values: flags.FlagValues) -> PlaceFlags:
             flag_values=values,
         ),
         flags.DEFINE_enum(
-            "device", None, _DEVICES, f"The device: {iree} (the first by default); of jax {jax}.", flag_values=values
+            "device",
+            None,
+            list(ALL_DEVICES),
+            f"The device: {iree} (the first by default); of jax {jax}.",
+            flag_values=values,
         ),
         flags.DEFINE_string(
             "mesh", None, "With --engine=jax: devices to cut the bundle over, such as tp=2,dp=2.", flag_values=values

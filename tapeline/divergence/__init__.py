@@ -8,7 +8,7 @@ Python line.
 from tapeline.divergence._example_calls import Arrays, example_inputs, expected_result, next_state
 from tapeline.divergence._locate import locate
 from tapeline.divergence._references import EagerReference, Reference, RunnerReference
-from tapeline.divergence._runners import DeviceRunner, InterpreterRunner, Runner
+from tapeline.divergence._runners import DeviceRunner, InterpreterRunner, Runner, XlaRunner
 from tapeline.divergence._runs import INSIDE, compare_runs
 from tapeline.divergence._sides import DeviceSide, EagerSide, LoweredSide, Side, check_alike, eager_side, model_of
 
@@ -25,6 +25,7 @@ __all__ = [
     "Runner",
     "RunnerReference",
     "Side",
+    "XlaRunner",
     "check_alike",
     "compare_runs",
     "eager_side",

@@ -9,11 +9,13 @@ import numpy as np
 
 from compile_dag import ComputeGraph
 from compile_hlo.emit import (
+    EXACT_PRODUCTS,
     ArgumentParameters,
     ExternalParameters,
     Form,
     InlineParameters,
     ModuleWriter,
+    Overrides,
     ParameterTable,
 )
 from compile_hlo.passes import without_common_subexpressions, without_dead_code
@@ -22,6 +24,7 @@ from compile_hlo.quirks import QUIRKS
 from lang_core import Argument, WeightSource
 from run_iree import Session, compile_module, target_named, target_of_device
 from tapeline.bundle import SCOPE
+from tapeline.engines import xla_function
 
 Array = np.ndarray[Any, Any]
 
@@ -91,9 +94,32 @@ class InterpreterRunner:
             return interpret(text, [*(inputs[argument.name] for argument in arguments), *weights])
 
 
-def _write(path: Path, graph: ComputeGraph, arguments: Sequence[Argument], form: Form) -> ParameterTable:
+class XlaRunner:
+    """Runner on JAX's first device.
+
+    Args:
+        weights: weights of the model.
+    """
+
+    def __init__(self, weights: WeightSource) -> None:
+        self.name: Final = "xla"
+        self._weights = weights
+
+    def run(self, graph: ComputeGraph, arguments: Sequence[Argument], inputs: Mapping[str, Array]) -> list[Array]:
+        """Compiles the graph and runs it."""
+        with tempfile.TemporaryDirectory(prefix="tapeline-divergence-") as folder:
+            text = Path(folder, "module.mlir")
+            parameters = _write(text, graph, arguments, ArgumentParameters(), EXACT_PRODUCTS)
+            weights = [self._weights.read(path).astype(spec.dtype.numpy) for path, spec in parameters.items()]
+            given = [np.asarray(inputs[argument.name], argument.spec.dtype.numpy) for argument in arguments]
+            return list(xla_function(text)(*given, *weights))
+
+
+def _write(
+    path: Path, graph: ComputeGraph, arguments: Sequence[Argument], form: Form, overrides: Overrides = QUIRKS
+) -> ParameterTable:
     lowered = without_common_subexpressions(without_dead_code(graph))
-    with path.open("w") as file, ModuleWriter(file.write, form, QUIRKS) as writer:
+    with path.open("w") as file, ModuleWriter(file.write, form, overrides) as writer:
         parameters = writer.function(lowered, arguments).parameters
         writer.end()
     return parameters

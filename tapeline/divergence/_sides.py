@@ -8,13 +8,13 @@ import numpy as np
 
 from compile_hlo.directions import Signature
 from lang_core import EagerExecutionContext, Encoding, EntryPoint, InputError, WeightSource, encoding_named
-from run_iree import Session
 from run_iree.archive import ArchiveWeights
 from tapeline.bundle import ARCHIVE, Bundle
 from tapeline.compare import FORMER_ACTIVATIONS, precision_of
 from tapeline.divergence._example_calls import Arrays
 from tapeline.divergence._references import EagerReference, Reference, RunnerReference
-from tapeline.divergence._runners import DeviceRunner, Runner
+from tapeline.divergence._runners import DeviceRunner, Runner, XlaRunner
+from tapeline.engines import XLA, Session
 from transformer_core import STORED, keep_packed
 from transformer_core.models import DRAFT, Model, entry_points, load_model, weights_of
 
@@ -75,7 +75,7 @@ class DeviceSide:
         tensors = self._session.function(entry_point)(*values)
         return {result.name: tensor.numpy() for result, tensor in zip(described.results, tensors, strict=True)}
 
-    def runner(self, weights: WeightSource | None = None) -> DeviceRunner:
+    def runner(self, weights: WeightSource | None = None) -> Runner:
         """Returns a runner of other graphs of the model on the same device.
 
         Args:
@@ -85,11 +85,11 @@ class DeviceSide:
             InputError: there are no weights.
         """
         archive = self._bundle.path / ARCHIVE
-        if archive.is_file():
-            return DeviceRunner(self._session.device, archive)
-        if weights is None:
+        if weights is None and not archive.is_file():
             raise InputError(f"{self._bundle.path} has no {ARCHIVE}: inner tensors cannot be computed without weights")
-        return DeviceRunner(self._session.device, weights)
+        if self._session.target.startswith(XLA):
+            return XlaRunner(ArchiveWeights(archive) if weights is None or archive.is_file() else weights)
+        return DeviceRunner(self._session.device, archive if weights is None or archive.is_file() else weights)
 
     def point(self, entry_point: str) -> EntryPoint:
         """Returns the entry point of the bundle's model."""

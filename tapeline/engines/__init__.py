@@ -3,12 +3,13 @@
 An engine is loaded when it is first asked for: JAX takes seconds.
 """
 
-from tapeline.engines._open import DEVICES, ENGINES, Engine, Place, open_on_rank, open_session
+from tapeline.engines._open import DEVICES, ENGINES, XLA, Engine, Place, open_on_rank, open_session, xla_function
 from tapeline.engines._protocol import Function, Held, Results, Session, Tensor, Updating
 
 __all__ = [
     "DEVICES",
     "ENGINES",
+    "XLA",
     "Engine",
     "Function",
     "Held",
@@ -19,4 +20,5 @@ __all__ = [
     "Updating",
     "open_on_rank",
     "open_session",
+    "xla_function",
 ]

@@ -1,8 +1,12 @@
 """Opens a bundle in the engine that is asked for."""
 
 import importlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
+
+import numpy as np
 
 from lang_core import InputError, MeshShape, checked_choices
 from run_iree.dump import Dumper
@@ -17,6 +21,9 @@ DEVICES: Final = {
     "jax": ("cpu", "cuda", "rocm", "tpu"),
 }
 """Devices by engine; the first is the default of IREE, JAX chooses itself."""
+
+XLA: Final = "xla-"
+"""Beginning of the names of targets that XLA compiles for."""
 
 _MODULES: Final = {"iree": "tapeline.engines._iree", "jax": "tapeline.engines._jax"}
 
@@ -69,6 +76,15 @@ class Place:
                 f"`dump` goes with engine=iree, whose debug module traces tensors; engine={self.engine} has no such "
                 f"traces: compare names the first tensor that departs there"
             )
+
+
+def xla_function(text: Path) -> Callable[..., Sequence[np.ndarray]]:
+    """Returns the one public function of StableHLO text, compiled by XLA: arrays in, arrays out.
+
+    Raises:
+        VerificationError: XLA refuses it.
+    """
+    return importlib.import_module(_MODULES["jax"]).compiled_text(text)
 
 
 def open_session(bundle: Bundle, place: Place, dumper: Dumper | None = None) -> Session:
