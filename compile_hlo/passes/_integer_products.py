@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from compile_dag import Node, Stretch, Value
-from lang_core import ACTIVATION_BITS, Op, TensorSpec
+from lang_core import ACTIVATION_BITS, Op, TensorSpec, checked_choices
 from lang_core.ops import OPS
 
 _QUANTIZE: Final = OPS["block_quantize"]
@@ -16,6 +16,7 @@ LOWERED: Final[Mapping[str, Op]] = MappingProxyType(
 _RESULTS: Final = 3  # of ``block_quantize``
 
 
+@checked_choices
 def with_integer_products(nodes: Sequence[Node], *, exact: bool = False) -> Sequence[Node]:
     """Returns the nodes with ``packed_linear`` as ``block_quantize``, once per x and stretch, and ``block_product``.
 
