@@ -9,6 +9,8 @@ import numpy as np
 from lang_core import ConfigError, TensorSpec, WeightSource, i64
 from transformer_core.models import Model, stored_specs, weights_of
 
+# Keys by which a family tells the names that its modules have in transformers from others.
+_CANONICAL: Final = ("transformer.wte.weight",)
 _SHIFT: Final = 42
 _ROWS: Final = 256
 
@@ -49,8 +51,8 @@ class StoredLayout:
 
     Args:
         model: modules, not packed.
-        source: checkpoint whose keys decide between the forms that a family's checkpoints have; the canonical form of
-            Hugging Face where None.
+        source: checkpoint whose keys decide between the forms that a family's checkpoints have; the names that
+            transformers gives where None.
     """
 
     def __init__(self, model: Model[Any], source: WeightSource | None = None) -> None:
@@ -123,10 +125,12 @@ class _Keys:
 
     def has(self, key: str) -> bool:
         """Returns whether the checkpoint has a key."""
-        return True if self._source is None else self._source.has(key)
+        return key in _CANONICAL if self._source is None else self._source.has(key)
 
     def spec(self, key: str) -> TensorSpec:
         """Returns the shape of a tensor, of i64."""
+        if key not in self._specs and self._source is not None:
+            return self._source.spec(key)  # while the keys that are needed are asked for
         return TensorSpec(self._specs[key].shape, i64)
 
     def encoding(self, key: str) -> str | None:
