@@ -138,10 +138,14 @@ def windows_by_type(
     fields: ConfigFields, default: Sequence[str], *, default_window: int = _DEFAULT_WINDOW
 ) -> tuple[int | None, ...]:
     """Reads ``sliding_window`` for the layers in ``layer_types``, or in ``default`` where that is absent."""
-    types = layer_types(fields, default)
+    return windows_of(fields, layer_types(fields, default), default_window)
+
+
+def windows_of(fields: ConfigFields, types: Sequence[str], default: int) -> tuple[int | None, ...]:
+    """Reads ``sliding_window`` for the layers of types that have one; ``default`` where it is absent."""
     if _SLIDING in types and _WINDOW in fields.values and not fields.has(_WINDOW):
         fields.refuse(_WINDOW, f"an integer of at least 1, for some layers are of type {_SLIDING}")
-    window = fields.integer(_WINDOW, default_window)
+    window = fields.integer(_WINDOW, default)
     return tuple(window if kind == _SLIDING else None for kind in types)
 
 

@@ -16,12 +16,6 @@ def every_nth_full(layers: int, every: int) -> list[str]:
     return [SLIDING if (index + 1) % every else FULL for index in range(layers)]
 
 
-def windows_of(fields: ConfigFields, types: Sequence[str], default: int) -> tuple[int | None, ...]:
-    """Reads ``sliding_window`` for the layers of types that have one."""
-    window = fields.integer("sliding_window", default)
-    return tuple(window if kind == SLIDING else None for kind in types)
-
-
 def rope_kinds(types: Sequence[str]) -> tuple[RopeKind, ...]:
     """Returns the RoPE of each layer: the second one with a window."""
     return tuple(RopeKind.LOCAL if kind == SLIDING else RopeKind.MODEL for kind in types)

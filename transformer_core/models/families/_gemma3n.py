@@ -5,7 +5,7 @@ from typing import Any, Final
 from transformer_core._config_fields import ConfigFields
 from transformer_core.family._altup_layer import AltUpLayer
 from transformer_core.family._config import DecoderConfig, Family
-from transformer_core.family._fields import activation_of, heads_of, layer_types, optional_number
+from transformer_core.family._fields import activation_of, heads_of, layer_types, optional_number, windows_of
 from transformer_core.family._layer_configs import AltUpConfig, LayerSizes
 from transformer_core.family._layer_types import (
     FULL,
@@ -15,7 +15,6 @@ from transformer_core.family._layer_types import (
     owners_of,
     rope_kinds,
     rope_of_type,
-    windows_of,
 )
 from transformer_core.family._per_layer import read_per_layer
 from transformer_core.family._wrapped import text_of

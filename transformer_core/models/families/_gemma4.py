@@ -6,7 +6,7 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core._routing import Routing
 from transformer_core.checkpoints import fused_experts
 from transformer_core.family._config import DecoderConfig, Family
-from transformer_core.family._fields import activation_of, layer_types, optional_number
+from transformer_core.family._fields import activation_of, layer_types, optional_number, windows_of
 from transformer_core.family._layer_configs import ExpertsConfig, LayerSizes
 from transformer_core.family._layer_types import (
     FULL,
@@ -16,7 +16,6 @@ from transformer_core.family._layer_types import (
     owners_of,
     rope_kinds,
     rope_of_type,
-    windows_of,
 )
 from transformer_core.family._per_layer import read_per_layer
 from transformer_core.family._scaled_layer import ScaledLayer

@@ -12,7 +12,7 @@ from transformer_core.models.families._gemma4 import GEMMA4
 
 def _read(fields: ConfigFields) -> DecoderConfig:
     absent = {"enable_moe_block": False, "hidden_size_per_layer_input": 0}
-    values = {**fields.values, **absent, "sliding_window": fields.integer("sliding_window", 1024)}
+    values = {"sliding_window": 1024, **fields.values, **absent}
     return replace(GEMMA4.read(ConfigFields(values, fields.where)), architecture=GEMMA4_UNIFIED.architecture)
 
 
