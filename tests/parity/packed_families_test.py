@@ -1,6 +1,5 @@
 """Every family with packed weights: what is packed is the reference's bits, what is not is known, logits stay near."""
 
-import dataclasses
 import json
 import re
 from collections.abc import Mapping
@@ -13,41 +12,13 @@ import pytest
 from gguf import GGMLQuantizationType, quants
 
 from lang_core import EagerExecutionContext, MappingWeights, encoding_named
-from tests.goldens.cases import CASES, GoldenCase
+from tests.goldens.packed_families import ALL_EXPERTS, CARRYING, FAMILIES, packed_case, packed_case_weights
 from tests.goldens.packed_models import nmse
 from tests.goldens.samples import in_turns
-from tests.goldens.weights import random_weights
 from transformer_core import pack_weights
 from transformer_core.checkpoints import DequantizedWeights, PackedWeights
 from transformer_core.models import DecoderLM, load_config, weights_of
 
-# The first case of each family, in sizes of whole blocks; decoders inside of other checkpoints are packed as alone.
-_FAMILIES: Final = {
-    case.config["model_type"]: case for case in reversed(CASES.values()) if "text_config" not in case.config
-}
-_SIZES: Final[dict[str, Any]] = {
-    "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
-    "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32, "q_lora_rank": 32, "kv_lora_rank": 32,
-    "v_head_dim": 16, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "n_embd": 64, "n_inner": 96,
-    "hidden_size_per_layer_input": 32, "laurel_rank": 32, "global_head_dim": 24,
-    "per_layer_config": {"2": {"head_dim": 24}, "4": {"head_dim": 24}},
-}  # fmt: skip
-_CARRYING: Final = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "mamba2", "granitemoehybrid")
-_MAMBA: Final = {"mamba_n_heads": 8, "mamba_d_head": 16}
-_OWN_SIZES: Final[dict[str, dict[str, Any]]] = {
-    "mamba2": {"num_heads": 8},
-    "granitemoehybrid": {**_MAMBA, "shared_intermediate_size": 96},
-    "falcon_h1": {**_MAMBA, "mamba_d_ssm": 128},
-    "nemotron_h": {
-        "mamba_num_heads": 4,
-        "mamba_head_dim": 16,
-        "moe_latent_size": 32,
-        "moe_shared_expert_intermediate_size": 64,
-    },
-    "llama4_text": {"intermediate_size_mlp": 96},
-    # Here not all experts can be chosen: few of them, and each near the best.
-    "phimoe": {"num_local_experts": 2, "router_jitter_noise": 1000.0},
-}
 # Parameters with two axes or more that are no matrix of a linear layer or an embedding.
 _ROUTERS: Final = {"model.layers.*.mlp.gate.weight"}
 _UNPACKED: Final[dict[str, set[str]]] = {
@@ -70,56 +41,14 @@ _UNPACKED: Final[dict[str, set[str]]] = {
     **dict.fromkeys(("deepseek_v2", "deepseek_v3"), _ROUTERS | {"model.layers.*.self_attn.kv_b_proj.weight"}),
     **dict.fromkeys(("glm4_moe", "qwen2_moe", "minimax_m2", "ernie4_5_moe", "llama4_text", "phimoe"), _ROUTERS),
 }
-# Which experts are chosen is no smooth function of anything: here all are, each with its weight.
-_ALL_EXPERTS: Final[dict[str, dict[str, int]]] = {
-    "mixtral": {"num_experts_per_tok": 5},
-    "qwen3_moe": {"num_experts_per_tok": 9},
-    "qwen3_next": {"num_experts_per_tok": 5},
-    "qwen3_5_moe_text": {"num_experts_per_tok": 5},
-    "gpt_oss": {"num_experts_per_tok": 6},
-    "lfm2_moe": {"num_experts_per_tok": 6},
-    "granitemoehybrid": {"num_experts_per_tok": 5},
-    "nemotron_h": {"num_experts_per_tok": 6, "topk_group": 3},
-    "deepseek_v2": {"num_experts_per_tok": 8, "topk_group": 4},
-    "deepseek_v3": {"num_experts_per_tok": 12, "topk_group": 4},
-    "glm4_moe": {"num_experts_per_tok": 6, "topk_group": 2},
-    "qwen2_moe": {"num_experts_per_tok": 7},
-    "minimax_m2": {"num_experts_per_tok": 6},
-    "ernie4_5_moe": {"moe_k": 6},
-    "llama4_text": {"num_experts_per_tok": 5},
-}
-
-
-def _case(name: str) -> GoldenCase:
-    case = _FAMILIES[name]
-    sizes = {
-        key: size for key, size in _SIZES.items() if case.config.get(key) is not None or key == "n_inner" in case.config
-    }
-    if name in ("deepseek_v2", "deepseek_v3"):
-        sizes["num_key_value_heads"] = sizes["num_attention_heads"]
-    sizes |= _OWN_SIZES.get(name, {})
-    return dataclasses.replace(
-        case,
-        config={**case.config, **sizes, **_ALL_EXPERTS.get(name, {})},
-        prompt=case.prompt[:1],
-    )
-
-
-def _stored(case: GoldenCase) -> dict[str, np.ndarray]:
-    """A checkpoint's tensors; of matrices the variance is 1 / inputs, where goldens have up to four times that."""
-    made = random_weights(case.config, case.seed)
-    for key, array in made.items():
-        if array.ndim == 2 and "embed" not in key and ".wte." not in key and ".wpe." not in key:
-            made[key] = array / (array.std() * np.sqrt(array.shape[0 if ".c_" in key else 1], dtype=np.float32))
-    return made
 
 
 def _models(
     name: str, directory: Path, encoding: str = "q8_0", chosen: Mapping[str, Any] = MappingProxyType({})
 ) -> tuple[DecoderLM, DecoderLM]:
     """The model, and the same packed; experts are chosen as ``chosen`` says, where it does."""
-    changes = {key: chosen[key] for key in _ALL_EXPERTS.get(name, {}) if key in chosen}
-    (directory / "config.json").write_text(json.dumps({**_case(name).config, **changes}))
+    changes = {key: chosen[key] for key in ALL_EXPERTS.get(name, {}) if key in chosen}
+    (directory / "config.json").write_text(json.dumps({**packed_case(name).config, **changes}))
     config = load_config(directory)
     whole, packed = DecoderLM(config), DecoderLM(config)
     pack_weights(packed, encoding_named(encoding), packed.dtype)
@@ -130,10 +59,10 @@ def _pattern(path: str) -> str:
     return re.sub(r"\.\d+\.", ".*.", path)
 
 
-@pytest.mark.parametrize(("name", "encoding"), in_turns(_FAMILIES, ("q8_0", "q4_0")))
+@pytest.mark.parametrize(("name", "encoding"), in_turns(FAMILIES, ("q8_0", "q4_0")))
 def test_what_is_packed_is_the_references_bits(name: str, encoding: str, tmp_path: Path) -> None:
     """Encodings of fused, transposed and renamed matrices are those of their parts."""
-    source = MappingWeights(_stored(_case(name)))
+    source = MappingWeights(packed_case_weights(packed_case(name)))
     whole, packed = _models(name, tmp_path, encoding)
     expected, actual = weights_of(whole, source), weights_of(packed, source)
     assert isinstance(actual, PackedWeights)
@@ -173,7 +102,7 @@ _PARTS: Final[dict[str, dict[str, tuple[str, Any]]]] = {
 @pytest.mark.parametrize("name", _PARTS)
 def test_parts_of_fused_and_transposed_matrices(name: str, tmp_path: Path) -> None:
     """Written down here once more, from the checkpoint's own tensors."""
-    stored = _stored(_case(name))
+    stored = packed_case_weights(packed_case(name))
     _, packed = _models(name, tmp_path)
     actual = weights_of(packed, MappingWeights(stored))
     for part, (key, cut) in _PARTS[name].items():
@@ -181,18 +110,18 @@ def test_parts_of_fused_and_transposed_matrices(name: str, tmp_path: Path) -> No
         assert actual.read(f"model.layers.1.{part}.weight").tobytes() == bits.tobytes(), part
 
 
-@pytest.mark.parametrize(("name", "tokens"), in_turns(_ALL_EXPERTS, (1, 3, 8)))
+@pytest.mark.parametrize(("name", "tokens"), in_turns(ALL_EXPERTS, (1, 3, 8)))
 def test_packed_experts_are_the_unpacked_ones(name: str, tokens: int, tmp_path: Path) -> None:
     """Pairs of one token, of a few, and a prompt by experts; as many experts as the family's case chooses."""
-    whole, packed = _models(name, tmp_path, "q4_0", _FAMILIES[name].config)
-    weights = weights_of(packed, MappingWeights(_stored(_case(name))))
+    whole, packed = _models(name, tmp_path, "q4_0", FAMILIES[name].config)
+    weights = weights_of(packed, MappingWeights(packed_case_weights(packed_case(name))))
     assert isinstance(weights, PackedWeights)
-    ids: Any = np.array(_FAMILIES[name].prompt[:1], np.int32)[:, :tokens]
+    ids: Any = np.array(FAMILIES[name].prompt[:1], np.int32)[:, :tokens]
     exact = whole(EagerExecutionContext(DequantizedWeights(weights)), ids).numpy()
     assert nmse(packed(EagerExecutionContext(weights), ids).numpy(), exact) <= 1e-10
 
 
-@pytest.mark.parametrize("name", _FAMILIES)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_logits_are_near_those_of_f32(name: str, tmp_path: Path) -> None:
     """The issue's bound.
 
@@ -200,7 +129,7 @@ def test_logits_are_near_those_of_f32(name: str, tmp_path: Path) -> None:
     NMSE is 2e-5, are 1e-3 in the logits. There a multiple of bf16's distance is the bound, as all other families keep
     to, too.
     """
-    case, source = _case(name), MappingWeights(_stored(_case(name)))
+    case, source = packed_case(name), MappingWeights(packed_case_weights(packed_case(name)))
     ids: Any = np.array(case.prompt, np.int32)
     whole, packed = _models(name, tmp_path)
     exact, short, actual = (
@@ -208,5 +137,5 @@ def test_logits_are_near_those_of_f32(name: str, tmp_path: Path) -> None:
         for model in (whole, DecoderLM(whole.config, "bf16"), packed)
     )
     assert 0 < nmse(actual, exact) <= 6 * nmse(short, exact)
-    if name not in _CARRYING:
+    if name not in CARRYING:
         assert nmse(actual, exact) <= 1e-3

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tapeline
 from lang_core import InputError
 from run_iree import available, target_of_device
 from tapeline.bundle import Bundle
@@ -16,6 +17,7 @@ from tapeline.divergence import model_of
 from tapeline.inspecting import facts
 from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
 from tests.goldens.encoders.files import read_encoder_golden, write_encoder_checkpoint
+from tests.goldens.samples import LONG
 from tests.product._bundles import Finished, export, invoke
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
@@ -25,7 +27,7 @@ _HERE = [pytest.param(_DEVICE, marks=_MARKS)]
 # TAPELINE_LONG=1 in the environment asks for every encoder with one entry point.
 _ALL = [name for name, case in ENCODER_CASES.items() if not case.steps and "text_config" not in case.config]
 _FEW = ("bert_sentence", "mpnet_classifier", "modernbert_sentence", "vit", "siglip_vision")
-_CASES = [ENCODER_CASES[name] for name in (_ALL if os.environ.get("TAPELINE_LONG") else _FEW)]
+_CASES = [ENCODER_CASES[name] for name in (_ALL if LONG else _FEW)]
 Run = Callable[..., Finished]
 
 
@@ -53,6 +55,25 @@ def test_a_bundle_gives_what_transformers_does(
     for name, expected in golden.outputs.items():
         actual = np.load(tmp_path / "out" / f"{name}.npy")
         assert np.abs(actual - expected).max() / np.abs(expected).max() < _TOLERANCE, name
+
+
+@pytest.mark.skipif(not LONG, reason="pictures_test embeds pictures on a device; pairs run with TAPELINE_LONG=1")
+@pytest.mark.parametrize("name", [name for name, case in ENCODER_CASES.items() if "text_config" in case.config])
+def test_pairs_of_pictures_and_texts(name: str, tmp_path: Path) -> None:
+    golden = read_encoder_golden(name)
+    sizes = {
+        "sequence": golden.inputs["token_ids"].shape[1],
+        "entry_points": ("encode_image", "encode_text", "forward"),
+    }
+    bundle = _exported(ENCODER_CASES[name], tmp_path, _DEVICE, verify="auto", **sizes)
+    with tapeline.load(bundle, device=_DEVICE) as model:
+        results = model.run("forward", golden.inputs)
+        alone = {**model.run("encode_image", {"pixel_values": golden.inputs["pixel_values"]})}
+        alone |= model.run("encode_text", {"token_ids": golden.inputs["token_ids"]})
+    assert results.keys() > alone.keys()
+    for key, expected in golden.outputs.items():
+        for actual in (results, alone)[: 1 + (key in alone)]:
+            assert np.abs(actual[key] - expected).max() / np.abs(expected).max() < _TOLERANCE, key
 
 
 def test_the_description_says_what_the_model_is(tmp_path: Path) -> None:

@@ -35,6 +35,15 @@ def test_defaults_are_transformers():
     assert (config.experts, config.logits_softcap, config.cache_owners) == (None, None, ())
 
 
+@pytest.mark.parametrize("family", ["Gemma3n", "Gemma4", "Gemma4Unified", "Gemma3", "Olmo3"])
+def test_layers_with_a_window_need_its_size(family: str):
+    sizes: Any = {**_SIZES, "hidden_size_per_layer_input": 8} if family == "Gemma3n" else _SIZES
+    with pytest.raises(
+        ConfigError, match="'sliding_window': expected an integer of at least 1, for some layers are of"
+    ):
+        read(family, **sizes, layer_types=[_S, _F, _F], sliding_window="null")
+
+
 def test_the_last_layer_looks_at_all_whatever_the_file_says():
     assert gemma4(layer_types=[_F, _S, _S], sliding_window=5).windows == (None, 5, None)
 

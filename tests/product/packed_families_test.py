@@ -1,0 +1,56 @@
+"""Families with packed weights on a device: what the eager context says on the same weights, verified by the export."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from run_iree import available, target_of_device
+from run_iree.archive import ArchiveWeights
+from tapeline.bundle import ARCHIVE
+from tests.goldens.packed_families import CARRYING, FAMILIES, packed_case, packed_case_weights
+from tests.goldens.samples import LONG, in_turns
+from tests.product._bundles import ON_FAST_DEVICES, export, greedy
+from tests.product._eager_model import EagerModel
+from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
+from transformer_core.models import entry_points, load_model
+
+_DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
+pytestmark = ON_FAST_DEVICES
+_STEPS, _CHUNK = 6, 4
+_NAMES = tuple(FAMILIES) if LONG else ("mamba2",)
+
+
+@pytest.mark.parametrize(("name", "encoding"), in_turns(_NAMES, ("q8_0", "q4_0")))
+def test_a_bundle_says_what_the_eager_context_says(name: str, encoding: str, tmp_path: Path) -> None:
+    present, why = available(_DEVICE)
+    if not present:
+        pytest.skip(why)
+    case, model = packed_case(name), tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text(json.dumps(case.config))
+    safetensors.numpy.save_file(packed_case_weights(case), model / "model.safetensors")
+    prompt = list(case.prompt[0][:6])
+    sizes = {"sequence": _CHUNK, "max_sequence": len(prompt) + _STEPS, "entry_points": ("prefill", "decode")}
+    options = {"quantize": encoding, "verify": "auto", "target": (target_of_device(_DEVICE),)}
+    bundle = export(model, tmp_path / "bundle", **sizes, **options)
+    tokens, logits = greedy(bundle, _DEVICE, prompt, _STEPS)
+    bound = 1e-3 if name in CARRYING else 2e-4
+    for token, row, expected in zip(tokens, logits, _eagerly(model, bundle, encoding, prompt), strict=True):
+        assert np.abs(row - expected).max() < bound * np.abs(expected).max()
+        assert expected[token] >= expected.max() - bound * np.abs(expected).max()
+
+
+def _eagerly(directory: Path, bundle: Path, encoding: str, prompt: list[int]) -> list[np.ndarray]:
+    """Logits of greedy steps in the eager context, on the bundle's weights."""
+    model = load_model(directory, quantize=encoding)
+    names, capacity = ("prefill", "decode"), len(prompt) + _STEPS
+    prefill, decode = entry_points(model, names=names, batch=1, sequence=_CHUNK, max_sequence=capacity)
+    with ArchiveWeights(bundle / ARCHIVE) as weights:
+        eager = EagerModel(prefill, decode, weights)
+        eager.capacity = capacity  # that of the first cache may be a ring's, or a state's
+        sampler = Sampler(SamplingConfig(), json.loads((directory / "config.json").read_text())["vocab_size"])
+        return [step.logits.copy() for step in generate(eager, prompt, sampler, StopRule(frozenset(), _STEPS))]
