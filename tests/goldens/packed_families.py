@@ -73,7 +73,7 @@ def packed_case(name: str) -> GoldenCase:
 
 
 def packed_case_weights(case: GoldenCase) -> dict[str, np.ndarray]:
-    """Returns tensors of a checkpoint; matrices have a variance of 1 / inputs, where goldens have up to four times that."""
+    """Returns tensors of a checkpoint; matrices vary by 1 / inputs, those of goldens by up to four times that."""
     made = random_weights(case.config, case.seed)
     for key, array in made.items():
         if array.ndim == 2 and "embed" not in key and ".wte." not in key and ".wpe." not in key:
