@@ -67,8 +67,8 @@ _FURTHER: Final = frozenset(
 ) | frozenset(case.name for case in PACKED_CASES if _LIKE_OTHERS.fullmatch(case.name))
 
 
-# Dtypes that no bundle computes with.
-_RARE: Final = ("f64", "i64", "u8")
+# Dtypes that no bundle computes with, and f16, which is emitted as bf16 is.
+_RARE: Final = ("f16", "f64", "i64", "u8")
 # One case per kind: the rules are the same in every dtype.
 _PER_KIND: Final = re.compile(
     r"(cast|constant|concat|less|select|add|sum_1|max_1|dot_general|while|gather_int32|put_int32|argmax|sort|"

@@ -45,6 +45,7 @@ def test_suites_run(name: str, tmp_path: Path) -> None:
         assert all(case in report for case in cases(run.result))
 
 
+@pytest.mark.skipif(not os.environ.get("TAPELINE_LONG"), reason="whole exports by each system: TAPELINE_LONG=1")
 def test_streaming_with_whole_exports(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     write_random_llama(checkpoint, TINY, bf16)
