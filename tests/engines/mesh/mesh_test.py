@@ -145,6 +145,6 @@ def test_meshes_that_do_not_fit_are_refused(halves: Bundle, tmp_path: Path) -> N
     plain = _exported(tmp_path)
     with pytest.raises(InputError, match="exported without a mesh, so it does not say how its tensors are cut"):
         tapeline.load(plain, engine="jax", mesh="tp=2")
-    wide = _exported(tmp_path / "wide", mesh="tp=8")
-    with pytest.raises(DeviceError, match=r"mesh=tp=8: needs 8 devices, JAX has 4 \(cpu\)"):
-        tapeline.load(wide, engine="jax", mesh="tp=8")
+    wide = _exported(tmp_path / "wide", mesh="dp=8", batch=8, positions="per_row")
+    with pytest.raises(DeviceError, match=r"mesh=dp=8: needs 8 devices, JAX has 4 \(cpu\)"):
+        tapeline.load(wide, engine="jax", mesh="dp=8")
