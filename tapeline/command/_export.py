@@ -15,6 +15,7 @@ from tapeline.cli import TerminalProgress, parse_size, user_path
 from tapeline.command._flags import flag_translator
 from tapeline.exporting import CHOICES, TARGETS, ExportKeywords, check_names, prediction_text, write_prediction
 from tapeline.inspecting import GRAPH_FORMATS
+from tapeline.planning import preset_names
 
 FLAGS: Final = flags.FlagValues()
 
@@ -136,6 +137,13 @@ _STABLEHLO: Final = flags.DEFINE_string(
     flag_values=FLAGS,
 )
 _DRY_RUN: Final = flags.DEFINE_bool("dry_run", False, "Say what would be done; write nothing.", flag_values=FLAGS)
+_HARDWARE: Final = flags.DEFINE_string(
+    "hardware",
+    None,
+    f"With --dry_run, figures of a device, for times on the devices of --mesh: {', '.join(preset_names())}, or a TOML "
+    "file.",
+    flag_values=FLAGS,
+)
 _MAX_MEMORY: Final = flags.DEFINE_string(
     "max_memory", None, "A budget such as 1GiB: work in chunks that fit, or refuse before any work.", flag_values=FLAGS
 )
@@ -234,11 +242,15 @@ def _options() -> ExportKeywords:
 def main() -> None:
     """Exports, and prints the bundle's path."""
     options, base = _options(), user_path("")
+    if _HARDWARE.value and not _DRY_RUN.value:
+        raise InputError("hardware: figures of a device are for predictions: add `dry_run`, or leave hardware out")
     with TerminalProgress(flag_translator(FLAGS)) as progress:
         if not _DRY_RUN.value:
             print(tapeline.export(_MODEL.value, _OUTPUT.value, progress=progress, base=base, **options).path)
             return
-        prediction = tapeline.predict_export(_MODEL.value, _OUTPUT.value, progress=progress, base=base, **options)
+        prediction = tapeline.predict_export(
+            _MODEL.value, _OUTPUT.value, progress=progress, base=base, hardware=_HARDWARE.value, **options
+        )
     print(prediction_text(prediction))
     if _REPORT.value:
         write_prediction(prediction, user_path(_REPORT.value))

@@ -56,6 +56,7 @@ def predict_export(
     *,
     progress: Progress = no_progress,
     base: str | os.PathLike[str] = "",
+    hardware: str | None = None,
     **options: Unpack[ExportKeywords],
 ) -> dict[str, Any]:
     """Predicts sizes, peak memory and disk of an export; reads headers only and writes nothing.
@@ -65,15 +66,19 @@ def predict_export(
         output: directory of the bundle.
         progress: receives warnings.
         base: directory that relative paths start from.
+        hardware: name of a preset (``h100-sxm``) or a TOML file with the figures of a device: the prediction then has
+            times on the devices of ``mesh`` (docs/planning.md).
         **options: fields of ``ExportOptions``.
 
     Returns:
-        Nodes, parameters, bytes per file, peak memory per phase and disk, as JSON values.
+        Nodes, parameters, bytes per file, peak memory per phase and disk, as JSON values; with ``mesh`` or ``hardware``
+        also ``devices``: bytes per device, exchanges, least times, the largest batch.
 
     Raises:
         InputError: what the export itself would refuse before it writes.
     """
-    return dry_run(_options(model, output, base, options), Path(base, model), PhaseMeter(), progress, Path(base))
+    chosen = _options(model, output, base, options)
+    return dry_run(chosen, Path(base, model), PhaseMeter(), progress, Path(base), hardware)
 
 
 def _options(

@@ -8,11 +8,13 @@ from tapeline.bundle import PhaseMeter, check_output
 from tapeline.cli import Progress, no_progress, size_text
 from tapeline.exporting._adapters import with_adapters
 from tapeline.exporting._budget import check_budget
+from tapeline.exporting._device_plan import device_plan
 from tapeline.exporting._load import load
 from tapeline.exporting._option_checks import check_options
 from tapeline.exporting._options import ExportOptions
 from tapeline.exporting._predict import predict
 from tapeline.exporting._source import open_source
+from tapeline.planning import plan_text, read_hardware
 
 
 def dry_run(
@@ -21,6 +23,7 @@ def dry_run(
     meter: PhaseMeter,
     progress: Progress = no_progress,
     base: Path = Path(),
+    hardware: str | None = None,
 ) -> dict[str, Any]:
     """Predicts an export: reads headers, records the model, and writes nothing.
 
@@ -29,16 +32,19 @@ def dry_run(
         model_path: the model as a path.
         meter: measures the phases.
         progress: receives warnings.
-        base: directory that relative paths of adapters start from.
+        base: directory that relative paths of adapters and of ``hardware`` start from.
+        hardware: name of a preset or a TOML file with the figures of a device; None predicts no times.
 
     Returns:
-        Nodes, parameters, bytes per file, peak of memory per phase, disk.
+        Nodes, parameters, bytes per file, peak of memory per phase, disk; with a mesh or hardware ``devices`` too:
+        bytes, exchanges and least times on each device.
 
     Raises:
         InputError: what the export itself would refuse before it writes.
     """
     check_options(options)
     check_output(options.output)
+    figures = None if hardware is None else read_hardware(hardware, base)
     with_weights = options.weights != "none"
     with (
         open_source(options.model, model_path, with_weights, progress, headers_only=True) as opened,
@@ -47,10 +53,12 @@ def dry_run(
     ):
         export = load(options, source, meter, progress)
         prediction = predict(export, source)
+        devices = None if figures is None and options.mesh is None else device_plan(export, figures)
     check_budget(export.options, prediction, meter)
     specs = [spec for _, spec in prediction.lowered.parameters().items()]
     counts = {"count": len(specs), "bytes": sum(spec.nbytes for spec in specs)}
-    return {"parameters": counts, **prediction.as_json()}
+    told = {"parameters": counts, **prediction.as_json()}
+    return told if devices is None else told | {"devices": devices.as_json()}
 
 
 def prediction_text(prediction: dict[str, Any]) -> str:
@@ -64,6 +72,7 @@ def prediction_text(prediction: dict[str, Any]) -> str:
         *(f"{n}: {'about ' if n in guessed else ''}{size_text(size)}" for n, size in prediction["files"].items()),
         f"disk: {size_text(prediction['disk_bytes'])}",
         *(f"peak memory, {phase}: {size_text(size)}{_beside(child.get(phase))}" for phase, size in own.items()),
+        *([plan_text(prediction["devices"])] if "devices" in prediction else []),
     ]
     return "\n".join(lines)
 

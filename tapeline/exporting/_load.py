@@ -120,6 +120,12 @@ def _sizes(model: Model[Any], options: ExportOptions) -> CompileProfile:
     return model.default_profile(1, min(SLOT_TOKENS, capacity), capacity)
 
 
+def entry_points_of(export: Export, batch: int) -> tuple[EntryPoint, ...]:
+    """Returns the entry points for another number of sequences, without kernels."""
+    sizes = dataclasses.replace(export.sizes, batch=batch)
+    return _entry_points(export.model, export.options, sizes, export.options.window_caches)
+
+
 def exact_entry_points(export: Export, source: ModelSource) -> tuple[EntryPoint, ...]:
     """Returns the entry points in f32, on weights that are not packed."""
     options = dataclasses.replace(export.options, quantize="none")

@@ -93,15 +93,15 @@ def test_what_was_asked_for_may_be_too_much_or_all_that_there_is() -> None:
     assert too_many.fits is False
     assert too_many.largest is not None
     assert too_many.largest.batch == most.batch
-    assert f"largest batch: {most.batch}\n" in plan_text(too_many)
+    assert f"largest batch: {most.batch}\n" in plan_text(too_many.as_json())
     exact = planned(batch=most.batch)
     assert exact.fits
     assert exact.largest is exact.asked
-    assert plan_text(exact).endswith(f"largest batch: {most.batch}, as asked")
+    assert plan_text(exact.as_json()).endswith(f"largest batch: {most.batch}, as asked")
     none = planned(memory_bytes=1000)
     assert none.largest is None
-    assert "it does NOT fit" in plan_text(none)
-    assert plan_text(none).endswith("largest batch: none fits")
+    assert "it does NOT fit" in plan_text(none.as_json())
+    assert plan_text(none.as_json()).endswith("largest batch: none fits")
 
 
 def test_rows_of_data_parallel_devices_come_in_their_number() -> None:
@@ -127,7 +127,7 @@ def test_it_is_told_to_people_and_to_programs() -> None:
     }
     assert entry["tokens_per_second"] == pytest.approx(1 / entry["seconds"]["total"])
     assert entry["sent_bytes"] == 2 * 3 * 2 * _D // 4
-    text = plan_text(made)
+    text = plan_text(made.as_json())
     assert text.startswith("mesh tp=4 on boards: 4 devices\nper device, batch 1:\n")
     assert "1 x  all-reduce  128 bytes  among 4 along tp" in text
     assert "decode, 1 token" in text
@@ -138,8 +138,8 @@ def test_without_hardware_there_are_bytes_and_no_times() -> None:
     assert made.fits is None
     assert "largest_batch" not in made.as_json()
     assert "seconds" not in made.as_json()["asked"]["entry_points"][0]
-    assert "least time" not in plan_text(made)
-    assert "decode: devices exchange nothing" in plan_text(plan(points, 1, layout("tp=1"), None))
+    assert "least time" not in plan_text(made.as_json())
+    assert "decode: devices exchange nothing" in plan_text(plan(points, 1, layout("tp=1"), None).as_json())
 
 
 def test_a_mesh_that_the_hardware_has_not_is_refused() -> None:

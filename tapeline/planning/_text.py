@@ -1,73 +1,75 @@
 """Plan for a person."""
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
-from compile_hlo.counting import Work
 from tapeline.cli import size_text, table
-from tapeline.planning._plan import BatchPlan, DevicePlan, EntryPlan
 
 
-def plan_text(plan: DevicePlan) -> str:
-    """Returns a plan as text."""
-    mesh, hardware = plan.layout.mesh, plan.hardware
-    on = "" if hardware is None else f" on {hardware.name}"
-    lines = [f"mesh {mesh}{on}: {mesh.size} device{'s' if mesh.size > 1 else ''}", *_memory(plan)]
-    lines += [f"note: {note}" for note in plan.layout.notes]
-    for entry in plan.asked.entries:
-        lines += _collectives(entry.name, entry.work)
+def plan_text(plan: Mapping[str, Any]) -> str:
+    """Returns a plan, given as JSON values, as text."""
+    asked, hardware = plan["asked"], plan.get("hardware")
+    mesh = ",".join(f"{axis}={size}" for axis, size in plan["mesh"].items())
+    on = "" if hardware is None else f" on {hardware['name']}"
+    lines = [f"mesh {mesh}{on}: {plan['devices']} device{'s' if plan['devices'] > 1 else ''}", *_memory(plan)]
+    lines += [f"note: {note}" for note in plan["notes"]]
+    for entry in asked["entry_points"]:
+        lines += _collectives(entry)
     if hardware is None:
         return "\n".join(lines)
-    lines += _times(plan.asked)
-    if plan.largest is None:
+    lines += _times(asked)
+    largest = plan["largest_batch"]
+    if largest is None:
         lines.append("largest batch: none fits")
-    elif plan.largest.batch == plan.asked.batch:
-        lines.append(f"largest batch: {plan.largest.batch}, as asked")
+    elif largest["batch"] == asked["batch"]:
+        lines.append(f"largest batch: {largest['batch']}, as asked")
     else:
-        lines += [f"largest batch: {plan.largest.batch}", *_times(plan.largest)]
+        lines += [f"largest batch: {largest['batch']}", *_times(largest)]
     return "\n".join(lines)
 
 
-def _memory(plan: DevicePlan) -> list[str]:
-    asked = plan.asked
-    packed = f", {size_text(asked.packed)} of them packed" if asked.packed else ""
-    kinds = ", ".join(f"{kind} {size_text(size)}" for kind, size in asked.caches.items())
-    rows = [("weights", size_text(asked.weights) + packed)]
-    if asked.caches:
-        rows.append(("caches", f"{size_text(sum(asked.caches.values()))}: {kinds}"))
-    rows.append(("activations", size_text(asked.activations)))
-    total = size_text(asked.total)
-    if plan.hardware is not None:
-        verdict = "it fits" if plan.fits else "it does NOT fit"
-        total += f" of {size_text(int(plan.hardware.memory_bytes))}: {verdict}"
-    return [f"per device, batch {asked.batch}:", *table([*rows, ("together", total)])]
+def _memory(plan: Mapping[str, Any]) -> list[str]:
+    asked = plan["asked"]
+    held = asked["bytes_per_device"]
+    packed = f", {size_text(held['packed_weights'])} of them packed" if held["packed_weights"] else ""
+    rows = [("weights", size_text(held["weights"]) + packed)]
+    if held["caches"]:
+        kinds = ", ".join(f"{kind} {size_text(size)}" for kind, size in held["caches"].items())
+        rows.append(("caches", f"{size_text(sum(held['caches'].values()))}: {kinds}"))
+    rows.append(("activations", size_text(held["activations"])))
+    total = size_text(held["total"])
+    if "fits" in plan:
+        verdict = "it fits" if plan["fits"] else "it does NOT fit"
+        total += f" of {size_text(plan['hardware']['memory_bytes'])}: {verdict}"
+    return [f"per device, batch {asked['batch']}:", *table([*rows, ("together", total)])]
 
 
-def _collectives(name: str, work: Work) -> list[str]:
+def _collectives(entry: Mapping[str, Any]) -> list[str]:
     """Returns the exchanges of one call, those of equal size together."""
     counts: Counter[tuple[str, int, str, int]] = Counter()
-    for row, calls in work.calls.items():
-        counts[row.kind, row.bytes, row.axes, row.devices] += round(calls)
+    for row in entry["collectives"]:
+        counts[row["kind"], row["bytes"], row["axes"], row["devices"]] += round(row["calls"])
     if not counts:
-        return [f"{name}: devices exchange nothing"]
+        return [f"{entry['name']}: devices exchange nothing"]
     rows = [
         (f"{calls} x", kind, size_text(size), f"among {devices} along {axes}")
         for (kind, size, axes, devices), calls in sorted(counts.items(), key=lambda item: -item[0][1] * item[1])
     ]
-    return [f"{name}: devices exchange", *table(rows)]
+    return [f"{entry['name']}: devices exchange", *table(rows)]
 
 
-def _times(batch: BatchPlan) -> list[str]:
-    head = (f"least time, batch {batch.batch}", "compute", "memory", "links", "together", "bound by", "tokens/s")
-    return table([head, *map(_row, batch.entries)], indent="")
+def _times(batch: Mapping[str, Any]) -> list[str]:
+    head = (f"least time, batch {batch['batch']}", "compute", "memory", "links", "together", "bound by", "tokens/s")
+    return table([head, *map(_row, batch["entry_points"])], indent="")
 
 
-def _row(entry: EntryPlan) -> tuple[str, ...]:
-    assert entry.times is not None
-    compute, memory, link = entry.times
-    rate = "" if entry.tokens is None else f"{entry.tokens / entry.times.total:,.1f}"
-    tokens = "" if entry.tokens is None else f", {entry.tokens} token{'s' if entry.tokens > 1 else ''}"
-    parts = (_seconds(compute), _seconds(memory), _seconds(link), _seconds(entry.times.total))
-    return (entry.name + tokens, *parts, entry.times.bound, rate)
+def _row(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    tokens, seconds = entry["tokens"], entry["seconds"]
+    rate = "" if tokens is None else f"{entry['tokens_per_second']:,.1f}"
+    taken = "" if tokens is None else f", {tokens} token{'s' if tokens > 1 else ''}"
+    parts = (_seconds(seconds[name]) for name in ("compute", "memory", "link", "total"))
+    return (entry["name"] + taken, *parts, entry["bound"], rate)
 
 
 def _seconds(seconds: float) -> str:

@@ -1,0 +1,60 @@
+"""The exchanges that are predicted are those of XLA's compiled text, tensor by tensor: kind, bytes and number.
+
+It needs four virtual devices: XLA_FLAGS=--xla_force_host_platform_device_count=4, which its target sets.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from lang_core import MeshShape
+from tests.goldens.cases import CASES
+from tests.planning._compiled import Planned, compiled_exchanges, predicted_exchanges
+from tests.planning._models import grown
+from transformer_core.models import entry_points, load_model
+
+_LONG: Final = os.environ.get("TAPELINE_LONG") == "1"
+_BATCH: Final = 2
+
+# By default families whose layers are of different kinds; (case, mesh, entry point).
+_SAMPLE: Final = (
+    ("llama_gqa", "tp=4", "prefill"),
+    ("cohere", "tp=2", "decode"),
+    ("gpt_oss", "tp=2,ep=2", "decode"),
+    ("gemma4_moe", "tp=4", "decode"),
+    ("deepseek_v3", "tp=2", "decode"),
+    ("qwen3_next", "tp=2,dp=2", "decode"),
+    ("falcon_h1", "tp=2", "decode"),
+)
+_EXPERTS: Final = tuple(name for name in CASES if name in ("deepseek_v3", "gpt_oss", "qwen3_moe", "minimax_m2"))
+
+
+def _all() -> list[tuple[str, str, str]]:
+    both = ("prefill", "decode")
+    cases = [(name, mesh, point) for name in CASES for mesh in ("tp=2", "tp=4") for point in both]
+    cases += [(name, mesh, point) for name in CASES for mesh in ("dp=2", "tp=2,dp=2") for point in ("decode",)]
+    return cases + [(name, mesh, point) for name in _EXPERTS for mesh in ("ep=2", "tp=2,ep=2") for point in both]
+
+
+def _check(directory: Path, case: str, mesh: str, point: str, **options: Any) -> None:
+    (directory / "config.json").write_text(json.dumps(grown(CASES[case].config)))
+    load = {name: options.pop(name) for name in ("dtype", "quantize") if name in options}
+    model = load_model(directory, weights=False, **load)
+    sizes: dict[str, Any] = {"batch": _BATCH, "sequence": 6, "max_sequence": 24}
+    (made,) = entry_points(model, names=[point], **sizes, **options)
+    planned = Planned(model, made, MeshShape.parse(mesh), _BATCH)
+    assert predicted_exchanges(planned.predicted()) == compiled_exchanges(planned.compiled(directory))
+
+
+@pytest.mark.parametrize(("case", "mesh", "point"), _all() if _LONG else _SAMPLE)
+def test_exchanges_are_those_of_the_compiled_text(tmp_path: Path, case: str, mesh: str, point: str) -> None:
+    _check(tmp_path, case, mesh, point)
+
+
+@pytest.mark.parametrize("case", ["llama_gqa", "qwen3_moe"] if _LONG else ["llama_gqa"])
+@pytest.mark.parametrize("mesh", ["tp=2", "tp=4"] if _LONG else ["tp=2"])
+def test_so_they_are_where_each_row_has_its_position(tmp_path: Path, case: str, mesh: str) -> None:
+    _check(tmp_path, case, mesh, "decode", positions="per_row")
