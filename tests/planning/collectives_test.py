@@ -22,12 +22,9 @@ _BATCH: Final = 2
 # By default families whose layers are of different kinds; (case, mesh, entry point).
 _SAMPLE: Final = (
     ("llama_gqa", "tp=4", "prefill"),
-    ("cohere", "tp=2", "decode"),
     ("gpt_oss", "tp=2,ep=2", "decode"),
     ("gemma4_moe", "tp=4", "decode"),
-    ("deepseek_v3", "tp=2", "decode"),
     ("qwen3_next", "tp=2,dp=2", "decode"),
-    ("falcon_h1", "tp=2", "decode"),
 )
 _EXPERTS: Final = tuple(name for name in CASES if name in ("deepseek_v3", "gpt_oss", "qwen3_moe", "minimax_m2"))
 
