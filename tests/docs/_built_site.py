@@ -1,4 +1,4 @@
-"""The built site: that of //docs:site under Bazel, elsewhere one that is built now."""
+"""The built site: that of //docs:site or of the tar file TAPELINE_SITE_TAR; without either, one that is built now."""
 
 import functools
 import html.parser
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parents[2]
-_TAR: Final = ROOT / "docs" / "site.tar"
+_TAR: Final = Path(os.environ.get("TAPELINE_SITE_TAR", ROOT / "docs" / "site.tar"))
 
 
 @functools.cache

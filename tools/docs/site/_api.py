@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from tools.docs.site._docstrings import without_file_links
 from tools.docs.site._rooms import PACKAGES, Room, owner, room_of_root
 
 
@@ -22,7 +23,7 @@ def _package(package: str, rooms: dict[str, Room]) -> Iterator[str]:
     yield f"\n## {package}\n\n| room | holds | names |\n|---|---|---|"
     for room in rooms.values():
         if room.name.split(".")[0] == package:
-            yield f"| [`{room.name}`]({room.name}.md) | {_cell(room.summary)} | {len(room.names)} |"
+            yield f"| [`{room.name}`]({room.name}.md) | {_cell(without_file_links(room.summary))} | {len(room.names)} |"
 
 
 def _cell(text: str) -> str:
@@ -37,9 +38,13 @@ def _page(room: Room, rooms: dict[str, Room]) -> Iterator[str]:
         yield "Also here, from other rooms:\n"
         yield "\n".join(f"- [`{name}`][{holder.name}.{name}]" for name, holder in others.items())
         yield ""
-    for name, holder in owners.items():
-        if holder is room:
-            yield from _directive(f"{room.name}.{name}")
+    for name in sorted((name for name, holder in owners.items() if holder is room), key=_order):
+        yield from _directive(f"{room.name}.{name}")
+
+
+def _order(name: str) -> tuple[bool, str]:
+    """Sorts functions and classes without regard to case, and constants behind them."""
+    return name.isupper(), name.lower()
 
 
 def _directive(name: str, **options: bool) -> Iterator[str]:

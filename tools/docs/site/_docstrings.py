@@ -7,6 +7,8 @@ from typing import Any
 
 from griffe import Extension, Object
 
+# A docstring's links to files are for readers of the source.
+_FILE_LINK = re.compile(r"\[([^\]\n]+)\]\((?!https?:)[^)\s]+\)")
 _INDENT = re.compile(r" *")
 
 
@@ -21,7 +23,13 @@ class DocstringForms(Extension):
 
 def as_markdown(text: str) -> str:
     """Returns a docstring with its interpreter sessions fenced, and blocks behind ``::`` too."""
+    text = without_file_links(text)
     return "\n".join(_sessions(re.sub(r"::\n\n((?:    .*\n?|\n)+)", _literal, text)))
+
+
+def without_file_links(text: str) -> str:
+    """Returns a text with the labels of links to files in place of the links."""
+    return _FILE_LINK.sub(r"\1", text)
 
 
 def _literal(match: re.Match[str]) -> str:

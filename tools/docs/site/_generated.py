@@ -1,8 +1,18 @@
 """Pages, and parts of pages, that scripts write for the site."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from tools.docs.site._api import api_index, api_pages
+from tools.docs.site._commands import commands_reference
+from tools.docs.site._lives import with_pictures
+
+_ADDITIONS: Final[dict[str, Callable[[str, Path], str]]] = {
+    "api/README.md": lambda text, root: f"{text}\n{api_index(root)}\n",
+    "architecture.md": lambda text, root: with_pictures(text),
+    "commands.md": lambda text, root: f"{text}\n{commands_reference()}\n",
+}
 
 
 def generated_pages(root: Path) -> dict[str, str]:
@@ -12,6 +22,4 @@ def generated_pages(root: Path) -> dict[str, str]:
 
 def additions(place: str, text: str, root: Path) -> str:
     """Returns the text of a page with what scripts add to it."""
-    if place == "api/README.md":
-        return f"{text}\n{api_index(root)}\n"
-    return text
+    return _ADDITIONS.get(place, lambda same, root: same)(text, root)

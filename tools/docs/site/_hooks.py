@@ -1,6 +1,8 @@
 """Events of MkDocs: files that scripts write join the site, `FOLDER/*` in the nav are expanded, links are rewritten."""
 
+import functools
 import os
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,10 +41,21 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def _titles(files: Files) -> dict[str, str]:
+    """Returns the first heading of each page, and the path of each other file, by path."""
+    return {file.src_uri: _title(file) for file in files}
+
+
+@functools.cache
+def _title(file: File) -> str:
+    heading = re.search(r"^# (.*)", file.content_string, re.MULTILINE) if file.is_documentation_page() else None
+    return heading[1] if heading else file.src_uri
+
+
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files, **kwargs: Any) -> str:
     """Returns a page's text with what scripts add, and with links within the site."""
     place = page.file.src_uri
     if place in _NOT_SEARCHED:
         page.meta["search"] = {"exclude": True}
-    text = rewrite_links(markdown, place, files.src_uris, os.environ.get(SOURCE_URL))
+    text = rewrite_links(markdown, place, _titles(files), os.environ.get(SOURCE_URL))
     return additions(place, text, _root(config))

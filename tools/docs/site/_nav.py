@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from tools.docs.site._rooms import PACKAGES
 from tools.docs.site._sources import indexed_page
 
 HOME: Final = "README.md"
@@ -12,8 +13,6 @@ _SECTION: Final = re.compile(r"^(##|###) ([^:\n]*).*\n((?:(?!##).*\n)*)", re.MUL
 _ROW: Final = re.compile(r"^\| \[[^\]]*\]\(([^)#]*\.md)\) \|", re.MULTILINE)
 # Pages of these folders follow a page of the index, and need no row.
 _FOLDERS: Final = {"api/README.md": "api", "architecture.md": "rooms", "lab/README.md": "lab"}
-# Titles of pages of these folders are their file's names.
-_NAMED_FOLDERS: Final = ("api", "rooms")
 
 
 class Section(NamedTuple):
@@ -56,14 +55,20 @@ def _pages(text: str) -> list[str]:
 
 
 def _entries(page: str, pages: Sequence[str]) -> Iterator[Any]:
-    yield page
     folder = _FOLDERS.get(page)
     others = [other for other in pages if folder and posixpath.dirname(other) == folder and other != page]
-    if folder in _NAMED_FOLDERS:
-        yield {_title(page): [{posixpath.basename(other).removesuffix(".md"): other} for other in others]}
-    else:
-        yield from others
+    if folder == "api":
+        yield {"API": [page, *_by_package(others)]}
+        return
+    yield page
+    yield from [{"Packages": [_named(other) for other in others]}] if folder == "rooms" else others
 
 
-def _title(page: str) -> str:
-    return "Rooms" if page.startswith("api/") else "Packages"
+def _by_package(pages: Sequence[str]) -> Iterator[Any]:
+    """Gives a group per package."""
+    for package in PACKAGES:
+        yield {package: [_named(page) for page in pages if page.split("/")[1].split(".")[0] == package]}
+
+
+def _named(page: str) -> dict[str, str]:
+    return {posixpath.basename(page).removesuffix(".md"): page}

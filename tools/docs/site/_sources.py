@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from typing import Final
 
 _READMES: Final = (
@@ -54,20 +54,20 @@ def repository_path(page: str) -> str:
     return sources.get(page, _DOCS + page)
 
 
-def rewrite_links(text: str, page: str, pages: Collection[str], source_url: str | None) -> str:
+def rewrite_links(text: str, page: str, titles: Mapping[str, str], source_url: str | None) -> str:
     """Returns a page's Markdown with links to files of the repository as links within the site.
 
     Args:
         text: Markdown of the page; fenced blocks stay as they are.
         page: its path in the site.
-        pages: paths of all files of the site.
+        titles: of the files of the site, by path; a link whose text is a file's name gets the title.
         source_url: address of the repository's files, which ends in a slash. Without one, a link to a file that the
             site lacks becomes its text and the file's path.
     """
 
     def replaced(match: re.Match[str]) -> str:
         image, label, target = match.groups()
-        return image + _link(label, target, page, pages, source_url)
+        return image + _link(label, target, page, titles, source_url)
 
     return _outside_fences(text, lambda part: _DECLARATION.sub(_as_html, _LINK.sub(replaced, part)))
 
@@ -80,14 +80,15 @@ def _outside_fences(text: str, change: Callable[[str], str]) -> str:
     return "".join(part if part.startswith("```") else change(part) for part in _FENCE.split(text))
 
 
-def _link(label: str, target: str, page: str, pages: Collection[str], source_url: str | None) -> str:
+def _link(label: str, target: str, page: str, titles: Mapping[str, str], source_url: str | None) -> str:
     file, mark, anchor = target.partition("#")
     if not file or ":" in file:
         return f"[{label}]({target})"
     path = posixpath.normpath(posixpath.join(posixpath.dirname(repository_path(page)), file))
     place = site_path(path) or site_path(f"{path}/README.md")
     for candidate in (place, f"{place}/README.md"):
-        if candidate in pages:
+        if candidate in titles:
+            label = titles[candidate] if label.endswith((".md", "/")) else label
             return f"[{label}]({posixpath.relpath(candidate, posixpath.dirname(page) or '.')}{mark}{anchor})"
     if source_url:
         return f"[{label}]({source_url}{path}{mark}{anchor})"
