@@ -70,3 +70,7 @@ def _one_of_each() -> tuple[DeviceCase, ...]:
 
 # On the CPU with TAPELINE_LONG=1: with the others, a case of every architecture.
 LONG: Final = (*_CHOSEN, *_one_of_each())
+
+# On XLA from the portable module (tests/engines/families_test.py), with TAPELINE_LONG=1 and without.
+ON_JAX: Final = (*EVERYWHERE, *BY_DEFAULT, *LONG)
+JAX_BY_DEFAULT: Final = tuple(plan for plan in ON_JAX if plan.name == "mamba2_4x")

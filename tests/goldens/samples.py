@@ -16,9 +16,14 @@ from transformer_core.models import DecoderConfig
 LONG: Final = bool(os.environ.get("TAPELINE_LONG"))
 
 
+def config_of(case: GoldenCase) -> DecoderConfig:
+    """Returns the case's configuration."""
+    return DecoderConfig.from_hf(case.config)
+
+
 def structure_of(case: GoldenCase) -> tuple[object, ...]:
     """Returns what code the case's layers are made of: their class, mixer, caches and feed-forward."""
-    config = DecoderConfig.from_hf(case.config)
+    config = config_of(case)
     family = family_named(config.architecture)
     return (
         getattr(family, "layer", None),

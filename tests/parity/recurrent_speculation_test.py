@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lang_core import EagerExecutionContext
-from tests.goldens.cases import CASES
+from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.golden_files import read_golden
+from tests.goldens.samples import SAMPLE, config_of
 from tests.parity._golden_models import empty_caches, opened
 from transformer_core.generation import (
     DraftModel,
@@ -94,7 +95,7 @@ def _said(model: _Eager, name: str, config: SamplingConfig, drafter: Any, takes:
     case = CASES[name]
     model._caches = empty_caches(model._prefill)
     speculation = None if drafter is None else Speculation(model, drafter, takes - 1)
-    sampler, stop = Sampler(config, case.config["vocab_size"]), StopRule(frozenset(), case.steps)
+    sampler, stop = Sampler(config, read_golden(name).logits.shape[-1]), StopRule(frozenset(), case.steps)
     return [step.token_id for step in generate(model, case.prompt[0], sampler, stop, speculation=speculation)]
 
 
@@ -117,6 +118,18 @@ def test_any_pattern_of_accepted_and_rejected_tokens_says_the_same(name: str, tm
             assert _said(model, name, config, _Drawn([*prompt, *tokens], lengths, errs_at), 5) == tokens
 
         check()
+
+
+# Without RoPE that depends on the length, for which speculation is refused.
+_SPECULATED = {name: case for name, case in SAMPLE.items() if not config_of(case).rope.scaling.depends_on_length}
+
+
+@pytest.mark.parametrize("case", _SPECULATED.values(), ids=_SPECULATED)
+def test_drafts_change_no_token_of_any_family(case: GoldenCase, tmp_path: Path) -> None:
+    prompt, expected = list(case.prompt[0]), read_golden(case.name).tokens[0].tolist()
+    drafter = _Drawn([*prompt, *expected], (3, 1, 4), (1, 4, 0, 2))
+    with _model(case.name, tmp_path, len(prompt), 6, 5) as model:
+        assert _said(model, case.name, SamplingConfig(), drafter, 5) == expected
 
 
 def test_a_model_with_states_drafts(tmp_path: Path) -> None:
