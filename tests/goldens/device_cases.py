@@ -27,6 +27,7 @@ class DeviceCase(NamedTuple):
 
 # On every device, vmvx and Vulkan among them, where a token takes up to a minute.
 EVERYWHERE: Final = (DeviceCase("llama_gqa", 4),)
+LONG_EVERYWHERE: Final = (DeviceCase("qwen3", 16, 3),)  # the same with TAPELINE_LONG=1
 # On the CPU in the default run: kinds of layers that no other default test of a device has. The others have windows by
 # layer (ragged_test, prompt_memory_test), experts, latent attention and delta rules (speculation_devices_test).
 BY_DEFAULT: Final = (
@@ -37,7 +38,6 @@ BY_DEFAULT: Final = (
     DeviceCase("mamba2_4x", 4, 2),
 )
 _CHOSEN: Final = (
-    DeviceCase("qwen3", 16, 3),
     DeviceCase("llama_dynamic_crossing_4x", 11),
     DeviceCase("qwen3_next", 34, 2),
     DeviceCase("tinyllama_4x", 11, 2),
@@ -62,14 +62,16 @@ _CHOSEN: Final = (
 
 def _one_of_each() -> tuple[DeviceCase, ...]:
     """Returns the first case of each architecture that none of the above has, with sizes of calls by turns."""
-    walked = {CASES[case.name].config["architectures"][0] for case in (*EVERYWHERE, *BY_DEFAULT, *_CHOSEN)}
+    walked = {
+        CASES[case.name].config["architectures"][0] for case in (*EVERYWHERE, *LONG_EVERYWHERE, *BY_DEFAULT, *_CHOSEN)
+    }
     first = {case.config["architectures"][0]: case.name for case in reversed(CASES.values())}
     rest = (name for architecture, name in first.items() if architecture not in walked)
     return tuple(map(DeviceCase, rest, itertools.cycle((4, 16, 5, 3)), itertools.cycle((1, 2))))
 
 
 # On the CPU with TAPELINE_LONG=1: with the others, a case of every architecture.
-LONG: Final = (*_CHOSEN, *_one_of_each())
+LONG: Final = (*LONG_EVERYWHERE, *_CHOSEN, *_one_of_each())
 
 # On XLA from the portable module (tests/engines/families_test.py), with TAPELINE_LONG=1 and without.
 ON_JAX: Final = (*EVERYWHERE, *BY_DEFAULT, *LONG)

@@ -10,7 +10,7 @@ from lang_core import InputError
 from run_iree import available, target_of_device
 from run_iree._device_testing import sharing
 from tests.goldens.cases import CASES
-from tests.goldens.device_cases import BY_DEFAULT, EVERYWHERE, LONG, DeviceCase
+from tests.goldens.device_cases import BY_DEFAULT, EVERYWHERE, LONG, LONG_EVERYWHERE
 from tests.goldens.golden_files import read_golden
 from tests.product._bundles import export_case, greedy
 
@@ -25,7 +25,7 @@ if _DEVICE == "local-task":
     _CASES += BY_DEFAULT
 # Held to transformers by ragged_test, prompt_memory_test and speculation_devices_test too.
 if os.environ.get("TAPELINE_LONG"):
-    _CASES += LONG if _DEVICE == "local-task" else [DeviceCase("qwen3", 16, 3)]
+    _CASES += LONG if _DEVICE == "local-task" else LONG_EVERYWHERE
 
 
 @pytest.fixture(params=_HERE)

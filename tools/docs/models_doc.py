@@ -4,16 +4,19 @@ import functools
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from gguf import MODEL_ARCH_NAMES
 
 from tests.goldens.cases import CASES
+from tests.goldens.device_cases import BY_DEFAULT, EVERYWHERE, LONG, LONG_EVERYWHERE, ON_JAX
 from tests.goldens.encoders.cases import ENCODER_CASES
 from tests.goldens.gguf_cases import GGUF_CASES, HYBRID_CASES
 from tests.goldens.gguf_files import ARCHITECTURES as GGUF_NAMES
+from tests.goldens.mtp_cases import MTP_CASES
+from tests.goldens.samples import config_of
 from tests.goldens.vision_language.cases import CASES as SEEING_CASES
 from transformer_core.family import family_named, text_of
 from transformer_core.models import DecoderConfig, Family, architectures
@@ -21,6 +24,7 @@ from transformer_core.models.gguf import ARCHITECTURES as GGUF_READ
 
 _FAMILIES: Final = {name: family_named(name) for name in architectures()}
 _PICTURES: Final = Counter(case.config["architectures"][0] for case in SEEING_CASES.values())
+_COLUMNS: Final = ("architecture", "family", "layers", "verified", "devices", "engines", "speculation", "GGUF")
 _DECODERS: Final = Path(__file__).parent / "data" / "transformers_decoders.txt"
 
 _HEADER: Final = """\
@@ -33,12 +37,17 @@ options are in [supported.md](supported.md).
 - **layers**: the kinds that the family's tested models have. *state* is a state-space, convolution or delta-rule layer.
 - **verified**: tiny random models, each with twists that its configuration allows, whose logits and greedy tokens are
   transformers' to 2e-4 (eager, in pieces, recorded, on devices). How: [tests/goldens](../tests/goldens/README.md).
+- **devices**: where a bundle of the family is held to transformers' tokens: *all* are CPU, vmvx, Vulkan and CUDA
+  (`tests/product/goldens_test.py`). Ops are held to NumPy on every device ([status.md](status.md)).
+- **engines**: IREE (the same test), and JAX, which is XLA (`tests/engines/families_test.py`).
+- **speculation**: *drafts* of lookup or of another model leave the tokens as they are, where RoPE does not depend on
+  the length (`tests/parity/recurrent_speculation_test.py`); *mtp* is the family's own head
+  ([speculation.md](speculation.md)).
 - **GGUF**: `general.architecture` of files that are read, in brackets where no test file of ours has it
   ([gguf.md](gguf.md)).
 
-Every decoder runs with the entry points of [bundle.md](bundle.md), on every device, by streaming and buffered lowering,
-with packed weights where rows are long enough, in batches, with slots for [serving](serving.md), and with speculation
-by lookup or a draft ([speculation.md](speculation.md)).
+Every decoder runs with the entry points of [bundle.md](bundle.md), by streaming and buffered lowering, with packed
+weights where rows are long enough, in batches, and with slots for [serving](serving.md).
 
 """
 
@@ -49,9 +58,9 @@ def render() -> str:
     others = [name for name in _FAMILIES if name not in decoders]
     parts = [
         "## Decoders\n",
-        *_table(("architecture", "family", "layers", "verified", "GGUF"), map(_decoder_row, decoders)),
+        *_table(_COLUMNS, map(_decoder_row, decoders)),
         "\n## Encoders, and models of sound and pictures\n",
-        *_table(("architectures", "family", "verified"), map(_other_row, _by_file(others))),
+        *_table(("architectures", "family", "verified", "devices", "engines"), map(_other_row, _by_file(others))),
         "\n## Others' lists\n",
         *_missing(),
     ]
@@ -72,12 +81,37 @@ def _decoder_row(architecture: str) -> tuple[str, ...]:
             "its decoder; other models in it are left out",
             "",
             "as its decoder",
+            *("",) * 3,
             gguf,
         )
     if architecture in _PICTURES:
-        return (f"`{architecture}`", _about(architecture), "attention", str(_PICTURES[architecture]), gguf)
+        walked = (str(_PICTURES[architecture]), "CPU", "IREE", "")  # tests/product/vision_language_test.py
+        return (f"`{architecture}`", _about(architecture), "attention", *walked, gguf)
     configs = _configs().get(architecture, [])
-    return (f"`{architecture}`", _about(architecture), _kinds(configs), str(len(configs)), gguf)
+    walked = _devices(architecture), _engines(architecture), _drafts(architecture)
+    return (f"`{architecture}`", _about(architecture), _kinds(configs), str(len(configs)), *walked, gguf)
+
+
+def _is_among(architecture: str, names: Iterable[str]) -> bool:
+    """Returns whether one of these golden cases is of the architecture."""
+    return any(CASES[name].config["architectures"][0] == architecture for name in names)
+
+
+def _devices(architecture: str) -> str:
+    everywhere = (plan.name for plan in (*EVERYWHERE, *LONG_EVERYWHERE))
+    return "all" if _is_among(architecture, everywhere) else "CPU"
+
+
+def _engines(architecture: str) -> str:
+    plans = {"IREE": (*EVERYWHERE, *BY_DEFAULT, *LONG), "JAX": ON_JAX}
+    walked = {engine: _is_among(architecture, (plan.name for plan in cases)) for engine, cases in plans.items()}
+    return ", ".join(engine for engine, has in walked.items() if has)
+
+
+def _drafts(architecture: str) -> str:
+    steady = (name for name, case in CASES.items() if not config_of(case).rope.scaling.depends_on_length)
+    kinds = {"drafts": _is_among(architecture, steady), "mtp": _is_among(architecture, MTP_CASES)}
+    return ", ".join(kind for kind, has in kinds.items() if has)
 
 
 def _is_wrapped(architecture: str) -> bool:
@@ -86,7 +120,8 @@ def _is_wrapped(architecture: str) -> bool:
 
 def _other_row(names: Sequence[str]) -> tuple[str, ...]:
     count = sum(case.architecture in names for case in ENCODER_CASES.values())
-    return (", ".join(f"`{name}`" for name in names), _about(names[0]), str(count))
+    # tests/product: encoders_test, t5_test, whisper_test
+    return (", ".join(f"`{name}`" for name in names), _about(names[0]), str(count), "CPU", "IREE")
 
 
 def _by_file(names: Sequence[str]) -> Iterator[list[str]]:
