@@ -18,7 +18,7 @@ from tapeline.command._flags import flag_translator
 from tapeline.finetuning import TrainOptions
 
 FLAGS: Final = flags.FlagValues()
-EVERY_RANK: Final = True
+EVERY_RANK: Final = True  # each computes its rows, and one of them writes
 
 _DEFAULTS: Final = TrainOptions()
 _MODEL: Final = flags.DEFINE_string(

@@ -74,6 +74,7 @@ def train(
     with open_source(name, Path(base, model), True, progress) as source:
         plan = make_plan(source, file, chosen)
         record = {**chosen.record(), "model": source.identity, "data": sha256_of(file)}
+        progress = progress if is_writer() else no_progress
         _tell(plan, progress)
         with _working(workplace, record, resume):
             losses = _run(plan, chosen, workplace, source, progress)

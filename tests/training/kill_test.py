@@ -13,7 +13,7 @@ import pytest
 from tests.training._small import OPTIONS, write_small
 
 _LONG = os.environ.get("TAPELINE_LONG") == "1"
-_KILLS = 20 if _LONG else 2
+_KILLS = 20 if _LONG else 1
 _PROGRAM = "import sys; from tapeline.command import main; sys.exit(main(sys.argv[1:]))"
 _FILES = ("losses.jsonl", "adapter_model.safetensors", "adapter_config.json", "training.json", "loss.svg")
 
