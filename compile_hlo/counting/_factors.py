@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from compile_hlo.counting._grid import Layout
 from lang_core import TensorSpec
 
 Dims = tuple[tuple[int, ...], ...]
@@ -30,9 +31,14 @@ class Factors(NamedTuple):
 
 
 class FactorBuilder:
-    """Makes the factors of one op."""
+    """Makes the factors of one op.
 
-    def __init__(self) -> None:
+    Args:
+        layouts: layouts of the operands.
+    """
+
+    def __init__(self, layouts: Sequence[Layout] = ()) -> None:
+        self.layouts = layouts
         self.sizes: list[int] = []
         self.reduced: set[int] = set()
         self.kept: set[int] = set()

@@ -67,24 +67,31 @@ def _dequantize(builder: FactorBuilder, node: Node) -> _Spread:
 @rule("packed_linear")
 def _packed_linear(builder: FactorBuilder, node: Node) -> _Spread:
     x, weight = (value.spec.shape for value in node.inputs)
-    encoding = node.attributes[0]
-    rows, outputs = builder.all(x[:-1]), builder.new(weight[0])
-    block, inside = builder.sum(weight[1] // encoding.block_bytes), builder.keep(encoding.block)
-    stored = builder.keep(encoding.block_bytes)
-    lead = single(rows)
-    return [(*lead, (block, inside)), ((outputs,), (block, stored))], [(*lead, (outputs,))]
+    lead, outputs = single(builder.all(x[:-1])), builder.new(weight[0])
+    columns, stored = _packed_columns(builder, node, 1)
+    return [(*lead, columns), ((outputs,), stored)], [(*lead, (outputs,))]
 
 
 @rule("packed_expert_linear")
 def _packed_expert_linear(builder: FactorBuilder, node: Node) -> _Spread:
     x, expert, weight = (value.spec.shape for value in node.inputs)
-    encoding = node.attributes[0]
     given, per_given, rows = builder.new(x[0]), builder.new(expert[0] // x[0]), builder.new(x[1])
     experts, outputs = builder.pick(weight[0]), builder.new(weight[1])
-    block, inside = builder.sum(weight[2] // encoding.block_bytes), builder.keep(encoding.block)
-    stored = builder.keep(encoding.block_bytes)
-    operands = [((given,), (rows,), (block, inside)), ((given, per_given),), ((experts,), (outputs,), (block, stored))]
+    columns, stored = _packed_columns(builder, node, 2)
+    operands = [((given,), (rows,), columns), ((given, per_given),), ((experts,), (outputs,), stored)]
     return operands, [((given, per_given), (rows,), (outputs,))]
+
+
+def _packed_columns(builder: FactorBuilder, node: Node, weight: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Returns the factors of x's last dimension and of a packed weight's: a weight is cut between its blocks.
+
+    A weight that is whole is unpacked whole, and cut as x is then.
+    """
+    encoding, columns = node.attributes[0], node.inputs[0].spec.shape[-1]
+    if not builder.layouts[weight][-1]:
+        return (builder.sum(columns),), ()
+    block, inside = builder.sum(columns // encoding.block), builder.keep(encoding.block)
+    return (block, inside), (block, builder.keep(encoding.block_bytes))
 
 
 @rule("cached_attention")

@@ -7,6 +7,7 @@ from typing import Final
 
 from compile_dag import Node
 from compile_hlo.counting._factors import Dims, FactorBuilder, Factors, aligned, single
+from compile_hlo.counting._grid import Layout
 from lang_core import TensorSpec
 
 Rule = Callable[[FactorBuilder, Node], tuple[Sequence[Dims], Sequence[Dims]]]
@@ -15,9 +16,9 @@ RULES: Final[dict[str, Rule]] = {}
 """Rule by op's name; ops without one are elementwise."""
 
 
-def factors_of(node: Node) -> Factors:
-    """Returns the factors of a node that has no regions."""
-    builder = FactorBuilder()
+def factors_of(node: Node, layouts: Sequence[Layout]) -> Factors:
+    """Returns the factors of a node that has no regions, whose operands have these layouts."""
+    builder = FactorBuilder(layouts)
     operands, results = RULES.get(node.op.name, _elementwise)(builder, node)
     return builder.build(operands, results)
 

@@ -105,11 +105,12 @@ class Walk:
 
     def _op(self, node: Node) -> None:
         operands = [self.tensors[value.number] for value in node.inputs]
-        factors = factors_of(node)
+        layouts = [operand.layout for operand in operands]
+        factors = factors_of(node, layouts)
         placed = spread(
             self._grid,
             factors,
-            [operand.layout for operand in operands],
+            layouts,
             [value.spec for value in node.inputs],
             [value.spec for value in node.results],
         )
