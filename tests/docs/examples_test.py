@@ -1,4 +1,4 @@
-"""The Python of README.md and docs/packages.md is run in order, and its output compared with the page."""
+"""The Python of README.md, docs/jax.md and docs/packages.md is run in order, and its output compared with the page."""
 
 import contextlib
 import io
@@ -24,7 +24,7 @@ def _output_of(code: str, names: dict[str, Any], label: str) -> str:
     return out.getvalue()
 
 
-@pytest.mark.parametrize(("page", "least"), [("README.md", 1), ("docs/packages.md", 5)])
+@pytest.mark.parametrize(("page", "least"), [("README.md", 1), ("docs/jax.md", 1), ("docs/packages.md", 5)])
 def test_pages_do_what_they_say(page: str, least: int, tmp_path: Path) -> None:
     names: dict[str, Any] = {"__name__": "page"}
     blocks = _blocks(page)

@@ -17,13 +17,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from run_iree import Session
 from tapeline.bundle import Bundle
+from tapeline.engines import Place, Session, open_session
 from tapeline.running import BundleModel, let_workers_run
 from tools.benching.jobs._measure import Meter, serve_requests
 from transformer_core.generation import run_prompt
 
-_DEVICE: Final = "local-task"
 _LOGITS: Final = "logits"
 
 
@@ -90,12 +89,12 @@ def main(arguments: dict[str, Any]) -> None:
     """Opens a bundle and answers.
 
     Args:
-        arguments: ``weights``: the bundle's directory.
+        arguments: ``weights``: the bundle's directory; ``engine``: what runs it, IREE where none is named.
     """
     meter = Meter()
     began = time.perf_counter()
     bundle = Bundle(Path(arguments["weights"]))
-    with bundle.session(_DEVICE) as session:
+    with open_session(bundle, Place(arguments.get("engine", "iree"))) as session:
         let_workers_run()
         ready = {"load_seconds": time.perf_counter() - began, "base_rss_bytes": meter.base.rss}
         serve_requests(ready, _Served(bundle, session).answer)

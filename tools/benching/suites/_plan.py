@@ -94,6 +94,7 @@ class Plan:
         steps: from empty caches, and after the long context; both together fit into ``capacity``.
         first_prompt: of so many tokens, whose first answer is waited for.
         peer: that takes part in decode.
+        engine_bits: kinds of weights of the bundles that take turns in both engines.
         bandwidth_bytes: of the array that shows how fast memory is read.
         bandwidth_repeats: how often it is read; the best counts.
         kernel_devices: where compiled kernels are called; the first one is tuned for.
@@ -131,6 +132,7 @@ class Plan:
     steps: int = 64
     first_prompt: int = 32
     peer: Peer | None = None
+    engine_bits: tuple[str, ...] = ("f32", "bf16", "q8_0", "q4_0")
     bandwidth_bytes: int = 1 << 30
     bandwidth_repeats: int = 5
     kernel_devices: tuple[str, ...] = ("local-task", "local-sync")
@@ -170,6 +172,7 @@ def tiny_plan(checkpoint: Path | None = None) -> Plan:
         long_context=11,
         steps=3,
         first_prompt=4,
+        engine_bits=("q8_0",),
         bandwidth_bytes=1 << 16,
         bandwidth_repeats=1,
         kernel_devices=("local-sync",),

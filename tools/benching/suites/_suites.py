@@ -8,6 +8,7 @@ from tools.benching.suites._archive_suite import archive
 from tools.benching.suites._decode_suite import decode
 from tools.benching.suites._dump_suite import dump
 from tools.benching.suites._eager_suite import eager
+from tools.benching.suites._engines_suite import engines
 from tools.benching.suites._figures import SuiteResult
 from tools.benching.suites._kernels_suite import kernels
 from tools.benching.suites._lowering_suite import lowering
@@ -27,6 +28,7 @@ SUITES: Final[dict[str, Callable[[Runner, Plan], SuiteResult]]] = {
     "streaming": streaming,
     "dump": dump,
     "decode": decode,
+    "engines": engines,
     "kernels": kernels,
     "serve": serve,
 }
