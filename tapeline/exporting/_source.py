@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import json
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -97,7 +96,7 @@ def _gguf_source(
 ) -> ModelSource:
     """A GGUF file, and a directory with what it says beside its weights."""
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tapeline-gguf-")))
-    (directory / CONFIG_FILE).write_text(json.dumps(file.config_values, indent=2) + "\n")
+    file.write_description(directory)
     try:
         write_gguf_tokenizer(file.metadata, file.path, directory)
     except UnreadTokenizerError as error:

@@ -53,6 +53,8 @@ _PERMUTED = ("llama", "granite", "smollm3", "mistral3", "arcee", "granitehybrid"
 _EXPERT = re.compile(r"(model\.layers\.\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight")
 _EXPERT_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 
+Tokenizer = Callable[[GGUFWriter], None]
+"""Adds the fields of a tokenizer."""
 Pack = Callable[[str, tuple[int, ...]], GGMLQuantizationType | None]
 
 
@@ -61,7 +63,7 @@ def write_gguf(
     case: GoldenCase,
     *,
     pack: Pack | None = None,
-    tokenizer: Callable[[GGUFWriter], None] | None = None,
+    tokenizer: Tokenizer | None = None,
     tensors_per_file: int = 0,
     stack_experts: bool = True,
     weights: Mapping[str, np.ndarray] | None = None,

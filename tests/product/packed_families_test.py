@@ -11,7 +11,7 @@ import safetensors.numpy
 from run_iree import available, target_of_device
 from run_iree.archive import ArchiveWeights
 from tapeline.bundle import ARCHIVE
-from tests.goldens.packed_families import CARRYING, FAMILIES, packed_case, packed_case_weights
+from tests.goldens.packed_families import FAMILIES, packed_case, packed_case_weights
 from tests.goldens.samples import LONG, in_turns
 from tests.product._bundles import ON_FAST_DEVICES, export, greedy
 from tests.product._eager_model import EagerModel
@@ -21,6 +21,7 @@ from transformer_core.models import entry_points, load_model
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 pytestmark = ON_FAST_DEVICES
 _STEPS, _CHUNK = 6, 4
+_TOLERANCE = 1e-3  # kernels take x in integers of 16 bits, whose last bit is a whole step now and then
 _NAMES = tuple(FAMILIES) if LONG else ("mamba2",)
 
 
@@ -38,10 +39,9 @@ def test_a_bundle_says_what_the_eager_context_says(name: str, encoding: str, tmp
     options = {"quantize": encoding, "verify": "auto", "target": (target_of_device(_DEVICE),)}
     bundle = export(model, tmp_path / "bundle", **sizes, **options)
     tokens, logits = greedy(bundle, _DEVICE, prompt, _STEPS)
-    bound = 1e-3 if name in CARRYING else 2e-4
     for token, row, expected in zip(tokens, logits, _eagerly(model, bundle, encoding, prompt), strict=True):
-        assert np.abs(row - expected).max() < bound * np.abs(expected).max()
-        assert expected[token] >= expected.max() - bound * np.abs(expected).max()
+        assert np.abs(row - expected).max() < _TOLERANCE * np.abs(expected).max()
+        assert expected[token] >= expected.max() - _TOLERANCE * np.abs(expected).max()
 
 
 def _eagerly(directory: Path, bundle: Path, encoding: str, prompt: list[int]) -> list[np.ndarray]:

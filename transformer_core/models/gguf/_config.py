@@ -4,7 +4,7 @@ llama.cpp defines what the metadata mean: convert_hf_to_gguf.py writes them, and
 """
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from lang_core import ConfigError, near_names
 from transformer_core._config_fields import ConfigFields
@@ -18,6 +18,7 @@ from transformer_core.models.gguf.readers import (
     Values,
     architecture_of,
     model_fields,
+    sentence_files,
     tokenizer_fields,
 )
 
@@ -40,6 +41,11 @@ def config_values_of(file: GgufCheckpoint, known: GgufArchitecture) -> Values:
             fields.refuse(key, f"no such field, or 0: {known.name} files are read without it")
     _check_layers(file, fields)
     return {**_tokens(file), **known.read(Source(file, fields))}
+
+
+def description_of(file: GgufCheckpoint, known: GgufArchitecture) -> dict[str, Any]:
+    """Returns the files that describe the model beside its config.json, by name."""
+    return sentence_files(Source(file, model_fields(file, known.name)))
 
 
 def known_architecture(file: GgufCheckpoint) -> GgufArchitecture:

@@ -1,7 +1,9 @@
 """GGUF files as checkpoints of models."""
 
 import dataclasses
+import json
 import os
+from pathlib import Path
 from typing import Any, Final
 
 from lang_core import ConfigError, checked_choices
@@ -9,7 +11,8 @@ from transformer_core._rope_config import RopeMode
 from transformer_core.checkpoints import RecipeOf
 from transformer_core.checkpoints.gguf import GgufCheckpoint
 from transformer_core.models import CONFIG_FILE, DecoderConfig, DeltaConfig
-from transformer_core.models.gguf._config import IGNORABLE, config_values_of, known_architecture
+from transformer_core.models.gguf._config import IGNORABLE, config_values_of, description_of, known_architecture
+from transformer_core.models.gguf._encoder_keys import encoder_keys
 from transformer_core.models.gguf._hybrid_keys import HybridKeys
 from transformer_core.models.gguf._keys import GgufKeys
 
@@ -32,6 +35,7 @@ class GgufModel(GgufCheckpoint):
         super().__init__(path)
         self._architecture: Final = known_architecture(self)
         self.config_values: Final[dict[str, Any]] = config_values_of(self, self._architecture)
+        self.sentence_files: Final[dict[str, Any]] = description_of(self, self._architecture)
         self.permuted: Final = self._architecture.permuted
 
     @checked_choices
@@ -56,10 +60,23 @@ class GgufModel(GgufCheckpoint):
 
     def facts(self) -> dict[str, Any]:
         """Returns what a bundle's description says of the file: its format, and the layout of the stored rows."""
+        known = {"format": "gguf", "architecture": self._architecture.name}
+        if self._architecture.encodes:
+            return known
         layout = RopeMode.INTERLEAVED if self.permuted else self.config().rope.mode
-        return {"format": "gguf", "architecture": self._architecture.name, "rope_layout": layout.value}
+        return {**known, "rope_layout": layout.value}
 
-    def recipe_of(self, config: DecoderConfig) -> RecipeOf:
+    def write_description(self, directory: str | os.PathLike[str]) -> None:
+        """Writes config.json, and for embeddings of sentences the files of sentence-transformers beside it."""
+        for name, values in {CONFIG_FILE: self.config_values, **self.sentence_files}.items():
+            path = Path(directory, name)
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+    def recipe_of(self, config: Any) -> RecipeOf:
         """Returns the recipes of a configuration's parameters in this file."""
+        encoder = encoder_keys(config, self._architecture)
+        if encoder is not None:
+            return encoder
         keys = HybridKeys if isinstance(config.mixer, DeltaConfig) else GgufKeys
         return keys(config, self._architecture)

@@ -16,6 +16,7 @@ from transformer_core.models.gguf.readers._rope import FREQUENCIES
 from transformer_core.models.gguf.readers._sparse import SPARSE
 from transformer_core.models.gguf.readers._states import STATES
 from transformer_core.models.gguf.readers._stored_forms import LogOfNegative
+from transformer_core.models.gguf.readers._text_encoders import TEXT_ENCODERS, sentence_files
 
 READERS = {
     architecture.name: architecture
@@ -31,6 +32,7 @@ READERS = {
         *LAYER_NORM_KINDS,
         *STATES,
         *NEMOTRON_HS,
+        *TEXT_ENCODERS,
     )
 }
 
@@ -44,5 +46,6 @@ __all__ = [
     "Values",
     "architecture_of",
     "model_fields",
+    "sentence_files",
     "tokenizer_fields",
 ]

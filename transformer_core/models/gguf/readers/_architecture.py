@@ -33,6 +33,7 @@ class GgufArchitecture:
         tensors: tensors of a layer that are no module's weight or bias, by the parameter's path in the layer.
         made: recipes of a layer's parameters that are stored in another form, by path in the layer.
         grouped: path in the layer of the norm of a Mamba-2, stored as a matrix of one row per group; empty without.
+        encodes: whether its models encode texts, and do not go on with them.
     """
 
     name: str
@@ -43,3 +44,4 @@ class GgufArchitecture:
     tensors: Mapping[str, str] = field(default_factory=dict)
     made: Mapping[str, Made] = field(default_factory=dict)
     grouped: str = ""
+    encodes: bool = False

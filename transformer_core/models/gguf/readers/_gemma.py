@@ -37,7 +37,8 @@ def _gemma2(source: Source) -> Values:
     )
 
 
-def _gemma3(source: Source) -> Values:
+def gemma3_values(source: Source) -> Values:
+    """Returns the fields of Gemma 3."""
     fields = source.fields
     return common(
         source,
@@ -57,5 +58,5 @@ _READS: Final = frozenset({"attn_logit_softcapping", "final_logit_softcapping", 
 GEMMAS: Final = (
     GgufArchitecture("gemma", _gemma),
     GgufArchitecture("gemma2", _gemma2, _READS, names=AFTER_PARTS),
-    GgufArchitecture("gemma3", _gemma3, _READS, names=AFTER_PARTS),
+    GgufArchitecture("gemma3", gemma3_values, _READS, names=AFTER_PARTS),
 )

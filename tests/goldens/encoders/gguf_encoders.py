@@ -1,0 +1,107 @@
+"""Encoders of texts as GGUF files, made as llama.cpp's converter makes them, with the gguf package's writer."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, GGUFWriter, PoolingType, get_tensor_name_map
+
+from tests.goldens.encoders.cases import EncoderCase
+from tests.goldens.encoders.files import encoder_weights
+from tests.goldens.gguf_files import Tokenizer
+
+ARCHITECTURES = {
+    "bert": "bert", "roberta": "bert", "xlm-roberta": "bert", "nomic_bert": "nomic-bert",
+    "gemma3_text": "gemma-embedding", "qwen3": "qwen3", "llama": "llama",
+}  # fmt: skip
+_POOLING = {"mean": PoolingType.MEAN, "cls": PoolingType.CLS, "lasttoken": PoolingType.LAST, "": PoolingType.NONE}
+_FROM_PADDING = ("roberta", "xlm-roberta")
+
+
+def write_encoder_gguf(
+    path: Path, case: EncoderCase, *, tokenizer: Tokenizer | None = None, pooling: PoolingType | None = None
+) -> None:
+    """Writes a case's model; ``pooling`` is another one than the case's."""
+    config, name = case.config, ARCHITECTURES[case.config["model_type"]]
+    writer = GGUFWriter(path, name)
+    _add_fields(writer, config, name)
+    writer.add_pooling_type(_POOLING[case.pooling] if pooling is None else pooling)
+    if tokenizer is not None:
+        tokenizer(writer)
+    for key, array in _converted(case, name):
+        writer.add_tensor(key, array)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _converted(case: EncoderCase, name: str) -> Iterator[tuple[str, np.ndarray]]:
+    arch = next(arch for arch, known in MODEL_ARCH_NAMES.items() if known == name)
+    names = get_tensor_name_map(MODEL_ARCH(arch), case.config["num_hidden_layers"])
+    for key, array in _renamed(encoder_weights(case), case.config):
+        if key.startswith("pooler.") or (key.startswith("dense_") and key.endswith(".bias")):
+            continue
+        stored = key if key.startswith("dense_") else names.get_name(key, try_suffixes=(".weight", ".bias"))
+        assert stored is not None, key
+        if name == "gemma-embedding" and key.endswith("norm.weight"):
+            array = array + np.float32(1)
+        yield stored, array
+
+
+def _renamed(weights: Mapping[str, np.ndarray], config: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields tensors under names that the converter knows: fused, cut, or of the form that was published."""
+    padding = config.get("pad_token_id", 1) + 1 if config["model_type"] in _FROM_PADDING else 0
+    for key, array in weights.items():
+        if key == "embeddings.position_embeddings.weight":
+            yield key, np.ascontiguousarray(array[padding:])
+        elif "_Dense.linear." in key:
+            yield f"dense_{key[0]}.{key.rpartition('.')[2]}", array
+        elif ARCHITECTURES[config["model_type"]] != "nomic-bert":
+            yield (key if key.startswith(("embeddings", "encoder", "pooler")) else f"model.{key}"), array
+        elif ".self_attn.q_proj." in key:
+            parts = [weights[key.replace("q_proj", f"{part}_proj")] for part in "qkv"]
+            yield _published(key.replace("q_proj", "Wqkv")), np.concatenate(parts)
+        elif ".self_attn.k_proj." not in key and ".self_attn.v_proj." not in key:
+            yield _published(key), array
+
+
+def _published(key: str) -> str:
+    """Returns the key of a Nomic-BERT's tensor in the form that its authors published."""
+    for ours, theirs in {
+        "embeddings.LayerNorm": "emb_ln",
+        "self_attn.Wqkv": "attn.Wqkv",
+        "self_attn.o_proj": "attn.out_proj",
+        "mlp.up_proj": "mlp.fc11",
+        "mlp.gate_proj": "mlp.fc12",
+        "mlp.down_proj": "mlp.fc2",
+        "post_attention_layernorm": "norm1",
+        "post_mlp_layernorm": "norm2",
+    }.items():
+        key = key.replace(ours, theirs)
+    return key if key.startswith(("e", "pooler")) else f"encoder.{key}"
+
+
+def _add_fields(writer: GGUFWriter, config: Mapping[str, Any], name: str) -> None:
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_head_count(config["num_attention_heads"])
+    if name in ("bert", "nomic-bert"):
+        writer.add_layer_norm_eps(config["layer_norm_eps"])
+        writer.add_causal_attention(False)
+    else:
+        writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+        writer.add_head_count_kv(config["num_key_value_heads"])
+        writer.add_key_length(config["head_dim"])
+        writer.add_value_length(config["head_dim"])
+    ropes = config.get("rope_parameters") or {}
+    if name == "gemma-embedding":
+        writer.add_sliding_window(config["sliding_window"])
+        writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config["layer_types"]])
+        writer.add_rope_freq_base_swa(ropes["sliding_attention"]["rope_theta"])
+        ropes = ropes["full_attention"]
+    if ropes:
+        writer.add_rope_freq_base(ropes["rope_theta"])

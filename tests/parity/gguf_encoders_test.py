@@ -1,0 +1,68 @@
+"""Encoders of texts in GGUF files: their embeddings of sentences are transformers' and llama.cpp's."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from gguf import PoolingType
+
+from lang_core import ConfigError, EagerExecutionContext
+from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
+from tests.goldens.encoders.files import read_encoder_golden, write_encoder_checkpoint
+from tests.goldens.encoders.gguf_encoders import write_encoder_gguf
+from tests.parity._golden_encoders import forward_of
+from tests.parity._golden_models import relative_error
+from transformer_core.checkpoints import SafetensorsCheckpoint, audit
+from transformer_core.models import Model, load_model, stored_specs, tied_keys, unused_keys, weights_of
+from transformer_core.models.gguf import GgufModel
+
+_NAMES = ("bert_sentence", "xlm_roberta_sentence", "nomic_bert_sentence", "qwen3_sentence")
+
+
+def _embedded(case: EncoderCase, directory: Path) -> np.ndarray:
+    """The sentence embeddings of the case's inputs by the model in its GGUF file."""
+    write_encoder_gguf(directory / "model.gguf", case)
+    with GgufModel(directory / "model.gguf") as file:
+        file.write_description(directory)
+        model: Model[Any] = load_model(directory)
+        specs, tied = stored_specs(model, file), tied_keys(model, file)
+        report = audit(file, specs, tied=tied, ignorable=unused_keys(model, file))
+        assert set(report.used) | set(report.ignored) == set(file.keys())
+        ctx, inputs = EagerExecutionContext(weights_of(model, file)), read_encoder_golden(case.name).inputs
+        return forward_of(model, inputs)(ctx, *map(ctx.constant, inputs.values()))["sentence_embedding"].numpy()
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_embeddings_are_transformers(name: str, tmp_path: Path) -> None:
+    expected = read_encoder_golden(name).outputs["sentence_embedding"]
+    assert relative_error(_embedded(ENCODER_CASES[name], tmp_path), expected) < 2e-4
+
+
+def test_an_embedding_gemma_has_two_matrices_after_the_mean(tmp_path: Path) -> None:
+    """Held to the checkpoint, whose first matrix has in the golden a bias and a tanh, which no file can say."""
+    golden, (stored, file) = ENCODER_CASES["gemma3_sentence"], (tmp_path / "stored", tmp_path / "file")
+    case = dataclasses.replace(golden, config={**golden.config, "query_pre_attn_scalar": golden.config["head_dim"]})
+    stored.mkdir()
+    file.mkdir()
+    write_encoder_checkpoint(stored, case)
+    settings = json.loads((stored / "2_Dense" / "config.json").read_text())
+    plain = {**settings, "bias": False, "activation_function": "torch.nn.modules.linear.Identity"}
+    (stored / "2_Dense" / "config.json").write_text(json.dumps(plain))
+    weights = safetensors.numpy.load_file(stored / "2_Dense" / "model.safetensors")
+    safetensors.numpy.save_file({"linear.weight": weights["linear.weight"]}, stored / "2_Dense" / "model.safetensors")
+    model, inputs = load_model(stored), read_encoder_golden(case.name).inputs
+    with SafetensorsCheckpoint(stored) as checkpoint:
+        ctx = EagerExecutionContext(weights_of(model, checkpoint))
+        expected = forward_of(model, inputs)(ctx, *map(ctx.constant, inputs.values()))["sentence_embedding"].numpy()
+    assert relative_error(_embedded(case, file), expected) < 1e-5
+
+
+@pytest.mark.parametrize("pooling", [PoolingType.NONE, PoolingType.RANK])
+def test_an_encoder_without_pooling_is_refused(pooling: PoolingType, tmp_path: Path) -> None:
+    write_encoder_gguf(tmp_path / "model.gguf", ENCODER_CASES["bert_sentence"], pooling=pooling)
+    with pytest.raises(ConfigError, match=r"'pooling_type': expected 1 \(mean\), 2 \(first token\) or 3"):
+        GgufModel(tmp_path / "model.gguf")
