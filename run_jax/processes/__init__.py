@@ -6,7 +6,7 @@ requests) is decided on rank 0 alone.
 
 from run_jax.processes._facts import Facts, first_difference
 from run_jax.processes._follower import follow
-from run_jax.processes._join import join, leave
+from run_jax.processes._join import connect_devices, join, leave
 from run_jax.processes._leader import Leader, Opener, exit_for
 from run_jax.processes._leading import lead, leading
 from run_jax.processes._meeting import SOCKET, Meeting
@@ -19,6 +19,7 @@ __all__ = [
     "Meeting",
     "Opener",
     "Place",
+    "connect_devices",
     "exit_for",
     "first_difference",
     "follow",

@@ -52,6 +52,11 @@ def join(place: Place, facts: Mapping[str, Any], *, secret: bytes = b"", timeout
     return meeting
 
 
+def connect_devices() -> None:
+    """Makes the devices of all ranks known to each; all of them have to do so, and it waits for them."""
+    jax.devices()
+
+
 def leave() -> None:
     """Takes leave of the other ranks, all of which have to do so."""
     jax.distributed.shutdown()

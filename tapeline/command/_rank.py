@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lang_core import MeshShape, ProcessError
-from run_jax.processes import Leader, Meeting, exit_for, follow, join, lead, leave, place_of
+from run_jax.processes import Leader, Meeting, connect_devices, exit_for, follow, join, lead, leave, place_of
 from tapeline.bundle import Bundle
 from tapeline.cli import VERSION, say_error
 from tapeline.command._program import command_of, run_command
@@ -106,6 +106,7 @@ def _end_at_once(error: str, code: int) -> None:
 
 def _open(arguments: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
     """Opens a bundle on this rank; returns the session, and the hashes of its files."""
+    connect_devices()  # before anything that may fail on one rank, for which the others would wait
     bundle = Bundle(Path(arguments["bundle"]))
     mesh = None if arguments["mesh"] is None else MeshShape.parse(arguments["mesh"])
     session = open_on_rank(bundle, Place("jax", arguments["device"], mesh))

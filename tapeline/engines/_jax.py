@@ -17,7 +17,7 @@ def open_bundle(bundle: Bundle, place: Place) -> _protocol.Session:
     if leader is None:
         return open_on_rank(bundle, place)
     mesh = None if place.mesh is None else str(place.mesh)
-    return leader.open({"bundle": str(bundle.path.resolve()), "device": place.device, "mesh": mesh})
+    return leader.open({"bundle": str(bundle.path), "device": place.device, "mesh": mesh})
 
 
 def open_on_rank(bundle: Bundle, place: Place) -> Session:

@@ -1,0 +1,200 @@
+"""Ranks on one machine: the tokens of one process, half of the bytes each; they end together."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Final
+
+import openai
+import pytest
+
+import tapeline
+from lang_core import MeshShape, TensorSpec
+from tests.processes._running import ENDS_WITHIN, GENERATE, PROMPT, Launch, is_alive, launched, until
+
+_FIRST: Final = 0 if os.environ.get("TAPELINE_LONG") else 3
+_PAGES: Final = 2 * 4096
+"""First and last page of a part, which it may share with others."""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the demo model's bundle for two devices, with room for a long answer."""
+    folder = tmp_path_factory.mktemp("home")
+    tapeline.export("demo", folder / "demo", mesh="tp=2", target=[], max_sequence=512)
+    return folder
+
+
+def _planned(bundle: tapeline.Bundle, devices: int) -> tuple[int, int]:
+    """Returns the bytes of parameters that a device reads, and their number."""
+    table, total = bundle.config.mesh, 0
+    assert table is not None
+    for name, fields in bundle.config.parameters.items():
+        spec = TensorSpec(tuple(fields["shape"]), fields["dtype"])
+        local = MeshShape.parse(f"tp={devices}").local_shape(spec.shape, table.parameters[name])
+        total += TensorSpec(local, spec.dtype).nbytes
+    return total, len(bundle.config.parameters)
+
+
+def test_tokens_are_those_of_one_process_and_each_rank_reads_its_part(home: Path) -> None:
+    bundle = tapeline.Bundle(home / "demo")
+    with tapeline.load(bundle, engine="jax") as model:
+        alone = model.generate(PROMPT, max_new_tokens=40).text
+    flags = (*GENERATE, "--max_new_tokens=40", "--stats=stats.json")
+    with launched(home, "--figures=figures.json", "--", *flags) as launch:
+        code, out, errors = launch.ended()
+    assert (code, out) == (0, alone + "\n"), errors
+    assert json.loads((home / "stats.json").read_text())["new_tokens"] == 40  # rank 0 alone has written it
+    ranks = json.loads((home / "figures.json").read_text())["ranks"]
+    planned, parts = _planned(bundle, 2)
+    assert planned < 0.55 * (home / "demo/weights.irpa").stat().st_size
+    assert [rank["parameter_bytes"] for rank in ranks] == [planned, planned]
+    for rank in ranks:
+        assert rank["touched_bytes"] <= planned + parts * _PAGES
+
+
+@pytest.mark.parametrize(("phase", "rank"), [("prefill", 0), ("prefill", 1), ("decode", 0), ("decode", 1)][_FIRST:])
+def test_a_rank_that_is_killed_ends_all(home: Path, phase: str, rank: int) -> None:
+    with launched(home, "--", *GENERATE, "--max_new_tokens=480", "--ignore_eos") as launch:
+        if phase == "prefill":
+            launch.until_it_says("[Gloo] Rank 1 is connected")  # the first exchange, of the first call of prefill
+        else:
+            launch.until_it_prints(8)
+        ranks = launch.ranks()
+        os.kill(ranks[rank], signal.SIGKILL)
+        began = time.monotonic()
+        code, _, errors = launch.ended()
+        assert time.monotonic() - began < ENDS_WITHIN
+        assert code == 1
+        said = f"error: rank {rank} was killed by signal 9 (SIGKILL): the other ranks were ended"
+        assert errors.splitlines()[-1] == said, errors
+        assert not any(map(is_alive, ranks.values()))
+
+
+def test_ranks_end_with_a_launcher_that_is_killed(home: Path) -> None:
+    with launched(home, "--", *GENERATE, "--max_new_tokens=480", "--ignore_eos") as launch:
+        launch.until_it_prints(8)
+        ranks = launch.ranks()
+        launch.process.kill()
+        until(lambda: not any(map(is_alive, ranks.values())), ENDS_WITHIN)
+
+
+def test_what_the_user_did_wrong_is_said_once_with_its_exit_code(home: Path) -> None:
+    with launched(home, "--", *GENERATE, "--max_new_tokens=9000") as launch:
+        code, out, errors = launch.ended()
+    assert (code, out) == (2, "")
+    said = [line for line in errors.splitlines() if "error" in line]
+    assert len(said) == 1
+    assert said[0].startswith("[0] error: a prompt of 15 tokens and 9000 new ones need 9014 positions")
+
+
+@pytest.fixture
+def two_homes(home: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """Directories of two ranks, each with its own copy of the bundle."""
+    for name in ("0", "1"):
+        shutil.copytree(home / "demo", tmp_path / name / "demo")
+    return tmp_path / "0", tmp_path / "1"
+
+
+def _apart(
+    homes: tuple[Path, Path], *others: tuple[str, ...], program: str | None = None
+) -> list[tuple[int, str, str]]:
+    """Runs two ranks that nobody launched, as on two machines; the second one with other flags or another program."""
+    with socket.create_server(("localhost", 0)) as server:
+        port = server.getsockname()[1]
+    place = (f"--coordinator=localhost:{port}", "--num_processes=2", "--timeout=30")
+    flags = [others[0] if others else GENERATE] * 2 if len(others) < 2 else list(others)
+    programs = [{}, {} if program is None else {"program": program}]
+    ranks = [
+        Launch(folder, "launch", *place, f"--process_id={rank}", "--", *flags[rank], **programs[rank])
+        for rank, folder in enumerate(homes)
+    ]
+    return [rank.ended() for rank in ranks]
+
+
+def test_ranks_without_a_launcher(two_homes: tuple[Path, Path]) -> None:
+    (code, out, errors), (other, nothing, _) = _apart(two_homes, (*GENERATE, "--max_new_tokens=12"))
+    assert (code, out, other, nothing) == (0, " it was the worst of times\n", 0, ""), errors
+
+
+def test_a_rank_with_another_bundle(two_homes: tuple[Path, Path]) -> None:
+    tapeline.export("demo", two_homes[1] / "other", mesh="tp=2", target=[], max_sequence=128)
+    shutil.rmtree(two_homes[1] / "demo")
+    (two_homes[1] / "other").rename(two_homes[1] / "demo")
+    (code, _, errors), _ = _apart(two_homes)
+    assert code == 2
+    assert "error: ranks disagree: sha256 of module.mlir of demo is '" in errors
+    assert "on rank 0, and '" in errors
+    assert "on rank 1: give every rank the same bundle" in errors
+
+
+def test_a_rank_with_other_flags(two_homes: tuple[Path, Path]) -> None:
+    outcomes = _apart(two_homes, (*GENERATE, "--seed=3"), (*GENERATE, "--seed=4"))
+    for code, _, errors in outcomes:
+        assert code == 2
+        assert "error: ranks disagree: flags has '--seed=3' on rank 0, and '--seed=4' on rank 1: start all" in errors
+
+
+def test_a_rank_with_another_version(two_homes: tuple[Path, Path]) -> None:
+    program = (
+        "import sys\nimport tapeline.command._rank as rank\nrank.VERSION = '0.0.7'\n"
+        "from tapeline.command import main\nsys.exit(main())"
+    )
+    for code, _, errors in _apart(two_homes, program=program):
+        assert code == 2
+        assert f"error: ranks disagree: tapeline is '{tapeline.VERSION}' on rank 0, and '0.0.7' on rank 1" in errors
+
+
+def test_a_rank_whose_weights_are_cut_off(two_homes: tuple[Path, Path]) -> None:
+    archive = two_homes[1] / "demo/weights.irpa"
+    archive.write_bytes(archive.read_bytes()[:-20_000])
+    (code, _, errors), _ = _apart(two_homes)
+    assert code == 2
+    assert "error: rank 1: demo/weights.irpa: the data end at byte" in errors
+
+
+def test_a_coordinator_that_is_not_there(home: Path) -> None:
+    place = ("--coordinator=localhost:9", "--num_processes=2", "--process_id=1", "--timeout=1")
+    code, _, errors = Launch(home, "launch", *place, "--", *GENERATE).ended()
+    assert code == 2
+    assert "error: --coordinator=localhost:9: nobody answers there (Connection refused) within 1 s:" in errors
+
+
+def test_a_rank_that_does_not_come(home: Path) -> None:
+    with socket.create_server(("localhost", 0)) as server:
+        port = server.getsockname()[1]
+    place = (f"--coordinator=localhost:{port}", "--num_processes=2", "--process_id=0", "--timeout=1")
+    code, _, errors = Launch(home, "launch", *place, "--", *GENERATE).ended()
+    assert code == 1
+    assert f"error: rank 1 of 2 not found at localhost:{port} in time" in errors
+
+
+def test_a_server_of_two_ranks_ends_well(home: Path) -> None:
+    tapeline.export("demo", home / "slots", mesh="tp=2", target=[], slots=2, max_sequence=64)
+    flags = ("serve", "--bundle=slots", "--engine=jax", "--mesh=tp=2", "--port=0")
+    with launched(home, "--", *flags) as launch:
+        assert launch.process.stdout is not None
+        address = launch.process.stdout.readline().decode().strip()
+        until(lambda: _is_ready(address))
+        client = openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
+        answer = client.completions.create(model="slots", prompt=PROMPT, max_tokens=8)
+        assert answer.choices[0].text.startswith(" it was the worst")
+        client.close()
+        launch.process.send_signal(signal.SIGTERM)
+        code, _, errors = launch.ended()
+        assert code == 0, errors
+
+
+def _is_ready(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{address}/health", timeout=60) as answer:
+            return answer.status == 200
+    except urllib.error.HTTPError as error:
+        error.close()
+        return False
