@@ -104,7 +104,7 @@ class GraphExecutionContext(ExecutionContext):
 
     @contextmanager
     def block(self, name: str) -> Iterator[None]:
-        """Marks the ops recorded inside as one unit of lowering; the name must not be empty."""
+        """Marks the ops recorded inside as one unit of lowering; an empty name is a RecordingError."""
         if not name:
             raise RecordingError("block(''): a block needs a name, such as 'layers.3'")
         recorder = self._recorder()

@@ -22,6 +22,7 @@ PARAMETER: Final = Op(
     shape_rule=lambda path, spec: (spec,),
     eager_rule=_no_data,
 )
+"""Op of a graph that stands for a parameter."""
 
 # Recorded only where a recording selects the tag. Its result is the operand once more, and used by nobody: whatever
 # needs the tensor does not depend on the tag.
@@ -32,6 +33,7 @@ TAG: Final = Op(
     shape_rule=lambda x, name: (x,),
     eager_rule=lambda x, name: x,
 )
+"""Op of a graph that names a tensor for a dump."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,9 @@ def record(
         The verified graph, or what the sink makes of the recording. Outputs without a name are ``result``, or
         ``result0``, ``result1``, ...
 
+    Raises:
+        RecordingError: fn does not take the specs, or returns no tensors.
+
     >>> from lang_core import TensorSpec
     >>> print(record(lambda ctx, x: ctx.ops.negate(x), TensorSpec((2,), "f32"), name="f"), end="")
     graph f(%x: f32[2]) {

@@ -43,16 +43,26 @@ class DType:
 
 
 f16 = DType("f16", np.float16, "floating")
+"""IEEE's floating dtype of 16 bits."""
 bf16 = DType("bf16", ml_dtypes.bfloat16, "floating")
+"""Floating dtype of 16 bits with the range of f32."""
 f32 = DType("f32", np.float32, "floating")
+"""IEEE's floating dtype of 32 bits."""
 f64 = DType("f64", np.float64, "floating")
+"""IEEE's floating dtype of 64 bits."""
 i8 = DType("i8", np.int8, "integer")
+"""Integer dtype of 8 bits."""
 u8 = DType("u8", np.uint8, "integer")
+"""Integer dtype of 8 bits without a sign."""
 i32 = DType("i32", np.int32, "integer")
+"""Integer dtype of 32 bits."""
 i64 = DType("i64", np.int64, "integer")
+"""Integer dtype of 64 bits."""
 bool_ = DType("bool", np.bool_, "bool")
+"""Dtype of truth values, a byte each."""
 
 DTYPES: Final = (f16, bf16, f32, f64, i8, u8, i32, i64, bool_)
+"""Dtypes of the table."""
 _BY_NAME: Final = {dtype.name: dtype for dtype in DTYPES}
 _BY_NUMPY: Final = {dtype.numpy: dtype for dtype in DTYPES}
 

@@ -121,7 +121,11 @@ class EagerExecutionContext(ExecutionContext):
         return tensor
 
     def placeholder(self, name: str, spec: TensorSpec) -> EagerTensor:
-        """Returns the array that was given as an input under this name."""
+        """Returns the array that was given as an input under this name.
+
+        Raises:
+            OpError: no array was given under the name, or one of another shape or dtype.
+        """
         if name not in self._inputs:
             known = ", ".join(self._inputs) or "none"
             hint = near_names(name, self._inputs)
@@ -132,7 +136,11 @@ class EagerExecutionContext(ExecutionContext):
         return EagerTensor(spec, data)
 
     def parameter(self, parameter: Parameter) -> EagerTensor:
-        """Reads the weight and casts it to the parameter's dtype."""
+        """Reads the weight and casts it to the parameter's dtype.
+
+        Raises:
+            CheckpointError: there are no weights, or the stored tensor has another shape or encoding.
+        """
         given = self._given_for(parameter)
         if given is not None:
             return self._tensor(OPS["constant"], given)

@@ -20,6 +20,7 @@ from lang_core._quantizers import QUANTIZERS, Quantizer
 from lang_core._spec import TensorSpec
 
 BLOCK: Final = 32  # elements of a block of the activations that packed weights are multiplied with
+"""Elements of a block of the activations that packed weights are multiplied with."""
 _GROUP: Final = 4096  # blocks of 32 that are packed or unpacked at a time, so that the work stays in a core's cache
 
 Activations = Literal["exact", "q8"]

@@ -147,7 +147,15 @@ def matrix_rows_of(source: WeightSource, key: str, start: int, stop: int) -> np.
 def matrix_rows_by(
     read_rows: Callable[[str, int, int], np.ndarray], key: str, shape: tuple[int, ...], start: int, stop: int
 ) -> np.ndarray:
-    """Returns what ``matrix_rows_of`` does, for a tensor of this shape, by reading rows of its first axis."""
+    """Returns what ``matrix_rows_of`` does, for a tensor of this shape, by reading rows of its first axis.
+
+    Args:
+        read_rows: function that reads rows of the first axis: key, first row, row after the last.
+        key: name of the tensor.
+        shape: shape of the tensor.
+        start: first row of the matrix whose rows are all rows of the tensor.
+        stop: row after the last.
+    """
     height = math.prod(shape[1:-1])
     first, last = start // height, -(-stop // height)
     rows = read_rows(key, first, last).reshape(-1, shape[-1])
@@ -155,7 +163,18 @@ def matrix_rows_by(
 
 
 def check_rows(shape: tuple[int, ...], start: int, stop: int, key: str, origin: str) -> None:
-    """Checks that a tensor of this shape has rows ``start`` to ``stop``; raises as ``rows_of`` does."""
+    """Checks that a tensor of this shape has rows ``start`` to ``stop``; raises as ``rows_of`` does.
+
+    Args:
+        shape: shape of the tensor.
+        start: first row.
+        stop: row after the last.
+        key: name of the tensor, for the message.
+        origin: file of the tensor, for the message.
+
+    Raises:
+        CheckpointError: the tensor has no such rows.
+    """
     count = shape[0] if shape else 1
     if not 0 <= start <= stop <= count:
         raise CheckpointError(f"{origin}: rows {start} to {stop} of tensor {key!r} asked, it has {count}")

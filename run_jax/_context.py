@@ -142,7 +142,11 @@ class JaxExecutionContext(ExecutionContext):
         return JaxTensor(TensorSpec((), dtype), as_array(number, dtype))
 
     def placeholder(self, name: str, spec: TensorSpec) -> JaxTensor:
-        """Returns the array that was given as an input under this name."""
+        """Returns the array that was given as an input under this name.
+
+        Raises:
+            OpError: no array was given under the name, or one of another shape or dtype.
+        """
         if name not in self._inputs:
             known = ", ".join(self._inputs) or "none"
             hint = near_names(name, self._inputs)

@@ -13,6 +13,7 @@ Rule = Callable[..., Any]
 Array = Any
 
 RULES: Final[dict[str, Rule]] = {}
+"""Rule of each op on JAX's arrays, by its name."""
 _BF16_BITS: Final = 8, 7  # of exponent and mantissa
 
 

@@ -32,7 +32,14 @@ class HeadOrder(Enum):
 
 @checked_choices
 def repeat_heads(ctx: ExecutionContext, x: Tensor, heads: int, order: HeadOrder = HeadOrder.CONSECUTIVE) -> Tensor:
-    """Copies shared heads for each of N ``heads``: x [B, T, K, H] as [B, T, N, H]."""
+    """Copies shared heads for each of N ``heads``: x [B, T, K, H] as [B, T, N, H].
+
+    Args:
+        ctx: context of the ops.
+        x: tensor [B, T, K, H].
+        heads: N, a multiple of K.
+        order: order of the copies: those of a head side by side, or all heads again and again.
+    """
     *lead, shared, size = x.shape
     group = heads // shared
     if group == 1:

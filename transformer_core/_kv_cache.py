@@ -96,5 +96,13 @@ def ring_layout(layout: CacheLayout, tokens: int) -> CacheLayout:
 
 
 def cache_spec(batch: int, kv_heads: int, capacity: int, head_size: int, dtype: DType | str) -> TensorSpec:
-    """Returns the spec of a layer's keys, or values: [B, K, S, H]."""
+    """Returns the spec of a layer's keys, or values: [B, K, S, H].
+
+    Args:
+        batch: B.
+        kv_heads: K.
+        capacity: S, the positions that the cache holds.
+        head_size: H.
+        dtype: dtype of the elements.
+    """
     return TensorSpec((batch, kv_heads, capacity, head_size), dtype)

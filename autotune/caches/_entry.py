@@ -10,19 +10,26 @@ from autotune.kernel import KernelError
 
 Cfg = TypeVar("Cfg")
 
-# Provenance of a configuration.
 TUNED: Final = "tuned"
+"""Provenance of a configuration that was the quickest of those that were timed."""
 HEURISTIC: Final = "heuristic"
+"""Provenance of a configuration that the kernel's rule of thumb gave."""
 OVERRIDE: Final = "override"
+"""Provenance of a configuration that the caller gave for one call."""
 PINNED: Final = "pinned"
+"""Provenance of a configuration that was put into a cache by hand."""
 OVERLAY: Final = "overlay"
 PROVENANCES: Final = (TUNED, HEURISTIC, OVERRIDE, PINNED, OVERLAY)
 
 # Status of a candidate.
 OK: Final = "ok"
+"""Status of a candidate that was timed and agreed."""
 FAILED: Final = "failed"
+"""Status of a candidate that raised."""
 REJECTED: Final = "rejected"
+"""Status of a candidate whose results differ from the reference."""
 SKIPPED: Final = "skipped"
+"""Status of a candidate that was not tried."""
 
 
 class Key(NamedTuple):

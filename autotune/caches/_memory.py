@@ -12,6 +12,7 @@ from autotune.kernel import KernelError
 Cfg = TypeVar("Cfg")
 
 OVERLAYS: ContextVar[tuple[Mapping[tuple[str, str, str], Any], ...]] = ContextVar("tapeline_overlays", default=())
+"""Configurations that apply within a block of code, by kernel, device and key."""
 
 
 class ConfigCache(Generic[Cfg]):

@@ -212,7 +212,7 @@ def compile_invocation(
     cfg: Any = None,
     method: str | None = None,
 ) -> Invocation[Any, Any]:
-    """Returns the invocation of a compiled call: keyed by the compiler's device, with candidates timed compiled."""
+    """Returns a call of ``kernel`` (args, kwargs, cfg, method) by a compiler; KernelError where it has no device."""
     environment = compiler.environment(arrays_of((args, kwargs)))
     if not isinstance(environment, Environment):
         raise KernelError(f"the compiler {compiler.name!r}: environment() gave {environment!r}: return an Environment")
@@ -235,7 +235,7 @@ def compile_request(
     method: str | None,
     label: str = "",
 ) -> CompileRequest:
-    """Returns the request to compile a call with a configuration."""
+    """Returns the request to compile ``kernel`` with args, kwargs, cfg, method, label for an environment's platform."""
     call = KernelCall(kernel, cfg, environment.platform, method, kwargs)
     differentiable = has_gradient(kernel, environment.platform, method)
     return CompileRequest(call, args, kwargs, label, differentiable=differentiable)

@@ -25,7 +25,6 @@ class CompileFlags:
     compile_flags: tuple[str, ...] = ()
 
 
-# Sets of flags to try in addition to the target's own (run_iree/compiler/_targets.py).
 CANDIDATE_FLAGS: Final = (
     (),
     (DATA_TILING,),
@@ -36,6 +35,7 @@ CANDIDATE_FLAGS: Final = (
     ("--iree-opt-aggressively-propagate-transposes=true",),
     ("--iree-llvmcpu-disable-distribution=true",),  # one thread per dispatch: none waits for others
 )
+"""Sets of flags to try in addition to the target's own."""
 
 
 class EntryPointKernel(Kernel[CompileFlags, Any]):

@@ -39,6 +39,9 @@ class KernelModule:
 
     Attributes:
         text: StableHLO text, with the call's label as a comment.
+
+    Raises:
+        KernelError: the kernel takes no context, or returned no array.
     """
 
     def __init__(self, request: CompileRequest) -> None:

@@ -13,6 +13,7 @@ from lang_core import EagerExecutionContext, Tensor
 
 # The composite under which a recording knows a kernel that has its own gradient.
 COMPOSITE: Final = "tapeline.kernel"
+"""Name of the composite under which a recording knows a kernel that has its own gradient."""
 
 
 def bound_method(
@@ -21,6 +22,13 @@ def bound_method(
     """Returns the most specific variant of a kernel's method.
 
     A method that takes a context is bound to ``ctx``, or to an eager context if that is None.
+
+    Args:
+        kernel: kernel with the method.
+        name: name of the method, such as ``run``.
+        platform: platform of the devices, such as ``cpu``.
+        method: way of execution, whose variants are more specific than those of the platform.
+        ctx: context that the method is bound to.
     """
     bound = variant(kernel, name, platform, method)
     if not takes_context(bound):

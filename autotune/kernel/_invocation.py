@@ -12,7 +12,9 @@ from autotune.kernel._specs import Bucket, abstractify, map_arrays, quick_key, s
 from lang_core import checked_choices
 
 Cfg = TypeVar("Cfg")
+"""Type of a kernel's configuration."""
 Out = TypeVar("Out")
+"""Type of a kernel's result."""
 
 # Call keys by quick key; cleared when there are too many.
 _KEYS: Final[dict[Any, str]] = {}

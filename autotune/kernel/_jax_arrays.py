@@ -10,8 +10,8 @@ import numpy as np
 from lang_core import Tensor
 
 _KINDS: Final[dict[type, bool]] = {}
-# Types of most arguments: no array of JAX, and no container of arrays.
 HOST_KINDS: Final = frozenset((np.ndarray, bool, int, float, str, type(None)))
+"""Types of most arguments: no array of JAX, and no container of arrays."""
 
 
 def jax_module() -> Any:

@@ -19,8 +19,8 @@ Out = TypeVar("Out")
 _BY_NAME: Final = {dtype.numpy.name: dtype for dtype in DTYPES}
 # Methods that get the configuration as ``cfg=``.
 _WITH_CFG: Final = ("run", "fwd_with_residuals", "vjp")
-# Declared classes of kernels by ``module:name``, the names that records of calls use.
 KERNEL_CLASSES: Final[dict[str, type["Kernel[Any, Any]"]]] = {}
+"""Declared classes of kernels by ``module:name``, the names that records of calls use."""
 
 
 class Kernel(Generic[Cfg, Out]):
@@ -93,11 +93,19 @@ class Kernel(Generic[Cfg, Out]):
         return args, kwargs
 
     def run(self, *args: Any, cfg: Cfg, **kwargs: Any) -> Out:
-        """Computes the result. ``args`` and ``kwargs`` are those that ``prepare`` returned."""
+        """Computes the result. ``args`` and ``kwargs`` are those that ``prepare`` returned.
+
+        Raises:
+            MissingMethodError: the kernel has no such method.
+        """
         raise MissingMethodError(f"{type(self).__name__} has no run(*args, cfg, **kwargs)")
 
     def heuristic_cfg(self, inv: Invocation[Cfg, Out]) -> Cfg:
-        """Returns a configuration that gives the right result and is reasonably fast, without a measurement."""
+        """Returns a configuration that gives the right result and is reasonably fast, without a measurement.
+
+        Raises:
+            MissingMethodError: the kernel has no such method.
+        """
         raise MissingMethodError(f"{type(self).__name__} has no heuristic_cfg(inv)")
 
     def candidate_cfgs(self, inv: Invocation[Cfg, Out]) -> Iterable[Cfg]:
@@ -105,7 +113,11 @@ class Kernel(Generic[Cfg, Out]):
         return [self.heuristic_cfg(inv)]
 
     def fwd_with_residuals(self, *args: Any, cfg: Cfg, **kwargs: Any) -> tuple[Out, Any]:
-        """Computes the result of ``run``, and the residuals that ``vjp`` needs besides."""
+        """Computes the result of ``run``, and the residuals that ``vjp`` needs besides.
+
+        Raises:
+            MissingMethodError: the kernel has no such method.
+        """
         raise MissingMethodError(f"{type(self).__name__} has no fwd_with_residuals(*args, cfg, **kwargs)")
 
     def vjp(self, residuals: Any, output: Out, d_output: Out, *args: Any, cfg: Cfg, **kwargs: Any) -> tuple[Any, ...]:
@@ -121,6 +133,9 @@ class Kernel(Generic[Cfg, Out]):
 
         Returns:
             One gradient per entry of ``args``; None for an argument without one.
+
+        Raises:
+            MissingMethodError: the kernel has no such method.
         """
         raise MissingMethodError(f"{type(self).__name__} has no vjp(residuals, output, d_output, *args, cfg)")
 
@@ -138,7 +153,14 @@ class Kernel(Generic[Cfg, Out]):
 
 
 def variant(kernel: Kernel[Any, Any], name: str, platform: str, method: str | None = None) -> Callable[..., Any]:
-    """Returns the first that exists of ``name_method_platform``, ``name_method``, ``name_platform``, ``name``."""
+    """Returns the first that exists of ``name_method_platform``, ``name_method``, ``name_platform``, ``name``.
+
+    Args:
+        kernel: kernel with the method.
+        name: name of the method, such as ``run``.
+        platform: platform of the devices, such as ``cpu``.
+        method: way of execution, if one is asked for.
+    """
     return getattr(kernel, _variant(type(kernel), name, platform, method))
 
 

@@ -11,6 +11,7 @@ from autotune.kernel import Invocation, Kernel, KernelError, describe, short_has
 from lang_core import near_names
 
 PREFIX: Final = "tapeline_ops"
+"""Beginning of the labels of kernels' calls."""
 STAMP_VARIABLE: Final = "TAPELINE_OPS_STAMP"
 _MODES: Final = ("hash", "json", "none")
 _LABEL: Final = re.compile(r"(?P<prefix>[A-Za-z_]\w*)#(?P<op>[\w.-]+@v[\w.-]+?):(?P<key>[0-9a-f]{16})(?![0-9a-f])")
@@ -43,7 +44,16 @@ def label(op_id: str, call_hash: str, prefix: str | None = None) -> str:
 
 
 def stamp_of(mode: str, prefix: str, key: Key, inv: Invocation[Any, Any], kernel: Kernel[Any, Any], cfg: Any) -> str:
-    """Returns the label of a call in a form; empty for ``none``. The form ``json`` begins with that of ``hash``."""
+    """Returns the label of a call in a form; empty for ``none``. The form ``json`` begins with that of ``hash``.
+
+    Args:
+        mode: form: ``none``, ``hash`` or ``json``.
+        prefix: beginning of the label.
+        key: key of the call.
+        inv: invocation, whose specs are told.
+        kernel: kernel that is called.
+        cfg: configuration of the call.
+    """
     if mode == "none":
         return ""
     plain = label(kernel.op, key.call, prefix)

@@ -24,6 +24,7 @@ class ProfiledCall(NamedTuple):
 
 
 PROFILE: ContextVar[list[ProfiledCall] | None] = ContextVar("tapeline_kernel_profile", default=None)
+"""List that calls are noted in with their times in seconds, or None where nothing is profiled."""
 
 
 @contextmanager

@@ -135,7 +135,16 @@ def call_of(
     method: str | None = None,
     batch_axes: Mapping[str, int] | None = None,
 ) -> RecordedCall:
-    """Returns a call as a record."""
+    """Returns a call as a record.
+
+    Args:
+        key: key of the call.
+        kernel: kernel that was called.
+        args: positional arguments; their specs are kept.
+        kwargs: keyword arguments; their specs are kept, contexts are left out.
+        method: way of execution.
+        batch_axes: axis of an added batch, by argument.
+    """
     named = {name: value for name, value in kwargs.items() if not isinstance(value, ExecutionContext)}
     name = f"{type(kernel).__module__}:{type(kernel).__qualname__}"
     specs = abstractify(tuple(args)), abstractify(named)

@@ -11,6 +11,7 @@ from autotune.kernel import KernelError
 from lang_core import checked_choices, near_names
 
 POLICIES: Final = ("autotune", "heuristics", "cached-only", "forbid_reautotune")
+"""Names of the policies of selection."""
 
 
 @checked_choices

@@ -53,7 +53,11 @@ class AttentionKernel(Kernel[AttentionConfig, Tensor]):
         scale: float | None = None,
         causal: bool = False,
     ) -> Tensor:
-        """Returns [B, N, T, H'] in q's dtype."""
+        """Returns [B, N, T, H'] in q's dtype.
+
+        Raises:
+            OpError: q and k have no shapes of attention.
+        """
         if len(q.shape) != 4 or len(k.shape) != 4 or q.shape[1] % max(k.shape[1], 1):
             raise OpError(
                 f"attention of {tuple(q.shape)}, {tuple(k.shape)}: expected q [B,N,T,H], k [B,K,S,H], K a divisor of N"

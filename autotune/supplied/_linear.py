@@ -12,6 +12,7 @@ from lang_core import ENCODINGS, ExecutionContext, OpError, Tensor, TensorSpec, 
 # Layouts of a weight: [out, in] as in checkpoints; [in, out]; [out / tile, in, tile]; or, by the encoding's name,
 # i8 [out, in / block * bytes of a block], GGUF's blocks (lang_core/_packing.py).
 LAYOUTS: Final = ("output_major", "input_major", "tiles", *ENCODINGS)
+"""Layouts of a linear kernel's weight: dense ones, and the encodings of packed weights."""
 
 Form = Literal["direct", "flat", "weight_first", "unpacked"]
 

@@ -11,9 +11,11 @@ Thunk = Callable[[], Tensor | None] | None
 Rule = Callable[..., Sequence[Thunk]]
 
 RULES: Final[dict[str, Rule]] = {}
+"""Gradient rule of each op, by its name."""
 COMPOSITE_RULES: Final[dict[str, Rule]] = {}
-# Ops through which no gradient flows, with the reason.
+"""Gradient rule of each composite that has one of its own, by its name."""
 NOT_DIFFERENTIABLE: Final[dict[str, str]] = {}
+"""Ops through which no gradient flows, with the reason."""
 # Those of them that a gradient may not meet: it would not be 0, but is not known.
 REFUSED: Final[set[str]] = set()
 

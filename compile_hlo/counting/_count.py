@@ -13,6 +13,7 @@ from compile_hlo.streaming import Plan, PlannedStretch, RecordedFunction
 from lang_core import Axes, EntryPoint, MeshShape, TensorSpec
 
 TensorAxes = Callable[[str, TensorSpec], Axes]
+"""Axes of a mesh by the name and spec of a tensor."""
 _MEMO: Final = 64
 
 

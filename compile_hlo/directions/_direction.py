@@ -6,6 +6,7 @@ from typing import Literal
 from lang_core import TensorSpec, checked_choices
 
 Direction = Literal["IN", "OUT", "INOUT"]
+"""Direction of a tensor argument or a result."""
 
 
 @checked_choices

@@ -25,9 +25,10 @@ class Origin(IntFlag):
     GIVEN = 7
 
 
-# Origins of one value by root: the number of the value that was given, whose buffer it may be.
 Origins = Mapping[int, Origin]
+"""Origins of one value by root: the number of the value that was given, whose buffer it may be."""
 NONE: Final[Origins] = {}
+"""Origins of a value that has a buffer of its own."""
 
 
 class EventKind(Enum):
@@ -60,8 +61,8 @@ class Event(NamedTuple):
     root: int
 
 
-# Each event once, with the place in the program where it happens first.
 Events = dict[Event, WrittenAt]
+"""Each event once, with the place in the program where it happens first."""
 
 
 def updates_old(events: Events) -> bool:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from compile_hlo.directions._direction import Direction, KernelArgument, KernelResult, joined
 from lang_core import GraphError
 
-# Attribute of a private function.
 Attribute = str | float | bool
+"""Attribute of a private function."""
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from compile_hlo.directions._signature import LoweredArgument, Signature
 
 # The key in IREE's reflection; the value is JSON.
 REFLECTION: Final = "tapeline.signature"
+"""Key of signatures in IREE's reflection; the value is JSON."""
 
 DECLARATION: Final = "tapeline.declaration"
 """Key of a function's declaration, where IREE's own (``iree.abi.declaration``) has buffers in place of tensors."""

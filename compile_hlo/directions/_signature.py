@@ -108,7 +108,14 @@ def signature_of(
     results: Mapping[str, TensorSpec],
     directions: Sequence[LoweredArgument],
 ) -> Signature:
-    """Builds the signature of a function from its declared arguments and the lowered ones among them, the tensors."""
+    """Builds the signature of a function from its declared arguments and the lowered ones among them, the tensors.
+
+    Args:
+        name: name of the function.
+        arguments: declared arguments, scalars included.
+        results: specs of the results by name.
+        directions: tensor arguments with their directions.
+    """
     known = {argument.name: argument for argument in directions}
     return Signature(
         name,

@@ -11,6 +11,7 @@ from compile_hlo.emit._types import dense, integers, tensor_type
 from lang_core import DType, TensorSpec, as_dtype, bf16, bool_, f32
 
 Write = Callable[[str], object]
+"""Receiver of lines of text."""
 
 
 class SsaValue(NamedTuple):

@@ -16,11 +16,12 @@ from lang_core import DType, GraphError, TensorSpec
 
 Rule = Callable[["Emitter", Node], None]
 
-# Ops that are written where a stretch uses them, not where they were recorded.
 LEAVES: Final = ("constant", "parameter")
+"""Ops that are written where a stretch uses them, not where they were recorded."""
 
 # One rule per op; filled by the modules of this folder.
 RULES: Final[dict[str, Rule]] = {}
+"""Emission rule of each op, by its name."""
 
 
 def emits(*op_names: str) -> Callable[[Rule], Rule]:
@@ -36,8 +37,8 @@ def emits(*op_names: str) -> Callable[[Rule], Rule]:
     return register
 
 
-# Chains that rules are registered for, by the names of their last ops.
 CHAINS: Final[dict[str, list[Chain]]] = {}
+"""Chains that rules are registered for, by the names of their last ops."""
 
 
 def emits_composite(
@@ -153,7 +154,7 @@ class Emitter(Builder):
         return self.parameter(*leaf.attributes)
 
     def foreign(self, value: Value) -> str:
-        """Returns the name of a value that was not made here."""
+        """Refuses a value that was not made here by a GraphError."""
         raise GraphError(f"{value!r} is used before it is made: verify the graph")
 
     def comment(self, path: str) -> str:
@@ -193,7 +194,7 @@ class Emitter(Builder):
         return self._ready[key]
 
     def nodes(self, nodes: Iterable[Node]) -> None:
-        """Writes nodes in order. A comment says the module path where it changes."""
+        """Writes nodes in order, and module paths where they change; an op without a rule is a GraphError."""
         for node in nodes:
             if node.op.name in LEAVES:
                 self.leaves[node.results[0].number] = node

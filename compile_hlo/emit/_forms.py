@@ -99,3 +99,4 @@ class ArgumentParameters:
 
 
 Form = ExternalParameters | InlineParameters | ArgumentParameters
+"""Form of parameters in the text."""

@@ -66,7 +66,14 @@ def is_helper(function: str) -> bool:
 def helper_record(
     helper: Helper, given: Iterable[TensorSpec], results: Iterable[TensorSpec], source: str = ""
 ) -> KernelSignature:
-    """Returns the record of a helper function that no call was counted for yet: it reads its arguments only."""
+    """Returns the record of a helper function that no call was counted for yet: it reads its arguments only.
+
+    Args:
+        helper: helper function.
+        given: specs of its arguments.
+        results: specs of its results.
+        source: name of the block, or path of the module, of the first call.
+    """
     return KernelSignature(
         helper.name,
         tuple(KernelArgument(spec, "IN", "IN") for spec in given),

@@ -209,7 +209,15 @@ def emit_module(
     overrides: Overrides,
     name: str = "tapeline",
 ) -> None:
-    """Writes a whole module: graphs, each with the arguments that describe its inputs."""
+    """Writes a whole module: graphs, each with the arguments that describe its inputs.
+
+    Args:
+        write: receiver of the text.
+        functions: graphs with the arguments of each.
+        form: form of the parameters.
+        overrides: what is written instead of plain StableHLO.
+        name: name of the module.
+    """
     with ModuleWriter(write, form, overrides, name) as module:
         for graph, arguments in functions:
             module.function(graph, arguments)

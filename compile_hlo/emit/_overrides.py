@@ -46,6 +46,7 @@ class Overrides:
 
 # Plain StableHLO.
 NO_OVERRIDES: Final = Overrides()
+"""Overrides of plain StableHLO: none."""
 
 EXACT_PRODUCTS: Final = Overrides(exact_products=True)
 """Plain StableHLO for compilers that have no kernels of integers."""

@@ -11,7 +11,9 @@ from lang_core import TagSelection, TensorSpec, tag_name
 
 # Keys of traces, before the name of the call; names of tags have no colon.
 BEFORE: Final = "before:"
+"""Beginning of the keys of traces of arguments, before the name of the call."""
 AFTER: Final = "after:"
+"""Beginning of the keys of traces of results, before the name of the call."""
 
 # Number of the value, or path of the parameter.
 Source = int | str

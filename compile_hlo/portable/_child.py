@@ -25,6 +25,7 @@ answer_call()
 
 # Artifacts of this StableHLO version are read by every consumer that is younger.
 ARTIFACT_VERSION: Final = "1.0.0"
+"""StableHLO version of portable artifacts, which every younger consumer reads."""
 
 
 def verify_text(path: Path) -> None:

@@ -15,7 +15,9 @@ from compile_hlo.quirks._fault import INTERPRETER, Fault, overrides_of
 FAULTS: Final[tuple[Fault, ...]] = tuple(
     value for module in (_numbers, _products, _parts) for value in vars(module).values() if isinstance(value, Fault)
 )
+"""Faults of compilers, in the order in which those of one point are called."""
 # Avoids every fault, for a module's text is the same for every target.
 QUIRKS: Final[Overrides] = overrides_of(FAULTS)
+"""Overrides that avoid every fault, for a module's text is the same for every target."""
 
 __all__ = ["FAULTS", "INTERPRETER", "QUIRKS", "Fault", "overrides_of"]

@@ -12,8 +12,8 @@ Override = Callable[..., Any]
 
 # Version of IREE that the faults were seen in.
 IREE: Final = "3.13"
-# Name beside those of targets: StableHLO's reference interpreter.
 INTERPRETER: Final = "interpreter"
+"""Name beside those of targets: StableHLO's reference interpreter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,11 @@ class Fault:
     watch: Callable[[], Watcher] | None = None
 
     def at(self, point: str) -> Callable[[Override], Override]:
-        """Registers what is written instead at a further point."""
+        """Registers what is written instead at a further point.
+
+        Raises:
+            GraphError: the fault has an override of the point already.
+        """
 
         def register(override: Override) -> Override:
             if point in self.overrides:

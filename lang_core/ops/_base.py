@@ -13,6 +13,7 @@ from lang_core.ops._op import Op
 
 # A Python number (not a NumPy scalar, which is data) may stand for a tensor of rank 0.
 Operand = Tensor | np.ndarray[Any, Any] | bool | int | float
+"""Operand of an op: a Python number (not a NumPy scalar, which is data) may stand for a tensor of rank 0."""
 NUMBERS = (bool, int, float)
 R = TypeVar("R")
 

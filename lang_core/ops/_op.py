@@ -35,7 +35,11 @@ class ContractViolation(Exception):
 
 
 def require(condition: bool, label: str, reason: str) -> None:
-    """Checks one constraint; ``label`` is ``<op>_c<number>``, as in the op's documentation."""
+    """Checks one constraint; ``label`` is ``<op>_c<number>``, as in the op's documentation.
+
+    Raises:
+        ContractViolation: the condition is false.
+    """
     if not condition:
         raise ContractViolation(f"{label}: {reason}")
 
@@ -88,7 +92,11 @@ class Op:
         return known
 
     def infer_afresh(self, specs: Specs, attributes: tuple[Any, ...]) -> Specs:
-        """Does the same as ``infer`` for attributes that must not be remembered, such as regions."""
+        """Does the same as ``infer`` for attributes that must not be remembered, such as regions.
+
+        Raises:
+            OpError: a constraint is broken; it names the call.
+        """
         try:
             return self.shape_rule(*specs, *attributes)
         except ContractViolation as error:
@@ -104,6 +112,7 @@ class Op:
 
 
 OPS: Final[dict[str, Op]] = {}
+"""Op table: every op by its name."""
 
 
 def define_op(name: str, **rules: Any) -> Op:

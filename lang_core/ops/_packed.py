@@ -16,8 +16,8 @@ PLANE_BASE: Final = 255
 """Base in which ``block_quantize`` writes integers of 16 bits: each of their two digits is in -127 .. 127."""
 LARGEST_INTEGER: Final = {8: 127, 16: 127 * PLANE_BASE + 127}
 """Integer that the largest magnitude of a block becomes in ``block_quantize``, by bits."""
-# The largest magnitude of a block that is taken for 0: the inverse of its scale stays finite.
 LEAST_MAGNITUDE: Final = 2.0**-100
+"""Largest magnitude of a block that is taken for 0: the inverse of its scale stays finite."""
 _ROWS_AT_ONCE: Final = 1 << 22  # elements of a weight that are unpacked at a time
 
 

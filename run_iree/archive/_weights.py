@@ -67,6 +67,9 @@ class ArchiveWeights:
         """Returns a part of a tensor: a view of a map of it alone where it lies in one piece, else a copy.
 
         No other part of the file is read, and none is touched in memory.
+
+        Raises:
+            CheckpointError: the file cannot be read.
         """
         record, spec = self._record(key)
         try:

@@ -15,6 +15,7 @@ from run_iree.kernels import CpuKernels
 
 # Lays out weights in tiles when the module is loaded: products of matrices are faster, and weights are held twice.
 DATA_TILING: Final = "--iree-opt-data-tiling=true"
+"""Flag of the compiler that lays out weights in tiles when the module is loaded."""
 
 _LOCAL: Final = ("--iree-hal-target-device=local",)
 
@@ -101,6 +102,7 @@ _DEVICES_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 
 TARGETS: Final = tuple(_DEVICES_OF)
+"""Targets that modules are compiled for."""
 
 
 def target_named(

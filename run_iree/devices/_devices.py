@@ -18,16 +18,18 @@ _DRIVERS: Final = {
 }
 
 DEVICES: Final = tuple(_DRIVERS)
+"""Names of the devices that modules run on."""
 
-# Errors of the runtime's binding, by the status code of the failure.
 IREE_ERRORS: Final = (RuntimeError, ValueError, IndexError, KeyError, OSError, MemoryError, TypeError)
+"""Errors of the runtime's binding, by the status code of the failure."""
 
-# Tensors that a fused op may take on any device of IREE 3.13.
 MOST_BINDINGS: Final = 32
+"""Tensors that a fused op may take on any device of IREE 3.13."""
 
 _LONGEST_REASON: Final = 300  # characters; IREE spells out whole target descriptions
 
 LAVAPIPE: Final = "llvmpipe"  # device name of Mesa's CPU driver for Vulkan
+"""Name of the device of Mesa's driver for Vulkan on CPUs."""
 
 
 class Device:

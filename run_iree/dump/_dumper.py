@@ -17,6 +17,7 @@ TAGS_ONLY: Final = 1
 ALL: Final = 2
 FIGURES_OF_ALL: Final = 3
 LEVELS: Final = (TAGS_ONLY, ALL, FIGURES_OF_ALL)
+"""Levels of a dump (docs/dump.md)."""
 
 
 class CallDumper(Protocol):

@@ -18,6 +18,7 @@ from run_iree.dump._record import DumpRecord, TensorLabel, fields_of
 from run_iree.dump._statistics import Statistics, statistics
 
 MANIFEST: Final = "manifest.json"
+"""Name of the file that describes the tensors of a dump."""
 PARTIAL: Final = f".{MANIFEST}.partial"
 SCHEMA: Final = 1
 _LONGEST_NAME: Final = 150  # characters of a tensor's name in its file name

@@ -12,6 +12,12 @@ _ABSENT: Final = "nothing"
 def first_difference(rank: int, facts: Facts, other: int, others: Facts) -> str | None:
     """Returns the first fact of which two ranks have two values, with both; None where they agree.
 
+    Args:
+        rank: number of the one rank.
+        facts: facts of that rank.
+        other: number of the other rank.
+        others: facts of the other rank.
+
     >>> first_difference(0, {"jax": "0.10.2"}, 3, {"jax": "0.9"})
     "jax is '0.10.2' on rank 0, and '0.9' on rank 3"
     >>> first_difference(0, {"flags": ["--a=1", "--b=2"]}, 1, {"flags": ["--a=1", "--b=3"]})

@@ -10,7 +10,9 @@ import optax
 from lang_core import ConfigError, checked_choices
 
 Schedule = Literal["constant", "linear", "cosine"]
+"""Schedule of the learning rate behind the warm-up."""
 SCHEDULES: Final = typing.get_args(Schedule)
+"""Names of the schedules of the learning rate."""
 
 
 @checked_choices

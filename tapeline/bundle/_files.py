@@ -6,13 +6,19 @@ from typing import Final
 
 # A directory that holds this file is a bundle.
 MARK: Final = "kernel_config.json"
+"""Name of the file that makes a directory a bundle."""
 REPORT: Final = "report.json"
+"""Name of the export's report."""
 MODULE: Final = "module.mlir"
+"""Name of the StableHLO text."""
 DEBUG_MODULE: Final = "module.debug.mlir"
+"""Name of the debug module's text, with traces for dumps."""
 ARTIFACT: Final = "module.vhlo"
+"""Name of the portable artifact."""
 ARCHIVE: Final = "weights.irpa"
-# Name of the archive in the module.
+"""Name of the parameter archive."""
 SCOPE: Final = "model"
+"""Name of the archive in the module."""
 
 
 def executable_name(target: str) -> str:

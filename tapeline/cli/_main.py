@@ -13,8 +13,10 @@ from lang_core import InputError, TapelineError, VerificationError
 from tapeline.cli._say import say_error
 
 EXIT_INPUT: Final = 2
+"""Exit code of wrong input."""
 EXIT_VERIFICATION: Final = 3
 EXIT_OTHER: Final = 1
+"""Exit code of a failure that is neither wrong input nor a failed verification."""
 EXIT_INTERRUPTED: Final = 130
 
 

@@ -12,8 +12,11 @@ from lang_core import checked_choices
 # Largest error, relative to the largest reference value, that rounding through a whole model explains: see
 # docs/numerics.md. Operands of packed weights have 16 bits, or 8 where that was asked for, as many as bf16 has.
 PACKED: Final = "packed"
+"""Key of the tolerance of products with packed weights."""
 PACKED_Q8: Final = "packed, q8"
+"""Key of the tolerance of products with packed weights whose activations are rounded to 8 bits."""
 TOLERANCE: Final = {"f32": 1e-4, "f64": 1e-4, "f16": 1e-2, "bf16": 3e-2, PACKED: 1e-3, PACKED_Q8: 3e-2}
+"""Largest error of a result that agrees, relative to the largest reference value, by dtype or kind of product."""
 FORMER_ACTIVATIONS: Final = "q8"
 """Form of activations of bundles whose description does not tell it."""
 

@@ -9,7 +9,14 @@ from tapeline.compare._comparison import ComparedTensor
 
 
 def compare_tensors(label: TensorLabel, actual: np.ndarray, reference: np.ndarray, tolerance: float) -> ComparedTensor:
-    """Compares two arrays. Floats may differ by the tolerance; other elements must be equal."""
+    """Compares two arrays. Floats may differ by the tolerance; other elements must be equal.
+
+    Args:
+        label: name and place of the tensor.
+        actual: array that is judged.
+        reference: array of the same shape that is held to be right.
+        tolerance: largest error of floats, relative to the largest reference value.
+    """
     specs = spec_of(actual), spec_of(reference)
     if are_unlike(*specs):
         return unlike(label, *specs)

@@ -11,7 +11,9 @@ from lang_core import InputError
 from tapeline.demo._config import CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG
 
 TOKENIZER: Final = Path(__file__).with_name("tokenizer.json")
+"""Path of the demo model's tokenizer."""
 WEIGHTS: Final = Path(__file__).with_name("weights.safetensors")
+"""Path of the demo model's weights."""
 
 
 def write_demo_checkpoint(directory: Path) -> None:

@@ -3,10 +3,15 @@
 from typing import Any, Final
 
 VOCABULARY_SIZE: Final = 512
+"""Number of tokens of the demo model."""
 BOS: Final = "<|begin|>"
+"""Token that begins a text of the demo model."""
 BOS_ID: Final = 0
+"""Id of the token that begins a text."""
 EOS: Final = "<|end|>"
+"""Token that ends a text of the demo model."""
 EOS_ID: Final = 1
+"""Id of the token that ends a text."""
 
 CONFIG: Final[dict[str, Any]] = {
     "architectures": ["LlamaForCausalLM"],
@@ -29,6 +34,7 @@ CONFIG: Final[dict[str, Any]] = {
     "bos_token_id": BOS_ID,
     "eos_token_id": EOS_ID,
 }
+"""Contents of the demo model's config.json."""
 
 GENERATION_CONFIG: Final[dict[str, Any]] = {"bos_token_id": BOS_ID, "eos_token_id": EOS_ID}
 

@@ -16,6 +16,7 @@ from tapeline.divergence._locate import locate
 from tapeline.divergence._sides import EagerSide, LoweredSide, Side
 
 INSIDE: Final = ("auto", "always", "never")
+"""Calls whose inner tensors are compared: the first that diverges, all, none."""
 
 
 @dataclass(frozen=True, slots=True)

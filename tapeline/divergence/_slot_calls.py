@@ -7,6 +7,7 @@ import numpy as np
 from lang_core import TensorSpec
 
 Arrays = dict[str, np.ndarray]
+"""Arrays by the name of an argument or a result."""
 
 
 def works_on_rows(arguments: Mapping[str, object]) -> bool:

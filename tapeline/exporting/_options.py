@@ -13,6 +13,7 @@ from transformer_core import STORED
 from transformer_core.models import POSITIONS, WINDOW_CACHES, Model
 
 TARGETS: Final = ("none", "llvm-cpu", "vmvx", "vulkan-spirv", "cuda")
+"""Targets that an export compiles for; none compiles nothing."""
 
 CHOICES: Final = {
     "positions": tuple(POSITIONS),

@@ -9,6 +9,7 @@ from tapeline.bundle import MODULE
 from tapeline.outline import FORMATS, Outline, read_outline
 
 GRAPH_FORMATS: Final = tuple(FORMATS)
+"""Names of the forms of a module's graph."""
 
 
 def graph_text(directory: Path, entry_points: Sequence[Signature], form: str) -> str:

@@ -19,8 +19,8 @@ from tapeline.outline._read import read_outline
 from tapeline.outline._svg import outline_svg
 from tapeline.outline._text_formats import outline_dot, outline_json
 
-# Functions that format an outline, by the name of the format.
 FORMATS: Final[dict[str, Callable[[Outline], str]]] = {"dot": outline_dot, "svg": outline_svg, "json": outline_json}
+"""Functions that format an outline, by the name of the format."""
 
 __all__ = [
     "FORMATS",

@@ -64,6 +64,7 @@ class Repeat:
 
 
 Item = Box | Repeat
+"""Box of an outline, or a stretch of boxes that repeats."""
 
 
 def boxes_of(items: Iterable[Item]) -> Iterator[Box]:

@@ -12,6 +12,7 @@ from tapeline.cli import Progress, ProgressEvent
 from tapeline.engines import Place
 
 DUMP_LIMITS: Final = DumpLimits(256 * 2**20, 16 * 2**30)
+"""Bytes of the largest tensor that is written, and of all of them, where nothing else is asked for."""
 
 
 @dataclass(frozen=True, slots=True)

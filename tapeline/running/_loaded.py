@@ -170,7 +170,11 @@ class LoadedModel(Senses):
         token_ids: Sequence[Sequence[int]] | None = None,
         **options: Unpack[GenerateKeywords],
     ) -> TokenStream:
-        """Continues several prompts and returns an iterator of tokens; as for ``generate_batch``."""
+        """Continues several prompts and returns an iterator of tokens; as for ``generate_batch``.
+
+        Raises:
+            InputError: both or neither of ``prompt`` and ``token_ids`` are given.
+        """
         chosen = generate_options(options)
         ends = load_eos_ids(self.bundle.path)
         if (prompts is None) == (token_ids is None):

@@ -125,4 +125,6 @@ class EndEvent:
 
 
 Event = PromptEvent | TokenEvent | EndEvent
+"""Event of a request: of its prompt, of a token, or its end."""
 OnEvent = Callable[[Event], None]
+"""Receiver of a request's events, on the engine's thread."""

@@ -13,6 +13,7 @@ from tapeline.text._stream import TextStream
 from tapeline.text._token_bytes import token_bytes
 
 TOKENIZER_FILE: Final = "tokenizer.json"
+"""Name of a tokenizer's file in a checkpoint or bundle."""
 _COPY = "it is damaged: copy it again from where the model came"
 
 # Tokenizers of other formats, which are not read.

@@ -70,6 +70,7 @@ GPT_OSS: Final = CallFormat(
 )
 
 FORMATS: Final = (HERMES, LLAMA, MISTRAL, MISTRAL_NAMES, GPT_OSS)
+"""Forms of tool calls that answers are searched for."""
 
 # Templates with calls in XML or in another language, whose marks are otherwise like those of Hermes.
 _OTHERS: Final = ("<function=", "<arg_key>", "<parameter=", "<invoke", "<tool_calls>")

@@ -13,7 +13,9 @@ from transformer_core.checkpoints._header import MAX_HEADER_BYTES, parse_json
 from transformer_core.checkpoints._parts import CheckpointInParts
 
 SINGLE_FILE: Final = "model.safetensors"
+"""Name of the weights of a checkpoint in one file."""
 INDEX_FILE: Final = "model.safetensors.index.json"
+"""Name of the index of a checkpoint in several files."""
 _DENSE: Final = re.compile(r"[0-9]+_Dense")
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 

@@ -32,6 +32,7 @@ LLAMA_PRESETS: Final = {
     "tinyllama-1.1b": LlamaSizes(22, 2048, 5632, 32, 4, 32000),
     "tiny": LlamaSizes(2, 64, 160, 4, 2, 256),
 }
+"""Sizes of Llama checkpoints with random weights, by name."""
 
 
 def llama_specs(sizes: LlamaSizes, dtype: DType) -> dict[str, TensorSpec]:
@@ -91,6 +92,13 @@ def write_random_llama(
     """Writes ``config.json`` and random weights: norms are 1, the rest normal with standard deviation 0.02.
 
     A tensor's values depend on the seed and its key only; memory does not grow with the model.
+
+    Args:
+        directory: existing directory.
+        sizes: sizes of the model.
+        dtype: dtype of the weights.
+        seed: seed of the weights.
+        shards: number of files.
 
     Returns:
         The paths of the files.

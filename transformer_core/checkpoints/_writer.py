@@ -85,6 +85,12 @@ def write_sharded_safetensors(
 ) -> list[str]:
     """Writes a checkpoint as a single file (``shards`` = 1), or as shards of about equal bytes and their index.
 
+    Args:
+        directory: existing directory.
+        specs: specs by key, in the order of the file.
+        chunks: function that gives the bytes of a tensor, a chunk at a time.
+        shards: number of files.
+
     Returns:
         The paths of the files, the index last.
 

@@ -11,6 +11,7 @@ from transformer_core.family._mtp import MtpHead
 from transformer_core.flow import CompileProfile, ModelFlow
 
 DRAFT: Final = "draft"
+"""Name of the entry point of prediction heads."""
 _LOGITS: Final = "logits"
 _HEAD: Final = "mtp"
 _EMBEDDED: Final = "embedded"
@@ -52,7 +53,7 @@ class DraftingLM(DecoderLM):
     def profile(
         self, name: str, sizes: CompileProfile, *, positions: str, window_caches: str, score_tokens: int | None
     ) -> CompileProfile:
-        """Returns the profile of an entry point; all sequences share their positions."""
+        """Returns the profile of an entry point; positions that are not shared are a ConfigError."""
         if positions != "shared":
             raise ConfigError(f"positions: expected shared, for {DRAFT} works on one prompt; found {positions}")
         options: Any = {"positions": positions, "window_caches": window_caches, "score_tokens": score_tokens}
@@ -61,7 +62,7 @@ class DraftingLM(DecoderLM):
         return replace(super().profile("decode", sizes, **options), name=DRAFT)
 
     def slot_profiles(self, slots: int, sizes: CompileProfile, *, window_caches: str) -> tuple[CompileProfile, ...]:
-        """Refuses slots."""
+        """Refuses slots by a ConfigError."""
         del sizes, window_caches
         raise ConfigError(f"slots: expected none with {DRAFT}, which works on one prompt; found {slots}")
 

@@ -17,6 +17,7 @@ DEFAULT_SEQUENCE: Final = 64
 SLOT_TOKENS: Final = 128
 """The most tokens that one call of ``prefill_row`` takes, where the caller does not say and caches hold so many."""
 POSITIONS: Final = tuple(member.value for member in Positions)
+"""Choices of positions: one for the batch, or one per row."""
 WINDOW_CACHES: Final = ("whole", "ring")
 """Caches of layers with windows: every position, or the entries that the window needs."""
 

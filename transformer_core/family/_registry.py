@@ -11,6 +11,7 @@ from transformer_core.checkpoints import RecipeOf
 from transformer_core.checkpoints.quantized import quantization_fields
 
 CONFIG_FILE: Final = "config.json"
+"""Name of a checkpoint's configuration."""
 
 
 class AnyFamily(Protocol):

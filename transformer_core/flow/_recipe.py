@@ -186,6 +186,9 @@ class ModelFlow:
             streams: as for ``stage``.
             reads: as for ``stage``.
             rows: names of values [L, ..] of which layer i takes row i, behind its other operands.
+
+        Raises:
+            ConfigError: a stage of the layers' recipe has streams.
         """
         operands = Operands(tuple(streams), tuple(reads), tuple(rows))
         if isinstance(layer, ModelFlow):

@@ -33,6 +33,7 @@ class Cut:
 
 ModuleT = TypeVar("ModuleT", bound=Module)
 Rule = Callable[[Any], Iterator[Cut]]
+"""Rule of a kind of layer: gives the cuts of its parameters."""
 
 _SEQUENCES: Final = (list, tuple, Repeated)
 _RULES: Final[dict[type[Module], Rule]] = {}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tools.docs.site._docstrings import without_file_links
-from tools.docs.site._rooms import PACKAGES, Room, owner, room_of_root
+from tools.docs.site._rooms import PACKAGES, Room, owner_of, room_of_root
 
 
 def api_pages(root: Path) -> dict[str, str]:
@@ -31,7 +31,7 @@ def _cell(text: str) -> str:
 
 
 def _page(room: Room, rooms: dict[str, Room]) -> Iterator[str]:
-    owners = {name: owner(name, room, rooms) for name in room.names}
+    owners = {name: owner_of(name, room, rooms) for name in room.names}
     yield f"# {room.name}\n"
     yield from _directive(room.name, members=False, show_root_heading=False, show_root_toc_entry=False)
     if others := {name: holder for name, holder in owners.items() if holder is not room}:

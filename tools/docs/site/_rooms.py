@@ -39,13 +39,13 @@ def rooms(root: Path) -> list[Room]:
     return [room for file in files if (room := _room(root, file)).names]
 
 
-def owner(name: str, room: Room, all_rooms: dict[str, Room]) -> Room:
+def owner_of(name: str, room: Room, all_rooms: dict[str, Room]) -> Room:
     """Returns the room that documents a name: the one whose files define it, or the first on the way there."""
     module = room.names[name]
     holder = next((parent for parent in _parents(module) if parent in all_rooms), room.name)
     if holder == room.name or name not in all_rooms[holder].names:
         return room
-    return owner(name, all_rooms[holder], all_rooms)
+    return owner_of(name, all_rooms[holder], all_rooms)
 
 
 def _parents(module: str) -> Iterator[str]:

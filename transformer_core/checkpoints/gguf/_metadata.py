@@ -9,6 +9,7 @@ from lang_core import CheckpointError
 from transformer_core.checkpoints.gguf._cursor import REDO, Cursor
 
 Value = int | float | bool | str | list["Value"]
+"""Value of a field of a GGUF file's metadata."""
 
 MAX_ELEMENTS: Final = 1 << 24
 _NUMBERS: Final = {

@@ -149,7 +149,11 @@ class QuantizedWeights:
         return self._packings[key]
 
     def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Reads rows of a matrix in the encoding that ``packed_as`` names, u8 [rows, bytes of a row]."""
+        """Reads rows of a matrix in the encoding that ``packed_as`` names, u8 [rows, bytes of a row].
+
+        Raises:
+            CheckpointError: no packed encoding holds the tensor exactly.
+        """
         encoding, matrix = self.packed_as(key), self._matrix(key)
         if encoding is None or not isinstance(matrix, PackableMatrix):
             raise CheckpointError(f"{self.origin(key)}: no packed encoding holds tensor {key!r} exactly: read its rows")

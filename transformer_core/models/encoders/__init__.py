@@ -49,6 +49,7 @@ ENCODERS = (
     T5,
     T5_ENCODER,
 )
+"""Families of encoders."""
 
 __all__ = [
     "ClipModel",

@@ -119,3 +119,4 @@ DECODER_ENCODERS: Final = (
     _classifier("Qwen2ForCausalLM", "qwen2"),
     _classifier("Qwen3ForCausalLM", "qwen3"),
 )
+"""Decoders that are used as encoders; behind those of language models, for model types are the same."""

@@ -117,6 +117,7 @@ FAMILIES = (
     GPT_NEOX,
     GPT2,
 )
+"""Families of decoders."""
 
 _SPARSE: Final = (
     "its attention reads only the keys that an indexer chooses (index_topk), which is not built; DeepSeek-V3 and V3.1, "

@@ -5,6 +5,7 @@ from transformer_core.models.vision_language._model import ENCODE_IMAGE, PREFILL
 from transformer_core.models.vision_language._smolvlm import IDEFICS3, SMOLVLM
 
 VISION_LANGUAGE = (SMOLVLM, IDEFICS3)
+"""Families of models of pictures and text."""
 
 __all__ = [
     "ENCODE_IMAGE",

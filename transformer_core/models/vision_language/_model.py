@@ -12,7 +12,9 @@ from transformer_core.models.encoders._siglip import VisionTower
 from transformer_core.models.vision_language._config import VisionLanguageConfig
 
 ENCODE_IMAGE: Final = "encode_image"
+"""Name of the entry point that turns pixels into embeddings."""
 PREFILL_EMBEDDINGS: Final = "prefill_embeddings"
+"""Name of the entry point that takes a prompt's embeddings."""
 _EMBEDDINGS: Final = "embeddings"
 
 

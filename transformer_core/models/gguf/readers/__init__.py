@@ -35,6 +35,7 @@ READERS = {
         *TEXT_ENCODERS,
     )
 }
+"""Reader of each architecture of GGUF files."""
 
 __all__ = [
     "CHANGING",

@@ -20,6 +20,7 @@ CHANGING: Final = (
 """Fields that change what a model computes; a file must not have those that its architecture does not read."""
 
 Values = dict[str, Any]
+"""Fields of a configuration by name."""
 
 
 class Source(NamedTuple):

@@ -11,6 +11,7 @@ _DIVISORS: Final = "rope_freqs.weight"
 _SHORT: Final = "rope_factors_short.weight"
 _LONG: Final = "rope_factors_long.weight"
 FREQUENCIES: Final = (_DIVISORS, _SHORT, _LONG)
+"""Names of tensors of RoPE's frequencies in GGUF files."""
 
 _TYPE: Final = "rope.scaling.type"
 _FACTOR: Final = "rope.scaling.factor"
