@@ -2,7 +2,8 @@
 
 It takes sixteen keys at a time, with a running maximum (Milakov and Gimelshein 2018, arXiv:1805.02867). A block of keys
 is skipped where its bias hides all of it, so that a step costs what the length of the sequence, or a window, needs.
-Several queries of a workgroup share a block's keys and values in f32 (``_attention_keys.py``).
+Several queries of a workgroup share a block's keys and values in f32 (``_attention_keys.py``); up to four of them that
+see a block are computed side by side (``_attention_rows.py``), with the bits that each has alone.
 """
 
 from typing import Final
@@ -10,13 +11,10 @@ from typing import Final
 from lang_core import BLOCK
 from run_iree.kernels._attention_keys import (
     KEYS,
-    panel_scores,
     panel_scratch,
-    panel_value,
-    panels_kept,
     places,
-    stored_scores,
 )
+from run_iree.kernels._attention_rows import of_rows
 from run_iree.kernels._attention_sizes import AttentionSizes, stored_head
 from run_iree.kernels._quantize import Blocks, quantized
 from run_iree.kernels._text import (
@@ -25,7 +23,6 @@ from run_iree.kernels._text import (
     constants,
     indented,
     listed,
-    loaded,
     rounded,
     within,
 )
@@ -58,7 +55,16 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, planes:
     sums = f"%y = memref.alloca() : memref<{sizes.sums}xf32>\n" if sizes.scratch else ""
     steps = [_LANES * i for i in range(max(size, value_size) // _LANES)]
     numbers = [1, KEYS, BLOCK, sizes.shared, group, tile, queries, size, keys, value_size, keys - KEYS]
-    numbers += [queries * keys, keys * size, keys * value_size, own, group * queries, queries // tile, *steps]
+    numbers += [
+        *range(1, sizes.together + 1),
+        queries * keys,
+        keys * size,
+        keys * value_size,
+        own,
+        group * queries,
+        queries // tile,
+        *steps,
+    ]
     numbers += [j * columns for j in range(KEYS) for columns in (size, value_size)]
     body = f"""\
 {constants(numbers)}
@@ -86,7 +92,7 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, planes:
 {sums}scf.for %own = %c0 to %c{own} step %c1 {{
   memref.store %lowest, %most[%own] : memref<{own}xf32>
   memref.store %nothing, %sum[%own] : memref<{own}xf32>
-{_row(tile, queries, 2)}
+{indented(_row(sizes), 2)}
 {_at_sums(sizes, 2)}
 {_stores("%none", sizes.sums, value_size, 2)}
 }}
@@ -100,26 +106,12 @@ scf.for %block = %c0 to %c{keys} step %c{KEYS} {{
   %k_block = arith.addi %k_at, %k_skip : index
   %v_skip = arith.muli %first, %c{value_size} : index
   %v_block = arith.addi %v_at, %v_skip : index
-  scf.for %own = %c0 to %c{own} step %c1 {{
-{_row(tile, queries, 4)}
-    %bias_skip = arith.muli %query, %c{keys} : index
-    %bias_line = arith.addi %bias_rows, %bias_skip : index
-    %b_at = arith.addi %bias_line, %first : index
-    %b_given = vector.load %bias[%b_at] : memref<{sizes.rows * queries * keys}xf32>, {_VECTOR}
-    %b = arith.select %is_new, %b_given, %hidden : vector<16xi1>, {_VECTOR}
-    %b_seen = arith.cmpf ogt, %b, %seen : {_VECTOR}
-    %b_bits = vector.bitcast %b_seen : vector<16xi1> to vector<1xi16>
-    %b_word = vector.extract %b_bits[0] : i16 from vector<1xi16>
-    %any = arith.cmpi ne, %b_word, %no_key : i16
-    scf.if %any {{
-{_of_query(sizes, buffers)}
-    }}
-  }}
+{_rows_of_block(sizes, buffers)}
 }}
 scf.for %own = %c0 to %c{own} step %c1 {{
   %total = memref.load %sum[%own] : memref<{own}xf32>
   %all = vector.broadcast %total : f32 to {_VECTOR}
-{_row(tile, queries, 2)}
+{indented(_row(sizes), 2)}
 {_at_sums(sizes, 2)}
 {_divided(sizes, out) if blocks is None else _blocks(sizes, dtype, blocks)}
 }}
@@ -127,17 +119,61 @@ scf.for %own = %c0 to %c{own} step %c1 {{
     return CpuKernel(NAME, (*buffers, *((out,) if blocks is None else blocks.buffers)), heads * (queries // tile), body)
 
 
-def _row(tile: int, queries: int, by: int) -> str:
+def _row(sizes: AttentionSizes, row: str = "") -> list[str]:
     """Makes ``%query`` and ``%row`` (of q and y) of the workgroup's row ``%own``: by heads, then queries."""
-    lines = [
-        f"%of_group = arith.divui %own, %c{tile} : index",
-        f"%of_tile = arith.remui %own, %c{tile} : index",
-        "%query = arith.addi %first_query, %of_tile : index",
-        f"%group_skip = arith.muli %of_group, %c{queries} : index",
-        "%group_at = arith.addi %rows_at, %group_skip : index",
-        "%row = arith.addi %group_at, %query : index",
+    return [
+        f"%of_group{row} = arith.divui %own{row}, %c{sizes.tile} : index",
+        f"%of_tile{row} = arith.remui %own{row}, %c{sizes.tile} : index",
+        f"%query{row} = arith.addi %first_query, %of_tile{row} : index",
+        f"%group_skip{row} = arith.muli %of_group{row}, %c{sizes.queries} : index",
+        f"%group_at{row} = arith.addi %rows_at, %group_skip{row} : index",
+        f"%row{row} = arith.addi %group_at{row}, %query{row} : index",
     ]
-    return indented(lines, by)
+
+
+def _rows_of_block(sizes: AttentionSizes, buffers: tuple[Buffer, ...]) -> str:
+    """Adds block ``%block`` to the sums of the workgroup's rows: side by side where all of some rows see it."""
+    together = sizes.together
+    rows = [str(row) for row in range(together)]
+    single = [*_seen(sizes, "_one"), "scf.if %any_one {", *within(of_rows(sizes, buffers, ["_one"]), 2), "}"]
+    if together == 1:
+        lines = [f"scf.for %own_one = %c0 to %c{sizes.own} step %c1 {{", *within(single, 2), "}"]
+        return indented(lines, 2)
+    body = []
+    for row in rows:
+        body += [f"%own{row} = arith.addi %own, %c{row} : index", *_seen(sizes, row)]
+    both = "%any0"
+    for row in rows[1:]:
+        body.append(f"%all{row} = arith.andi {both}, %any{row} : i1")
+        both = f"%all{row}"
+    body += [
+        f"scf.if {both} {{",
+        *within(of_rows(sizes, buffers, rows), 2),
+        "} else {",
+        f"  %own_end = arith.addi %own, %c{together} : index",
+        "  scf.for %own_one = %own to %own_end step %c1 {",
+        *within(single, 4),
+        "  }",
+        "}",
+    ]
+    return indented([f"scf.for %own = %c0 to %c{sizes.own} step %c{together} {{", *within(body, 2), "}"], 2)
+
+
+def _seen(sizes: AttentionSizes, row: str) -> list[str]:
+    """Makes the bias ``%b<row>`` of a row's sixteen keys, and ``%any<row>``, whether it sees one."""
+    return [
+        *_row(sizes, row),
+        f"%bias_skip{row} = arith.muli %query{row}, %c{sizes.keys} : index",
+        f"%bias_line{row} = arith.addi %bias_rows, %bias_skip{row} : index",
+        f"%b_at{row} = arith.addi %bias_line{row}, %first : index",
+        f"%b_given{row} = vector.load %bias[%b_at{row}] : "
+        f"memref<{sizes.rows * sizes.queries * sizes.keys}xf32>, {_VECTOR}",
+        f"%b{row} = arith.select %is_new, %b_given{row}, %hidden : vector<16xi1>, {_VECTOR}",
+        f"%b_seen{row} = arith.cmpf ogt, %b{row}, %seen : {_VECTOR}",
+        f"%b_bits{row} = vector.bitcast %b_seen{row} : vector<16xi1> to vector<1xi16>",
+        f"%b_word{row} = vector.extract %b_bits{row}[0] : i16 from vector<1xi16>",
+        f"%any{row} = arith.cmpi ne, %b_word{row}, %no_key : i16",
+    ]
 
 
 def _at_sums(sizes: AttentionSizes, by: int) -> str:
@@ -187,57 +223,3 @@ def _blocks(sizes: AttentionSizes, dtype: str, made: Blocks) -> str:
     ]
     loop = f"scf.for %at = %c0 to %c{sizes.value_size} step %c{BLOCK} {{"
     return indented([f"%out_head = arith.muli %row, %c{sizes.value_size} : index", loop, *within(lines), "}"], 2)
-
-
-def _of_query(sizes: AttentionSizes, buffers: tuple[Buffer, ...]) -> str:
-    """Adds a block of keys to the sums of the query of ``%row``."""
-    (q, k, v, *_), size, value_size, own = buffers, sizes.size, sizes.value_size, sizes.own
-    lines = [f"%q_head = arith.muli %row, %c{size} : index", _at_sums(sizes, 0)]
-    lines += places("q_place", "%q_head", size)
-    for i in range(size // _LANES):
-        lines += loaded(f"q{i}", f"%q_place{i}", q)
-    if sizes.panels:
-        lines += panels_kept(k, v, size, value_size)
-        lines += panel_scores([f"%q{i}" for i in range(size // _LANES)], size)
-    else:
-        lines += stored_scores(k, size)
-    lines += [
-        f"%biased = math.fma %scores, %scale, %b : {_VECTOR}",
-        f"%before = memref.load %most[%own] : memref<{own}xf32>",
-        f"%of_block = vector.reduction <maxnumf>, %biased : {_VECTOR} into f32",
-        "%now = arith.maxnumf %before, %of_block : f32",
-        f"memref.store %now, %most[%own] : memref<{own}xf32>",
-        "%less = arith.subf %before, %now : f32",
-        "%shrink = math.exp %less : f32",
-        f"%now_all = vector.broadcast %now : f32 to {_VECTOR}",
-        f"%below = arith.subf %biased, %now_all : {_VECTOR}",
-        f"%weights = math.exp %below : {_VECTOR}",
-        f"%part = vector.reduction <add>, %weights : {_VECTOR} into f32",
-        f"%sum_before = memref.load %sum[%own] : memref<{own}xf32>",
-        "%sum_less = arith.mulf %sum_before, %shrink : f32",
-        "%sum_now = arith.addf %sum_less, %part : f32",
-        f"memref.store %sum_now, %sum[%own] : memref<{own}xf32>",
-        f"%shrink_all = vector.broadcast %shrink : f32 to {_VECTOR}",
-    ]
-    for j in range(KEYS):
-        lines += [
-            f"%weight{j} = vector.extract %weights[{j}] : f32 from {_VECTOR}",
-            f"%weight_all{j} = vector.broadcast %weight{j} : f32 to {_VECTOR}",
-            f"%value{j} = arith.addi %v_block, %c{j * value_size} : index",
-            *places(f"v_place{j}_", f"%value{j}", value_size),
-        ]
-    lines += places("y_place", "%y_head", value_size)
-    for i in range(value_size // _LANES):
-        y = f"memref<{sizes.sums}xf32>"
-        lines += [
-            f"%y_before{i} = vector.load %y[%y_place{i}] : {y}, {_VECTOR}",
-            f"%y{i}_0 = arith.mulf %y_before{i}, %shrink_all : {_VECTOR}",
-        ]
-        for j in range(KEYS):
-            if sizes.panels:
-                lines += panel_value(f"v{j}_{i}", j, i, value_size)
-            else:
-                lines += loaded(f"v{j}_{i}", f"%v_place{j}_{i}", v)
-            lines.append(f"%y{i}_{j + 1} = math.fma %weight_all{j}, %v{j}_{i}, %y{i}_{j} : {_VECTOR}")
-        lines.append(f"vector.store %y{i}_{KEYS}, %y[%y_place{i}] : {y}, {_VECTOR}")
-    return indented(lines, 6)

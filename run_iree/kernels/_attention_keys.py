@@ -12,20 +12,21 @@ from run_iree.kernels._text import Buffer, listed, loaded, scratch, turned, with
 KEYS: Final = 16
 _LANES: Final = 16
 _VECTOR: Final = "vector<16xf32>"
+MOST_TOGETHER: Final = 4  # rows of y that are computed side by side
 _AT_ONCE: Final = 4  # lanes of a key whose products are added up side by side
 
 
 def panel_bytes(size: int, value_size: int) -> int:
     """Returns the bytes of stack that the panels need."""
-    return 4 * (KEYS * (size + value_size) + size)
+    return 4 * (KEYS * (size + value_size) + MOST_TOGETHER * size)
 
 
 def panel_scratch(size: int, value_size: int) -> list[str]:
-    """Allocates the panels, which hold no block of keys."""
+    """Allocates the panels, which hold no block of keys, and place for queries."""
     return [
         scratch("kept_k", f"memref<{KEYS * size}xf32>"),
         scratch("kept_v", f"memref<{KEYS * value_size}xf32>"),
-        scratch("kept_q", f"memref<{size}xf32>"),
+        scratch("kept_q", f"memref<{MOST_TOGETHER * size}xf32>"),
         "%kept = memref.alloca() : memref<1xi32>",
         "%kept_none = arith.constant -1 : i32",
         "memref.store %kept_none, %kept[%c0] : memref<1xi32>",
@@ -82,44 +83,50 @@ def _values(v: Buffer, value_size: int) -> list[str]:
     return lines
 
 
-def panel_scores(query: Sequence[str], size: int) -> list[str]:
-    """Makes ``%scores`` of the registers of a query, with the sums of ``stored_scores``.
+def panel_scores(rows: Sequence[str], size: int) -> list[str]:
+    """Makes ``%scores<row>`` of the queries ``%q<row>_<i>``, with the sums of ``stored_scores``.
 
     There a lane has every sixteenth number of a key, and lanes are added by halves; here these are registers.
     """
-    row, panel = f"memref<{size}xf32>", f"memref<{KEYS * size}xf32>"
+    queries, panel = f"memref<{MOST_TOGETHER * size}xf32>", f"memref<{KEYS * size}xf32>"
     lines = []
-    for i, name in enumerate(query):
-        lines += [
-            f"%kept_q{i} = arith.constant {_LANES * i} : index",
-            f"vector.store {name}, %kept_q[%kept_q{i}] : {row}, {_VECTOR}",
-        ]
+    for place, row in enumerate(rows):
+        for i in range(size // _LANES):
+            lines += [
+                f"%kept_q{row}_{i} = arith.constant {place * size + _LANES * i} : index",
+                f"vector.store %q{row}_{i}, %kept_q[%kept_q{row}_{i}] : {queries}, {_VECTOR}",
+            ]
 
     def products(lanes: Sequence[int]) -> None:
-        """Adds the products of some lanes, which do not wait for each other, up to ``%more<last number of a lane>``."""
+        """Adds the products of some lanes, which do not wait for each other, up to ``%more<row>_<last number>``."""
         for number in (first + lane for first in range(0, size, _LANES) for lane in lanes):
-            total = "%none" if number < _LANES else f"%more{number - _LANES}"
             lines.extend(
                 [
-                    f"%number{number} = arith.constant {number} : index",
-                    f"%one{number} = memref.load %kept_q[%number{number}] : {row}",
-                    f"%all{number} = vector.broadcast %one{number} : f32 to {_VECTOR}",
                     f"%number_at{number} = arith.constant {number * KEYS} : index",
                     f"%keys{number} = vector.load %kept_k[%number_at{number}] : {panel}, {_VECTOR}",
-                    f"%more{number} = math.fma %all{number}, %keys{number}, {total} : {_VECTOR}",
                 ]
             )
+            for place, row in enumerate(rows):
+                name, total = f"{row}_{number}", "%none" if number < _LANES else f"%more{row}_{number - _LANES}"
+                lines.extend(
+                    [
+                        f"%number{name} = arith.constant {place * size + number} : index",
+                        f"%one{name} = memref.load %kept_q[%number{name}] : {queries}",
+                        f"%all{name} = vector.broadcast %one{name} : f32 to {_VECTOR}",
+                        f"%more{name} = math.fma %all{name}, %keys{number}, {total} : {_VECTOR}",
+                    ]
+                )
 
-    def added(lane: int, apart: int) -> str:
-        """Returns the sum of every so manieth lane from one on."""
+    def added(lane: int, apart: int) -> dict[str, str]:
+        """Returns the sums of every so manieth lane from one on, by rows."""
         if apart == _LANES:
-            return f"%more{size - _LANES + lane}"
+            return {row: f"%more{row}_{size - _LANES + lane}" for row in rows}
         if apart == _LANES // _AT_ONCE:
             products(range(lane, _LANES, apart))
         low, high = added(lane, 2 * apart), added(lane + apart, 2 * apart)
-        name = "%scores" if apart == 1 else f"%added{lane}_{apart}"
-        lines.append(f"{name} = arith.addf {low}, {high} : {_VECTOR}")
-        return name
+        names = {row: f"%scores{row}" if apart == 1 else f"%added{row}_{lane}_{apart}" for row in rows}
+        lines.extend(f"{names[row]} = arith.addf {low[row]}, {high[row]} : {_VECTOR}" for row in rows)
+        return names
 
     added(0, 1)
     return lines
@@ -138,37 +145,47 @@ def places(name: str, base: str, size: int) -> list[str]:
     return [f"%{name}{i} = arith.addi {base}, %c{_LANES * i} : index" for i in range(size // _LANES)]
 
 
-def stored_scores(k: Buffer, size: int) -> list[str]:
-    """Makes ``%scores`` of the registers ``%q<i>`` of a query and the keys from ``%k_block`` on."""
+def stored_scores(k: Buffer, rows: Sequence[str], size: int) -> list[str]:
+    """Makes ``%scores<row>`` of the queries ``%q<row>_<i>`` and the keys from ``%k_block`` on."""
     lines: list[str] = []
-    for j in range(KEYS):
-        lines.append(f"%key{j} = arith.addi %k_block, %c{j * size} : index")
-        lines += places(f"k_place{j}_", f"%key{j}", size)
-        for i in range(size // _LANES):
-            lines += loaded(f"k{j}_{i}", f"%k_place{j}_{i}", k)
-            before = "%none" if i == 0 else f"%dot{j}_{i - 1}"
-            lines.append(f"%dot{j}_{i} = math.fma %q{i}, %k{j}_{i}, {before} : {_VECTOR}")
-    return [*lines, *_lanes_added([f"%dot{j}_{size // _LANES - 1}" for j in range(KEYS)])]
 
+    def added(first: int, apart: int) -> dict[str, str]:
+        """Returns registers with parts of the dot products of every so manieth key from one on, by rows."""
+        if apart == KEYS:
+            lines.extend(_dots(k, rows, first, size))
+            return {row: f"%dot{row}_{first}_{size // _LANES - 1}" for row in rows}
+        low, high = added(first, 2 * apart), added(first + apart, 2 * apart)
+        names = {row: f"%scores{row}" if apart == 1 else f"%folded{row}_{apart}_{first}" for row in rows}
+        for row in rows:
+            lines.extend(_halves_added(names[row], low[row], high[row], apart))
+        return names
 
-def _lanes_added(dots: Sequence[str]) -> list[str]:
-    """Makes ``%scores``, a lane for each of sixteen registers: the sum of its lanes, which are added by halves."""
-    lines, half = list[str](), _LANES // 2
-    while half:
-        sums = []
-        for i in range(half):
-            # A register has a part of each so manieth key: those of two are joined, lower halves and upper ones.
-            lower = [
-                _LANES * (part % 2) + part // 2 * 2 * half + lane
-                for part in range(_LANES // half)
-                for lane in range(half)
-            ]
-            name, pair = f"%folded{half}_{i}", f"{dots[i]}, {dots[i + half]}"
-            lines += [
-                f"{name}_low = vector.shuffle {pair} {listed(lower)} : {_VECTOR}, {_VECTOR}",
-                f"{name}_high = vector.shuffle {pair} {listed([lane + half for lane in lower])} : {_VECTOR}, {_VECTOR}",
-                f"{name if half > 1 else '%scores'} = arith.addf {name}_low, {name}_high : {_VECTOR}",
-            ]
-            sums.append(name)
-        dots, half = sums, half // 2
+    added(0, 1)
     return lines
+
+
+def _dots(k: Buffer, rows: Sequence[str], j: int, size: int) -> list[str]:
+    """Makes the products ``%dot<row>_<j>_<last>`` of queries with key ``j``, whose lanes are not added."""
+    lines = [f"%key{j} = arith.addi %k_block, %c{j * size} : index", *places(f"k_place{j}_", f"%key{j}", size)]
+    for i in range(size // _LANES):
+        lines += loaded(f"k{j}_{i}", f"%k_place{j}_{i}", k)
+        for row in rows:
+            before = "%none" if i == 0 else f"%dot{row}_{j}_{i - 1}"
+            lines.append(f"%dot{row}_{j}_{i} = math.fma %q{row}_{i}, %k{j}_{i}, {before} : {_VECTOR}")
+    return lines
+
+
+def _halves_added(name: str, low: str, high: str, half: int) -> list[str]:
+    """Adds the lanes of two registers by halves.
+
+    A register has a part of each so manieth key: those of two are joined, lower halves and upper ones.
+    """
+    lower = [
+        _LANES * (part % 2) + part // 2 * 2 * half + lane for part in range(_LANES // half) for lane in range(half)
+    ]
+    pair = f"{low}, {high}"
+    return [
+        f"{name}_low = vector.shuffle {pair} {listed(lower)} : {_VECTOR}, {_VECTOR}",
+        f"{name}_high = vector.shuffle {pair} {listed([lane + half for lane in lower])} : {_VECTOR}, {_VECTOR}",
+        f"{name} = arith.addf {name}_low, {name}_high : {_VECTOR}",
+    ]

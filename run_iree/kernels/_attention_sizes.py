@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lang_core import BLOCK
-from run_iree.kernels._attention_keys import KEYS, panel_bytes
+from run_iree.kernels._attention_keys import KEYS, MOST_TOGETHER, panel_bytes
 from run_iree.kernels._text import largest_divisor
 
 _LANES: Final = 16
@@ -50,6 +50,11 @@ class AttentionSizes:
     def own(self) -> int:
         """Rows of y that a workgroup makes."""
         return self.group * self.tile
+
+    @property
+    def together(self) -> int:
+        """Rows of a workgroup that are computed side by side."""
+        return largest_divisor(self.own, MOST_TOGETHER)
 
     @property
     def scratch(self) -> bool:
