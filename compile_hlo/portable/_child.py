@@ -6,16 +6,17 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from lang_core import VerificationError
+from lang_core import Axes, MeshShape, VerificationError
 
 # Imported by the child alone.
 _TOOLS: Final = "compile_hlo.portable._stablehlo"
+_PARTITIONER: Final = "compile_hlo.portable._per_device"
 
 _PROGRAM: Final = """import pickle, sys
 sys.path[:] = pickle.load(sys.stdin.buffer)
@@ -62,9 +63,34 @@ def interpret(text: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.nda
     return _in_child("interpret", text, list(arrays))
 
 
-def _in_child(name: str, *args: Any) -> Any:
+def write_per_device(
+    text: Path, output: Path, mesh: MeshShape, axes: Mapping[str, tuple[Sequence[Axes], Sequence[Axes]]]
+) -> dict[str, list[int]]:
+    """Writes the program of one device of a mesh, with explicit collectives; that of the others is the same.
+
+    Devices are numbered along the axes of the mesh, the last one fastest; a device asks for its own number by
+    ``partition_id``. Tensors that a gather searches stay whole.
+
+    Args:
+        text: pure StableHLO text of the whole program.
+        output: file for the text of one device.
+        mesh: the mesh.
+        axes: per public function the axes of its arguments and of its results, in order.
+
+    Returns:
+        Per function the numbers of the arguments that stay whole although ``axes`` cut them.
+
+    Raises:
+        VerificationError: the text is not valid, a function is not there, or jaxlib's passes fail on one.
+    """
+    whole = _in_child("write_per_device", text, output, mesh, dict(axes), tools=_PARTITIONER)
+    verify_text(output)
+    return whole
+
+
+def _in_child(name: str, *args: Any, tools: str = _TOOLS) -> Any:
     """Calls a tool. A child of multiprocessing would first import all that the program of its parent imports."""
-    work = pickle.dumps(sys.path) + pickle.dumps((_TOOLS, name, args))
+    work = pickle.dumps(sys.path) + pickle.dumps((tools, name, args))
     command = [sys.executable, *(["-S"] if sys.flags.no_site else []), "-c", _PROGRAM]
     with tempfile.TemporaryFile() as answer:
         status = subprocess.run(command, input=work, stdout=answer, check=False).returncode

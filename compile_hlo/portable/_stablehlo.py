@@ -17,15 +17,15 @@ _BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
 
 def verify_text(path: Path) -> None:
     """See ``_child.verify_text``."""
-    context = _context()
+    context = new_context()
     context.allow_unregistered_dialects = True
-    _parsed(path, context)
+    parsed(path, context)
 
 
 def write_artifact(text: Path, artifact: Path, version: str) -> None:
     """See ``_child.write_artifact``."""
-    context = _context()
-    module = _parsed(text, context)
+    context = new_context()
+    module = parsed(text, context)
     with context:
         try:
             data = stablehlo.serialize_portable_artifact(module, version)
@@ -40,8 +40,8 @@ def write_artifact(text: Path, artifact: Path, version: str) -> None:
 
 def interpret(text: Path, inputs: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
     """See ``_child.interpret``."""
-    context = _context()
-    module = _parsed(text, context)
+    context = new_context()
+    module = parsed(text, context)
     with context:
         function = _public_function(module, text)
         function.attributes["sym_name"] = ir.StringAttr.get("main")  # the interpreter runs the function of this name
@@ -54,7 +54,7 @@ def interpret(text: Path, inputs: Sequence[np.ndarray[Any, Any]]) -> list[np.nda
     return [array.view(_BFLOAT16) if bits else array for array, bits in zip(arrays, narrow, strict=True)]
 
 
-def _context() -> ir.Context:
+def new_context() -> ir.Context:
     """Returns a context with the dialects of StableHLO modules. jax has such a function, but its import is slow."""
     registry = ir.DialectRegistry()
     _jax_mlir_ext.register_dialects(registry)
@@ -66,7 +66,7 @@ def _context() -> ir.Context:
     return context
 
 
-def _parsed(path: Path, context: Any) -> Any:
+def parsed(path: Path, context: Any) -> Any:
     with context:
         try:
             module = ir.Module.parse(path.read_text())  # parseFile would put the path into artifacts
@@ -85,13 +85,13 @@ def _attribute(array: np.ndarray[Any, Any]) -> Any:
 
 
 def _public_function(module: Any, text: Path) -> Any:
-    public = [function for function in module.body.operations if _visibility(function) == "public"]
+    public = [function for function in module.body.operations if visibility(function) == "public"]
     if len(public) != 1:
         raise VerificationError(f"{text}: has {len(public)} public functions, the interpreter runs one: name one")
     return public[0]
 
 
-def _visibility(function: Any) -> str:
+def visibility(function: Any) -> str:
     attributes = function.attributes
     return attributes["sym_visibility"].value if "sym_visibility" in attributes else "public"
 

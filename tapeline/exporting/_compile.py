@@ -41,7 +41,7 @@ def compile_targets(export: Export, staging: Path, steps: Steps) -> None:
         CompileError: a target's compiler refuses a module, or its devices do not load the result.
     """
     compilation = _Compilation(export, staging, steps)
-    for name in export.options.target:
+    for name in export.options.compiled:
         compilation.compile(name)
 
 

@@ -16,6 +16,7 @@ from tapeline.bundle import (
     DEBUG_MODULE,
     MARK,
     MODULE,
+    PER_DEVICE,
     REPORT,
     Bundle,
     PhaseMeter,
@@ -32,9 +33,8 @@ from tapeline.exporting._debug import lower_debug
 from tapeline.exporting._describe import write_description
 from tapeline.exporting._load import Export, exact_entry_points, exact_weights, load
 from tapeline.exporting._memory import kept_bytes
-from tapeline.exporting._mesh import portable_version
 from tapeline.exporting._option_checks import check_options
-from tapeline.exporting._options import ExportOptions
+from tapeline.exporting._options import PER_DEVICE_TARGET, ExportOptions
 from tapeline.exporting._portable import write_portable
 from tapeline.exporting._predict import KeptTexts, Prediction, bundled_files, predict
 from tapeline.exporting._producer import producer
@@ -215,24 +215,17 @@ class _Run:
         export, verify = self._export, self._export.options.verify != "none"
         modules = [MODULE] if export.debug is None else [MODULE, DEBUG_MODULE]
         key = {"modules": [self._steps.sha256[name] for name in modules], "verify": verify, "producer": producer()}
-        key["partitioned"] = export.mesh is not None
+        per_device = PER_DEVICE_TARGET in export.options.target
+        key |= {"mesh": None if export.mesh is None else export.mesh.facts(), "per_device": per_device}
 
         def make() -> None:
             if verify:
                 self._say("verifying ...")
                 for module in modules:
                     verify_text(self._staging / module)
-            write_portable(
-                export.entry_points,
-                export.lowered,
-                self._staging,
-                inline=export.options.weights == "inline",
-                packed=any(parameter.encoding is not None for _, parameter in export.model.named_parameters()),
-                partitioned=export.mesh is not None,
-                version=portable_version(export.options.stablehlo_target_version, export.mesh),
-            )
+            write_portable(export, self._staging)
 
-        self._steps.run("portable", key, [ARTIFACT], make)
+        self._steps.run("portable", key, [ARTIFACT, PER_DEVICE] if per_device else [ARTIFACT], make)
 
     def _draw(self) -> None:
         forms = self._export.options.graph
@@ -290,7 +283,7 @@ class _Run:
         work = (
             sum(spec.size for spec in export.lowered.parameters().values()) * export.sizes.batch * export.sizes.sequence
         )
-        devices = devices_of(options.target)
+        devices = devices_of(options.compiled)
         bundle = Bundle(self._staging)
         rows = check_devices(bundle, references, precision, devices, work, export.progress)
         ran = {row["device"] for row in rows if "skipped" not in row}

@@ -104,7 +104,7 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
         tied = tied_keys(model, source.weights)
         report = audit(source.weights, wanted, tied=tied, ignorable=unused_keys(model, source.weights))
         facts = packing_facts(model, weights, progress)
-    kernels = None if options.kernels == "none" else ChosenKernels(options.target)
+    kernels = None if options.kernels == "none" else ChosenKernels(options.compiled)
     offered = points if kernels is None else kernels.of(points)
     export = Export(options, model, sizes, offered, points, weights, report, meter, progress)
     export.kernels, export.mesh = kernels, mesh

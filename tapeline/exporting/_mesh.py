@@ -46,6 +46,16 @@ class ExportMesh:
             results=tuple(dataclasses.replace(result, axes=made[result.name]) for result in signature.results),
         )
 
+    def axes_by_function(self, lowered: LoweredModule) -> dict[str, tuple[list[Axes], list[Axes]]]:
+        """Returns the axes of what each function of the portable module takes, weights last, and gives."""
+        made: dict[str, tuple[list[Axes], list[Axes]]] = {}
+        for function in lowered.functions:
+            signature = self.signature(function.signature)
+            read = [self.sharding.parameters[path] for path in lowered.parameters() if path in function.parameters]
+            given = [argument.axes or () for argument in signature.arguments]
+            made[function.name] = [*given, *read], [result.axes or () for result in signature.results]
+        return made
+
     def facts(self) -> dict[str, Any]:
         """Returns the mesh's entries in the report."""
         return {"axes": self.shape.sizes, "notes": list(self.sharding.notes)}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from lang_core import InputError
-from tapeline.exporting._options import ExportOptions
+from tapeline.exporting._options import PER_DEVICE_TARGET, ExportOptions
 
 # Targets with sets of flags to choose among (autotune.iree_compiler.CANDIDATE_FLAGS).
 _TUNED_TARGETS: Final = ("llvm-cpu",)
@@ -20,16 +20,16 @@ def check_options(options: ExportOptions) -> None:
     """
     if options.verify in ("interpreter", "iree") and options.weights == "none":
         raise InputError(f"verify={options.verify} compares results, and weights=none gives none: choose verify=parse")
-    if options.verify == "iree" and not options.target:
+    if options.verify == "iree" and not options.compiled:
         raise InputError("verify=iree runs the compiled module, and target=none gives none: name a target")
-    if options.tune and (options.weights == "none" or not options.target):
+    if options.tune and (options.weights == "none" or not options.compiled):
         raise InputError("`tune` runs what it compiled: it needs a `target`, and `weights` other than none")
-    others = [target for target in options.target if target not in _TUNED_TARGETS]
+    others = [target for target in options.compiled if target not in _TUNED_TARGETS]
     if options.tune and others:
         raise InputError(
             f"`tune` with target={','.join(others)}: it has no flags to choose among: tune {', '.join(_TUNED_TARGETS)}"
         )
-    if options.kernels != "none" and len(options.target) > 1:
+    if options.kernels != "none" and len(options.compiled) > 1:
         raise InputError(
             f"kernels={options.kernels} with target={','.join(options.target)}: configurations are chosen for one "
             f"device, and all targets have one module: export a bundle per target"
@@ -58,7 +58,17 @@ def _check_slots(options: ExportOptions) -> None:
 def _check_mesh(options: ExportOptions) -> None:
     shape = options.mesh_shape
     if shape is None:
+        if PER_DEVICE_TARGET in options.target:
+            raise InputError(
+                f"target={PER_DEVICE_TARGET} writes the program of one device of a mesh, and there is no mesh: give "
+                f"`mesh`, such as tp=2"
+            )
         return
+    if PER_DEVICE_TARGET in options.target and shape.size_of("dp") > 1:
+        raise InputError(
+            f"target={PER_DEVICE_TARGET} with mesh={shape}: devices along dp exchange nothing: leave out dp, and give "
+            f"as batch the sequences of one device"
+        )
     if "fsdp" in shape.names:
         raise InputError(f"mesh={shape}: fsdp cuts parameters while a model is trained: choose tp, ep or dp")
     if options.slots is not None and shape.size_of("dp") > 1:

@@ -12,7 +12,10 @@ from tapeline.inspecting import GRAPH_FORMATS
 from transformer_core import STORED
 from transformer_core.models import POSITIONS, WINDOW_CACHES, Model
 
-TARGETS: Final = ("none", "llvm-cpu", "vmvx", "vulkan-spirv", "cuda")
+PER_DEVICE_TARGET: Final = "stablehlo-per-device"
+"""Target that is no device: StableHLO of one device of a mesh, for other engines."""
+
+TARGETS: Final = ("none", "llvm-cpu", "vmvx", "vulkan-spirv", "cuda", PER_DEVICE_TARGET)
 """Targets that an export compiles for; none compiles nothing."""
 
 CHOICES: Final = {
@@ -92,7 +95,8 @@ class ExportOptions:
         weights: ``external`` archive, ``inline`` constants of the module, or ``none``.
         lowering: ``streaming`` keeps what is recorded on disk, ``buffered`` in memory; the module's text is the same.
         num_layers: number of layers, the first ones; None is all.
-        target: kinds of device to compile for; may be empty.
+        target: kinds of device to compile for; may be empty. ``stablehlo-per-device`` writes the program of one device
+            of the mesh, with explicit collectives.
         verify: ``parse`` checks the module, ``interpreter`` and ``iree`` also the results; ``auto`` is ``iree`` where
             there are weights and a target.
         stablehlo_target_version: oldest version of StableHLO that has to read ``module.vhlo``.
@@ -172,6 +176,11 @@ class ExportOptions:
     def mesh_shape(self) -> MeshShape | None:
         """Mesh of the bundle; None for one device."""
         return None if self.mesh is None else MeshShape.parse(self.mesh)
+
+    @property
+    def compiled(self) -> tuple[str, ...]:
+        """Targets that a compiler makes a module for."""
+        return tuple(target for target in self.target if target != PER_DEVICE_TARGET)
 
     @property
     def encoding(self) -> str | None:

@@ -1,43 +1,40 @@
 """The portable artifact of an export."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from compile_hlo import LoweredModule, lower_module, text_file
+from compile_hlo import lower_module, text_file
 from compile_hlo.emit import EXACT_PRODUCTS, PARTITIONED, ArgumentParameters, portable_text
-from compile_hlo.portable import write_artifact
+from compile_hlo.portable import write_artifact, write_per_device
 from compile_hlo.quirks import QUIRKS
-from lang_core import EntryPoint
-from tapeline.bundle import ARTIFACT, MODULE
+from tapeline.bundle import ARTIFACT, MODULE, PER_DEVICE
+from tapeline.exporting._load import Export
+from tapeline.exporting._mesh import portable_version
+from tapeline.exporting._options import PER_DEVICE_TARGET
 
 
-def write_portable(
-    entry_points: Sequence[EntryPoint],
-    lowered: LoweredModule,
-    staging: Path,
-    *,
-    inline: bool,
-    packed: bool,
-    partitioned: bool,
-    version: str,
-) -> None:
+def write_portable(export: Export, staging: Path) -> None:
     """Writes the portable artifact: the module in StableHLO alone, with its weights as arguments.
 
     They follow the entry point's own arguments, in the order of kernel_config.json's ``parameters``. The artifact is
     made from the module's text, unless that has the weights inline, or packed, whose products are of integers there, or
     the artifact is to be partitioned over a mesh, and so has forms of its own: then the entry points are lowered again.
+    With the target ``stablehlo-per-device``, the program of one device of the mesh is written too.
 
     Raises:
         VerificationError: StableHLO refuses it.
     """
-    text = staging / "portable.mlir"
+    text, options, mesh, lowered = staging / "portable.mlir", export.options, export.mesh, export.lowered
+    packed = any(parameter.encoding is not None for _, parameter in export.model.named_parameters())
     with text_file(text) as file:
         parameters = lowered.parameters()
-        if inline or packed or partitioned:
-            forms = PARTITIONED if partitioned else EXACT_PRODUCTS if packed else QUIRKS
-            lower_module(entry_points, file.write, ArgumentParameters(parameters), streaming=True, overrides=forms)
+        if options.weights == "inline" or packed or mesh is not None:
+            forms = PARTITIONED if mesh is not None else EXACT_PRODUCTS if packed else QUIRKS
+            points, form = export.entry_points, ArgumentParameters(parameters)
+            lower_module(points, file.write, form, streaming=True, overrides=forms)
         else:
             known = {function.name: function.parameters for function in lowered.functions}
             file.writelines(portable_text(staging / MODULE, dict(parameters.items()), known))
-    write_artifact(text, staging / ARTIFACT, version)
+    write_artifact(text, staging / ARTIFACT, portable_version(options.stablehlo_target_version, mesh))
+    if mesh is not None and PER_DEVICE_TARGET in options.target:
+        write_per_device(text, staging / PER_DEVICE, mesh.shape, mesh.axes_by_function(lowered))
     text.unlink()

@@ -184,7 +184,7 @@ def predict(export: Export, source: ModelSource, texts: KeptTexts | None = None)
         debug_nodes = node_counts(debug)["emitted"]
         tags = {function.name: function.tags for function in debug.functions}
         sites = {function.name: traced.sites for function, traced in zip(debug.functions, debug.traced, strict=False)}
-        export.debug = debug_config(options.dump_tags, options.target, tags, sites)
+        export.debug = debug_config(options.dump_tags, options.compiled, tags, sites)
     largest = max(counts["emitted"], debug_nodes), max(module_bytes, files.get(DEBUG_MODULE, 0))
     if options.weights == "external":
         files[ARCHIVE] = layout.total_bytes
@@ -207,7 +207,7 @@ def predict(export: Export, source: ModelSource, texts: KeptTexts | None = None)
             "verify": verification_memory(options, export.sizes, export.entry_points, lowered, export.weights),
         },
         {
-            "compile": max((compiler_memory(target, *largest) for target in options.target), default=0),
+            "compile": max((compiler_memory(target, *largest) for target in options.compiled), default=0),
             "verify": stablehlo_memory(largest[1]),
         },
         export.caches,
@@ -256,7 +256,7 @@ def _guessed_files(export: Export, lowered: LoweredModule, debug_nodes: int, kno
     """Files whose bytes depend on what libraries and compilers write."""
     options, nodes = export.options, node_counts(lowered)["emitted"]
     modules: dict[str, int] = {}
-    for target in options.target:
+    for target in options.compiled:
         least, per_node = _EXECUTABLE[target]
         modules[executable_name(target)] = least + per_node * nodes
         if debug_nodes:
