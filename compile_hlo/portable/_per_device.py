@@ -3,7 +3,7 @@
 jaxlib aborts on what its passes cannot do, so this runs in a child process alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,10 +18,13 @@ from lang_core import Axes, MeshShape, VerificationError
 _MAIN: Final = "main"  # the name by which the passes look the function up
 _MESH: Final = "mesh"
 # Without the full version of explicit reshards the next pass aborts.
-_PASSES: Final = (
+_RESHARDS: Final = (
     "builtin.module(sdy-propagation-pipeline,func.func(sdy-insert-explicit-reshards{enable-full-version}),"
-    "func.func(sdy-reshard-to-collectives),sdy-convert-global-to-local,sdy-drop-sharding-and-mesh)"
+    "func.func(sdy-reshard-to-collectives))"
 )
+_LOCAL: Final = "builtin.module(sdy-convert-global-to-local,sdy-drop-sharding-and-mesh)"
+# Ops whose results on several devices add up to the whole.
+_SUMS: Final = ("stablehlo.dot_general", "stablehlo.convolution")
 
 
 def write_per_device(
@@ -95,6 +98,7 @@ def _cut(
         function.attributes["arg_attrs"] = ir.ArrayAttr.get(
             [_with_sharding(old, axes) for old, axes in zip(before, given, strict=True)]
         )
+        _keep_lines_whole(function)
         function.attributes["res_attrs"] = ir.ArrayAttr.get([_with_sharding({}, axes) for axes in results])
         return str(module), whole
 
@@ -115,6 +119,54 @@ def _searched(function: Any, arguments: Sequence[Axes]) -> list[int]:
     return sorted(whole)
 
 
+def _keep_lines_whole(function: Any) -> None:
+    """Keeps what is reduced otherwise than by a sum whole along the reduced dimensions.
+
+    An all-reduce of Shardy's has no kind: the passes make every one a sum, those of the greatest and the least too.
+    """
+    for operation in list(_operations(function.regions[0].blocks[0])):
+        if operation.name != "stablehlo.reduce" or _is_sum(operation):
+            continue
+        reduced = set(ir.DenseI64ArrayAttr(operation.attributes["dimensions"]))
+        for value in list(operation.operands)[: len(operation.operands) // 2]:
+            _keep_whole(value, reduced)
+
+
+def _keep_whole(value: Any, dimensions: Collection[int]) -> None:
+    """Gives a value and all that use it a sharding that leaves dimensions whole, so that it is gathered once."""
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        point = ir.InsertionPoint.at_block_begin(owner)
+    elif owner.name == "sdy.sharding_constraint":
+        return
+    else:
+        point = ir.InsertionPoint.after(owner)
+    dims = ", ".join("{}" if dim in dimensions else "{?}" for dim in range(ir.ShapedType(value.type).rank))
+    kept = sdy.ShardingConstraintOp(value, ir.Attribute.parse(f"#sdy.sharding<@{_MESH}, [{dims}]>"), ip=point)
+    value.replace_all_uses_except(kept.result, kept.operation)
+
+
+def _is_sum(operation: Any) -> bool:
+    if operation.name != "stablehlo.reduce":
+        return operation.name in _SUMS
+    return [inner.name for inner in _operations(operation.regions[0].blocks[0])] == [
+        "stablehlo.add",
+        "stablehlo.return",
+    ]
+
+
+def _check_sums(module: Any, name: str, output: Path) -> None:
+    """Refuses an all-reduce of anything but a sum, which would become one."""
+    for function in module.body.operations:
+        for region in function.operation.regions:
+            for operation in (inner for block in region.blocks for inner in _operations(block)):
+                if operation.name == "sdy.all_reduce" and not _is_sum(operation.operands[0].owner):
+                    raise VerificationError(
+                        f"{output}: {name!r} has an all-reduce of {operation.operands[0].owner.name}, which the passes "
+                        f"would make a sum"
+                    )
+
+
 def _with_sharding(before: Any, axes: Axes) -> Any:
     """Returns the attributes of an argument or a result with its axes."""
     dims = ", ".join("{}" if axis is None else f'{{"{axis}"}}' for axis in axes)
@@ -125,15 +177,23 @@ def _with_sharding(before: Any, axes: Axes) -> Any:
 def _lowered(text: str, context: Any, name: str, output: Path) -> str:
     """Returns the text of the function of one device. What Python still holds of a module must not pass the passes."""
     with context, ir.Location.unknown():
-        module = ir.Module.parse(text)
-        try:
-            PassManager.parse(_PASSES).run(module.operation)
-        except ir.MLIRError as error:
-            raise VerificationError(f"{output}: {name!r} cannot be written for one device: {error}") from None
+        module = _passed(text, _RESHARDS, name, output)
+        _check_sums(module, name, output)
+        module = _passed(str(module), _LOCAL, name, output)
         for function in module.body.operations:
             if visibility(function) == "public":
                 function.attributes["sym_name"] = ir.StringAttr.get(name)
         return str(module)
+
+
+def _passed(text: str, passes: str, name: str, output: Path) -> Any:
+    """Returns the module of a text after passes."""
+    module = ir.Module.parse(text)
+    try:
+        PassManager.parse(passes).run(module.operation)
+    except ir.MLIRError as error:
+        raise VerificationError(f"{output}: {name!r} cannot be written for one device: {error}") from None
+    return module
 
 
 def _module(functions: Sequence[str], context: Any, mesh: MeshShape) -> str:

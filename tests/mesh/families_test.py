@@ -1,0 +1,98 @@
+"""Every family on meshes of virtual devices says what it says on one device, with the collectives that are planned."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from lang_core import ConfigError, MeshShape, Module
+from tests.goldens.cases import CASES
+from tests.mesh._models import MeshModel, golden_decoder, random_parameters
+from transformer_core import Experts
+from transformer_core.sharding import sharding
+
+_MESHES = ("tp=2", "tp=4", "dp=2", "tp=2,dp=2", "ep=2", "ep=2,tp=2")
+# Whole caches, rings, a latent beside experts, experts, delta rule, state space, convolution.
+_SAMPLE = {
+    "llama_gqa": "tp=2,dp=2",
+    "mistral_window": "tp=4",
+    "deepseek_v3": "tp=2",
+    "mixtral": "ep=2,tp=2",
+    "qwen3_next": "tp=2",
+    "mamba2": "dp=2",
+    "lfm2": "tp=2",
+}
+# Where a state carries roundings on, one device is 4e-5 of the greatest logit from NumPy; a mesh is nearer.
+_CARRIES = ("qwen3_next", "qwen3_5", "qwen3_5_moe")
+
+
+def _modules(model: Module) -> list[Module]:
+    modules: list[Module] = []
+    for layer in model.model.layers:  # pyright: ignore[reportAttributeAccessIssue] - decoders have them
+        layer.visit(modules.append)
+    return modules
+
+
+def _first_of_each_family() -> dict[str, str]:
+    """Returns names of golden cases by architecture."""
+    names: dict[str, str] = {}
+    for name, case in CASES.items():
+        names.setdefault(case.config["architectures"][0], name)
+    return names
+
+
+def _drawn() -> Iterator[tuple[str, str]]:
+    if not os.environ.get("TAPELINE_LONG"):
+        yield from _SAMPLE.items()
+        return
+    for name in _first_of_each_family().values():
+        for mesh in _MESHES:
+            yield name, mesh
+
+
+@pytest.mark.parametrize(("name", "mesh"), list(_drawn()))
+def test_a_mesh_says_what_one_device_says(name: str, mesh: str) -> None:
+    model = golden_decoder(name)
+    weights = random_parameters(model)
+    if "ep" in mesh and not any(isinstance(module, Experts) for module in _modules(model)):
+        with pytest.raises(ConfigError, match="ep=2 cuts nothing, for the model has no experts"):
+            sharding(model, MeshShape.parse(mesh))
+        return
+    cut = MeshModel(model, MeshShape.parse(mesh))
+    (expected, tokens), (logits, chosen) = (
+        MeshModel(model, MeshShape.parse("tp=1")).answers(weights),
+        cut.answers(weights),
+    )
+    tolerance = 2e-5 if name in _CARRIES else 1e-5
+    assert np.abs(logits - expected).max() <= tolerance * np.abs(expected).max()
+    np.testing.assert_array_equal(chosen, tokens)
+    for function in cut.functions.values():
+        assert not [shape for shape in function.gathered if len(shape) == 4]  # caches
+
+
+@pytest.mark.parametrize(("mesh", "positions"), [("tp=2", "shared"), ("tp=4", "per_row")])
+def test_a_dense_layer_has_two_all_reduces(mesh: str, positions: str) -> None:
+    """Beside these there is one of the embedding, two of the likeliest token, and a gather of the logits."""
+    model = golden_decoder("llama_gqa")
+    made = MeshModel(model, MeshShape.parse(mesh), positions=positions)
+    for function in made.functions.values():
+        assert function.collectives == Counter({"all-reduce": 2 * model.config.layers + 3, "all-gather": 1})
+        assert function.gathered == [(2, model.config.vocabulary)]
+
+
+def test_positions_per_row_say_what_one_device_says() -> None:
+    model = golden_decoder("mistral_window")
+    weights = random_parameters(model)
+    one, cut = (
+        MeshModel(model, MeshShape.parse(mesh), positions="per_row", window_caches="ring").answers(weights)
+        for mesh in ("tp=1", "tp=2,dp=2")
+    )
+    assert np.abs(cut[0] - one[0]).max() <= 1e-5 * np.abs(one[0]).max()
+    np.testing.assert_array_equal(cut[1], one[1])
+
+
+def test_devices_along_dp_exchange_nothing() -> None:
+    for function in MeshModel(golden_decoder("llama_gqa"), MeshShape.parse("dp=2")).functions.values():
+        assert not function.collectives
