@@ -73,5 +73,6 @@ def test_an_unknown_function_is_refused(tmp_path: Path) -> None:
 
 def test_an_abort_of_the_passes_is_an_error(tmp_path: Path) -> None:
     """An axis that the mesh does not have ends the process."""
-    with pytest.raises(VerificationError, match=r"write_per_device: the process that ran it died|cannot be written for one device"):
+    told = r"write_per_device: the process that ran it died|cannot be written for one device"
+    with pytest.raises(VerificationError, match=told):
         _written(tmp_path, total=([(None, "ep"), ("ep", None)], [(None, None)]))
