@@ -1,4 +1,4 @@
-"""What attention does with sixteen keys for rows of y that are computed side by side.
+"""Lines of attention over sixteen keys, for rows of y that are computed side by side.
 
 Rows share the loads of keys and values. Each row's numbers are added in the same order however many there are.
 """
