@@ -23,6 +23,9 @@ from gguf import GGUFWriter
 from tests.goldens._case_types import GoldenCase
 from tests.goldens._shapes import sizes_of
 from tests.goldens.cases import CASES
+from tests.goldens.encoders.cases import ENCODER_CASES
+from tests.goldens.encoders.files import read_encoder_golden
+from tests.goldens.encoders.gguf_encoders import GGUF_ENCODERS, write_encoder_gguf
 from tests.goldens.gguf_cases import GGUF_CASES, HYBRID_CASES, NOT_LLAMA_CPPS
 from tests.goldens.gguf_files import write_gguf
 
@@ -104,9 +107,12 @@ def _answer(path: str, request: dict[str, Any]) -> None:
     parameters.warmup = False
     parameters.cpuparams.n_threads = 1
     parameters.cache_type_k = parameters.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+    parameters.embedding = "input" in request
     server = xllamacpp.Server(parameters)
-    if "texts" in request:
-        answer: Any = [_tokenized(server.listening_address, text) for text in request["texts"]]
+    if "input" in request:
+        answer: Any = server.handle_embeddings(request)
+    elif "texts" in request:
+        answer = [_tokenized(server.listening_address, text) for text in request["texts"]]
     else:
         answer = server.handle_completions(request)
     Path(f"{path}.answer").write_text(json.dumps(answer))
@@ -128,6 +134,16 @@ def _steps(directory: Path, name: str, case: GoldenCase) -> list[dict[str, Any]]
             for entry in content]  # fmt: skip
 
 
+def _embeddings(directory: Path, name: str) -> list[list[float]]:
+    """Returns the embeddings of the real tokens of a case's inputs."""
+    case, inputs = ENCODER_CASES[name], read_encoder_golden(name).inputs
+    path = directory / f"{name}.gguf"
+    write_encoder_gguf(path, case, tokenizer=_plain_tokens(case.config["vocab_size"]))
+    rows = zip(inputs["token_ids"], inputs["attention_mask"], strict=True)
+    answer = _asked(path, {"input": [ids[mask.astype(bool)].tolist() for ids, mask in rows]})
+    return [[round(number, 6) for number in entry["embedding"]] for entry in answer["data"]]
+
+
 def _ids(directory: Path, model: str, pre: str | None, fields: dict[str, Any], texts: list[str]) -> list[list[int]]:
     llama = CASES["llama_gqa"]
     case = dataclasses.replace(llama, config={**llama.config, "vocab_size": len(fields["tokens"])})
@@ -145,11 +161,14 @@ def main(only: list[str]) -> None:
         json.loads((_DATA / "llama_cpp.json").read_text()) if only else {"models": {}, "tokenizers": []}
     )
     ids = {(entry["model"], entry["pre"]): entry["ids"] for entry in golden["tokenizers"]}
+    vectors: dict[str, Any] = golden.get("embeddings", {})
     logits, known = golden["models"], json.loads((_DATA / "gguf_tokenizers.json").read_text())
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         for case in [case for case in models if not only or case in only]:
             logits[case] = _steps(directory, case, cases[case])
+        for case in [case for case in GGUF_ENCODERS if not only or case in only]:
+            vectors[case] = _embeddings(directory, case)
         for model, pre in [kind for kind in kinds if not only or kind[1] in only]:
             ids[model, pre] = _ids(directory, model, pre, known["vocabularies"][model], known["texts"])
     _write(
@@ -157,6 +176,7 @@ def main(only: list[str]) -> None:
             "made_by": "tests/goldens/make_llama_cpp_goldens.py",
             "xllamacpp": importlib.metadata.version("xllamacpp"),
             "models": {case: logits[case] for case in models if case in logits},
+            "embeddings": vectors,
             "tokenizers": [{"model": m, "pre": pre, "ids": ids[m, pre]} for m, pre in kinds if (m, pre) in ids],
         }
     )

@@ -13,18 +13,19 @@ from gguf import PoolingType
 from lang_core import ConfigError, EagerExecutionContext
 from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
 from tests.goldens.encoders.files import read_encoder_golden, write_encoder_checkpoint
-from tests.goldens.encoders.gguf_encoders import write_encoder_gguf
+from tests.goldens.encoders.gguf_encoders import GGUF_ENCODERS, write_encoder_gguf
+from tests.goldens.golden_files import DATA
 from tests.parity._golden_encoders import forward_of
 from tests.parity._golden_models import relative_error
 from transformer_core.checkpoints import SafetensorsCheckpoint, audit
 from transformer_core.models import Model, load_model, stored_specs, tied_keys, unused_keys, weights_of
 from transformer_core.models.gguf import GgufModel
 
-_NAMES = ("bert_sentence", "xlm_roberta_sentence", "nomic_bert_sentence", "qwen3_sentence")
+_LLAMA_CPPS: dict[str, Any] = json.loads((DATA / "llama_cpp.json").read_text())["embeddings"]
 
 
-def _embedded(case: EncoderCase, directory: Path) -> np.ndarray:
-    """The sentence embeddings of the case's inputs by the model in its GGUF file."""
+def _embedded(case: EncoderCase, directory: Path, **changes: np.ndarray) -> np.ndarray:
+    """The sentence embeddings of the case's inputs, or of others, by the model in its GGUF file."""
     write_encoder_gguf(directory / "model.gguf", case)
     with GgufModel(directory / "model.gguf") as file:
         file.write_description(directory)
@@ -32,14 +33,20 @@ def _embedded(case: EncoderCase, directory: Path) -> np.ndarray:
         specs, tied = stored_specs(model, file), tied_keys(model, file)
         report = audit(file, specs, tied=tied, ignorable=unused_keys(model, file))
         assert set(report.used) | set(report.ignored) == set(file.keys())
-        ctx, inputs = EagerExecutionContext(weights_of(model, file)), read_encoder_golden(case.name).inputs
+        ctx, inputs = (
+            EagerExecutionContext(weights_of(model, file)),
+            {**read_encoder_golden(case.name).inputs, **changes},
+        )
         return forward_of(model, inputs)(ctx, *map(ctx.constant, inputs.values()))["sentence_embedding"].numpy()
 
 
-@pytest.mark.parametrize("name", _NAMES)
-def test_embeddings_are_transformers(name: str, tmp_path: Path) -> None:
-    expected = read_encoder_golden(name).outputs["sentence_embedding"]
-    assert relative_error(_embedded(ENCODER_CASES[name], tmp_path), expected) < 2e-4
+@pytest.mark.parametrize("name", GGUF_ENCODERS)
+def test_embeddings_are_transformers_and_llama_cpps(name: str, tmp_path: Path) -> None:
+    """llama.cpp has tokens of the first type only, takes gelu by its tanh, and some products in f16."""
+    golden, case = read_encoder_golden(name), ENCODER_CASES[name]
+    assert relative_error(_embedded(case, tmp_path), golden.outputs["sentence_embedding"]) < 2e-4
+    types = {key: np.zeros_like(array) for key, array in golden.inputs.items() if key == "token_type_ids"}
+    assert np.abs(_embedded(case, tmp_path, **types) - np.array(_LLAMA_CPPS[name])).max() < 1e-2
 
 
 def test_an_embedding_gemma_has_two_matrices_after_the_mean(tmp_path: Path) -> None:

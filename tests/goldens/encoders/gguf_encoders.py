@@ -15,6 +15,8 @@ ARCHITECTURES = {
     "bert": "bert", "roberta": "bert", "xlm-roberta": "bert", "nomic_bert": "nomic-bert",
     "gemma3_text": "gemma-embedding", "qwen3": "qwen3", "llama": "llama",
 }  # fmt: skip
+GGUF_ENCODERS = ("bert_sentence", "xlm_roberta_sentence", "nomic_bert_sentence", "qwen3_sentence")
+"""Cases whose files say all that their checkpoints say."""
 _POOLING = {"mean": PoolingType.MEAN, "cls": PoolingType.CLS, "lasttoken": PoolingType.LAST, "": PoolingType.NONE}
 _FROM_PADDING = ("roberta", "xlm-roberta")
 
@@ -52,10 +54,9 @@ def _converted(case: EncoderCase, name: str) -> Iterator[tuple[str, np.ndarray]]
 
 def _renamed(weights: Mapping[str, np.ndarray], config: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
     """Yields tensors under names that the converter knows: fused, cut, or of the form that was published."""
-    padding = config.get("pad_token_id", 1) + 1 if config["model_type"] in _FROM_PADDING else 0
     for key, array in weights.items():
         if key == "embeddings.position_embeddings.weight":
-            yield key, np.ascontiguousarray(array[padding:])
+            yield key, np.ascontiguousarray(array[_first_position(config) :])
         elif "_Dense.linear." in key:
             yield f"dense_{key[0]}.{key.rpartition('.')[2]}", array
         elif ARCHITECTURES[config["model_type"]] != "nomic-bert":
@@ -65,6 +66,11 @@ def _renamed(weights: Mapping[str, np.ndarray], config: Mapping[str, Any]) -> It
             yield _published(key.replace("q_proj", "Wqkv")), np.concatenate(parts)
         elif ".self_attn.k_proj." not in key and ".self_attn.v_proj." not in key:
             yield _published(key), array
+
+
+def _first_position(config: Mapping[str, Any]) -> int:
+    """Returns the row of the first token's position, from which on they are stored."""
+    return config.get("pad_token_id", 1) + 1 if config["model_type"] in _FROM_PADDING else 0
 
 
 def _published(key: str) -> str:
@@ -84,7 +90,7 @@ def _published(key: str) -> str:
 
 
 def _add_fields(writer: GGUFWriter, config: Mapping[str, Any], name: str) -> None:
-    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_context_length(config["max_position_embeddings"] - _first_position(config))
     writer.add_embedding_length(config["hidden_size"])
     writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_block_count(config["num_hidden_layers"])
@@ -92,6 +98,7 @@ def _add_fields(writer: GGUFWriter, config: Mapping[str, Any], name: str) -> Non
     if name in ("bert", "nomic-bert"):
         writer.add_layer_norm_eps(config["layer_norm_eps"])
         writer.add_causal_attention(False)
+        writer.add_uint32("tokenizer.ggml.token_type_count", config.get("type_vocab_size", 2))
     else:
         writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
         writer.add_head_count_kv(config["num_key_value_heads"])
