@@ -11,6 +11,7 @@ from lang_core import CheckpointError, near_names
 from tapeline.text._gguf_bpe import UnreadTokenizerError, byte_level_bpe
 from tapeline.text._gguf_sentencepiece import sentencepiece_bpe
 from tapeline.text._gguf_vocabulary import PREFIX, Vocabulary
+from tapeline.text._gguf_wordpiece import word_piece
 from tapeline.text._library import library_errors
 
 _TEMPLATE: Final = "tokenizer.chat_template"
@@ -59,10 +60,13 @@ def gguf_tokenizer(metadata: Mapping[str, Any], path: str) -> tuple[Tokenizer, d
     kinds: dict[str, Callable[[Vocabulary], tuple[Tokenizer, bool]]] = {
         "gpt2": byte_level_bpe,
         "llama": lambda vocabulary: sentencepiece_bpe(vocabulary, ordered=architecture.startswith("gemma")),
+        "bert": word_piece,
     }
     if not isinstance(kind, str) or kind not in kinds:
         hint = near_names(kind, kinds) if isinstance(kind, str) else ""
-        raise UnreadTokenizerError(f"{path}: {PREFIX}model: expected one of gpt2, llama; found {kind!r:.80}{hint}")
+        raise UnreadTokenizerError(
+            f"{path}: {PREFIX}model: expected one of {', '.join(kinds)}; found {kind!r:.80}{hint}"
+        )
     with library_errors(f"{path}: {PREFIX}* make no tokenizer", "convert the model again"):
         tokenizer, config = _tokenizer(Vocabulary.read(metadata, path), kinds[kind])
     template = _chat_template(metadata, path)

@@ -158,12 +158,12 @@ def test_no_tokenizer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model": "rwkv"}, r"some.gguf: tokenizer.ggml.model: expected one of gpt2, llama; found 'rwkv'"),
+        ({"model": "rwkv"}, r"some.gguf: tokenizer.ggml.model: expected one of gpt2, llama, bert; found 'rwkv'"),
         (
             {"pre": "llama-bqe"},
             r"tokenizer.ggml.pre: expected one of default, gpt-2, .*; found 'llama-bqe'; did you mean",
         ),
-        ({"model": ["gpt2"]}, r"tokenizer.ggml.model: expected one of gpt2, llama; found \['gpt2'\]"),
+        ({"model": ["gpt2"]}, r"tokenizer.ggml.model: expected one of gpt2, llama, bert; found \['gpt2'\]"),
         ({"pre": None}, r"tokenizer.ggml.pre: expected one of .*; found None"),
     ],
 )

@@ -13,6 +13,7 @@ from gguf import MODEL_ARCH_NAMES
 from tests.goldens.cases import CASES
 from tests.goldens.device_cases import BY_DEFAULT, EVERYWHERE, LONG, LONG_EVERYWHERE, ON_JAX
 from tests.goldens.encoders.cases import ENCODER_CASES
+from tests.goldens.encoders.gguf_encoders import ARCHITECTURES as GGUF_ENCODERS
 from tests.goldens.gguf_cases import GGUF_CASES, HYBRID_CASES
 from tests.goldens.gguf_files import ARCHITECTURES as GGUF_NAMES
 from tests.goldens.mtp_cases import MTP_CASES
@@ -60,7 +61,9 @@ def render() -> str:
         "## Decoders\n",
         *_table(_COLUMNS, map(_decoder_row, decoders)),
         "\n## Encoders, and models of sound and pictures\n",
-        *_table(("architectures", "family", "verified", "devices", "engines"), map(_other_row, _by_file(others))),
+        *_table(
+            ("architectures", "family", "verified", "devices", "engines", "GGUF"), map(_other_row, _by_file(others))
+        ),
         "\n## Others' lists\n",
         *_missing(),
     ]
@@ -121,7 +124,10 @@ def _is_wrapped(architecture: str) -> bool:
 def _other_row(names: Sequence[str]) -> tuple[str, ...]:
     count = sum(case.architecture in names for case in ENCODER_CASES.values())
     # tests/product: encoders_test, t5_test, whisper_test
-    return (", ".join(f"`{name}`" for name in names), _about(names[0]), str(count), "CPU", "IREE")
+    kinds = dict.fromkeys(_FAMILIES[name].model_type for name in names)
+    files = dict.fromkeys(GGUF_ENCODERS[kind] for kind in kinds if kind in GGUF_ENCODERS)
+    gguf = ", ".join(f"`{file}`" for file in files)
+    return (", ".join(f"`{name}`" for name in names), _about(names[0]), str(count), "CPU", "IREE", gguf)
 
 
 def _by_file(names: Sequence[str]) -> Iterator[list[str]]:

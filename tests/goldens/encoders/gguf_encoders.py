@@ -13,7 +13,7 @@ from tests.goldens.gguf_files import Tokenizer
 
 ARCHITECTURES = {
     "bert": "bert", "roberta": "bert", "xlm-roberta": "bert", "nomic_bert": "nomic-bert",
-    "gemma3_text": "gemma-embedding", "qwen3": "qwen3", "llama": "llama",
+    "gemma3_text": "gemma-embedding", "qwen3": "qwen3",
 }  # fmt: skip
 GGUF_ENCODERS = ("bert_sentence", "xlm_roberta_sentence", "nomic_bert_sentence", "qwen3_sentence")
 """Cases whose files say all that their checkpoints say."""

@@ -1,0 +1,44 @@
+"""An encoder in a GGUF file, exported with its tokenizer, embeds texts on a device."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+from gguf import GGUFWriter
+
+import tapeline
+from run_iree import target_of_device
+from tests.goldens.encoders.cases import ENCODER_CASES
+from tests.goldens.encoders.files import read_encoder_golden
+from tests.goldens.encoders.gguf_encoders import write_encoder_gguf
+from tests.product._bundles import export
+
+_DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
+_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+
+
+def _words(writer: GGUFWriter) -> None:
+    """A vocabulary of 67 tokens."""
+    tokens = [*_SPECIAL, *(f"▁{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"), *(f"x{i}" for i in range(37))]
+    writer.add_tokenizer_model("bert")
+    writer.add_token_list(tokens)
+    writer.add_token_types([3] * len(_SPECIAL) + [1] * (len(tokens) - len(_SPECIAL)))
+    writer.add_unk_token_id(1)
+    writer.add_bos_token_id(2)
+    writer.add_sep_token_id(3)
+    writer.add_pad_token_id(0)
+
+
+def test_a_file_embeds_texts(tmp_path: Path) -> None:
+    case, golden = ENCODER_CASES["bert_sentence"], read_encoder_golden("bert_sentence")
+    write_encoder_gguf(tmp_path / "model.gguf", case, tokenizer=_words)
+    batch, sequence = golden.inputs["token_ids"].shape
+    sizes = {"batch": batch, "sequence": sequence, "verify": "auto", "target": (target_of_device(_DEVICE),)}
+    bundle = export(tmp_path / "model.gguf", tmp_path / "bundle", **sizes)
+    with tapeline.load(bundle, device=_DEVICE) as model:
+        embedded = model.run("forward", golden.inputs)["sentence_embedding"]
+        vectors = np.asarray(model.embed(["a b c", "A b  C", "z"]))
+    expected = golden.outputs["sentence_embedding"]
+    assert np.abs(embedded - expected).max() < 2e-4 * np.abs(expected).max()
+    np.testing.assert_allclose(vectors @ vectors[0], [1, 1, vectors[2] @ vectors[0]], atol=1e-6)
+    assert vectors[2] @ vectors[0] < 0.999
