@@ -26,6 +26,7 @@ def compare_bundles(
     engine: Engine = "iree",
     device: str | None = None,
     mesh: MeshShape | str | None = None,
+    checkpoint: Path | None = None,
     reference_engine: Engine | None = None,
     reference_device: str | None = None,
     entry_point: str | None = None,
@@ -43,6 +44,7 @@ def compare_bundles(
         engine: engine of the bundle, ``iree`` or ``jax``.
         device: device of the bundle; the engine's default if None.
         mesh: axes of devices over which JAX cuts the bundle, such as ``tp=2``; one device if None.
+        checkpoint: directory of the weights of a bundle that was exported without; see ``tapeline.load``.
         reference_engine: engine of the reference; that of the bundle if None.
         reference_device: device of the reference; that of the bundle in the same engine if None.
         entry_point: only this entry point; all of them if None.
@@ -65,7 +67,7 @@ def compare_bundles(
     ours = _opened(bundle)
     with contextlib.ExitStack() as stack:
         other = None if reference is None else _opened(reference)
-        place = Place(engine, device, MeshShape.parse(mesh) if isinstance(mesh, str) else mesh)
+        place = Place(engine, device, MeshShape.parse(mesh) if isinstance(mesh, str) else mesh, checkpoint)
         same = reference_engine is None or reference_engine == engine
         other_place = Place(reference_engine or engine, reference_device or (device if same else None))
         side = _reference(ours, other, model, base, other_place, stack)

@@ -9,10 +9,11 @@ from typing import Final
 from autotune import is_recording_calls, record_lines
 from compile_hlo import traced_name
 from compile_hlo.directions import Signature
-from lang_core import DescriptionError, InputError, TensorSpec, near_names
+from lang_core import DescriptionError, InputError, TensorSpec, WeightSource, near_names
 from run_iree import Device, Session, host_cpu, target_of_device
 from run_iree.archive import ArchiveWeights, read_archive_index
 from run_iree.dump import CallDumper, Dumper
+from tapeline.bundle._checkpoint import CheckpointWeights, checkpoint_of
 from tapeline.bundle._companions import SecondModule, tolerance_of
 from tapeline.bundle._description import check_kernels
 from tapeline.bundle._files import (
@@ -116,22 +117,30 @@ class Bundle:
         self._check_module(path)
         return path
 
-    def weights(self) -> ArchiveWeights | None:
-        """Maps the archive, as a source of weights; None where the module takes none.
+    def weights(self, checkpoint: Path | None = None) -> WeightSource | None:
+        """Opens the weights, which are mapped and not read; None where the module takes none.
+
+        Args:
+            checkpoint: directory of the model's safetensors, for a bundle that was exported with weights=none; what it
+                finds by itself where None: ``checkpoint`` in its directory, or the directory that it lies in.
 
         Raises:
-            InputError: the archive is missing or damaged, or belongs to another bundle.
+            InputError: the archive is missing or damaged, or belongs to another bundle; or so the checkpoint.
         """
         if not self.config.parameters:
             return None
         archive = self.path / ARCHIVE
         self._check_files(ARCHIVE)
-        if not archive.is_file():
+        if archive.is_file() and checkpoint is None:
+            self._check_archive(archive)
+            return ArchiveWeights(archive)
+        directory = checkpoint or checkpoint_of(self.path)
+        if directory is None:
             raise InputError(
-                f"{self.path} has no {ARCHIVE}, and its module takes weights: export with weights=external"
+                f"{self.path} has no {ARCHIVE}, and its module takes weights: export with weights=external, or give "
+                f"the model's directory as `checkpoint`"
             )
-        self._check_archive(archive)
-        return ArchiveWeights(archive)
+        return CheckpointWeights(directory, self.path, self.config.parameters, self.config.model)
 
     def _open(
         self,

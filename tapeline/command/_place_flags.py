@@ -1,11 +1,13 @@
 """Flags of the engine and the devices on which a command runs a bundle."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypedDict
 
 from absl import flags
 
 from lang_core import MeshShape
+from tapeline.cli import user_path
 from tapeline.engines import DEVICES, ENGINES, Engine, Place
 
 ALL_DEVICES: Final = tuple(dict.fromkeys(device for devices in DEVICES.values() for device in devices))
@@ -18,6 +20,7 @@ class PlaceKeywords(TypedDict):
     engine: Engine
     device: str | None
     mesh: str | None
+    checkpoint: Path | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +31,22 @@ class PlaceFlags:
         engine: ``--engine``.
         device: ``--device``.
         mesh: ``--mesh``.
+        checkpoint: ``--checkpoint``.
     """
 
     engine: flags.FlagHolder[Any]
     device: flags.FlagHolder[Any]
     mesh: flags.FlagHolder[str | None]
+    checkpoint: flags.FlagHolder[str | None]
 
     def keywords(self) -> PlaceKeywords:
         """Returns what the flags say, for ``tapeline.load``."""
-        return {"engine": self.engine.value, "device": self.device.value, "mesh": self.mesh.value}
+        return {
+            "engine": self.engine.value,
+            "device": self.device.value,
+            "mesh": self.mesh.value,
+            "checkpoint": self._directory(),
+        }
 
     def place(self) -> Place:
         """Returns where the flags say that bundles run.
@@ -46,7 +56,10 @@ class PlaceFlags:
             ConfigError: the mesh is malformed.
         """
         mesh = None if self.mesh.value is None else MeshShape.parse(self.mesh.value)
-        return Place(self.engine.value, self.device.value, mesh)
+        return Place(self.engine.value, self.device.value, mesh, self._directory())
+
+    def _directory(self) -> Path | None:
+        return None if self.checkpoint.value is None else user_path(self.checkpoint.value)
 
 
 def define_place_flags(values: flags.FlagValues) -> PlaceFlags:
@@ -69,5 +82,11 @@ def define_place_flags(values: flags.FlagValues) -> PlaceFlags:
         ),
         flags.DEFINE_string(
             "mesh", None, "With --engine=jax: devices to cut the bundle over, such as tp=2,dp=2.", flag_values=values
+        ),
+        flags.DEFINE_string(
+            "checkpoint",
+            None,
+            "With --engine=jax: directory of the weights of a bundle that was exported with --weights=none.",
+            flag_values=values,
         ),
     )

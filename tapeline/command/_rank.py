@@ -109,5 +109,6 @@ def _open(arguments: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
     connect_devices()  # before anything that may fail on one rank, for which the others would wait
     bundle = Bundle(Path(arguments["bundle"]))
     mesh = None if arguments["mesh"] is None else MeshShape.parse(arguments["mesh"])
-    session = open_on_rank(bundle, Place("jax", arguments["device"], mesh))
+    checkpoint = None if arguments["checkpoint"] is None else Path(arguments["checkpoint"])
+    session = open_on_rank(bundle, Place("jax", arguments["device"], mesh, checkpoint))
     return session, {f"sha256 of {name} of {bundle.path}": value for name, value in bundle.config.sha256.items()}

@@ -17,7 +17,8 @@ def open_bundle(bundle: Bundle, place: Place) -> _protocol.Session:
     if leader is None:
         return open_on_rank(bundle, place)
     mesh = None if place.mesh is None else str(place.mesh)
-    return leader.open({"bundle": str(bundle.path), "device": place.device, "mesh": mesh})
+    checkpoint = None if place.checkpoint is None else str(place.checkpoint)
+    return leader.open({"bundle": str(bundle.path), "device": place.device, "mesh": mesh, "checkpoint": checkpoint})
 
 
 def open_on_rank(bundle: Bundle, place: Place) -> Session:
@@ -25,7 +26,7 @@ def open_on_rank(bundle: Bundle, place: Place) -> Session:
     return Session(
         bundle.artifact(),
         signatures=bundle.config.entry_points,
-        weights=bundle.weights(),
+        weights=bundle.weights(place.checkpoint),
         parameters=tuple(bundle.config.parameters),
         partitions=_partitions(bundle, place),
     )

@@ -40,14 +40,16 @@ class Place:
         engine: ``iree``, which runs what export compiled; ``jax``, by which XLA compiles the bundle's portable module.
         device: name of the device, one of the engine's in ``DEVICES``; the engine's default where None.
         mesh: axes of devices over which the bundle is cut; one device where None.
+        checkpoint: directory of the weights of a bundle that was exported without; see ``Bundle.weights``.
 
     Raises:
-        InputError: the engine has no such device, or no meshes.
+        InputError: the engine has no such device, or no meshes, or takes weights from an archive alone.
     """
 
     engine: Engine = "iree"
     device: str | None = None
     mesh: MeshShape | None = None
+    checkpoint: Path | None = None
 
     def __post_init__(self) -> None:
         if self.device is not None and self.device not in DEVICES[self.engine]:
@@ -59,6 +61,12 @@ class Place:
             )
         if self.mesh is not None and self.engine != "jax":
             raise InputError(f"mesh={self.mesh} goes with engine=jax: {self.engine} runs a bundle on one device")
+
+        if self.checkpoint is not None and self.engine != "jax":
+            raise InputError(
+                f"checkpoint={self.checkpoint} goes with engine=jax: {self.engine} maps an archive: export with "
+                f"weights=external"
+            )
 
     @property
     def name(self) -> str:

@@ -24,6 +24,7 @@ def load(
     device: str | None = None,
     engine: Engine = "iree",
     mesh: MeshShape | str | None = None,
+    checkpoint: Path | None = None,
     encoder_inputs: Mapping[str, np.ndarray | int] | None = None,
     prompt_cache: Path | None = None,
     speculate: str | None = None,
@@ -40,6 +41,8 @@ def load(
             or ``cuda``; of JAX ``cpu``, ``cuda``, ``rocm`` or ``tpu``, by default what JAX takes.
         engine: ``iree``, or ``jax``, by which XLA compiles the bundle when it is called (docs/jax.md).
         mesh: axes of devices over which JAX cuts the bundle, such as ``tp=2``; one device where None.
+        checkpoint: directory of the model's safetensors, with JAX and a bundle that was exported with weights=none;
+            where None what it finds by itself: ``checkpoint`` in the bundle, or the directory that the bundle lies in.
         encoder_inputs: arguments of ``encode`` by name, for a model with an encoder.
         prompt_cache: file that keeps what a prompt left in the caches for the next run (docs/prompt-cache.md).
         speculate: ``prompt_lookup`` or ``prompt_lookup:N``: verifies what followed the last N tokens earlier in the
@@ -57,7 +60,7 @@ def load(
         DeviceError: the device is absent, or a file is damaged.
     """
     opened = bundle if isinstance(bundle, Bundle) else Bundle(Path(bundle))
-    place = Place(engine, device, MeshShape.parse(mesh) if isinstance(mesh, str) else mesh)
+    place = Place(engine, device, MeshShape.parse(mesh) if isinstance(mesh, str) else mesh, checkpoint)
     if prompt_cache is not None and dump is not None:
         raise InputError("`dump` shows every call, and `prompt_cache` leaves some out: give one of them")
     with contextlib.ExitStack() as stack:

@@ -142,7 +142,7 @@ def _text_model(name: str, bundle: Bundle, loading: Loading) -> TextModel:
 
 def _loaded(bundle: Bundle, loading: Loading) -> LoadedModel:
     place = loading.place
-    return load(bundle, engine=place.engine, device=place.device, mesh=place.mesh)
+    return load(bundle, engine=place.engine, device=place.device, mesh=place.mesh, checkpoint=place.checkpoint)
 
 
 def _template(directory: Path, loading: Loading) -> tuple[ChatTemplate | None, str]:
