@@ -6,14 +6,23 @@ Products of matrices in f32 by NumPy's BLAS on all cores, and a matrix times a v
 of several runs, on a machine that does nothing else. Links are not measured.
 """
 
-import argparse
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from absl import flags
+
+FLAGS: Final = flags.FlagValues()
+
+_OUTPUT: Final = flags.DEFINE_string("output", "hardware.toml", "The file to write.", flag_values=FLAGS)
+_NAME: Final = flags.DEFINE_string("name", "this machine", "Name of the machine.", flag_values=FLAGS)
+_ROUNDS: Final = flags.DEFINE_integer(
+    "rounds", 9, "Runs of each kind, of which the fastest counts.", lower_bound=1, flag_values=FLAGS
+)
 
 _FORM: Final = """name = "{name}"
 devices = 1
@@ -68,13 +77,9 @@ def _best(run: Callable[[], object], rounds: int) -> float:
 
 def main() -> None:
     """Measures, and writes the file."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", required=True, help="The file to write.")
-    parser.add_argument("--name", default="this machine", help="Name of the machine.")
-    parser.add_argument("--rounds", type=int, default=9, help="Runs of each kind, of which the fastest counts.")
-    given = parser.parse_args()
-    path = Path(os.environ.get("BUILD_WORKING_DIRECTORY", ""), given.output)
-    path.write_text(measured(given.name, 3072, 16384, given.rounds))
+    FLAGS(sys.argv)
+    path = Path(os.environ.get("BUILD_WORKING_DIRECTORY", ""), _OUTPUT.value)
+    path.write_text(measured(_NAME.value, 3072, 16384, _ROUNDS.value))
     print(path)
 
 
