@@ -16,7 +16,11 @@ _STACK_BYTES: Final = 30 << 10
 
 @dataclass(frozen=True, slots=True)
 class AttentionSizes:
-    """Sizes of attention: B, K, G, T, H, S, H', rows of the bias, and rows of caches where sequences choose theirs."""
+    """Sizes of attention: B, K, G, T, H, S, H', rows of the bias, and rows of caches where sequences choose theirs.
+
+    Attributes:
+        most_together: rows that may be computed side by side.
+    """
 
     batch: int
     shared: int
@@ -27,6 +31,7 @@ class AttentionSizes:
     value_size: int
     rows: int
     cached: int = 0
+    most_together: int = MOST_TOGETHER
 
     def fit(self) -> bool:
         """Returns whether there is a kernel."""
@@ -54,7 +59,7 @@ class AttentionSizes:
     @property
     def together(self) -> int:
         """Rows of a workgroup that are computed side by side."""
-        return largest_divisor(self.own, MOST_TOGETHER)
+        return largest_divisor(self.own, self.most_together)
 
     @property
     def scratch(self) -> bool:

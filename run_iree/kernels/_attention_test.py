@@ -11,6 +11,8 @@ from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters
 from lang_core import Argument, EagerExecutionContext, EntryPoint, ExecutionContext, Tensor, TensorSpec, as_dtype
 from run_iree import Session, compile_module
+from run_iree.kernels._catalogue import CpuKernels
+from run_iree.kernels._spelled_testing import compile_spelled
 
 # (B, K, G, T, H, S, H', rows of the bias): whole blocks of keys and not, groups of one, values of another size, several
 # workgroups for a head.
@@ -126,6 +128,25 @@ def test_keys_that_are_hidden_are_not_read(tmp_path: Path):
         expected = session.function(point.name)(*inputs)[0].numpy().copy()
         inputs[1][:, :, 16:], inputs[2][:, :, 16:] = np.nan, np.inf  # blocks of sixteen are left out whole
         np.testing.assert_array_equal(session.function(point.name)(*inputs)[0].numpy(), expected)
+
+
+def test_rows_side_by_side_have_the_bits_of_each_alone(tmp_path: Path):
+    sizes = ((1, 1, 3, 1, 32, 40, 32, 1), (2, 1, 4, 2, 64, 37, 80, 1), (1, 2, 3, 4, 16, 48, 16, 1))
+    points = [_entry_point(size, "f32") for size in sizes]  # without panels, with them and five registers of sums
+    module, results = tmp_path / "module.mlir", list[list[np.ndarray]]()
+    with module.open("w") as file:
+        lower_module(points, file.write, ExternalParameters())
+    for kernels in (CpuKernels(), CpuKernels(avx512=True)):
+        compiled = tmp_path / f"{kernels.avx512}.vmfb"
+        compile_spelled(module, compiled, kernels)
+        results.append([])
+        with Session(compiled, "local-task") as session:
+            for point in points:
+                q, k, v, bias = _inputs(point, slice(0, 37))
+                bias[:, 0, 16:] = -1e30  # some rows see the second block, and some do not
+                results[-1].append(session.function(point.name)(q, k, v, bias)[0].numpy().copy())
+    for alone, together in zip(*results, strict=True):
+        np.testing.assert_array_equal(alone, together)
 
 
 # One query: heads that share keys and such that do not, an odd number of blocks.

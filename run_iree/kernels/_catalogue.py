@@ -8,6 +8,7 @@ from typing import Final
 from compile_hlo.directions import KernelSignature
 from lang_core import Encoding, bf16, checked_choices, encoding_named, f16
 from run_iree.kernels._attention import attention_kernel
+from run_iree.kernels._attention_keys import MOST_TOGETHER
 from run_iree.kernels._attention_sizes import AttentionSizes
 from run_iree.kernels._avx2_matvec import avx2_matvec_kernel, avx2_tokens_kernel, fits_avx2_matvec
 from run_iree.kernels._avx512_matvec import avx512_matvec_kernel, avx512_tokens_kernel, fits_avx512_matvec
@@ -104,9 +105,9 @@ def _norm(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
 
 
 def _attention(kernels: CpuKernels, function: KernelSignature) -> CpuKernel | None:
-    del kernels
     q, _, v, bias, *rows = _shapes(function)
-    sizes = AttentionSizes(*[*q, *v[2:], bias[0], v[0] if rows else 0])
+    together = MOST_TOGETHER if kernels.avx512 else 1  # others have too few registers for several rows
+    sizes = AttentionSizes(*[*q, *v[2:], bias[0], v[0] if rows else 0], together)
     blocks = function.kind == "cached_attention_quantize"
     if not (sizes.fit_blocks() if blocks else sizes.fit()):
         return None
