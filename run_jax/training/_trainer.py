@@ -96,7 +96,8 @@ class Trainer:
     def _run(self, state: TrainingState, frozen: Arrays, *batch: jax.Array) -> tuple[TrainingState, jax.Array]:
         loss, gradients = self._accumulated(state.trainable, frozen, batch)
         updates, optimizer = self._optimizer.update(gradients, state.optimizer, state.trainable)
-        return TrainingState(optax.apply_updates(state.trainable, updates), optimizer), loss  # pyright: ignore
+        trainable: Any = optax.apply_updates(state.trainable, updates)
+        return TrainingState(trainable, optimizer), loss
 
     def _accumulated(self, trainable: Arrays, frozen: Arrays, batch: tuple[jax.Array, ...]) -> tuple[Any, Any]:
         slope = jax.value_and_grad(self._loss)

@@ -7,12 +7,12 @@ The data are a text file, or JSON lines of objects with text or messages. The ou
 """
 
 import typing
-from typing import Final
+from typing import Final, Literal
 
 from absl import flags
 
 import tapeline
-from run_jax.training import SCHEDULES, is_writer
+from run_jax.training import SCHEDULES, Schedule, is_writer
 from tapeline.cli import TerminalProgress, user_path
 from tapeline.command._flags import flag_translator
 from tapeline.finetuning import TrainOptions
@@ -46,43 +46,61 @@ _LORA_TARGETS: Final = flags.DEFINE_list(
     "A comma list of linear layers, such as q_proj,v_proj; all but the head by default.",
     flag_values=FLAGS,
 )
-_INTEGERS: Final = {
-    "lora": "The rank of a LoRA adapter; without it all parameters are trained.",
-    "steps": "Steps.",
-    "batch": "Sequences per step, or per accumulated part of one.",
-    "accumulate": "Parts of a step whose gradients are added up.",
-    "sequence": "Tokens per sequence.",
-    "warmup": "First steps in which the rate rises; a tenth of the steps, 100 at most, by default.",
-    "seed": "The seed of the order of the data and of the adapter's first values.",
-    "save_every": "Steps between two checkpoints.",
-}
-_NUMBERS: Final = {
-    "lora_alpha": "The adapter's changes are scaled by lora_alpha / lora; twice the rank by default.",
-    "learning_rate": "The largest rate; 2e-4 with --lora, 2e-5 without by default.",
-    "weight_decay": "Decay of matrices per step, relative to the rate.",
-    "largest_norm": "The bound of the norm of the gradients; 0 for none.",
-}
-for _name, _help in _INTEGERS.items():
-    flags.DEFINE_integer(_name, getattr(_DEFAULTS, _name), _help, flag_values=FLAGS)
-for _name, _help in _NUMBERS.items():
-    flags.DEFINE_float(_name, getattr(_DEFAULTS, _name), _help, flag_values=FLAGS)
-flags.DEFINE_enum(
+_LORA: Final = flags.DEFINE_integer(
+    "lora", None, "The rank of a LoRA adapter; without it all parameters are trained.", flag_values=FLAGS
+)
+_LORA_ALPHA: Final = flags.DEFINE_float(
+    "lora_alpha",
+    None,
+    "The adapter's changes are scaled by lora_alpha / lora; twice the rank by default.",
+    flag_values=FLAGS,
+)
+_STEPS: Final = flags.DEFINE_integer("steps", _DEFAULTS.steps, "Steps.", flag_values=FLAGS)
+_BATCH: Final = flags.DEFINE_integer(
+    "batch", _DEFAULTS.batch, "Sequences per step, or per accumulated part of one.", flag_values=FLAGS
+)
+_ACCUMULATE: Final = flags.DEFINE_integer(
+    "accumulate", _DEFAULTS.accumulate, "Parts of a step whose gradients are added up.", flag_values=FLAGS
+)
+_SEQUENCE: Final = flags.DEFINE_integer("sequence", _DEFAULTS.sequence, "Tokens per sequence.", flag_values=FLAGS)
+_LEARNING_RATE: Final = flags.DEFINE_float(
+    "learning_rate", None, "The largest rate; 2e-4 with --lora, 2e-5 without by default.", flag_values=FLAGS
+)
+_WARMUP: Final = flags.DEFINE_integer(
+    "warmup",
+    None,
+    "First steps in which the rate rises; a tenth of the steps, 100 at most, by default.",
+    flag_values=FLAGS,
+)
+_SCHEDULE: Final = flags.DEFINE_enum(
     "schedule", _DEFAULTS.schedule, list(SCHEDULES), "How the rate falls after the warm-up.", flag_values=FLAGS
 )
-flags.DEFINE_enum(
+_WEIGHT_DECAY: Final = flags.DEFINE_float(
+    "weight_decay", _DEFAULTS.weight_decay, "Decay of matrices per step, relative to the rate.", flag_values=FLAGS
+)
+_LARGEST_NORM: Final = flags.DEFINE_float(
+    "largest_norm", _DEFAULTS.largest_norm, "The bound of the norm of the gradients; 0 for none.", flag_values=FLAGS
+)
+_DTYPE: Final = flags.DEFINE_enum(
     "dtype",
     _DEFAULTS.dtype,
     ["f32", "bf16"],
     "Dtype of activations and of weights in products; what is trained is kept in f32.",
     flag_values=FLAGS,
 )
-flags.DEFINE_string("mesh", None, "Devices, such as dp=2 or fsdp=2,tp=2; one by default.", flag_values=FLAGS)
+_MESH: Final = flags.DEFINE_string(
+    "mesh", None, "Devices, such as dp=2 or fsdp=2,tp=2; one by default.", flag_values=FLAGS
+)
+_SEED: Final = flags.DEFINE_integer(
+    "seed", _DEFAULTS.seed, "The seed of the order of the data and of the adapter's first values.", flag_values=FLAGS
+)
+_SAVE_EVERY: Final = flags.DEFINE_integer(
+    "save_every", _DEFAULTS.save_every, "Steps between two checkpoints.", flag_values=FLAGS
+)
 
 
 def main() -> None:
     """Trains, and prints the output's path."""
-    names = [*_INTEGERS, *_NUMBERS, "schedule", "dtype", "mesh"]
-    given: typing.Any = {name: FLAGS[name].value for name in names}
     with TerminalProgress(flag_translator(FLAGS)) as progress:
         trained = tapeline.train(
             _MODEL.value,
@@ -92,7 +110,21 @@ def main() -> None:
             progress=progress,
             base=user_path(""),
             lora_targets=tuple(_LORA_TARGETS.value),
-            **given,
+            lora=_LORA.value,
+            lora_alpha=_LORA_ALPHA.value,
+            steps=_STEPS.value,
+            batch=_BATCH.value,
+            accumulate=_ACCUMULATE.value,
+            sequence=_SEQUENCE.value,
+            learning_rate=_LEARNING_RATE.value,
+            warmup=_WARMUP.value,
+            schedule=typing.cast(Schedule, _SCHEDULE.value),
+            weight_decay=_WEIGHT_DECAY.value,
+            largest_norm=_LARGEST_NORM.value,
+            dtype=typing.cast(Literal["f32", "bf16"], _DTYPE.value),
+            mesh=_MESH.value,
+            seed=_SEED.value,
+            save_every=_SAVE_EVERY.value,
         )
     if is_writer():
         print(trained.path)

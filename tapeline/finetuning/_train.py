@@ -135,7 +135,7 @@ def _write(
         write_adapter(result, trained, plan.modules, options.lora, options.alpha, source.name)
     else:
         kept = None if isinstance(source.weights, GgufModel) else source.weights
-        whole = {path: trained.get(path, plan.frozen.get(path)) for path, _ in plan.model.named_parameters()}
+        whole = {**plan.frozen, **trained}
         write_checkpoint(result, whole, plan.model, kept, source.directory, options.dtype)
     write_loss_curve(losses, result / "loss.svg", f"{Path(source.name).name}, {options.steps} steps")
     (result / REPORT).write_text(json.dumps(_report(plan, options, source, losses), indent=2) + "\n")

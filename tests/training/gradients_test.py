@@ -76,7 +76,7 @@ def test_steps_of_optax_are_those_of_the_ops() -> None:
     options = OptimizerOptions(4, 0.1, schedule="constant", weight_decay=0.2, beta2=0.95, largest_norm=0.8)
     trainer, ctx = Trainer(objective, options), EagerExecutionContext()
     state, adamw = trainer.start(start), AdamW(beta2=0.95, weight_decay=0.2, largest_norm=0.8)
-    weights = {path: ctx.constant(array) for path, array in start.items()}
+    weights: dict[str, Tensor] = {path: ctx.constant(array) for path, array in start.items()}
     moments = {path: Moments(ctx.ops.zeros(a.shape, "f32"), ctx.ops.zeros(a.shape, "f32")) for path, a in start.items()}
     for step in range(4):
         state, _ = trainer.step(state, {}, np.array([[step]], np.int32))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lang_core import EagerExecutionContext, WeightSource
+from lang_core import EagerExecutionContext, Module, WeightSource
 from tapeline.finetuning import StoredLayout, adapted_modules, changes_of, first_values, write_adapter
 from tests.goldens.cases import CASES
 from tests.goldens.weights import write_checkpoint
@@ -22,7 +22,7 @@ _SOME = (
 )  # fmt: skip
 
 
-def _parameters(model: DecoderLM, weights: WeightSource) -> dict[str, np.ndarray]:
+def _parameters(model: Module, weights: WeightSource) -> dict[str, np.ndarray]:
     ctx = EagerExecutionContext(weights)
     return {path: np.array(ctx.parameter(parameter).data) for path, parameter in model.named_parameters()}
 
