@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lang_core import EagerExecutionContext, MappingWeights
+from tapeline.engines import ENGINES
 from tests.goldens.cases import CASES
 from tests.goldens.encoders.files import encoder_weights
 from tests.product._bundles import Finished, export_case, invoke
@@ -41,8 +42,9 @@ def _expected(bundle: Path, text: str) -> np.ndarray:
     return point(ctx, *map(ctx.constant, arguments))["sentence_embedding"].numpy()[0]
 
 
-def test_vectors_and_how_alike_they_are(bundle: Path, embedding: Embed, tmp_path: Path) -> None:
-    done = embedding(bundle, *(f"--text={text}" for text in _TEXTS), "--output=vectors.npy")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_vectors_and_how_alike_they_are(engine: str, bundle: Path, embedding: Embed, tmp_path: Path) -> None:
+    done = embedding(bundle, f"--engine={engine}", *(f"--text={text}" for text in _TEXTS), "--output=vectors.npy")
     assert done.code == 0, done.err
     vectors = np.load(tmp_path / "vectors.npy")
     expected = np.stack([_expected(bundle, text) for text in _TEXTS])

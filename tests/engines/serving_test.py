@@ -1,0 +1,33 @@
+"""The server's engine on a bundle in JAX: every answer is that of the request alone, bit for bit."""
+
+from pathlib import Path
+from typing import Any
+
+from tapeline.bundle import Bundle
+from tapeline.engines import Place, open_session
+from tapeline.running import BundleSlots
+from tapeline.serving import Engine, EngineSettings, canonical_pieces
+from tapeline.serving._reference_testing import Received, alone, random_requests
+from tests.product._bundles import export
+
+_COUNT = 5
+
+
+def test_answers_are_those_of_requests_alone(tmp_path: Path) -> None:
+    sizes: Any = {"num_layers": 1, "slots": 3, "max_sequence": 64, "target": ()}
+    bundle = Bundle(export("demo", tmp_path / "bundle", **sizes))
+    with open_session(bundle, Place("jax")) as session, open_session(bundle, Place("jax")) as other:
+        slots, lonely = BundleSlots(bundle, session), BundleSlots(bundle, other)
+        assert not slots.invariant
+        engine = Engine(slots, EngineSettings(max_waiting=_COUNT))
+        made = [(make, Received()) for make in random_requests(5, _COUNT, slots.vocabulary, slots.capacity)]
+        for make, received in made:
+            engine.submit(make(), received)
+        assert engine.drain(600)
+        engine.close()
+        assert engine.figures().failures == 0
+        for make, received in made:
+            pieces = canonical_pieces(len(make().prompt), lonely.chunks)
+            tokens, reason, scored = alone(lonely, make(), pieces)
+            assert (received.tokens, received.end.reason) == (tokens, reason)
+            assert received.prompt in (scored, None)
