@@ -90,7 +90,7 @@ def byte_level_bpe(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
         CheckpointError: the merges are damaged.
     """
     split = _split_of(vocabulary)
-    merges = _merges(vocabulary)
+    merges = vocabulary.merges()
     ids = vocabulary.ids()
     try:
         tokenizer = Tokenizer(models.BPE(ids, merges, ignore_merges=split.whole))
@@ -128,21 +128,3 @@ def _pre_tokenizer(split: _Split) -> Any:
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
-
-
-def _merges(vocabulary: Vocabulary) -> list[tuple[str, str]]:
-    stored = vocabulary.fields.get("merges")
-    if not isinstance(stored, list) or not all(isinstance(merge, str) for merge in stored):
-        raise CheckpointError(
-            f"{vocabulary.path}: {PREFIX}merges: expected a list of strings; found {stored!r:.80}: convert it again"
-        )
-    merges: list[tuple[str, str]] = []
-    for index, merge in enumerate(stored):
-        left, space, right = merge.partition(" ")
-        if not (left and space and right) or " " in right:
-            raise CheckpointError(
-                f"{vocabulary.path}: {PREFIX}merges: entry {index} is {merge!r:.80}, expected two tokens and a space "
-                "between them: convert the model again"
-            )
-        merges.append((left, right))
-    return merges

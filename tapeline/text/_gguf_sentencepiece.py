@@ -31,11 +31,30 @@ def sentencepiece_bpe(vocabulary: Vocabulary, *, ordered: bool) -> tuple[Tokeniz
         vocabulary = _with_marked_spaces(vocabulary)
         scores = [float(-index) for index in range(len(scores))]
     ids = vocabulary.ids()
+    prefix = vocabulary.flag("add_space_prefix", not ordered)
+    return _tokenizer(vocabulary, ids, _merges(vocabulary, ids, scores), prefix=prefix), True
+
+
+def listed_bpe(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
+    """Returns the tokenizer of a file that lists its merges (Gemma 4); otherwise as ``sentencepiece_bpe``.
+
+    Raises:
+        CheckpointError: merges are missing or damaged.
+    """
+    vocabulary = _with_marked_spaces(vocabulary)
+    prefix = vocabulary.flag("add_space_prefix", False)
+    return _tokenizer(vocabulary, vocabulary.ids(), vocabulary.merges(), prefix=prefix), True
+
+
+def _tokenizer(
+    vocabulary: Vocabulary, ids: dict[str, int], merges: list[tuple[str, str]], *, prefix: bool
+) -> Tokenizer:
+    """Returns a BPE of texts with marks for spaces, with ``prefix`` one before them, and bytes for unknown letters."""
     named = zip(vocabulary.tokens, vocabulary.types, strict=True)
     marked = next((token for token, kind in named if kind is TokenType.UNKNOWN), None)
     model = models.BPE(
         ids,
-        _merges(vocabulary, ids, scores),
+        merges,
         unk_token=vocabulary.token("unknown_token_id") or marked,
         fuse_unk=True,
         byte_fallback=all(token in ids for token in _BYTES),
@@ -43,13 +62,13 @@ def sentencepiece_bpe(vocabulary: Vocabulary, *, ordered: bool) -> tuple[Tokeniz
     tokenizer = Tokenizer(model)
     steps = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
     spaces = normalizers.Replace(" ", _SPACE)
-    if vocabulary.flag("add_space_prefix", not ordered):
+    if prefix:
         tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(_SPACE), spaces])
         steps.append(decoders.Strip(" ", 1, 0))
     else:
         tokenizer.normalizer = spaces
     tokenizer.decoder = decoders.Sequence(steps)
-    return tokenizer, True
+    return tokenizer
 
 
 def _with_marked_spaces(vocabulary: Vocabulary) -> Vocabulary:

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, processors
 
 from lang_core import CheckpointError, near_names
 from tapeline.text._gguf_bpe import UnreadTokenizerError, byte_level_bpe
-from tapeline.text._gguf_sentencepiece import sentencepiece_bpe
+from tapeline.text._gguf_sentencepiece import listed_bpe, sentencepiece_bpe
 from tapeline.text._gguf_vocabulary import PREFIX, Vocabulary
 from tapeline.text._gguf_wordpiece import word_piece
 from tapeline.text._library import library_errors
@@ -60,6 +60,7 @@ def gguf_tokenizer(metadata: Mapping[str, Any], path: str) -> tuple[Tokenizer, d
     kinds: dict[str, Callable[[Vocabulary], tuple[Tokenizer, bool]]] = {
         "gpt2": byte_level_bpe,
         "llama": lambda vocabulary: sentencepiece_bpe(vocabulary, ordered=architecture.startswith("gemma")),
+        "gemma4": listed_bpe,
         "bert": word_piece,
     }
     if not isinstance(kind, str) or kind not in kinds:

@@ -22,11 +22,15 @@ ODD = (
 
 
 @functools.cache
-def both(scheme: str) -> tuple[Inner, Inner]:
+def both(scheme: str, listed: bool = False) -> tuple[Inner, Inner]:
     """A sample, and what comes back of it."""
     sample = getattr(_samples_testing, scheme)()
     space = {"ggml.add_space_prefix": False} if scheme.endswith("strip") else {}
-    made = gguf_tokenizer(_samples_testing.metadata_of(sample, **space), "some.gguf")
+    metadata = _samples_testing.metadata_of(sample, **space)
+    if listed:  # as Gemma 4
+        pairs = json.loads(sample.to_str())["model"]["merges"]
+        metadata |= {"tokenizer.ggml.model": "gemma4", "tokenizer.ggml.merges": [" ".join(pair) for pair in pairs]}
+    made = gguf_tokenizer(metadata, "some.gguf")
     assert made is not None
     return sample, made[0]
 
@@ -40,6 +44,14 @@ def test_odd_texts_come_back(scheme: str, text: str) -> None:
     sample, converted = both(scheme)
     assert converted.encode(text).ids == sample.encode(text).ids
     ids = converted.encode(text).ids
+    assert converted.decode(ids) == sample.decode(ids)
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_listed_merges_give_the_same(text: str) -> None:
+    sample, converted = both("byte_fallback_without_strip", listed=True)
+    ids = sample.encode(text).ids
+    assert converted.encode(text).ids == ids
     assert converted.decode(ids) == sample.decode(ids)
 
 
@@ -158,12 +170,15 @@ def test_no_tokenizer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model": "rwkv"}, r"some.gguf: tokenizer.ggml.model: expected one of gpt2, llama, bert; found 'rwkv'"),
+        (
+            {"model": "rwkv"},
+            r"some.gguf: tokenizer.ggml.model: expected one of gpt2, llama, gemma4, bert; found 'rwkv'",
+        ),
         (
             {"pre": "llama-bqe"},
             r"tokenizer.ggml.pre: expected one of default, gpt-2, .*; found 'llama-bqe'; did you mean",
         ),
-        ({"model": ["gpt2"]}, r"tokenizer.ggml.model: expected one of gpt2, llama, bert; found \['gpt2'\]"),
+        ({"model": ["gpt2"]}, r"tokenizer.ggml.model: expected one of gpt2, llama, gemma4, bert; found \['gpt2'\]"),
         ({"pre": None}, r"tokenizer.ggml.pre: expected one of .*; found None"),
     ],
 )

@@ -108,6 +108,28 @@ class Vocabulary:
             )
         return value
 
+    def merges(self) -> list[tuple[str, str]]:
+        """Returns the pairs of tokens that are merged, first ones first.
+
+        Raises:
+            CheckpointError: the field is missing, or holds no pairs.
+        """
+        stored = self.fields.get("merges")
+        if not isinstance(stored, list) or not all(isinstance(merge, str) for merge in stored):
+            raise CheckpointError(
+                f"{self.path}: {PREFIX}merges: expected a list of strings; found {stored!r:.80}: convert it again"
+            )
+        merges: list[tuple[str, str]] = []
+        for index, merge in enumerate(stored):
+            left, space, right = merge.partition(" ")
+            if not (left and space and right) or " " in right:
+                raise CheckpointError(
+                    f"{self.path}: {PREFIX}merges: entry {index} is {merge!r:.80}, expected two tokens and a space "
+                    "between them: convert the model again"
+                )
+            merges.append((left, right))
+        return merges
+
     def ids(self) -> dict[str, int]:
         """The id of each token; the first of those that are there twice."""
         ids: dict[str, int] = {}
