@@ -184,4 +184,7 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("jax", "Gradients of all weights are those of `compile_dag`", "tests/differential/jax_models_test.py::test_gradients_of_all_weights_are_those_of_compile_dag"),
     ("jax", "A module is a function that JAX transforms", "run_jax/_context_test.py::test_a_module_is_a_function_that_jax_transforms"),
     ("jax", "64 bits are exact or refused", "run_jax/_context_test.py::test_64_bits_are_exact_or_refused"),
+    ("jax", "A training that is killed goes on to the same losses and weights, bit for bit", "tests/training/kill_test.py::test_a_killed_training_goes_on_to_the_same_bits"),
+    ("jax", "Training in two processes is that of one", "tests/training/processes_test.py::test_two_processes_train_as_one"),
+    ("jax", "An adapter trains as with PEFT", "tapeline/finetuning/_golden_test.py::test_an_adapter_trains_as_with_peft"),
 ))
