@@ -17,19 +17,20 @@ DEVICES = ["local-task", "vmvx", "vulkan", "cuda"]
 _DETECTED = ["vulkan", "cuda"]
 
 # Files that a room's library leaves out where its sources are not said: tests, and what only tests import.
-_LIBRARY_EXCLUDES = ["*_test.py", "*_testing.py"]
+_LIBRARY_EXCLUDES = ["**/*_test.py", "**/*_testing.py"]
 
 def py_library(name = None, srcs = None, **kwargs):
     """A py_library; that of a room is named as its folder and has its files.
 
     Args:
       name: the target, by default the folder's name.
-      srcs: by default every Python file of the folder but `*_test.py` and `*_testing.py`.
+      srcs: by default every Python file of the package but `*_test.py` and `*_testing.py`: of the folder, and of
+        folders below it that have no BUILD file.
       **kwargs: of py_library.
     """
     _py_library(
         name = name or native.package_name().split("/")[-1],
-        srcs = native.glob(["*.py"], exclude = _LIBRARY_EXCLUDES) if srcs == None else srcs,
+        srcs = native.glob(["**/*.py"], exclude = _LIBRARY_EXCLUDES) if srcs == None else srcs,
         **kwargs
     )
 
@@ -38,12 +39,12 @@ def py_pytest_test(name = "tests", srcs = None, deps = [], args = [], **kwargs):
 
     Args:
       name: the target, where it is not the tests of the room: named as its one source.
-      srcs: test modules, by default every `*_test.py` of the folder.
+      srcs: test modules, by default every `*_test.py` of the package.
       deps: what the modules import; pytest need not be named.
       args: further arguments of pytest.
       **kwargs: of py_test.
     """
-    srcs = native.glob(["*_test.py"]) if srcs == None else srcs
+    srcs = native.glob(["**/*_test.py"]) if srcs == None else srcs
     py_test(
         name = name,
         srcs = srcs + [_MAIN],

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lang_core import OpError, as_dtype, bf16, f32
-from lang_core.ops._samples import DRAWN, OPS_NOW, SEEDS
+from lang_core.ops._samples_testing import DRAWN, OPS_NOW, SEEDS
 
 
 def _reference(x, weight, bias, state):

@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lang_core import DType, OpError, as_dtype, bf16, f16, f32, f64, i32
-from lang_core.ops._samples import DRAWN, FLOATING, OPS_NOW, SEEDS, SHAPES, assert_close, assert_same, generator, values
+from lang_core.ops._samples_testing import (
+    DRAWN,
+    FLOATING,
+    OPS_NOW,
+    SEEDS,
+    SHAPES,
+    assert_close,
+    assert_same,
+    generator,
+    values,
+)
 
 POINTS = np.concatenate([np.linspace(-8, 8, 161), [0.0, -0.0, 20.0, -20.0, 1e-4, -1e-4]])
 

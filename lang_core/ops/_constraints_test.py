@@ -2,7 +2,7 @@ import ast
 from pathlib import Path
 
 from lang_core import OPS
-from lang_core.ops._refusals import FAMILIES
+from lang_core.ops._refusals_testing import FAMILIES
 
 
 def _tests_beside_this_one() -> set[str]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lang_core import DType, as_dtype, bf16, f16, f32, f64, i8, i32, i64, u8
-from lang_core.ops._samples import (
+from lang_core.ops._samples_testing import (
     DRAWN,
     FLOATING,
     NUMBERS,

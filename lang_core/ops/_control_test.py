@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lang_core import OPS, EagerExecutionContext, OpError, Tensor, TensorSpec
-from lang_core.ops._samples import CTX, OPS_NOW, assert_same
+from lang_core.ops._samples_testing import CTX, OPS_NOW, assert_same
 
 
 def test_while_loop_runs_until_cond_fails() -> None:

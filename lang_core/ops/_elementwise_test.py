@@ -11,7 +11,7 @@ from hypothesis import given
 from scipy import special
 
 from lang_core import DTYPES, OPS, DType, OpError, as_dtype, bf16, bool_, f16, f32, f64, i8, i32, u8
-from lang_core.ops._samples import (
+from lang_core.ops._samples_testing import (
     CTX,
     DRAWN,
     FLOATING,

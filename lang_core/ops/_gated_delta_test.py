@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lang_core import OpError, bf16
-from lang_core.ops._samples import DRAWN, OPS_NOW, SEEDS
+from lang_core.ops._samples_testing import DRAWN, OPS_NOW, SEEDS
 
 
 def _reference(

@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lang_core import DTYPES, DType, OpError, bool_
-from lang_core.ops._samples import CTX, DRAWN, NUMBERS, OPS_NOW, SEEDS, assert_close, assert_same, generator, values
+from lang_core.ops._samples_testing import (
+    CTX,
+    DRAWN,
+    NUMBERS,
+    OPS_NOW,
+    SEEDS,
+    assert_close,
+    assert_same,
+    generator,
+    values,
+)
 
 ANY_DTYPE = st.sampled_from(DTYPES)
 FILLED = st.lists(st.integers(1, 5), max_size=4).map(tuple)

@@ -34,7 +34,7 @@ class ContractViolation(Exception):
     """A constraint of an op does not hold. Only Op.infer sees it: it adds the op and the operands."""
 
 
-def require(condition: bool, label: str, reason: str) -> None:
+def require(condition: object, label: str, reason: str) -> None:
     """Checks one constraint; ``label`` is ``<op>_c<number>``, as in the op's documentation.
 
     Raises:

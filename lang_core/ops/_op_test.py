@@ -20,8 +20,8 @@ from lang_core import (
     as_dtype,
 )
 from lang_core.ops._op import Op, define_op
-from lang_core.ops._refusals import FAMILIES, Returning
-from lang_core.ops._samples import CTX
+from lang_core.ops._refusals_testing import FAMILIES, Returning
+from lang_core.ops._samples_testing import CTX
 
 Call = tuple[list[str], tuple[Any, ...]]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lang_core import ENCODINGS, Encoding
-from lang_core.ops._samples import OPS_NOW
+from lang_core.ops._samples_testing import OPS_NOW
 
 _Q8_0 = ENCODINGS["q8_0"]
 _RNG = np.random.default_rng(5)

@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from lang_core import OPS, DType, as_dtype
-from lang_core.ops._refusals import FAMILIES, refused
+from lang_core.ops._refusals_testing import FAMILIES, refused
 
 _OUTSIDE: Final = {"floating": "i32", "an integer": "f32", "a number": "bool", "signed": "u8", "bool": "i32"}
 # The dtypes that each op takes, by the last of its constraints; equal and not_equal take them all.

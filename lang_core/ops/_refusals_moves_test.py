@@ -3,7 +3,7 @@
 import pytest
 
 from lang_core import bool_, i32
-from lang_core.ops._refusals import Returning, refused, spec
+from lang_core.ops._refusals_testing import Returning, refused, spec
 
 
 def test_broadcast_c1() -> None:

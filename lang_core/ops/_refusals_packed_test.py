@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lang_core import DTYPES, ENCODINGS, Encoding, f32
-from lang_core.ops._refusals import refused
+from lang_core.ops._refusals_testing import refused
 
 _Q8_0 = ENCODINGS["q8_0"]
 _Q4_0 = ENCODINGS["q4_0"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lang_core import DTYPES, OPS, DType, Literal, OpError, bool_, f32
-from lang_core.ops._samples import CTX, DRAWN, NUMBERS, OPS_NOW, SEEDS, SHAPES, assert_same, generator, values
+from lang_core.ops._samples_testing import CTX, DRAWN, NUMBERS, OPS_NOW, SEEDS, SHAPES, assert_same, generator, values
 
 ANY_DTYPE = st.sampled_from(DTYPES)
 

@@ -5,9 +5,11 @@ from pathlib import Path
 
 from huggingface_hub.utils import get_token
 
+from lang_core import checked_choices
 from tapeline.hub._listing import HubSettings
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class HubState:
     """Settings of the hub's client in this process.

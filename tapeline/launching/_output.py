@@ -5,6 +5,8 @@ import sys
 import threading
 from typing import IO, Final
 
+from lang_core import checked_choices
+
 _CHUNK: Final = 1 << 16
 
 
@@ -36,6 +38,7 @@ class PrefixedLines(threading.Thread):
         sys.stderr.flush()
 
 
+@checked_choices
 def stdout_is_ours(*, wanted: bool) -> None:
     """Keeps what libraries write to stdout (gloo does) apart from what this program prints there.
 

@@ -74,7 +74,7 @@ def parse_targets(text: str, package: str, files: Sequence[str] = ()) -> list[Ta
     Args:
         text: the file's text.
         package: the folder of the file, relative to the workspace.
-        files: names of the Python files beside it, which a target without ``srcs`` takes.
+        files: Python files of the package, relative to it, which a target without ``srcs`` takes.
     """
     lines = text.splitlines()
     targets = []
@@ -113,9 +113,17 @@ def targets_of(root: Path) -> list[Target]:
         if "BUILD.bazel" in files:
             package = Path(folder).relative_to(root).as_posix()
             text = Path(folder, "BUILD.bazel").read_text()
-            python = sorted(file for file in files if file.endswith(".py"))
-            targets += parse_targets(text, "" if package == "." else package, python)
+            targets += parse_targets(text, "" if package == "." else package, _python_files(Path(folder)))
     return sorted(targets)
+
+
+def _python_files(package: Path) -> list[str]:
+    """The Python files of a package, relative to it: of its folder, and of folders below without a BUILD file."""
+    names = []
+    for folder, folders, files in os.walk(package):
+        folders[:] = [f for f in folders if not Path(folder, f, "BUILD.bazel").exists() and f != "__pycache__"]
+        names += [Path(folder, file).relative_to(package).as_posix() for file in files if file.endswith(".py")]
+    return sorted(names)
 
 
 def distribution_label(module: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from lang_core import ConfigError
+from lang_core import ConfigError, checked_choices
 from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation
 from transformer_core._rope_config import DEFAULT_BASE, RopeConfig
@@ -61,6 +61,7 @@ def llama_kind(fields: ConfigFields, architecture: str, **known: Any) -> Decoder
     )
 
 
+@checked_choices
 def heads_of(
     fields: ConfigFields, *, kv_heads_default: bool = False, head_dim_needed: bool = False
 ) -> tuple[int, int, int]:
