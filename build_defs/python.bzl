@@ -17,7 +17,7 @@ DEVICES = ["local-task", "vmvx", "vulkan", "cuda"]
 _DETECTED = ["vulkan", "cuda"]
 
 # Files that a room's library leaves out where its sources are not said: tests, and what only tests import.
-_LIBRARY_EXCLUDES = ["**/*_test.py", "**/*_testing.py"]
+_LIBRARY_EXCLUDES = ["**/*_test.py", "**/*_testing.py", "testdata/**"]
 
 def py_library(name = None, srcs = None, **kwargs):
     """A py_library; that of a room is named as its folder and has its files.
@@ -25,7 +25,7 @@ def py_library(name = None, srcs = None, **kwargs):
     Args:
       name: the target, by default the folder's name.
       srcs: by default every Python file of the package but `*_test.py` and `*_testing.py`: of the folder, and of
-        folders below it that have no BUILD file.
+        folders below it that have no BUILD file, but `testdata`.
       **kwargs: of py_library.
     """
     _py_library(

@@ -121,7 +121,9 @@ def _python_files(package: Path) -> list[str]:
     """The Python files of a package, relative to it: of its folder, and of folders below without a BUILD file."""
     names = []
     for folder, folders, files in os.walk(package):
-        folders[:] = [f for f in folders if not Path(folder, f, "BUILD.bazel").exists() and f != "__pycache__"]
+        folders[:] = [
+            f for f in folders if f not in ("__pycache__", "testdata") and not Path(folder, f, "BUILD.bazel").exists()
+        ]
         names += [Path(folder, file).relative_to(package).as_posix() for file in files if file.endswith(".py")]
     return sorted(names)
 
