@@ -16,7 +16,7 @@ from lang_core import DescriptionError, DeviceError, TensorSpec
 from run_jax.sessions._artifact import ArtifactFunction
 from run_jax.sessions._program import Program
 
-_EXACT: Final = {"xla_allow_excess_precision": False}  # else XLA drops roundings to bf16 that the module asks for
+_EXACT: Final[Any] = {"xla_allow_excess_precision": False}  # else XLA drops roundings to bf16 that the module asks for
 
 
 class CompiledEntry:

@@ -52,7 +52,7 @@ def test_every_encoding_is_multiplied_as_the_eager_context_does(tmp_path: Path) 
     arrays = {
         "x": random.standard_normal((3, _COLUMNS)).astype(np.float32),
         "rows": random.standard_normal((2, 3, _COLUMNS)).astype(np.float32),
-        "expert": np.int32([2, 0, 1, 2]),
+        "expert": np.array([2, 0, 1, 2], np.int32),
     }
     for name in ENCODINGS:
         arrays |= {name: _blocks(name, (5,)), f"{name}.experts": _blocks(name, (3, 5))}

@@ -123,7 +123,7 @@ def _seen(shard: jax.Array) -> np.ndarray[Any, Any]:
     if not reached(shard) or not shard.size:
         return np.asarray(shard)
     nbytes = math.prod(shard.shape) * shard.dtype.itemsize
-    memory = (ctypes.c_char * nbytes).from_address(shard.unsafe_buffer_pointer())
+    memory: Any = (ctypes.c_char * nbytes).from_address(shard.unsafe_buffer_pointer())
     return np.frombuffer(memory, shard.dtype).reshape(shard.shape)
 
 

@@ -37,7 +37,7 @@ TEXT: Final = """module @m {
 }
 """
 
-WEIGHTS: Final = {"w": np.float32([10, 20, 30]), "unused": np.float32([1, 2])}
+WEIGHTS: Final = {"w": np.array([10, 20, 30], np.float32), "unused": np.array([1, 2], np.float32)}
 CACHE: Final = TensorSpec((4, 3), "f32")
 
 APPEND: Final = Signature(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import jax
 import numpy as np
@@ -108,7 +108,7 @@ def device_mesh(axes: Mapping[str, int], platform: str | None = None) -> jax.sha
     return jax.sharding.Mesh(np.array(devices[:count]).reshape(sizes), tuple(axes) or ("device",))
 
 
-def devices_of(platform: str | None) -> list[jax.Device]:
+def devices_of(platform: str | None) -> list[Any]:
     """Returns JAX's devices of a kind.
 
     Raises:
@@ -122,7 +122,7 @@ def devices_of(platform: str | None) -> list[jax.Device]:
         ) from None
 
 
-def platform_of(device: jax.Device) -> str:
+def platform_of(device: Any) -> str:
     """Returns the kind of a device, one of ``PLATFORMS``; JAX calls those of CUDA and ROCm ``gpu``."""
     if device.platform != "gpu":
         return device.platform

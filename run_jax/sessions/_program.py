@@ -4,7 +4,7 @@ import itertools
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import jax
 import numpy as np
@@ -85,7 +85,7 @@ class Program:
             )
         return self._weights
 
-    def _read(self, name: str, index: tuple[slice, ...]) -> np.ndarray:
+    def _read(self, name: str, index: Any) -> np.ndarray:
         part = part_of(self.source(name), name, index)
         self.parameter_bytes += part.nbytes
         return part

@@ -18,7 +18,7 @@ from lang_core import (
 from run_jax.sessions import Session
 from run_jax.sessions._module_testing import APPEND, CACHE, PEEK, WEIGHTS, artifact_of, session_of
 
-_ROW = np.float32([[1, 2, 3]])
+_ROW = np.array([[1, 2, 3]], np.float32)
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_a_call_takes_arrays_and_gives_handles(session: Session) -> None:
     wanted[2] = [12, 24, 36]
     np.testing.assert_array_equal(cache.numpy(), wanted)
     assert (float(total.numpy()), number.numpy().tolist(), cache.spec, cache.alive) == (81.0, [2], CACHE, True)
-    rows = np.float32([[1, 0, 0], [0, 0, 1]])
+    rows = np.array([[1, 0, 0], [0, 0, 1]], np.float32)
     (dot,) = session.function("peek")(cache, rows)
     np.testing.assert_array_equal(dot.numpy(), rows @ wanted.T)
     assert cache.alive
@@ -105,9 +105,9 @@ def test_held_tensors_are_read_written_copied_and_replaced(session: Session) -> 
     held = session.hold([session.upload(np.arange(12, dtype=np.float32).reshape(4, 3))])
     part = (slice(1, 3), slice(None, 2))
     np.testing.assert_array_equal(held.read(0, part), [[3, 4], [6, 7]])
-    held.write(0, part, np.float32([[-1, -2], [-3, -4]]))
-    held.write(0, (3,), np.float32([7, 8, 9]))
-    wanted = np.float32([[0, 1, 2], [-1, -2, 5], [-3, -4, 8], [7, 8, 9]])
+    held.write(0, part, np.array([[-1, -2], [-3, -4]], np.float32))
+    held.write(0, (3,), np.array([7, 8, 9], np.float32))
+    wanted = np.array([[0, 1, 2], [-1, -2, 5], [-3, -4, 8], [7, 8, 9]], np.float32)
     np.testing.assert_array_equal(held.numpy(0), wanted)
     (copy,) = held.copies([0])
     session.updating("append")(held, _ROW, 0)
@@ -116,9 +116,9 @@ def test_held_tensors_are_read_written_copied_and_replaced(session: Session) -> 
     np.testing.assert_array_equal(held.numpy(0), wanted)
     assert not copy.alive
     with pytest.raises(DeviceError, match=r"cannot write float32\[3\] into a part float32\[2, 2\] of held tensor 0"):
-        held.write(0, part, np.float32([1, 2, 3]))
+        held.write(0, part, np.array([1, 2, 3], np.float32))
     with pytest.raises(DeviceError, match=r"cannot hold a tensor i32\[2\] .* as number 0: that is f32\[4,3\]"):
-        held.replace({0: session.upload(np.int32([1, 2]))})
+        held.replace({0: session.upload(np.array([1, 2], np.int32))})
 
 
 def test_values_that_do_not_fit_are_refused_and_leave_the_cache(session: Session) -> None:

@@ -94,10 +94,12 @@ def test_rows_of_a_batch_lie_on_devices_of_their_own(tmp_path: Path) -> None:
     for mesh in ("dp=2", None):
         with open_session(bundle, _place(mesh)) as session:
             model = BundleBatch(bundle, session)
-            rows = model.prefill(np.array([_PROMPT[:4], _PROMPT[3:]], np.int32), np.int32([0, 0]), np.int32([3, 2]))
+            rows = model.prefill(
+                np.array([_PROMPT[:4], _PROMPT[3:]], np.int32), np.array([0, 0], np.int32), np.array([3, 2], np.int32)
+            )
             logits, tokens = [rows.logits()], [list(rows.ids())]
             for step in range(_STEPS):
-                rows = model.decode(np.array(tokens[-1], np.int32), np.int32([4 + step, 3 + step]))
+                rows = model.decode(np.array(tokens[-1], np.int32), np.array([4 + step, 3 + step], np.int32))
                 logits.append(rows.logits())
                 tokens.append(list(rows.ids()))
             results.append((np.stack(logits), tokens))
