@@ -16,7 +16,7 @@ def read_part(descriptor: int, offset: int, spec: TensorSpec, part: Part) -> np.
     """Reads a part of a tensor that lies in a file.
 
     One that lies in one piece is a read-only view of a map of that piece alone, so that no page of another part is
-    touched. Others are read piece by piece into memory.
+    touched. Others are read piece by piece into memory, and are read-only, too.
 
     Args:
         descriptor: of the file, open for reading.
@@ -45,13 +45,16 @@ def _mapped(descriptor: int, begin: int, spec: TensorSpec, shape: tuple[int, ...
 def _gathered(descriptor: int, offset: int, spec: TensorSpec, ranges: Sequence[Range], last: int) -> np.ndarray:
     """Reads a part whose last axis that is cut is ``last``: a piece for each index of the axes before it."""
     shape = tuple(stop - start for start, stop in ranges)
-    array = np.empty(shape, spec.dtype.numpy)
-    pieces = array.reshape(math.prod(shape[:last]), -1).view("u1")
+    # Of its own pages: an engine can use them where they lie, and they go back to the system when they are dropped.
+    memory = mmap.mmap(-1, math.prod(shape) * spec.dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    array = np.frombuffer(memory, spec.dtype.numpy).reshape(shape)
+    pieces = np.frombuffer(memory, np.uint8).reshape(math.prod(shape[:last]), -1)
     outer = np.indices(shape[:last]).reshape(last, -1).T
     for piece, index in zip(pieces, outer, strict=True):
         place = [start + int(i) for (start, _), i in zip(ranges, index, strict=False)]
         place += [start for start, _ in ranges[last:]]
         _read_into(descriptor, piece.data, offset + spec.dtype.itemsize * _number(place, spec.shape))
+    array.flags.writeable = False
     return array
 
 
