@@ -7,6 +7,7 @@ from typing import Final
 from tools.docs.site._api import api_index, api_pages
 from tools.docs.site._commands import commands_reference
 from tools.docs.site._lives import with_pictures
+from tools.docs.site._notebooks import notebook_pages
 
 _ADDITIONS: Final[dict[str, Callable[[str, Path], str]]] = {
     "api/README.md": lambda text, root: f"{text}\n{api_index(root)}\n",
@@ -17,7 +18,7 @@ _ADDITIONS: Final[dict[str, Callable[[str, Path], str]]] = {
 
 def generated_pages(root: Path) -> dict[str, str]:
     """Returns the files that no file of the repository stands for: path in the site, and text."""
-    return api_pages(root)
+    return api_pages(root) | notebook_pages(root)
 
 
 def additions(place: str, text: str, root: Path) -> str:

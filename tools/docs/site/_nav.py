@@ -12,7 +12,12 @@ HOME: Final = "README.md"
 _SECTION: Final = re.compile(r"^(##|###) ([^:\n]*).*\n((?:(?!##).*\n)*)", re.MULTILINE)
 _ROW: Final = re.compile(r"^\| \[[^\]]*\]\(([^)#]*\.md)\) \|", re.MULTILINE)
 # Pages of these folders follow a page of the index, and need no row.
-_FOLDERS: Final = {"api/README.md": "api", "architecture.md": "rooms", "lab/README.md": "lab"}
+_FOLDERS: Final = {
+    "api/README.md": "api",
+    "architecture.md": "rooms",
+    "packages.md": "notebooks",
+    "lab/README.md": "lab",
+}
 
 
 class Section(NamedTuple):

@@ -1,0 +1,22 @@
+"""Notebooks are run anew, and print what they show; each code cell that prints has its output in the file."""
+
+from pathlib import Path
+from typing import Final
+
+import nbformat
+import pytest
+
+from tools.docs.notebooks import executed, text_outputs
+
+_FOLDER: Final = Path(__file__).parents[2] / "docs" / "notebooks"
+
+
+def test_there_are_four() -> None:
+    assert len(list(_FOLDER.glob("*.ipynb"))) == 4
+
+
+@pytest.mark.parametrize("path", sorted(_FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_outputs_are_those_of_a_run(path: Path) -> None:
+    stored = text_outputs(nbformat.read(path, as_version=4))
+    assert any(stored)
+    assert text_outputs(executed(path)) == stored
