@@ -47,7 +47,7 @@ def _documents() -> list[str]:
     """
     if bool(_DOCUMENT.value) == bool(_DOCUMENTS.value):
         raise InputError("give a text with `document`, once for each, or a file of them with `documents`")
-    documents = _DOCUMENT.value or _lines(user_path(_DOCUMENTS.value))
+    documents = _lines(user_path(_DOCUMENTS.value)) if _DOCUMENTS.value else _DOCUMENT.value
     if not documents:
         raise InputError(f"documents={_DOCUMENTS.value}: there is no text in it: write one per line")
     return documents

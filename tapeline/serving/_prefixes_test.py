@@ -75,7 +75,7 @@ def test_only_what_is_missing_is_read_and_nothing_where_nothing_is() -> None:
         read.append((start, stop))
         return whole(row, start, stop)
 
-    model.read_row = noted  # pyright: ignore[reportAttributeAccessIssue]
+    model.read_row = noted
     prefixes.save(other, 0)
     assert read == [(12, 32)]
     prefixes.save(other, 0)
