@@ -16,8 +16,9 @@ DEVICES = ["local-task", "vmvx", "vulkan", "cuda"]
 # Devices that need a driver of the host: skipped (not failed) where @local_devices found none.
 _DETECTED = ["vulkan", "cuda"]
 
-# Files that a room's library leaves out where its sources are not said: tests, and what only tests import.
-_LIBRARY_EXCLUDES = ["**/*_test.py", "**/*_testing.py", "testdata/**"]
+# Files that a room's library leaves out where its sources are not said: tests, what only tests import, and scripts that
+# run outside of Bazel.
+_LIBRARY_EXCLUDES = ["**/*_test.py", "**/*_testing.py", "testdata/**", "**/make_*goldens.py", "**/draw_*.py"]
 
 def py_library(name = None, srcs = None, **kwargs):
     """A py_library; that of a room is named as its folder and has its files.

@@ -21,7 +21,7 @@ _TEXTS = ("", "the tape", "The TAPE!", "tapes, tapping?", "日本 the", "[MASK] 
 
 
 def _fields(pieces: tuple[str, ...], **changes: Any) -> dict[str, Any]:
-    """What llama.cpp's converter writes of a vocabulary."""
+    """The fields that llama.cpp's converter writes of a vocabulary."""
     marked = [t if t in _SPECIAL else t[2:] if t.startswith("##") else f"▁{t}" for t in pieces]
     fields: dict[str, Any] = {
         "model": "bert",

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.layering._sources import runs_outside_bazel
+
 _PYTHON_RULES = ("py_library", "py_binary", "py_test", "py_tool", "py_pytest_test", "py_device_tests")
 
 # Names that the macros of build_defs/python.bzl take where a call does not say it; a library is named as its folder.
@@ -15,7 +17,7 @@ _TOOL_DEPS = "//tapeline/command:command"
 
 # Files that the macros take where a call does not say it.
 _ALL_OF_FOLDER: Mapping[str, Callable[[str], bool]] = {
-    "py_library": lambda file: not file.endswith(("_test.py", "_testing.py")),
+    "py_library": lambda file: not file.endswith(("_test.py", "_testing.py")) and not runs_outside_bazel(file),
     "py_pytest_test": lambda file: file.endswith("_test.py"),
 }
 
