@@ -126,7 +126,17 @@ def _command(words: list[str]) -> Iterator[tuple[str, list[str]]]:
         if word.endswith("tapeline") and words[number + 1 : number + 2]:
             name = words[number + 1]
         if name in COMMANDS:
-            yield name, [argument for argument in words[number:] if argument.startswith("--")]
+            rest = words[number + 2 :]
+            inner = next(
+                (place for place, other in enumerate(rest) if name == "launch" and other in COMMANDS), len(rest)
+            )
+            yield name, _flags_of(rest[:inner])
+            if inner < len(rest):
+                yield rest[inner], _flags_of(rest[inner:])
+
+
+def _flags_of(words: list[str]) -> list[str]:
+    return [word for word in words if word.startswith("--")]
 
 
 def _refusal(name: str, argument: str) -> str:
