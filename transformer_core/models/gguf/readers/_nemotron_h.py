@@ -1,6 +1,6 @@
 """Nemotron-H and Nemotron 3: layers of one mixer each."""
 
-from typing import Final
+from typing import Any, Final
 
 from transformer_core.models.gguf.readers._architecture import GgufArchitecture
 from transformer_core.models.gguf.readers._common import Source, Values, biased, common, with_fields
@@ -26,7 +26,7 @@ def _kinds(source: Source, wide: str) -> tuple[Source, tuple[str, ...]]:
     return with_fields(source, **known), tuple(kinds)
 
 
-def _nemotron_h(source: Source, wide: str = "mlp", **more: object) -> Values:
+def _nemotron_h(source: Source, wide: str = "mlp", **more: Any) -> Values:
     source, kinds = _kinds(source, wide)
     fields = source.fields
     heads, inner = fields.integer("ssm.time_step_rank"), fields.integer("ssm.inner_size")
