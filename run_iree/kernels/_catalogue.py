@@ -107,7 +107,7 @@ def _norm(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
 def _attention(kernels: CpuKernels, function: KernelSignature) -> CpuKernel | None:
     q, _, v, bias, *rows = _shapes(function)
     together = MOST_TOGETHER if kernels.avx512 else 1  # others have too few registers for several rows
-    sizes = AttentionSizes(*[*q, *v[2:], bias[0], v[0] if rows else 0], together)
+    sizes = AttentionSizes(*[*q, *v[2:], bias[0], v[0] if rows else 0], most_together=together)
     blocks = function.kind == "cached_attention_quantize"
     if not (sizes.fit_blocks() if blocks else sizes.fit()):
         return None

@@ -68,6 +68,6 @@ def _versions(place: Place) -> dict[str, Any]:
         "num_processes": place.processes,
         "python": python,
         "jax": jax.__version__,
-        "jaxlib": jaxlib.__version__,
+        "jaxlib": jaxlib.version.__version__,
         "numpy": np.__version__,
     }

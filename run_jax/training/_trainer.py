@@ -1,7 +1,7 @@
 """The compiled step: loss, gradients and update, on a mesh of devices."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -130,4 +130,4 @@ class Trainer:
             self._optimizer, lambda _, sharding: sharding, shapes, of,
             transform_non_params=lambda _: self.mesh.replicated(),
         )  # fmt: skip
-        return TrainingState(of, optimizer)
+        return TrainingState(cast(Any, of), optimizer)

@@ -109,13 +109,14 @@ def _compared() -> Comparison:
         raise InputError(f"--found={_FOUND.value} is a bundle, --reference={_REFERENCE.value} a dump: give two alike")
     bundle = tapeline.Bundle(path)
     inside: Any = _INSIDE.value
+    reference_engine: Any = _REFERENCE_ENGINE.value
     return tapeline.compare_bundles(
         bundle,
         reference,
         model=_MODEL.value,
         base=cli.user_path(""),
         **_PLACE.keywords(),
-        reference_engine=_REFERENCE_ENGINE.value,
+        reference_engine=reference_engine,
         reference_device=_REFERENCE_DEVICE.value,
         entry_point=_ENTRY_POINT.value,
         inputs=_inputs(bundle),

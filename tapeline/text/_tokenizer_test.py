@@ -179,7 +179,7 @@ def test_a_registered_format_is_read_where_there_is_no_tokenizer_json(
             raise ValueError("no word in it")
         model = tokenizers.models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="the")
         tokenizer = tokenizers.Tokenizer(model)
-        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()  # type: ignore[assignment]
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
         return tokenizer
 
     register_tokenizer("words.txt", read)

@@ -26,7 +26,7 @@ _OUTSIDE: Final = """[...document.querySelectorAll('.md-content *')].filter(one 
 
 
 class _Silent(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Says nothing."""
 
 

@@ -71,7 +71,7 @@ class MeshFunction:
         donated = tuple(i for i, argument in enumerate(signature.arguments) if argument.donated)
         jitted = jax.jit(exported.call, in_shardings=self.inputs, out_shardings=outputs, donate_argnums=donated)
         self._compiled = jitted.lower(*specs).compile()
-        hlo = self._compiled.as_text()
+        hlo = str(self._compiled.as_text())
         self.collectives = Counter(_COLLECTIVE.findall(hlo))
         self.gathered = [tuple(map(int, filter(None, dims.split(",")))) for _, dims in _SHAPED.findall(hlo)]
 

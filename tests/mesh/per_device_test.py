@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from jax.interpreters import mlir
 from jax.sharding import NamedSharding, PartitionSpec
-from jaxlib import _jax
+from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
 from jaxlib.mlir import ir
 
 import tapeline
@@ -44,7 +44,8 @@ class _EveryDevice:
             for function in list(module.body.operations):
                 if ir.StringAttr(function.attributes["sym_name"]).value == name:
                     function.attributes["sym_name"] = ir.StringAttr.get("main")
-                    self.kinds = [ir.RankedTensorType(kind).shape for kind in function.type.inputs]
+                    signature = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+                    self.kinds = [ir.RankedTensorType(kind).shape for kind in signature.inputs]
                 else:
                     function.operation.erase()
             self._loaded = devices[0].client.compile_and_load(module, _jax.DeviceList(devices), options)
@@ -74,6 +75,7 @@ def test_every_device_says_what_the_whole_program_says(tmp_path: Path, positions
     assert config.mesh is not None
     verify_text(bundle.path / PER_DEVICE)
     weights, rng = bundle.weights(), np.random.default_rng(3)
+    assert weights is not None
     for point in config.entry_points:
         given = []
         for argument in point.arguments:

@@ -157,8 +157,10 @@ SPACES: Final[dict[str, Space]] = {
         attn_logit_softcapping=[None, ABSENT, 5.0],
         pad_token_id=[0],
     ),
-    "qwen3": decoder_space("qwen3", "Qwen3Model", **_QWEN3)
-    | {"architectures": _architectures("Qwen3Model", "Qwen3ForSequenceClassification")},
+    "qwen3": {
+        **decoder_space("qwen3", "Qwen3Model", **_QWEN3),
+        "architectures": _architectures("Qwen3Model", "Qwen3ForSequenceClassification"),
+    },
     "t5": _T5,
     "clip": {
         "architectures": _architectures("CLIPModel"),

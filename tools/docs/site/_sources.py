@@ -87,7 +87,7 @@ def _link(label: str, target: str, page: str, titles: Mapping[str, str], source_
     path = posixpath.normpath(posixpath.join(posixpath.dirname(repository_path(page)), file))
     place = site_path(path) or site_path(f"{path}/README.md")
     for candidate in (place, f"{place}/README.md"):
-        if candidate in titles:
+        if candidate is not None and candidate in titles:
             label = titles[candidate] if label.endswith((".md", "/")) else label
             return f"[{label}]({posixpath.relpath(candidate, posixpath.dirname(page) or '.')}{mark}{anchor})"
     if source_url:
