@@ -88,9 +88,9 @@ def write_per_device(
     return whole
 
 
-def _in_child(name: str, *args: Any, tools: str = _TOOLS) -> Any:
+def _in_child(name: str, *args: Any, tools: str = "") -> Any:
     """Calls a tool. A child of multiprocessing would first import all that the program of its parent imports."""
-    work = pickle.dumps(sys.path) + pickle.dumps((tools, name, args))
+    work = pickle.dumps(sys.path) + pickle.dumps((tools or _TOOLS, name, args))
     command = [sys.executable, *(["-S"] if sys.flags.no_site else []), "-c", _PROGRAM]
     with tempfile.TemporaryFile() as answer:
         status = subprocess.run(command, input=work, stdout=answer, check=False).returncode
