@@ -15,6 +15,12 @@ def test_there_are_four() -> None:
     assert len(list(_FOLDER.glob("*.ipynb"))) == 4
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gives the notebooks' kernel a folder of its own: a sandbox has no home that can be written."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+
+
 @pytest.mark.parametrize("path", sorted(_FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_outputs_are_those_of_a_run(path: Path) -> None:
     stored = text_outputs(nbformat.read(path, as_version=4))
