@@ -64,7 +64,8 @@ def _dump(directory: Path, broken: Sequence[str] = ()) -> Path:
 def test_every_flag_is_there() -> None:
     ours = set(load_command("compare").FLAGS)
     assert ours == set(
-        "found reference model device reference_device entry_point input tolerance inside format every picture".split()
+        "found reference model device engine mesh checkpoint reference_device reference_engine entry_point input "
+        "tolerance inside format every picture".split()
     )
 
 
