@@ -11,7 +11,7 @@ ACME = Path(__file__).absolute().parents[2] / "examples" / "acme"
 def test_a_team_s_own_family_op_encoding_and_kernel(tmp_path: Path) -> None:
     project = tmp_path / "acme"
     shutil.copytree(ACME, project)
-    python = environment(tmp_path / "environment", OWN_PACKAGES, ["flit-core", "pytest"])
+    python = environment(tmp_path / "environment", OWN_PACKAGES, ["flit-core", "pytest", "safetensors"])
     install(python, project)
     done = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=project)
     assert done.returncode == 0, done.stdout + done.stderr
