@@ -45,17 +45,23 @@ def test_paths_exist(page: str) -> None:
     assert not gone
 
 
+def _flags_of(tool: str) -> set[str]:
+    """The flags of a tool: those of a subcommand are in tapeline/command, others in the tool's own file."""
+    command = _ROOT / "tapeline" / "command" / f"_{tool}.py"
+    source = command if command.exists() else _ROOT / "tools" / f"{tool}.py"
+    files = [source, *(_ROOT / shared for shared in _SHARED_FLAGS)]
+    return {"help"}.union(*(_DEFINED.findall(file.read_text(encoding="utf-8")) for file in files))
+
+
 @pytest.mark.parametrize("page", _PAGES)
 def test_commands_name_tools_and_flags(page: str) -> None:
-    """A tool of a subcommand has its flags in tapeline/command; others have them in their own file."""
     targets = (_ROOT / "tools/BUILD.bazel").read_text("utf-8")
     for tool, arguments in _CALL.findall((_ROOT / page).read_text(encoding="utf-8")):
         assert f'name = "{tool}"' in targets, tool
-        command = _ROOT / "tapeline" / "command" / f"_{tool}.py"
-        source = command if command.exists() else _ROOT / "tools" / f"{tool}.py"
-        files = [source, *(_ROOT / shared for shared in _SHARED_FLAGS)]
-        known = {"help"}.union(*(_DEFINED.findall(file.read_text(encoding="utf-8")) for file in files))
-        assert set(_FLAG.findall(arguments)) <= known, (tool, arguments)
+        own, _, inner = arguments.partition(" -- ")  # launch: its flags, then the command that its ranks run
+        assert set(_FLAG.findall(own)) <= _flags_of(tool), (tool, arguments)
+        if inner:
+            assert set(_FLAG.findall(inner)) <= _flags_of(inner.split()[0]), (tool, arguments)
 
 
 def test_every_design_note_and_reference_is_in_the_index() -> None:
