@@ -30,10 +30,10 @@ _TAKES = 4
 # Whole caches; rings that wrap around within a draft; states beside a cache; cut-off positions of a latent.
 _CASES = ["tinyllama_4x"]
 if _DEVICE == "local-task":
-    _CASES += ["mistral_window", "deepseek_v3_plain_4x", "qwen3_next_mixed_4x"]
-    # Rings beside whole caches, which ragged_test has too; a latent beside experts.
+    _CASES += ["mistral_window", "deepseek_v3_plain_4x"]
+    # Rings beside whole caches, which ragged_test has too; a latent beside experts; states, which mtp_test has too.
     if os.environ.get("TAPELINE_LONG"):
-        _CASES += ["gemma3", "deepseek_v3"]
+        _CASES += ["gemma3", "deepseek_v3", "qwen3_next_mixed_4x"]
 
 
 class _Scripted:

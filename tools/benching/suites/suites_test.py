@@ -34,7 +34,11 @@ def cases(result: SuiteResult) -> list[str]:
     return [case.name for table in result.tables for case in table.cases]
 
 
-@pytest.mark.parametrize("name", [name for name in SUITES if name != "streaming"])
+# Suites of several processes per figure run with TAPELINE_LONG=1, but for the one of the decode step.
+_SLOW = () if os.environ.get("TAPELINE_LONG") else ("engines", "kernels", "lowering", "serve")
+
+
+@pytest.mark.parametrize("name", [name for name in SUITES if name not in ("streaming", *_SLOW)])
 def test_suites_run(name: str, tmp_path: Path) -> None:
     run = measured(name, tmp_path)
     assert run.result.suite == name
