@@ -45,7 +45,7 @@ def _mapped(descriptor: int, begin: int, spec: TensorSpec, shape: tuple[int, ...
 def _gathered(descriptor: int, offset: int, spec: TensorSpec, ranges: Sequence[Range], last: int) -> np.ndarray:
     """Reads a part whose last axis that is cut is ``last``: a piece for each index of the axes before it."""
     shape = tuple(stop - start for start, stop in ranges)
-    # Of its own pages: an engine can use them where they lie, and they go back to the system when they are dropped.
+    # Pages of its own: an engine can use them where they lie, and they go back to the system when they are dropped.
     memory = mmap.mmap(-1, math.prod(shape) * spec.dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     array = np.frombuffer(memory, spec.dtype.numpy).reshape(shape)
     pieces = np.frombuffer(memory, np.uint8).reshape(math.prod(shape[:last]), -1)

@@ -30,7 +30,7 @@ _CALLED_BY: Final = {
     "docs/serving.md": "tests/product/serve_test.py",
     "docs/transcription.md": "tests/product/transcription_test.py tapeline/transcribing/_transcription_test.py",
 }
-# What the Python of a page needs around it.
+# Definitions that the Python of a page needs around it.
 _PRELUDES: Final = {
     "docs/dump.md": """
 import numpy as np

@@ -24,7 +24,7 @@ _SAMPLE = {
     "mamba2": "dp=2",
     "lfm2": "tp=2",
 }
-# Where a state carries roundings on, one device is 4e-5 of the greatest logit from NumPy; a mesh is nearer.
+# Families whose states carry roundings on: one device is 4e-5 of the greatest logit from NumPy; a mesh is nearer.
 # Gemma 4 in its wrapper is 1e-5 off at dp=2 already, where nothing is exchanged.
 _CARRIES = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "gemma4_wrapped")
 

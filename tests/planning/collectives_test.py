@@ -19,7 +19,7 @@ from transformer_core.models import entry_points, load_model
 _LONG: Final = os.environ.get("TAPELINE_LONG") == "1"
 _BATCH: Final = 2
 
-# By default families whose layers are of different kinds; (case, mesh, entry point).
+# Sample of families whose layers are of different kinds: (case, mesh, entry point).
 _SAMPLE: Final = (
     ("llama_gqa", "tp=4", "prefill"),
     ("gpt_oss", "tp=2,ep=2", "decode"),
@@ -29,7 +29,8 @@ _SAMPLE: Final = (
 _EXPERTS: Final = tuple(name for name in CASES if name in ("deepseek_v3", "gpt_oss"))
 
 
-# Of experts with rows cut by dp some small exchanges of the routing are others than those predicted (docs/planning.md).
+# Mixtures of experts with rows cut by dp are left out: some small exchanges of their routing are others than those
+# predicted (docs/planning.md).
 _ROWS: Final = (
     ("llama_gqa", "dp=2"),
     ("mixtral", "dp=2"),

@@ -1,4 +1,4 @@
-"""What the Acme team adds to Tapeline. Importing this module registers it.
+"""Additions of the Acme team to Tapeline, which importing this module registers.
 
 - an op, ``acme.softclip``, with its meaning in every context (``_softclip.py``);
 - a family of models that uses it (``_family.py``);

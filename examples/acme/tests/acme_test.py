@@ -1,4 +1,4 @@
-"""What acme_models registers works in every place of Tapeline, without a line of Tapeline's own changed."""
+"""Names that acme_models registers work in every place of Tapeline, without a line of Tapeline's own changed."""
 
 import json
 
