@@ -16,6 +16,8 @@ LAYERED: Final = {"fc": "eh_proj", "pre_fc_norm_embedding": "enorm", "pre_fc_nor
                   "norm": "shared_head.norm"}  # fmt: skip
 """Names of the head's modules in DeepSeek's and GLM's checkpoints, by Qwen's."""
 
+_INTO_THE_STREAM: Final = ("o_proj", "out_proj", "down_proj")
+
 
 def mtp_case(name: str) -> GoldenCase:
     """Returns a case whose config.json says that the checkpoint has a head."""
@@ -39,6 +41,24 @@ def checkpoint_weights(case: GoldenCase) -> dict[str, np.ndarray]:
         weights[above + "embed_tokens.weight"] = weights["model.embed_tokens.weight"]
         weights[above + "shared_head.head.weight"] = weights["lm_head.weight"]
     return weights
+
+
+def agreeing_weights(case: GoldenCase) -> dict[str, np.ndarray]:
+    """Returns tensors of a checkpoint whose head always agrees with the model.
+
+    Layers add nothing to the residual stream, so that the next token follows from the last one alone; and the head
+    passes on the embedding of the last token.
+    """
+    weights, size = checkpoint_weights(case), case.config["hidden_size"]
+    for key, array in weights.items():
+        if key.removesuffix(".weight").endswith(_INTO_THE_STREAM):
+            weights[key] = np.zeros_like(array)
+    last, own = weights["model.norm.weight"], mtp_weights(case)
+    norm, embedding, fc = (stored_key(f"mtp.{n}.weight", case.config) for n in ("norm", "pre_fc_norm_embedding", "fc"))
+    assert {norm, embedding, fc} <= set(own)
+    plain = np.ones_like if case.config["model_type"] in _LAYERED_KINDS else np.zeros_like
+    passed_on = np.eye(size, 2 * size, dtype=weights[fc].dtype)
+    return {**weights, norm: last, embedding: plain(weights[embedding]), fc: passed_on}
 
 
 def stored_key(key: str, config: Config) -> str:
