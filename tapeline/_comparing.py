@@ -12,7 +12,7 @@ from lang_core import InputError, MeshShape, checked_choices
 from tapeline.bundle import Bundle
 from tapeline.compare import Comparison
 from tapeline.divergence import DeviceSide, Side, check_alike, compare_runs, eager_side
-from tapeline.engines import Engine, Place, open_session
+from tapeline.engines import Place, open_session
 from tapeline.exporting import open_source
 
 
@@ -23,11 +23,11 @@ def compare_bundles(
     *,
     model: str | os.PathLike[str] | None = None,
     base: str | os.PathLike[str] = "",
-    engine: Engine = "iree",
+    engine: str = "iree",
     device: str | None = None,
     mesh: MeshShape | str | None = None,
     checkpoint: Path | None = None,
-    reference_engine: Engine | None = None,
+    reference_engine: str | None = None,
     reference_device: str | None = None,
     entry_point: str | None = None,
     inputs: Mapping[str, np.ndarray | int] | None = None,
@@ -41,7 +41,7 @@ def compare_bundles(
         reference: bundle to compare with; the bundle's own model in the eager context if None.
         model: model whose weights the eager context takes, as for ``export``; those of the bundle's archive if None.
         base: directory that a relative path of ``model`` starts from.
-        engine: engine of the bundle, ``iree`` or ``jax``.
+        engine: engine of the bundle, ``iree``, ``jax`` or one that was registered.
         device: device of the bundle; the engine's default if None.
         mesh: axes of devices over which JAX cuts the bundle, such as ``tp=2``; one device if None.
         checkpoint: directory of the weights of a bundle that was exported without; see ``tapeline.load``.

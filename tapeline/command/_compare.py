@@ -14,11 +14,11 @@ from absl import flags
 import tapeline
 from lang_core import InputError, VerificationError
 from tapeline import cli
-from tapeline.command._place_flags import ALL_DEVICES, define_place_flags
+from tapeline.command._place_flags import define_place_flags
 from tapeline.compare import Comparison, comparison_text, is_dump
 from tapeline.divergence import INSIDE
 from tapeline.drawing import check_picture, write_picture
-from tapeline.engines import ENGINES
+from tapeline.engines import all_devices, engine_names
 from tapeline.running import read_inputs
 
 EAGER: Final = "eager"
@@ -44,14 +44,14 @@ _PLACE: Final = define_place_flags(FLAGS)
 _REFERENCE_ENGINE: Final = flags.DEFINE_enum(
     "reference_engine",
     None,
-    list(ENGINES),
+    list(engine_names()),
     "What runs a bundle as --reference; what runs --found by default.",
     flag_values=FLAGS,
 )
 _REFERENCE_DEVICE: Final = flags.DEFINE_enum(
     "reference_device",
     None,
-    list(ALL_DEVICES),
+    list(all_devices()),
     "Where a bundle as --reference runs; where --found does by default.",
     flag_values=FLAGS,
 )
@@ -109,14 +109,13 @@ def _compared() -> Comparison:
         raise InputError(f"--found={_FOUND.value} is a bundle, --reference={_REFERENCE.value} a dump: give two alike")
     bundle = tapeline.Bundle(path)
     inside: Any = _INSIDE.value
-    reference_engine: Any = _REFERENCE_ENGINE.value
     return tapeline.compare_bundles(
         bundle,
         reference,
         model=_MODEL.value,
         base=cli.user_path(""),
         **_PLACE.keywords(),
-        reference_engine=reference_engine,
+        reference_engine=_REFERENCE_ENGINE.value,
         reference_device=_REFERENCE_DEVICE.value,
         entry_point=_ENTRY_POINT.value,
         inputs=_inputs(bundle),

@@ -2,22 +2,19 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, TypedDict
 
 from absl import flags
 
 from lang_core import MeshShape
 from tapeline.cli import user_path
-from tapeline.engines import DEVICES, ENGINES, Engine, Place
-
-ALL_DEVICES: Final = tuple(dict.fromkeys(device for devices in DEVICES.values() for device in devices))
-"""Devices of all engines."""
+from tapeline.engines import Place, all_devices, engine_named, engine_names
 
 
 class PlaceKeywords(TypedDict):
     """Engine and devices as keyword arguments of ``tapeline.load``."""
 
-    engine: Engine
+    engine: str
     device: str | None
     mesh: str | None
     checkpoint: Path | None
@@ -64,20 +61,21 @@ class PlaceFlags:
 
 def define_place_flags(values: flags.FlagValues) -> PlaceFlags:
     """Defines the flags in a command's flags."""
-    iree, jax = (", ".join(DEVICES[engine]) for engine in ("iree", "jax"))
+    iree, *others = engine_names()
+    further = "; ".join(f"of {name} {', '.join(engine_named(name).devices)}" for name in others)
     return PlaceFlags(
         flags.DEFINE_enum(
             "engine",
             "iree",
-            list(ENGINES),
+            list(engine_names()),
             "What runs the bundle: iree what export compiled, jax its portable module, which XLA compiles now.",
             flag_values=values,
         ),
         flags.DEFINE_enum(
             "device",
             None,
-            list(ALL_DEVICES),
-            f"The device: {iree} (the first by default); of jax {jax}.",
+            list(all_devices()),
+            f"The device: {', '.join(engine_named(iree).devices)} (the first by default); {further}.",
             flag_values=values,
         ),
         flags.DEFINE_string(

@@ -8,6 +8,7 @@ import numpy as np
 
 from compile_hlo.directions import Signature
 from lang_core import EagerExecutionContext, Encoding, EntryPoint, InputError, WeightSource, encoding_named
+from run_iree import DEVICES
 from run_iree.archive import ArchiveWeights
 from tapeline.bundle import ARCHIVE, Bundle
 from tapeline.compare import FORMER_ACTIVATIONS, precision_of
@@ -82,13 +83,15 @@ class DeviceSide:
             weights: weights of the model, for a bundle without an archive.
 
         Raises:
-            InputError: there are no weights.
+            InputError: there are no weights, or the device is another engine's.
         """
         archive = self._bundle.path / ARCHIVE
         if weights is None and not archive.is_file():
             raise InputError(f"{self._bundle.path} has no {ARCHIVE}: inner tensors cannot be computed without weights")
         if self._session.target.startswith(XLA):
             return XlaRunner(ArchiveWeights(archive) if weights is None or archive.is_file() else weights)
+        if self._session.device not in DEVICES:
+            raise InputError(f"{self.name}: inner tensors are computed on devices of IREE and of JAX alone")
         return DeviceRunner(self._session.device, archive if weights is None or archive.is_file() else weights)
 
     def point(self, entry_point: str) -> EntryPoint:

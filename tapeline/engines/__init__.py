@@ -1,10 +1,20 @@
-"""Engines that run bundles: one interface of sessions, opened by IREE or by JAX.
+"""Engines that run bundles: one interface of sessions, opened by IREE, by JAX, or by an engine that was registered.
 
 An engine is loaded when it is first asked for: JAX takes seconds.
 """
 
-from tapeline.engines._open import DEVICES, ENGINES, XLA, Engine, Place, open_on_rank, open_session, xla_function
+from tapeline.engines._open import XLA, open_on_rank, open_session, xla_function
 from tapeline.engines._protocol import Function, Held, Results, Session, Tensor, Updating
+from tapeline.engines._registry import (
+    DEVICES,
+    ENGINES,
+    Engine,
+    Place,
+    all_devices,
+    engine_named,
+    engine_names,
+    register_engine,
+)
 
 __all__ = [
     "DEVICES",
@@ -18,7 +28,11 @@ __all__ = [
     "Session",
     "Tensor",
     "Updating",
+    "all_devices",
+    "engine_named",
+    "engine_names",
     "open_on_rank",
     "open_session",
+    "register_engine",
     "xla_function",
 ]

@@ -2,7 +2,7 @@
 
 from run_iree import Session
 from tapeline.bundle import Bundle
-from tapeline.engines._open import Place
+from tapeline.engines._registry import Place
 
 
 def open_bundle(bundle: Bundle, place: Place) -> Session:

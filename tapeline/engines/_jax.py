@@ -8,7 +8,7 @@ from run_jax.processes import leading
 from run_jax.sessions import Partitions, Session, device_mesh, single
 from tapeline.bundle import Bundle, table_on
 from tapeline.engines import _protocol
-from tapeline.engines._open import Place
+from tapeline.engines._registry import Place
 
 
 def open_bundle(bundle: Bundle, place: Place) -> _protocol.Session:

@@ -10,7 +10,7 @@ import numpy as np
 from lang_core import InputError, MeshShape, checked_choices
 from tapeline.bundle import Bundle
 from tapeline.cli import Progress, no_progress
-from tapeline.engines import Engine, Place, open_session
+from tapeline.engines import Place, open_session
 from tapeline.running._dump import DumpOptions, dumper_of
 from tapeline.running._generator import Generator
 from tapeline.running._loaded import LoadedModel
@@ -22,7 +22,7 @@ def load(
     bundle: Bundle | str | os.PathLike[str],
     *,
     device: str | None = None,
-    engine: Engine = "iree",
+    engine: str = "iree",
     mesh: MeshShape | str | None = None,
     checkpoint: Path | None = None,
     encoder_inputs: Mapping[str, np.ndarray | int] | None = None,
@@ -39,7 +39,8 @@ def load(
         bundle: the bundle, or its directory.
         device: of IREE ``local-task`` (threads, the default), ``local-sync`` (the calling thread), ``vmvx``, ``vulkan``
             or ``cuda``; of JAX ``cpu``, ``cuda``, ``rocm`` or ``tpu``, by default what JAX takes.
-        engine: ``iree``, or ``jax``, by which XLA compiles the bundle when it is called (docs/jax.md).
+        engine: ``iree``; ``jax``, by which XLA compiles the bundle when it is called (docs/jax.md); or an engine that a
+            package of yours registered (docs/extending.md).
         mesh: axes of devices over which JAX cuts the bundle, such as ``tp=2``; one device where None.
         checkpoint: directory of the model's safetensors, with JAX and a bundle that was exported with weights=none;
             where None what it finds by itself: ``checkpoint`` in the bundle, or the directory that the bundle lies in.
