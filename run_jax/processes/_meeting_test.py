@@ -11,7 +11,7 @@ import pytest
 
 from lang_core import InputError, ProcessError
 from run_jax.processes._meeting import Meeting, meet
-from run_jax.processes._place import Place, place_of
+from run_jax.processes._place import Place
 
 
 def _port() -> int:
@@ -126,23 +126,3 @@ def test_a_rank_that_there_is_already() -> None:
     texts = sorted(map(str, errors))
     assert any("process_id=1: there is such a rank already" in text for text in texts)
     assert any("rank 2 of 3 not found" in text for text in texts)
-
-
-def test_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert place_of("node0:9000", 4, 3).address == ("node0", 9000)
-    assert place_of("[::1]:9000", 4, 3).address == ("::1", 9000)
-    with pytest.raises(InputError, match=r"`num_processes`: not given; they go together: give all three"):
-        place_of("node0:9000", None, 3)
-    with pytest.raises(InputError, match=r"coordinator=node0: expected HOST:PORT, such as node0:9000"):
-        place_of("node0", 4, 3)
-    with pytest.raises(InputError, match=r"process_id=4: expected 0 to 3 of 4 processes"):
-        place_of("node0:9000", 4, 4)
-    with pytest.raises(InputError, match=r"num_processes=0: expected 1 or more"):
-        place_of("node0:9000", 0, 0)
-    with pytest.raises(InputError, match=r"no cluster found \(JAX knows SLURM, Open MPI, .*: give `processes` for"):
-        place_of()
-    cluster = {"SLURM_JOB_ID": "4711", "SLURM_STEP_NODELIST": "node[3-4]", "SLURM_NTASKS": "8", "SLURM_PROCID": "5"}
-    for name, value in {**cluster, "SLURM_LOCALID": "1", "SLURM_JOB_NUM_NODES": "2"}.items():
-        monkeypatch.setenv(name, value)
-    place = place_of()
-    assert (place.address[0], place.processes, place.rank, place.local_device_ids) == ("node3", 8, 5, (1,))

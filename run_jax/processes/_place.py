@@ -1,5 +1,7 @@
 """Place of a process in a run: its rank, and where rank 0 is met."""
 
+import os
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from jax._src import clusters  # how JAX finds its processes has no public name
@@ -7,6 +9,13 @@ from jax._src import clusters  # how JAX finds its processes has no public name
 from lang_core import InputError
 
 _ADVICE: Final = "give `processes` for processes on this machine, or `coordinator`, `num_processes` and `process_id`"
+_SAID_TO_JAX: Final = "JAX_LOCAL_DEVICE_IDS"
+_CARDS: Final = "CUDA_VISIBLE_DEVICES"
+_LOCAL: Final = (
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID"),
+)
+"""Variables with the number of processes, that of this one, and its number on this machine."""
 
 
 class Place(NamedTuple):
@@ -51,7 +60,7 @@ def place_of(
         raise InputError(f"{', '.join(f'`{name}`' for name in missing)}: not given; they go together: give all three")
     if coordinator is None or processes is None or rank is None:
         return _checked(_detected(timeout))
-    return _checked(Place(coordinator, processes, rank))
+    return _checked(Place(coordinator, processes, rank, _own_devices(_local_rank(processes, rank))))
 
 
 def _checked(place: Place) -> Place:
@@ -70,8 +79,24 @@ def _detected(timeout: float) -> Place:
         address, processes, rank, devices = clusters.ClusterEnv.auto_detect_unset_distributed_params(
             None, None, None, None, None, int(timeout)
         )
-    except (KeyError, ValueError, RuntimeError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - the client of a cluster raises errors of its own
         raise InputError(f"JAX finds a cluster, and not this process's place in it ({error!r}): {_ADVICE}") from None
     if address is None or processes is None or rank is None:
-        raise InputError(f"no cluster found (JAX knows SLURM, Open MPI, Kubernetes and Cloud TPU): {_ADVICE}")
-    return Place(address, processes, rank, None if devices is None else tuple(devices))
+        raise InputError(f"no cluster found (JAX knows SLURM, Open MPI 4, Kubernetes and Cloud TPU): {_ADVICE}")
+    return Place(address, processes, rank, _own_devices(devices))
+
+
+def _local_rank(processes: int, rank: int) -> Sequence[int] | None:
+    """Returns the number on this machine of a rank that SLURM or Open MPI has started; None where neither has."""
+    for size, number, local in _LOCAL:
+        if (os.environ.get(size), os.environ.get(number)) == (str(processes), str(rank)) and local in os.environ:
+            return [int(os.environ[local])]
+    return None
+
+
+def _own_devices(local_rank: Sequence[int] | None) -> tuple[int, ...] | None:
+    """Returns the devices of a rank by its number on the machine: the only one where the cluster shows it no other."""
+    if local_rank is None or _SAID_TO_JAX in os.environ:
+        return None
+    cards = os.environ.get(_CARDS, "")
+    return (0,) if cards and "," not in cards else tuple(local_rank)

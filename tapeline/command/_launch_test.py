@@ -23,7 +23,7 @@ _DEMO = "--bundle=no-such --engine=jax"
             "--processes=2 without --mesh, which is of 1 devices:",
         ),
         (f"--coordinator=a:1 -- generate {_DEMO}", "--num_processes, --process_id: not given; they go together"),
-        (f"-- generate {_DEMO}", "no cluster found (JAX knows SLURM, Open MPI, Kubernetes and Cloud TPU): give "),
+        (f"-- generate {_DEMO}", "no cluster found (JAX knows SLURM, Open MPI 4, Kubernetes and Cloud TPU): give "),
         ("--processes=2 -- generate --no_such_flag", "Unknown command line flag 'no_such_flag'"),
     ],
 )
