@@ -120,10 +120,10 @@ class Router(Module):
         return ctx.ops.add(total, self.routing.eps) if least is None else ctx.ops.maximum(total, least)
 
     def _scores_of(self, ctx: ExecutionContext, scores: Tensor, chosen: Tensor) -> Tensor:
-        """Takes scores [M, E] at chosen [M, C]; not by ``ops.gather``, whose batching StableHLO 1.0.0 lacks."""
-        ops = ctx.ops
-        places = ops.add(chosen, ops.mul(ops.iota(chosen.shape, 0), self.routing.experts))
-        return ops.take(ops.reshape(scores, (-1,)), places)
+        """Returns scores [M, E] at chosen [M, C], as sums of one: devices that divide the tokens need no others'."""
+        ops, experts = ctx.ops, self.routing.experts
+        mine = ops.equal(ops.reshape(chosen, (*chosen.shape, 1)), ops.iota((1, 1, experts), 2))
+        return ops.sum(ops.select(mine, ops.reshape(scores, (-1, 1, experts)), 0.0), 2)
 
     def _within_groups(self, ctx: ExecutionContext, choice: Tensor) -> Tensor:
         """Returns choice [M, E] with minus infinity in the groups that are not chosen."""
