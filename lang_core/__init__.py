@@ -50,7 +50,7 @@ from lang_core._packing import (
     register_encoding,
 )
 from lang_core._parameter import Parameter
-from lang_core._plugins import PLUGINS, load_plugins
+from lang_core._plugins import PLUGINS, load_plugins, plugin_versions
 from lang_core._quantizers import Quantizer
 from lang_core._spec import TensorSpec
 from lang_core._tags import TagSelection, tag_name
@@ -77,6 +77,7 @@ __all__ = [
     "register_encoding",
     "quantizable",
     "load_plugins",
+    "plugin_versions",
     "Quantizer",
     "PluginError",
     "PLUGINS",

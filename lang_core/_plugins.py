@@ -30,12 +30,20 @@ def load_plugins() -> tuple[str, ...]:
     return tuple(point.name for point in points)
 
 
+def plugin_versions() -> dict[str, str]:
+    """Returns the package and the version of each plugin, by the plugin's name; imports nothing."""
+    return {point.name: _package(point) for point in sorted(entry_points(group=PLUGINS), key=lambda point: point.name)}
+
+
+def _package(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
+
+
 def _load(point: EntryPoint) -> None:
     try:
         point.load()
     except Exception as error:
-        package = f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
         raise PluginError(
-            f"plugin {point.name!r} of {package}: importing {point.value} failed with {type(error).__name__}: {error}; "
-            f"mend the package, or uninstall it"
+            f"plugin {point.name!r} of {_package(point)}: importing {point.value} failed with "
+            f"{type(error).__name__}: {error}; mend the package, or uninstall it"
         ) from error

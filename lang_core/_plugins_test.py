@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lang_core import ENCODINGS, ConfigError, PluginError, _packing, encoding_named, load_plugins
+from lang_core import ENCODINGS, ConfigError, PluginError, _packing, encoding_named, load_plugins, plugin_versions
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +36,12 @@ def test_a_plugin_may_look_names_up_while_it_is_imported(tmp_path: Path, monkeyp
     _install(tmp_path, "second_plugin", "from lang_core import encoding_named\nQ8 = encoding_named('q8_0')\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert "second_plugin" in load_plugins()
+
+
+def test_versions_are_told_without_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _install(tmp_path, "fifth_plugin", "import no_such_module\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert plugin_versions()["fifth_plugin"] == "fifth_plugin 0.3"
 
 
 def test_a_plugin_that_cannot_be_imported_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """CPU kernels as a configuration: which a CPU gets, how far they prefetch. Measured once for a CPU, and remembered."""
 
-import dataclasses
 import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
@@ -130,9 +129,9 @@ def remembered_kernels(cache: PersistentCache[Any] | None = None) -> Selection[C
     chain = ConfigSelectorChain[CpuKernels, Any](
         policy="heuristics", persistent=PersistentCache() if cache is None else cache
     )
-    kernel, table = CpuKernelsKernel(), dataclasses.asdict(table_kernels())
+    kernel, table = CpuKernelsKernel(), table_kernels().names()
     selection = chain.select(compile_invocation(IreeCompiler(), kernel, kernel.specs(), {}), kernel)
-    lacks = [name for name, value in dataclasses.asdict(selection.cfg).items() if value is True and not table[name]]
+    lacks = [name for name in selection.cfg.names() if name not in table]
     if lacks:
         raise KernelError(
             f"the {selection.provenance} CPU kernels need {', '.join(lacks)}, which this CPU lacks: pin others, or "
@@ -151,7 +150,7 @@ def tune_kernels(chain: ConfigSelectorChain[Any, Any], kernel: CpuKernelsKernel 
     Raises:
         TuningError: the CPU has none of the instruction sets that kernels are written for.
     """
-    if not table_kernels().fma:
+    if not table_kernels().names():
         raise TuningError("this CPU has no kernels to choose between: they need AVX2, FMA and F16C")
     products = CpuKernelsKernel() if kernel is None else kernel
     inv = compile_invocation(IreeCompiler(), products, products.arrays(), {})

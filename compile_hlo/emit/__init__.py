@@ -21,10 +21,19 @@ from compile_hlo.emit import (
 )
 from compile_hlo.emit._block_call import BlockCall, layer_of, path_in_block
 from compile_hlo.emit._builder import Builder, SsaValue, Write
+from compile_hlo.emit._calls import call_helper, in_name
 from compile_hlo.emit._emitter import CHAINS, LEAVES, RULES, Emitter, emits, emits_composite
 from compile_hlo.emit._forms import ArgumentParameters, ExternalParameters, Form, InlineParameters
 from compile_hlo.emit._function import FunctionWriter, WrittenStretch
-from compile_hlo.emit._helpers import Helper, helper_head, helper_record, is_helper, read_helper
+from compile_hlo.emit._helpers import (
+    Helper,
+    helper_head,
+    helper_kinds,
+    helper_record,
+    is_helper,
+    read_helper,
+    register_helper,
+)
 from compile_hlo.emit._module import ModuleWriter, emit_module
 from compile_hlo.emit._overrides import EXACT_PRODUCTS, NO_OVERRIDES, Overrides, Watcher
 from compile_hlo.emit._parameter_table import ParameterTable
@@ -77,16 +86,20 @@ __all__ = [
     "Watcher",
     "Write",
     "WrittenStretch",
+    "call_helper",
     "dense",
     "emit_module",
     "emits",
     "emits_composite",
     "helper_head",
+    "helper_kinds",
     "helper_record",
+    "in_name",
     "is_helper",
     "layer_of",
     "path_in_block",
     "portable_text",
     "read_helper",
+    "register_helper",
     "tensor_type",
 ]

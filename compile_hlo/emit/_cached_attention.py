@@ -11,7 +11,7 @@ from compile_hlo.emit._builder import Builder, SsaValue
 from compile_hlo.emit._calls import call_helper, in_name
 from compile_hlo.emit._contract import product
 from compile_hlo.emit._emitter import Emitter, emits, emits_composite
-from compile_hlo.emit._helpers import Helper, HelperKind
+from compile_hlo.emit._helpers import Helper
 from compile_hlo.emit._packed import bind_blocks, bits_in_name, bits_of, block_specs, quantized
 from compile_hlo.emit._reduce import reduced
 from compile_hlo.emit._slices import rows_of
@@ -63,7 +63,7 @@ def _result(node: Node) -> TensorSpec:
     return TensorSpec((*q.shape[:4], v.shape[3]), v.dtype)
 
 
-def _helper(kind: HelperKind, node: Node, bits: str = "") -> Helper:
+def _helper(kind: str, node: Node, bits: str = "") -> Helper:
     q, _, v, bias, *rows = node.inputs
     sizes = "x".join(map(str, (*q.shape, *v.shape[2:], bias.shape[0])))
     sizes += f"of{v.shape[0]}" if rows else ""

@@ -9,25 +9,15 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, get_args
+from typing import Final
 
 from compile_hlo.directions import Attribute, KernelArgument, KernelResult, KernelSignature
 from compile_hlo.emit._builder import Write
 from compile_hlo.emit._types import quoted, spec_of, symbol, tensor_type, unquoted
-from lang_core import TensorSpec
+from lang_core import ConfigError, GraphError, TensorSpec, load_plugins
 
-HelperKind = Literal[
-    "block_quantize",
-    "cached_attention",
-    "cached_attention_quantize",
-    "linear",
-    "expert_block_product",
-    "packed_linear",
-    "rms_norm_quantize",
-    "silu_quantize",
-]
-_KINDS: Final = frozenset(get_args(HelperKind))
-_PRODUCTS: Final = frozenset({"linear", "expert_block_product", "packed_linear"})
+_KIND: Final = re.compile(r"[a-z][a-z0-9_]*")
+_ordered_sums: Final[dict[str, bool]] = {}  # by kind
 # Attribute of a function's head: its kind and its attributes, in JSON.
 _ATTRIBUTE: Final = "tapeline.helper"
 _HEAD: Final = re.compile(
@@ -37,17 +27,54 @@ _HEAD: Final = re.compile(
 _TYPE: Final = re.compile(r"tensor<\w+>")
 
 
+def register_helper(kind: str, *, ordered_sums: bool = False) -> None:
+    """Registers a kind of helper functions, so that rules can call them; other packages may register further ones.
+
+    Args:
+        kind: name of the kind, in lower-case letters, digits and ``_``.
+        ordered_sums: whether kernels may add in another order for another number of rows. A caller that wants the same
+            bits for any number then gets a function of its own, whose attributes have ``batch_invariant``.
+
+    Raises:
+        ConfigError: the name is malformed, or taken.
+    """
+    if not _KIND.fullmatch(kind):
+        raise ConfigError(
+            f"helper function {kind!r}: the kind begins with a lower-case letter, and has these, digits and '_' alone"
+        )
+    if kind in _ordered_sums:
+        raise ConfigError(f"helper function {kind!r} is registered already: a kind stands for one function")
+    _ordered_sums[kind] = ordered_sums
+
+
+def helper_kinds() -> tuple[str, ...]:
+    """Returns the kinds of helper functions: this package's, then those that were registered."""
+    return tuple(_ordered_sums)
+
+
+for _kind in (
+    "block_quantize",
+    "cached_attention",
+    "cached_attention_quantize",
+    "rms_norm_quantize",
+    "silu_quantize",
+):
+    register_helper(_kind)
+for _kind in ("linear", "expert_block_product", "packed_linear"):
+    register_helper(_kind, ordered_sums=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Helper:
     """Helper function that a rule wants to call.
 
     Attributes:
-        kind: op or group of ops that it computes.
+        kind: op or group of ops that it computes, one of ``helper_kinds()``.
         case: all else that its body depends on, in characters that names have.
         attributes: constants that its tensors' specs do not have, by name.
     """
 
-    kind: HelperKind
+    kind: str
     case: str
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
 
@@ -60,7 +87,9 @@ class Helper:
 def is_helper(function: str) -> bool:
     """Returns whether a function of a module is a helper function, not a block of the model."""
     kind, dot, _ = function.partition(".")
-    return bool(dot) and kind in _KINDS
+    if kind not in _ordered_sums:
+        load_plugins()
+    return bool(dot) and kind in _ordered_sums
 
 
 def helper_record(
@@ -120,13 +149,22 @@ class HelperFunctions:
 
     def of_caller(self, helper: Helper) -> Helper:
         """Returns the helper function that a caller gets: of several orders of sums, the one that it asks for."""
-        if not self.batch_invariant or helper.kind not in _PRODUCTS:
+        if not self.batch_invariant or not _ordered_sums.get(helper.kind):
             return helper
         attributes = {**helper.attributes, "batch_invariant": True}
         return Helper(helper.kind, f"{helper.case}.invariant", attributes)
 
     def add(self, function: KernelSignature, body: str) -> None:
-        """Adds a function, with the lines of its body."""
+        """Adds a function, with the lines of its body.
+
+        Raises:
+            GraphError: its kind is not registered.
+        """
+        if function.kind not in _ordered_sums:
+            raise GraphError(
+                f"helper function {function.name!r}: kind {function.kind!r} not found; available: "
+                f"{', '.join(_ordered_sums)}: register it with register_helper"
+            )
         self._bodies[function.name] = body
         self.functions[function.name] = function
 

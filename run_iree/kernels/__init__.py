@@ -4,7 +4,22 @@
 """
 
 from run_iree.kernels._catalogue import CpuKernels
-from run_iree.kernels._instruction_sets import missing_features
+from run_iree.kernels._instruction_sets import InstructionSet, missing_features, register_instruction_set
+from run_iree.kernels._registered import KernelBuilder, RegisteredKernel, register_kernel, registered_kernels
 from run_iree.kernels._substitute import Substitution
+from run_iree.kernels._text import Arrangement, Buffer, CpuKernel
 
-__all__ = ["CpuKernels", "Substitution", "missing_features"]
+__all__ = [
+    "Arrangement",
+    "Buffer",
+    "CpuKernel",
+    "CpuKernels",
+    "InstructionSet",
+    "KernelBuilder",
+    "RegisteredKernel",
+    "Substitution",
+    "missing_features",
+    "register_instruction_set",
+    "register_kernel",
+    "registered_kernels",
+]

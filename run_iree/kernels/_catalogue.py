@@ -13,12 +13,19 @@ from run_iree.kernels._attention_sizes import AttentionSizes
 from run_iree.kernels._avx2_matvec import avx2_matvec_kernel, avx2_tokens_kernel, fits_avx2_matvec
 from run_iree.kernels._avx512_matvec import avx512_matvec_kernel, avx512_tokens_kernel, fits_avx512_matvec
 from run_iree.kernels._floats_matmul import floats_matmul_kernel, linear_matmul_kernel
-from run_iree.kernels._instruction_sets import PREFETCH_CANDIDATES, PREFETCH_DISTANCE, available, prefetch_distance
+from run_iree.kernels._instruction_sets import (
+    INSTRUCTION_SETS,
+    PREFETCH_CANDIDATES,
+    PREFETCH_DISTANCE,
+    available,
+    prefetch_distance,
+)
 from run_iree.kernels._integers_matmul import integers_matmul_kernel
 from run_iree.kernels._lanes_matmul import ROWS as LANES_ROWS
 from run_iree.kernels._norm import Norm, norm_kernel
 from run_iree.kernels._packed_experts import expert_kernel, product_of_one_expert
 from run_iree.kernels._quantize import Blocks, quantize_kernel, silu_quantize_kernel
+from run_iree.kernels._registered import registered_kernels
 from run_iree.kernels._row_lanes import MOST_TOKENS, fits_row_lanes, row_lanes_kernel
 from run_iree.kernels._text import CpuKernel
 from run_iree.kernels._vector import vector_kernel
@@ -28,6 +35,7 @@ from run_iree.kernels._wide_tokens import wide_tokens_kernel
 # Tokens for which the kernels with the sums of those for one are the faster ones; with AVX-512, and without.
 FEW_TOKENS: Final = 8
 _FEW_PACKED_AVX2: Final = 4
+_OURS: Final = tuple(instructions.name for instructions in INSTRUCTION_SETS)
 
 
 @checked_choices
@@ -42,6 +50,7 @@ class CpuKernels:
         fma: whether it gets those for AVX2 with FMA and F16C.
         ahead: prefetch distance in bytes of kernels for one token; 0 for none. Those with packed weights always
             prefetch: their arithmetic keeps a core from looking ahead by itself.
+        registered: names of the instruction sets of other packages whose kernels it gets.
     """
 
     vnni: bool = False
@@ -49,11 +58,19 @@ class CpuKernels:
     avx512: bool = False
     fma: bool = False
     ahead: int = PREFETCH_DISTANCE
+    registered: tuple[str, ...] = ()
 
     @staticmethod
     def of(features: Iterable[str], model: str = "") -> "CpuKernels":
         """Returns the kernels for a CPU with these features, of this model name, as /proc/cpuinfo spells them."""
-        return CpuKernels(**available(features), ahead=prefetch_distance(model))
+        names = [name for name, has in available(features).items() if has]
+        ours = {name: True for name in names if name in _OURS}
+        others = tuple(name for name in names if name not in _OURS)
+        return CpuKernels(**ours, ahead=prefetch_distance(model), registered=others)
+
+    def names(self) -> tuple[str, ...]:
+        """Returns the names of the instruction sets whose kernels the CPU gets."""
+        return (*(name for name in _OURS if getattr(self, name)), *self.registered)
 
     def candidates(self) -> Iterator["CpuKernels"]:
         """Yields these kernels, then others that the same CPU can run, for a tuner to time."""
@@ -64,9 +81,16 @@ class CpuKernels:
         for name in ("vnni", "bf16"):
             if getattr(self, name):
                 yield replace(self, **{name: False})
+        for name in self.registered:
+            yield replace(self, registered=tuple(other for other in self.registered if other != name))
 
     def kernel(self, function: KernelSignature) -> CpuKernel | None:
         """Returns the kernel for a helper function; None where the compiler's code is used."""
+        names = (None, *self.names())
+        for registered in registered_kernels(function.kind):
+            kernel = registered.build(function) if registered.instruction_set in names else None
+            if kernel is not None:
+                return kernel
         build = _FAMILIES.get(function.kind)
         return None if build is None else build(self, function)
 

@@ -1,8 +1,11 @@
 """Instruction sets of CPUs as data, and the instructions that kernels call by name."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
+
+from lang_core import ConfigError, load_plugins
 
 _QUADS: Final = "vector<64xi8>"
 _WORD_PAIRS: Final = "vector<32xi16>"
@@ -19,7 +22,7 @@ class InstructionSet:
     """Instructions that kernels are written for.
 
     Attributes:
-        name: field of ``CpuKernels`` that turns its kernels on.
+        name: field of ``CpuKernels`` that turns its kernels on, or a name among ``CpuKernels.registered``.
         features: features that a CPU must have, as /proc/cpuinfo spells them.
     """
 
@@ -36,6 +39,9 @@ INSTRUCTION_SETS: Final = (
     InstructionSet("fma", _AVX2),
 )
 
+_NAME: Final = re.compile(r"[a-z][a-z0-9_.]*")
+_REGISTERED: Final[dict[str, InstructionSet]] = {}
+
 # Bytes that kernels for one token prefetch ahead. On an EPYC twice 4 KiB is 8 % slower than this, half of it as fast.
 PREFETCH_DISTANCE: Final = 6912
 # The same by the beginning of a CPU's model name. AMD's prefetchers follow a row by themselves: asking costs 4 % of a
@@ -43,6 +49,42 @@ PREFETCH_DISTANCE: Final = 6912
 _PREFETCH_DISTANCES: Final = (("AMD", 0),)
 PREFETCH_CANDIDATES: Final = (0, 3456, PREFETCH_DISTANCE, 10368)
 """Distances worth a try where the default of a CPU is in doubt; powers of two are not among them."""
+
+
+def register_instruction_set(name: str, features: Iterable[str]) -> InstructionSet:
+    """Registers and returns an instruction set; other packages may register further ones.
+
+    Args:
+        name: name by which kernels are registered for it.
+        features: features that a CPU must have, as /proc/cpuinfo spells them.
+
+    Raises:
+        ConfigError: the name is malformed or taken, or there are no features.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"instruction set {name!r}: the name begins with a lower-case letter, and has these, digits, '_' and '.' "
+            f"alone"
+        )
+    if name in (*_REGISTERED, *(instructions.name for instructions in INSTRUCTION_SETS)):
+        raise ConfigError(f"instruction set {name!r} is registered already: a name stands for one set of features")
+    wanted = frozenset(features)
+    if not wanted:
+        raise ConfigError(
+            f"instruction set {name!r}: name the features that a CPU must have; a kernel for any CPU needs no set"
+        )
+    instructions = _REGISTERED[name] = InstructionSet(name, wanted)
+    return instructions
+
+
+def instruction_sets() -> tuple[InstructionSet, ...]:
+    """Returns all instruction sets: this package's, then those that were registered.
+
+    Raises:
+        PluginError: an installed plugin cannot be loaded.
+    """
+    load_plugins()
+    return (*INSTRUCTION_SETS, *_REGISTERED.values())
 
 
 def available(features: Iterable[str]) -> dict[str, bool]:
@@ -57,7 +99,7 @@ def missing_features(features: Iterable[str]) -> dict[str, tuple[str, ...]]:
     ('f16c',)
     """
     present = frozenset(features)
-    return {instructions.name: tuple(sorted(instructions.features - present)) for instructions in INSTRUCTION_SETS}
+    return {instructions.name: tuple(sorted(instructions.features - present)) for instructions in instruction_sets()}
 
 
 def prefetch_distance(model: str) -> int:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from lang_core import plugin_versions
 from run_iree import DEVICES, available, host_cpu
-from run_iree.kernels import missing_features
+from run_iree.kernels import missing_features, registered_kernels
 from run_jax import jax_devices
 from tapeline.cli import VERSION
+from tapeline.engines import engine_named, engine_names
 from tapeline.hub import HubState, hub_state
 from tapeline.machine._folders import CacheFolder, cache_folders
 
@@ -48,12 +50,25 @@ class InstructionSetState:
     """Instruction set that Tapeline has kernels for.
 
     Attributes:
-        name: ``vnni``, ``bf16``, ``avx512`` or ``fma``.
+        name: ``vnni``, ``bf16``, ``avx512``, ``fma``, or the name of one that a plugin registered.
         missing: features that the CPU lacks; none where its kernels are used.
     """
 
     name: str
     missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """Engine that runs bundles.
+
+    Attributes:
+        name: name by which ``engine=`` chooses it.
+        devices: names of its devices, present or not.
+    """
+
+    name: str
+    devices: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +80,10 @@ class Diagnosis:
         system: operating system, its release and the architecture.
         cpu: model of the CPU as the kernel names it; empty where it names none.
         cores: cores that this process may use.
-        kernels: instruction sets that Tapeline has kernels for.
+        kernels: instruction sets that Tapeline and plugins have kernels for.
+        plugins: package and version of each plugin, by name.
+        registered_kernels: kinds of helper functions that plugins have CPU kernels for, with their instruction sets.
+        engines: engines that run bundles, those of plugins after Tapeline's.
         memory_bytes: all memory of the machine.
         memory_available_bytes: memory that can be used without swapping; 0 where the system does not say.
         devices: IREE's devices.
@@ -79,6 +97,9 @@ class Diagnosis:
     cpu: str
     cores: int
     kernels: tuple[InstructionSetState, ...]
+    plugins: dict[str, str]
+    registered_kernels: tuple[str, ...]
+    engines: tuple[EngineState, ...]
     memory_bytes: int
     memory_available_bytes: int
     devices: tuple[DeviceState, ...]
@@ -89,7 +110,7 @@ class Diagnosis:
 
 def diagnose() -> Diagnosis:
     """Returns the facts; loads JAX, and asks nothing of the network."""
-    cpu = host_cpu()
+    cpu, kernels = host_cpu(), registered_kernels()
     return Diagnosis(
         versions={"tapeline": VERSION, "Python": platform.python_version()}
         | {name: _version(name) for name in _PACKAGES},
@@ -97,6 +118,9 @@ def diagnose() -> Diagnosis:
         cpu=cpu.name,
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         kernels=tuple(InstructionSetState(name, missing) for name, missing in missing_features(cpu.features).items()),
+        plugins=plugin_versions(),
+        registered_kernels=tuple(f"{kernel.kind}: {kernel.instruction_set or 'any CPU'}" for kernel in kernels),
+        engines=tuple(EngineState(name, engine_named(name).devices) for name in engine_names()),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         memory_available_bytes=_available_memory(),
         devices=tuple(DeviceState(name, *available(name)) for name in DEVICES),

@@ -85,6 +85,7 @@ def test_a_diagnosis_has_what_an_issue_needs_and_no_secret(
     facts = json.loads(capsys.readouterr().out)
     assert facts["hub"]["logged_in"] is True
     assert {device["name"] for device in facts["devices"]} >= {"local-task", "vmvx", "vulkan", "cuda"}
+    assert [engine["name"] for engine in facts["engines"]][:2] == ["iree", "jax"]
     assert facts["memory_bytes"] > facts["memory_available_bytes"] > 0
     assert facts["caches"][0]["nbytes"] == 1000
 

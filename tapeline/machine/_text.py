@@ -18,6 +18,12 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
     yield from table(_machine(diagnosis))
     yield "kernels of this CPU"
     yield from table([(kernel.name, _used(kernel.missing)) for kernel in diagnosis.kernels])
+    yield from table([(kernel,) for kernel in diagnosis.registered_kernels])
+    yield "engines"
+    yield from table([(engine.name, ", ".join(engine.devices)) for engine in diagnosis.engines])
+    if diagnosis.plugins:
+        yield "plugins"
+        yield from table(list(diagnosis.plugins.items()))
     yield "devices of IREE"
     yield from table([(d.name, "yes" if d.present else "no", d.detail) for d in diagnosis.devices])
     yield "devices of JAX"

@@ -1,10 +1,12 @@
 """The op ``acme.softclip``: its contract, and its meaning to NumPy, StableHLO, JAX and gradients."""
 
+from functools import partial
+
 import jax.numpy as jnp
 import numpy as np
 
 from compile_dag.gradient import gradient_of
-from compile_hlo.emit import emits
+from compile_hlo.emit import Helper, SsaValue, call_helper, emits, in_name, register_helper
 from lang_core import TensorSpec, define_op, require
 from run_jax import computes
 
@@ -35,15 +37,28 @@ def softclip(ctx, x, limit):
     return ctx.apply(SOFTCLIP, (x,), (float(limit),))[0]
 
 
+HELPER = "acme_softclip"
+register_helper(HELPER)
+
+
 @emits("acme.softclip")
 def _emit(e, node):
+    """Writes the op as a helper function of a flat array, which a CPU may have a kernel for (``_cpu_kernel.py``)."""
     (limit,) = node.attributes
     (x,), spec = node.inputs, node.results[0].spec
-    wide = TensorSpec(spec.shape, spec.dtype.accumulation)
+    flat = TensorSpec((spec.size,), spec.dtype)
+    helper = Helper(HELPER, f"{flat.dtype.name}.{flat.size}.{in_name(limit)}", {"limit": limit})
+    given = SsaValue(e.reshape(e.name(x), spec, flat.shape), flat)
+    made = call_helper(e, helper, [given], [flat], partial(_body, limit))
+    e.alias(node, e.reshape(made, flat, spec.shape))
+
+
+def _body(limit, e, x):
+    wide = TensorSpec(x.spec.shape, x.spec.dtype.accumulation)
     bound = e.filled(limit, wide)
-    ratio = e.elementwise("divide", [e.operand(x, spec.shape, wide.dtype), bound], wide)
+    ratio = e.elementwise("divide", [e.convert(x.name, x.spec, wide.dtype), bound], wide)
     clipped = e.elementwise("multiply", [e.elementwise("tanh", [ratio], wide), bound], wide)
-    e.alias(node, e.convert(clipped, wide, spec.dtype))
+    return [e.convert(clipped, wide, x.spec.dtype)]
 
 
 @computes("acme.softclip")
