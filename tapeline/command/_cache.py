@@ -5,8 +5,6 @@ cache clear                         empties all but the hub's, which other progr
 cache clear --name=modules          empties one
 """
 
-import dataclasses
-import json
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,6 +12,7 @@ from absl import flags
 
 from lang_core import InputError
 from tapeline.cli import say, show, size_text, table
+from tapeline.command._format_flags import FormatFlag, put_json
 from tapeline.machine import CacheFolder, cache_folders, clear_caches
 
 FLAGS: Final = flags.FlagValues()
@@ -25,9 +24,7 @@ _ACTION: Final = flags.DEFINE_enum("action", "list", list(_ACTIONS), "List or cl
 _NAME: Final = flags.DEFINE_multi_string(
     "name", [], "A folder to clear, once for each: bundles, modules or kernels.", flag_values=FLAGS
 )
-_FORMAT: Final = flags.DEFINE_enum(
-    "format", "text", ["text", "json"], "For a person, or for a program.", flag_values=FLAGS
-)
+_FORMAT: Final = FormatFlag(FLAGS)
 
 
 def main() -> None:
@@ -43,8 +40,8 @@ def main() -> None:
 
 
 def _put(folders: Sequence[CacheFolder]) -> None:
-    if _FORMAT.value == "json":
-        print(json.dumps([dataclasses.asdict(folder) for folder in folders], indent=2, default=str))
+    if _FORMAT.is_json:
+        put_json(folders)
         return
     rows = [(f.name, size_text(f.nbytes), f"{f.entries} entries", str(f.path), f.holds) for f in folders]
     show("\n".join(table(rows, indent="")) + "\n")

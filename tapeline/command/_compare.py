@@ -5,7 +5,6 @@ compare --found BUNDLE --reference BUNDLE    two bundles, run on the same inputs
 compare --found BUNDLE --reference eager     a bundle, and its model in the eager context
 """
 
-import json
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from absl import flags
 import tapeline
 from lang_core import InputError, VerificationError
 from tapeline import cli
+from tapeline.command._format_flags import FormatFlag, put_json
 from tapeline.command._place_flags import define_place_flags
 from tapeline.compare import Comparison, comparison_text, is_dump
 from tapeline.divergence import INSIDE
@@ -73,9 +73,7 @@ _INSIDE: Final = flags.DEFINE_enum(
     "Compare tagged tensors and ops of bundles: of the first call whose results diverge, of all calls, or never.",
     flag_values=FLAGS,
 )
-_FORMAT: Final = flags.DEFINE_enum(
-    "format", "text", ["text", "json"], "For a person, or for a program.", flag_values=FLAGS
-)
+_FORMAT: Final = FormatFlag(FLAGS)
 _EVERY: Final = flags.DEFINE_bool("every", False, "A line per tensor, rather than per block.", flag_values=FLAGS)
 _PICTURE: Final = flags.DEFINE_string(
     "picture", None, "Draw the errors over the blocks into this file (.png, .svg).", flag_values=FLAGS
@@ -88,8 +86,8 @@ def main() -> None:
     if picture is not None:
         check_picture(picture)
     comparison = _compared()
-    if _FORMAT.value == "json":
-        print(json.dumps(comparison.as_json(), indent=2))
+    if _FORMAT.is_json:
+        put_json(comparison.as_json())
     else:
         print(comparison_text(comparison, every=_EVERY.value), end="")
     if picture is not None:

@@ -12,6 +12,7 @@ from absl import flags
 import tapeline
 from lang_core import InputError
 from tapeline.cli import output_file, table, user_path
+from tapeline.command._format_flags import FormatFlag, put_json
 from tapeline.command._place_flags import define_place_flags
 
 FLAGS: Final = flags.FlagValues()
@@ -25,6 +26,7 @@ _OUTPUT: Final = flags.DEFINE_string(
     "output", None, "Write the vectors, f32 [sentences or pictures, D], to this .npy file.", flag_values=FLAGS
 )
 _PLACE: Final = define_place_flags(FLAGS)
+_FORMAT: Final = FormatFlag(FLAGS)
 
 
 def main() -> None:
@@ -39,5 +41,8 @@ def main() -> None:
             np.save(file, vectors)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = vectors @ vectors.T / (lengths * lengths.T)
+    if _FORMAT.is_json:
+        put_json({"inputs": titles, "vectors": vectors, "cosines": cosines})
+        return
     rows = [[*(f"{cosine:.4f}" for cosine in row), title] for row, title in zip(cosines, titles, strict=True)]
     print("\n".join(table(rows, indent="")))

@@ -11,9 +11,19 @@ from absl import flags
 
 import tapeline
 from lang_core import InputError, quantizable
+from tapeline.bundle import REPORT
 from tapeline.cli import TerminalProgress, parse_size, user_path
 from tapeline.command._flags import flag_translator
-from tapeline.exporting import CHOICES, TARGETS, ExportKeywords, check_names, prediction_text, write_prediction
+from tapeline.command._format_flags import FormatFlag, put_json
+from tapeline.exporting import (
+    CHOICES,
+    TARGETS,
+    ExportKeywords,
+    check_names,
+    prediction_text,
+    report_summary,
+    write_prediction,
+)
 from tapeline.inspecting import GRAPH_FORMATS
 from tapeline.planning import preset_names
 
@@ -179,6 +189,7 @@ _DUMP_TAGS: Final = flags.DEFINE_string(
 _GRAPH: Final = flags.DEFINE_string(
     "graph", "", "A comma list of dot, svg, json: the graph, repeated blocks collapsed.", flag_values=FLAGS
 )
+_FORMAT: Final = FormatFlag(FLAGS)
 
 
 def _list(option: str, text: str, known: Sequence[str]) -> list[str]:
@@ -246,12 +257,22 @@ def main() -> None:
         raise InputError("hardware: figures of a device are for predictions: add `dry_run`, or leave hardware out")
     with TerminalProgress(flag_translator(FLAGS)) as progress:
         if not _DRY_RUN.value:
-            print(tapeline.export(_MODEL.value, _OUTPUT.value, progress=progress, base=base, **options).path)
+            _put_bundle(tapeline.export(_MODEL.value, _OUTPUT.value, progress=progress, base=base, **options).path)
             return
         prediction = tapeline.predict_export(
             _MODEL.value, _OUTPUT.value, progress=progress, base=base, hardware=_HARDWARE.value, **options
         )
-    print(prediction_text(prediction))
     if _REPORT.value:
         write_prediction(prediction, user_path(_REPORT.value))
-    print(user_path(_OUTPUT.value))
+    if _FORMAT.is_json:
+        put_json({"bundle": user_path(_OUTPUT.value), "predicted": prediction})
+    else:
+        print(prediction_text(prediction))
+        print(user_path(_OUTPUT.value))
+
+
+def _put_bundle(path: Path) -> None:
+    if _FORMAT.is_json:
+        put_json({"bundle": path, "report": path / REPORT, **report_summary(path)})
+    else:
+        print(path)

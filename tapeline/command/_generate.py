@@ -14,7 +14,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from absl import flags
@@ -24,6 +24,7 @@ from lang_core import InputError
 from tapeline.cli import TerminalProgress, output_file, user_path
 from tapeline.command._dump_flags import define_dump_flags
 from tapeline.command._flags import flag_translator
+from tapeline.command._format_flags import FormatFlag, put_json
 from tapeline.command._model_flags import define_model_flags
 from tapeline.command._output import GenerationOutput
 from tapeline.command._place_flags import define_place_flags
@@ -105,6 +106,7 @@ _DRAFT_TOKENS: Final = flags.DEFINE_integer(
     flag_values=FLAGS,
 )
 _DUMP: Final = define_dump_flags(FLAGS)
+_FORMAT: Final = FormatFlag(FLAGS)
 
 
 def _check_flags() -> None:
@@ -115,8 +117,8 @@ def _check_flags() -> None:
         raise InputError("`chat` takes text: give `prompt`, or lines on stdin, instead of `token_ids`")
     elif len(_PROMPT.value or ()) > 1:
         raise InputError("`chat` takes one `prompt`: give the turns of a conversation as lines on stdin")
-    elif _PROMPT.value is None and (_STATS.value or _LOGITS.value or _DUMP.directory.value):
-        raise InputError("`stats`, `logits` and `dump` are of one answer: give `prompt`")
+    elif _PROMPT.value is None and (_STATS.value or _LOGITS.value or _DUMP.directory.value or _FORMAT.is_json):
+        raise InputError("`stats`, `logits`, `dump` and `format=json` are of one answer: give `prompt`")
 
 
 def _options() -> GenerateKeywords:
@@ -168,7 +170,7 @@ def _given_bundle() -> tapeline.Bundle | None:
 
 
 def main() -> None:
-    """Streams the generated text to stdout."""
+    """Streams the generated text to stdout, or prints it with figures when it is done."""
     began = time.perf_counter()
     _check_flags()
     stats_file, logits_file = output_file("stats", _STATS.value), output_file("logits", _LOGITS.value)
@@ -196,7 +198,7 @@ def main() -> None:
         for stream in _streams(model):
             stats = GenerationStats(stream.prompt_tokens)
             load_seconds = stats.started - began
-            output = GenerationOutput(len(stream.answers), keep_logits=logits_file is not None)
+            output = GenerationOutput(len(stream.answers), keep_logits=logits_file is not None, silent=_FORMAT.is_json)
             with stoppable(stream) if _CHAT.value else contextlib.nullcontext(stream) as tokens:
                 for token in tokens:
                     output.push(token)
@@ -204,10 +206,17 @@ def main() -> None:
             output.finish(stream.answers)
             if logits_file:
                 _write_logits(logits_file, output)
-            if stats_file:
+            if stats_file or _FORMAT.is_json:
                 figures = stats.as_json(load_seconds, model.device, stream)
                 figures["dispatches"] = dispatches(bundle, model.target)
-                stats_file.write_text(json.dumps(figures, indent=2) + "\n")
+                _put_figures(figures, stats_file, stream)
+
+
+def _put_figures(figures: dict[str, Any], stats_file: Path | None, stream: TokenStream) -> None:
+    if stats_file:
+        stats_file.write_text(json.dumps(figures, indent=2) + "\n")
+    if _FORMAT.is_json:
+        put_json({"answers": stream.answers, "stats": figures})
 
 
 def _write_logits(path: Path, output: GenerationOutput) -> None:

@@ -6,7 +6,6 @@ inspect --bundle DIR --graph svg --output graph.svg   the module's graph with re
 inspect --model FILE.gguf                             configuration, tokenizer and tensors before an export
 """
 
-import json
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -15,6 +14,7 @@ from absl import flags
 import tapeline
 from lang_core import InputError
 from tapeline import cli
+from tapeline.command._format_flags import FormatFlag, json_text
 from tapeline.inspecting import GRAPH_FORMATS, check_whole, facts_text, model_text, parameters_text
 
 FLAGS: Final = flags.FlagValues()
@@ -26,9 +26,7 @@ _MODEL: Final = flags.DEFINE_string(
     "In place of a bundle: a Hugging Face directory, a .gguf file, a name of the hub, or demo.",
     flag_values=FLAGS,
 )
-_FORMAT: Final = flags.DEFINE_enum(
-    "format", "text", ["text", "json"], "For a person, or for a program.", flag_values=FLAGS
-)
+_FORMAT: Final = FormatFlag(FLAGS)
 _PARAMETERS: Final = flags.DEFINE_string(
     "parameters", None, "List the parameters whose path matches this glob.", flag_values=FLAGS
 )
@@ -57,10 +55,10 @@ def main() -> None:
         text = tapeline.draw_graph(bundle, form)
     elif _PARAMETERS.value is not None:
         listed = tapeline.list_parameters(bundle, _PARAMETERS.value)
-        text = parameters_text(listed) if _FORMAT.value == "text" else json.dumps(listed, indent=2) + "\n"
+        text = json_text(listed) if _FORMAT.is_json else parameters_text(listed)
     else:
         bundle_facts = tapeline.inspect_bundle(bundle, hashes=_HASHES.value)
-        text = facts_text(bundle_facts) if _FORMAT.value == "text" else json.dumps(bundle_facts, indent=2) + "\n"
+        text = json_text(bundle_facts) if _FORMAT.is_json else facts_text(bundle_facts)
     _put(text, output)
     if bundle_facts is not None:
         check_whole(bundle.path, bundle_facts["files"])
@@ -72,9 +70,9 @@ def _model(name: str) -> str:
         raise InputError("--graph is of a bundle: give --bundle, or export with --graph")
     if _PARAMETERS.value is not None:
         listed = tapeline.list_tensors(name, _PARAMETERS.value, base=cli.user_path(""))
-        return parameters_text(listed) if _FORMAT.value == "text" else json.dumps(listed, indent=2) + "\n"
+        return json_text(listed) if _FORMAT.is_json else parameters_text(listed)
     described = tapeline.inspect_model(name, base=cli.user_path(""))
-    return model_text(described) if _FORMAT.value == "text" else json.dumps(described, indent=2) + "\n"
+    return json_text(described) if _FORMAT.is_json else model_text(described)
 
 
 def _put(text: str, output: Path | None) -> None:

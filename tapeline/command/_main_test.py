@@ -92,4 +92,4 @@ def test_the_command_starts_without_engines() -> None:
 
 def test_the_flags_of_export_are_its_options() -> None:
     fields = {field.name for field in dataclasses.fields(ExportOptions)}
-    assert set(load_command("export").FLAGS) == fields | {"dry_run", "hardware"}
+    assert set(load_command("export").FLAGS) == fields | {"dry_run", "hardware", "format"}

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -16,25 +17,27 @@ class GenerationOutput:
     Args:
         prompts: number of prompts.
         keep_logits: True keeps the logits of every token.
+        silent: True writes nothing.
     """
 
-    def __init__(self, prompts: int, *, keep_logits: bool) -> None:
+    def __init__(self, prompts: int, *, keep_logits: bool, silent: bool = False) -> None:
         self._logits: list[list[np.ndarray]] = [[] for _ in range(prompts)]
         self._keep_logits = keep_logits
+        self._write: Final = _ignore if silent else _write
 
     def push(self, token: GeneratedToken) -> None:
         """Takes the next token of a prompt."""
         if self._keep_logits:
             self._logits[token.row].append(token.logits)
         if len(self._logits) == 1:
-            _write(token.text)
+            self._write(token.text)
 
     def finish(self, answers: Sequence[Generation]) -> None:
         """Writes the rest."""
         if len(answers) == 1:
-            _write("\n")
+            self._write("\n")
         else:
-            _write("".join(f"==> {row} <==\n{answer.text}\n" for row, answer in enumerate(answers, 1)))
+            self._write("".join(f"==> {row} <==\n{answer.text}\n" for row, answer in enumerate(answers, 1)))
 
     def logits(self) -> np.ndarray:
         """Returns f32 [steps, V]; of several prompts [prompts, steps, V], NaN where one had ended."""
@@ -45,6 +48,10 @@ class GenerationOutput:
         for row, steps in enumerate(self._logits):
             stacked[row, : len(steps)] = steps
         return stacked
+
+
+def _ignore(text: str) -> None:
+    del text
 
 
 def _write(text: str) -> None:

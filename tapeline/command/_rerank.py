@@ -13,6 +13,7 @@ from absl import flags
 import tapeline
 from lang_core import InputError
 from tapeline.cli import output_file, table, user_path
+from tapeline.command._format_flags import FormatFlag, put_json
 from tapeline.command._place_flags import define_place_flags
 
 FLAGS: Final = flags.FlagValues()
@@ -25,6 +26,7 @@ _OUTPUT: Final = flags.DEFINE_string(
     "output", None, "Write the scores, f32 [documents] in their order, to this .npy file.", flag_values=FLAGS
 )
 _PLACE: Final = define_place_flags(FLAGS)
+_FORMAT: Final = FormatFlag(FLAGS)
 
 
 def main() -> None:
@@ -36,6 +38,10 @@ def main() -> None:
         with output.open("wb") as file:  # given a name, NumPy would add .npy
             np.save(file, scores)
     order = np.argsort(-scores, kind="stable").tolist()
+    if _FORMAT.is_json:
+        ranked = [{"index": i, "score": scores[i], "document": documents[i]} for i in order]
+        put_json({"query": _QUERY.value, "documents": ranked})
+        return
     print("\n".join(table([[f"{scores[i]:.4f}", str(i + 1), documents[i]] for i in order], indent="")))
 
 

@@ -4,13 +4,16 @@ run --bundle DIR --entry_point forward --input token_ids=FILE.npy --output_dir D
 run --bundle DIR --input pixel_values=cat.jpg --output_dir DIR
 """
 
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
+import numpy as np
 from absl import flags
 
 import tapeline
 from tapeline.cli import TerminalProgress, user_path
 from tapeline.command._dump_flags import define_dump_flags
+from tapeline.command._format_flags import FormatFlag, put_json
 from tapeline.command._place_flags import define_place_flags
 from tapeline.running import read_inputs, write_results
 
@@ -25,6 +28,7 @@ _OUTPUT_DIR: Final = flags.DEFINE_string(
     "output_dir", None, "Where <result name>.npy goes.", required=True, flag_values=FLAGS
 )
 _PLACE: Final = define_place_flags(FLAGS)
+_FORMAT: Final = FormatFlag(FLAGS)
 _DUMP: Final = define_dump_flags(FLAGS)
 
 
@@ -39,5 +43,12 @@ def main() -> None:
         tapeline.load(bundle, **_PLACE.keywords(), dump=_DUMP.options(), progress=progress) as model,
     ):
         results = model.run(entry_point.name, inputs)
-    for path in write_results(user_path(_OUTPUT_DIR.value), results):
-        print(path)
+    paths = write_results(user_path(_OUTPUT_DIR.value), results)
+    if _FORMAT.is_json:
+        put_json({"entry_point": entry_point.name, "results": list(map(_facts, results, results.values(), paths))})
+    else:
+        print("\n".join(map(str, paths)))
+
+
+def _facts(name: str, result: np.ndarray, path: Path) -> dict[str, Any]:
+    return {"name": name, "file": path, "dtype": str(result.dtype), "shape": result.shape}

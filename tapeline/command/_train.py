@@ -15,6 +15,7 @@ import tapeline
 from run_jax.training import SCHEDULES, Schedule, is_writer
 from tapeline.cli import TerminalProgress, user_path
 from tapeline.command._flags import flag_translator
+from tapeline.command._format_flags import FormatFlag, put_json
 from tapeline.finetuning import TrainOptions
 
 FLAGS: Final = flags.FlagValues()
@@ -97,6 +98,7 @@ _SEED: Final = flags.DEFINE_integer(
 _SAVE_EVERY: Final = flags.DEFINE_integer(
     "save_every", _DEFAULTS.save_every, "Steps between two checkpoints.", flag_values=FLAGS
 )
+_FORMAT: Final = FormatFlag(FLAGS)
 
 
 def main() -> None:
@@ -126,5 +128,9 @@ def main() -> None:
             seed=_SEED.value,
             save_every=_SAVE_EVERY.value,
         )
-    if is_writer():
+    if not is_writer():
+        return
+    if _FORMAT.is_json:
+        put_json({"output": trained.path, "steps": len(trained.losses), "losses": trained.losses})
+    else:
         print(trained.path)

@@ -10,7 +10,6 @@ tune clear [--op=NAME] [--call=KEY]          forget
 tune export --file=FILE, tune import --file=FILE   carry to another machine
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +19,7 @@ from absl import flags
 from lang_core import InputError
 from tapeline import cli
 from tapeline.bundle import Bundle
+from tapeline.command._format_flags import FormatFlag, put_json
 from tapeline.drawing import Candidate, check_picture, write_candidate_bars
 from tapeline.tuning import (
     CacheEntry,
@@ -81,9 +81,7 @@ _ROUNDS: Final = flags.DEFINE_integer(
 _PICTURE: Final = flags.DEFINE_string(
     "picture", None, "For recorded, cpu and explain: bars of candidates (.png, .svg).", flag_values=FLAGS
 )
-_FORMAT: Final = flags.DEFINE_enum(
-    "format", "text", ["text", "json"], "For a person, or for a program.", flag_values=FLAGS
-)
+_FORMAT: Final = FormatFlag(FLAGS)
 
 
 def main() -> None:
@@ -110,7 +108,7 @@ def _explain(cache: PersistentCache[Any], picture: Path | None) -> None:
     if _BUNDLE.value is not None:
         bundle = Bundle(cli.user_path(_BUNDLE.value))
         calls = bundle_calls(bundle, cache, _OP.value)
-        print(json.dumps(calls, indent=2) if _FORMAT.value == "json" else bundle_text(bundle, calls, cache), end="")
+        _put(calls, bundle_text(bundle, calls, cache))
         return
     entry = find_entry(cache, _OP.value, _CALL.value)
     _print([entry], explanation(entry))
@@ -161,7 +159,8 @@ def _pin(cache: PersistentCache[Any], picture: Path | None) -> None:
 
 def _clear(cache: PersistentCache[Any], picture: Path | None) -> None:
     del picture
-    print(f"forgot {clear_entries(cache, _OP.value, _CALL.value)} entries of {cache.path}")
+    forgotten = clear_entries(cache, _OP.value, _CALL.value)
+    _put({"forgotten": forgotten, "cache": cache.path}, f"forgot {forgotten} entries of {cache.path}\n")
 
 
 def _carry(cache: PersistentCache[Any]) -> None:
@@ -169,10 +168,19 @@ def _carry(cache: PersistentCache[Any]) -> None:
         raise InputError(f"{_ACTION.value}: name the file that is carried with --file")
     path = cli.user_path(_FILE.value)
     if _ACTION.value == "export":
-        print(f"wrote {cache.export(path)} entries to {path}")
+        count = cache.export(path)
+        _put({"written": count, "file": path}, f"wrote {count} entries to {path}\n")
     else:
-        print(f"took over {cache.import_from(path)} entries from {path}")
+        count = cache.import_from(path)
+        _put({"taken_over": count, "file": path}, f"took over {count} entries from {path}\n")
 
 
 def _print(entries: Sequence[CacheEntry[Any]], text: str) -> None:
-    print(json.dumps([as_json(entry) for entry in entries], indent=2) if _FORMAT.value == "json" else text, end="")
+    _put([as_json(entry) for entry in entries], text)
+
+
+def _put(document: Any, text: str) -> None:
+    if _FORMAT.is_json:
+        put_json(document)
+    else:
+        print(text, end="")

@@ -5,6 +5,7 @@ from tapeline.exporting._bundle_cache import cached_export
 from tapeline.exporting._dry_run import dry_run, prediction_text, write_prediction
 from tapeline.exporting._export import run_export
 from tapeline.exporting._options import CHOICES, TARGETS, ExportKeywords, ExportOptions, check_names
+from tapeline.exporting._report import report_summary
 from tapeline.exporting._source import ModelSource, open_source
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "open_source",
     "predict_export",
     "prediction_text",
+    "report_summary",
     "run_export",
     "write_prediction",
 ]

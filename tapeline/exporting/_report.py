@@ -26,6 +26,27 @@ def write_report(export: Export, staging: Path, prediction: Prediction, steps: S
     (staging / REPORT).write_text(json.dumps(_report(export, staging, prediction, steps), indent=2) + "\n")
 
 
+def report_summary(bundle: Path) -> dict[str, Any]:
+    """Returns what a caller wants to know at once of a bundle's report, as JSON values.
+
+    Returns:
+        ``model``; ``seconds`` and ``anonymous_bytes`` (above imports, at the peak) per phase; ``nodes``; ``parameters``
+        with the number of those used, ignored and missing, and their ``bytes``; ``disk_bytes``; ``verification``.
+    """
+    report = json.loads((bundle / REPORT).read_text(encoding="utf-8"))
+    parameters = report["parameters"]
+    return {
+        "model": report["model"],
+        "seconds": {name: phase["seconds"] for name, phase in report["phases"].items()},
+        "anonymous_bytes": {name: phase["anonymous_delta_bytes"] for name, phase in report["phases"].items()},
+        "nodes": report["nodes"],
+        "parameters": {name: len(parameters[name]) for name in ("used", "ignored", "missing")}
+        | {"bytes": parameters["bytes"]},
+        "disk_bytes": report["actual"]["disk_bytes"],
+        "verification": report["verification"],
+    }
+
+
 def copy_report(bundle: Path, copy: Path) -> None:
     """Writes the report once more, where the user wants it.
 

@@ -16,7 +16,7 @@ _LINK: Final = re.compile(r"\]\(([^)#\s]+)")
 _CALL: Final = re.compile(r"//tools:(\w+) -- ([^`\n]*)")
 _FLAG: Final = re.compile(r"--(\w+)")
 _DEFINED: Final = re.compile(r"flags\.DEFINE_\w+\(\s*\"(\w+)\"")
-_SHARED_FLAGS: Final = tuple(f"tapeline/command/_{kind}_flags.py" for kind in ("dump", "model", "place"))
+_SHARED_FLAGS: Final = tuple(f"tapeline/command/_{kind}_flags.py" for kind in ("dump", "format", "model", "place"))
 # A path in backquotes that begins with one of our folders, and what it may end with besides a name.
 _PATH: Final = re.compile(
     r"`((?:autotune|build_defs|compile_dag|compile_hlo|docs|lang_core|run_iree|run_jax|tapeline|tests|tools|transformer_core)/[^`\s:]*)"

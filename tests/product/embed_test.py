@@ -1,5 +1,6 @@
 """tools:embed on a tiny model of sentence-transformers with a tokenizer of its own."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +54,14 @@ def test_vectors_and_how_alike_they_are(engine: str, bundle: Path, embedding: Em
     assert [row[3] for row in rows] == list(_TEXTS)
     cosines = np.array([[float(cell) for cell in row[:3]] for row in rows])
     np.testing.assert_allclose(cosines, expected @ expected.T, atol=1e-4)
+
+
+def test_vectors_as_json(bundle: Path, embedding: Embed, tmp_path: Path) -> None:
+    done = embedding(bundle, *(f"--text={text}" for text in _TEXTS), "--output=vectors.npy", "--format=json")
+    document = json.loads(done.out)
+    assert document["inputs"] == list(_TEXTS)
+    np.testing.assert_array_equal(np.float32(document["vectors"]), np.load(tmp_path / "vectors.npy"))
+    np.testing.assert_allclose(np.diag(document["cosines"]), 1, atol=1e-5)
 
 
 def test_bad_input(bundle: Path, embedding: Embed, tmp_path: Path) -> None:

@@ -89,6 +89,16 @@ def test_scores_without_a_sigmoid(cross: Path, tmp_path: Path, fields: dict[str,
     np.testing.assert_allclose(_logistic(list(scores)), bounded, atol=1e-6)
 
 
+def test_an_order_as_json(cross: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    documents = (f"--document={document}" for document in _DOCUMENTS)
+    done = invoke("rerank", capsys, f"--bundle={cross}", "--query=w8 w4", *documents, "--format=json")
+    ranked = json.loads(done.out)["documents"]
+    with tapeline.load(cross) as model:
+        scores = model.rerank("w8 w4", _DOCUMENTS)
+    assert [entry["document"] for entry in ranked] == [_DOCUMENTS[entry["index"]] for entry in ranked]
+    np.testing.assert_array_equal(np.float32([entry["score"] for entry in ranked]), np.sort(scores)[::-1])
+
+
 def test_an_activation_that_is_not_supported(cross: Path, tmp_path: Path) -> None:
     named = {"sbert_ce_default_activation_function": "torch.nn.modules.activation.Softplus"}
     with (
