@@ -10,6 +10,7 @@ from tokenizers import Tokenizer, processors
 from lang_core import CheckpointError, near_names
 from tapeline.text._gguf_bpe import UnreadTokenizerError, byte_level_bpe
 from tapeline.text._gguf_sentencepiece import listed_bpe, sentencepiece_bpe
+from tapeline.text._gguf_unigram import unigram
 from tapeline.text._gguf_vocabulary import PREFIX, Vocabulary
 from tapeline.text._gguf_wordpiece import word_piece
 from tapeline.text._library import library_errors
@@ -17,6 +18,9 @@ from tapeline.text._library import library_errors
 _TEMPLATE: Final = "tokenizer.chat_template"
 _FIRST: Final = "bos"
 _LAST: Final = "eos"
+_SEPARATOR: Final = "sep"
+_SEPARATOR_ID: Final = "seperator_token_id"  # as the gguf package spells it
+_UNIGRAM: Final = "t5"
 _NO_MODEL: Final = ("none", "no_vocab")
 _SPECIAL: Final = {
     "bos_token": "bos_token_id",
@@ -62,6 +66,7 @@ def gguf_tokenizer(metadata: Mapping[str, Any], path: str) -> tuple[Tokenizer, d
         "llama": lambda vocabulary: sentencepiece_bpe(vocabulary, ordered=architecture.startswith("gemma")),
         "gemma4": listed_bpe,
         "bert": word_piece,
+        _UNIGRAM: unigram,
     }
     if not isinstance(kind, str) or kind not in kinds:
         hint = near_names(kind, kinds) if isinstance(kind, str) else ""
@@ -83,23 +88,36 @@ def _tokenizer(
     tokenizer.add_special_tokens([token for token in added if token.special])
     tokenizer.add_tokens([token for token in added if not token.special])
     config: dict[str, Any] = {name: vocabulary.token(field) for name, field in _SPECIAL.items()}
+    if config["bos_token"] is None:
+        config["bos_token"] = vocabulary.token("cls_token_id")  # encoders have either
     config["add_bos_token"] = vocabulary.flag("add_bos_token", begins) and config["bos_token"] is not None
-    config["add_eos_token"] = vocabulary.flag("add_eos_token", False) and config["eos_token"] is not None
+    ends = vocabulary.fields.get("model") == _UNIGRAM
+    config["add_eos_token"] = vocabulary.flag("add_eos_token", ends) and config["eos_token"] is not None
     _surround(tokenizer, config, vocabulary)
     return tokenizer, config
 
 
 def _surround(tokenizer: Tokenizer, config: Mapping[str, Any], vocabulary: Vocabulary) -> None:
-    """Has the tokenizer put the first and the last token around texts, where the file wants that."""
+    """Has the tokenizer put the first and the last token around texts, and one between two, where the file says so."""
     first = config["bos_token"] if config["add_bos_token"] else None
     last = config["eos_token"] if config["add_eos_token"] else None
-    around = {name: token for name, token in ((_FIRST, first), (_LAST, last)) if token is not None}
-    if around:
+    between = vocabulary.token(_SEPARATOR_ID) if vocabulary.flag("add_sep_token", False) else None
+    known = ((_FIRST, first), (_LAST, last), (_SEPARATOR, between))
+    around = {name: token for name, token in known if token is not None}
+    if first or last:
         ids = vocabulary.ids()
         # Pieces have names of their own: a token such as "<1:" would be read as a token and a type.
         named: Any = [{"id": name, "ids": [ids[token]], "tokens": [token]} for name, token in around.items()]
-        single = [name for name in (_FIRST, "$A", _LAST) if name == "$A" or name in around]
-        tokenizer.post_processor = processors.TemplateProcessing(single=single, special_tokens=named)
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=_pieces((_FIRST, "$A", _LAST), around),
+            pair=_pieces((_FIRST, "$A", _LAST, _SEPARATOR, "$B", _LAST), around),
+            special_tokens=named,
+        )
+
+
+def _pieces(wanted: tuple[str, ...], around: Mapping[str, str]) -> list[str]:
+    """Returns the pieces of a template that there are."""
+    return [name for name in wanted if name.startswith("$") or name in around]
 
 
 def _chat_template(metadata: Mapping[str, Any], path: str) -> str | list[dict[str, str]] | None:

@@ -172,13 +172,13 @@ def test_no_tokenizer(tmp_path: Path) -> None:
     [
         (
             {"model": "rwkv"},
-            r"some.gguf: tokenizer.ggml.model: expected one of gpt2, llama, gemma4, bert; found 'rwkv'",
+            r"some.gguf: tokenizer.ggml.model: expected one of gpt2, llama, gemma4, bert, t5; found 'rwkv'",
         ),
         (
             {"pre": "llama-bqe"},
             r"tokenizer.ggml.pre: expected one of default, gpt-2, .*; found 'llama-bqe'; did you mean",
         ),
-        ({"model": ["gpt2"]}, r"tokenizer.ggml.model: expected one of gpt2, llama, gemma4, bert; found \['gpt2'\]"),
+        ({"model": ["gpt2"]}, r"tokenizer.ggml.model: expected one of gpt2, llama, gemma4, bert, t5; found \['gpt2'\]"),
         ({"pre": None}, r"tokenizer.ggml.pre: expected one of .*; found None"),
     ],
 )

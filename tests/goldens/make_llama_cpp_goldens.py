@@ -25,9 +25,11 @@ from tests.goldens._shapes import sizes_of
 from tests.goldens.cases import CASES
 from tests.goldens.encoders.cases import ENCODER_CASES
 from tests.goldens.encoders.files import read_encoder_golden
-from tests.goldens.encoders.gguf_encoders import GGUF_ENCODERS, write_encoder_gguf
+from tests.goldens.encoders.gguf_encoders import GGUF_ENCODERS, GGUF_RERANKERS, write_encoder_gguf
+from tests.goldens.encoders.gguf_t5 import ANSWERED, GGUF_T5S, write_t5_gguf
 from tests.goldens.gguf_cases import GGUF_CASES, HYBRID_CASES, NOT_LLAMA_CPPS
 from tests.goldens.gguf_files import write_gguf
+from tests.goldens.llama_cpp_native import Llama, top_of
 
 _DATA: Final = Path(__file__).parent / "data"
 _STEPS: Final = 8
@@ -101,6 +103,10 @@ def _asked(path: Path, request: dict[str, Any]) -> Any:
 def _answer(path: str, request: dict[str, Any]) -> None:
     import xllamacpp  # noqa: PLC0415 (not in the process that writes files)
 
+    if "start" in request or "count" in request:
+        library = next(Path(xllamacpp.__file__).parent.glob("xllamacpp*.so"))
+        Path(f"{path}.answer").write_text(json.dumps(_native(Llama(library, Path(path)), request)))
+        return
     parameters = xllamacpp.CommonParams()
     parameters.model.path = path
     parameters.n_ctx = 256
@@ -116,6 +122,38 @@ def _answer(path: str, request: dict[str, Any]) -> None:
     else:
         answer = server.handle_completions(request)
     Path(f"{path}.answer").write_text(json.dumps(answer))
+
+
+def _native(model: Llama, request: dict[str, Any]) -> Any:
+    if "count" in request:
+        return [[round(score, 6) for score in model.scores(ids, request["count"])] for ids in request["rows"]]
+    return [
+        [top_of(logits, _TOP) for logits in model.answered(ids, request["start"], request["vocabulary"], _STEPS)]
+        for ids in request["rows"]
+    ]
+
+
+def _rows(name: str) -> list[list[int]]:
+    """Returns the real tokens of an encoder's case."""
+    inputs = read_encoder_golden(name).inputs
+    pairs = zip(inputs["token_ids"], inputs["attention_mask"], strict=True)
+    return [ids[mask.astype(bool)].tolist() for ids, mask in pairs]
+
+
+def _ranks(directory: Path, name: str) -> list[list[float]]:
+    """Returns the scores of the texts of a reranker's case."""
+    case, path = ENCODER_CASES[name], directory / f"{name}.gguf"
+    write_encoder_gguf(path, case, tokenizer=_plain_tokens(case.config["vocab_size"]))
+    count = len(case.score) or len(case.config["id2label"])
+    return _asked(path, {"rows": _rows(name), "count": count})
+
+
+def _answers(directory: Path, name: str) -> Any:
+    """Returns the likeliest tokens of each step of a T5's answers."""
+    case, path = GGUF_T5S[name], directory / f"{name}.gguf"
+    write_t5_gguf(path, case, tokenizer=_plain_tokens(case.config["vocab_size"]))
+    sizes = {"start": case.config["decoder_start_token_id"], "vocabulary": case.config["vocab_size"]}
+    return _asked(path, {"rows": _rows(name), **sizes})
 
 
 def _tokenized(address: str, text: str) -> list[int]:
@@ -136,11 +174,10 @@ def _steps(directory: Path, name: str, case: GoldenCase) -> list[dict[str, Any]]
 
 def _embeddings(directory: Path, name: str) -> list[list[float]]:
     """Returns the embeddings of the real tokens of a case's inputs."""
-    case, inputs = ENCODER_CASES[name], read_encoder_golden(name).inputs
+    case = ENCODER_CASES[name]
     path = directory / f"{name}.gguf"
     write_encoder_gguf(path, case, tokenizer=_plain_tokens(case.config["vocab_size"]))
-    rows = zip(inputs["token_ids"], inputs["attention_mask"], strict=True)
-    answer = _asked(path, {"input": [ids[mask.astype(bool)].tolist() for ids, mask in rows]})
+    answer = _asked(path, {"input": _rows(name)})
     return [[round(number, 6) for number in entry["embedding"]] for entry in answer["data"]]
 
 
@@ -162,6 +199,7 @@ def main(only: list[str]) -> None:
     )
     ids = {(entry["model"], entry["pre"]): entry["ids"] for entry in golden["tokenizers"]}
     vectors: dict[str, Any] = golden.get("embeddings", {})
+    ranks, answers = golden.get("ranks", {}), golden.get("answers", {})
     logits, known = golden["models"], json.loads((_DATA / "gguf_tokenizers.json").read_text())
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -169,6 +207,8 @@ def main(only: list[str]) -> None:
             logits[case] = _steps(directory, case, cases[case])
         for case in [case for case in GGUF_ENCODERS if not only or case in only]:
             vectors[case] = _embeddings(directory, case)
+        ranks |= {case: _ranks(directory, case) for case in GGUF_RERANKERS if not only or case in only}
+        answers |= {case: _answers(directory, case) for case in ANSWERED if not only or case in only}
         for model, pre in [kind for kind in kinds if not only or kind[1] in only]:
             ids[model, pre] = _ids(directory, model, pre, known["vocabularies"][model], known["texts"])
     _write(
@@ -177,6 +217,8 @@ def main(only: list[str]) -> None:
             "xllamacpp": importlib.metadata.version("xllamacpp"),
             "models": {case: logits[case] for case in models if case in logits},
             "embeddings": vectors,
+            "ranks": ranks,
+            "answers": answers,
             "tokenizers": [{"model": m, "pre": pre, "ids": ids[m, pre]} for m, pre in kinds if (m, pre) in ids],
         }
     )

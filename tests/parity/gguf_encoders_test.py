@@ -13,7 +13,7 @@ from gguf import PoolingType
 from lang_core import ConfigError, EagerExecutionContext
 from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
 from tests.goldens.encoders.files import read_encoder_golden, write_encoder_checkpoint
-from tests.goldens.encoders.gguf_encoders import GGUF_ENCODERS, write_encoder_gguf
+from tests.goldens.encoders.gguf_encoders import GGUF_ENCODERS, GGUF_RERANKERS, write_encoder_gguf
 from tests.goldens.golden_files import DATA
 from tests.parity._golden_encoders import forward_of
 from tests.parity._golden_models import relative_error
@@ -21,11 +21,15 @@ from transformer_core.checkpoints import SafetensorsCheckpoint, audit
 from transformer_core.models import Model, load_model, stored_specs, tied_keys, unused_keys, weights_of
 from transformer_core.models.gguf import GgufModel
 
-_LLAMA_CPPS: dict[str, Any] = json.loads((DATA / "llama_cpp.json").read_text())["embeddings"]
+_LLAMA_CPP: dict[str, Any] = json.loads((DATA / "llama_cpp.json").read_text())
 
 
 def _embedded(case: EncoderCase, directory: Path, **changes: np.ndarray) -> np.ndarray:
     """The sentence embeddings of the case's inputs, or of others, by the model in its GGUF file."""
+    return _results(case, directory, **changes)["sentence_embedding"]
+
+
+def _results(case: EncoderCase, directory: Path, **changes: np.ndarray) -> dict[str, np.ndarray]:
     write_encoder_gguf(directory / "model.gguf", case)
     with GgufModel(directory / "model.gguf") as file:
         file.write_description(directory)
@@ -37,7 +41,8 @@ def _embedded(case: EncoderCase, directory: Path, **changes: np.ndarray) -> np.n
             EagerExecutionContext(weights_of(model, file)),
             {**read_encoder_golden(case.name).inputs, **changes},
         )
-        return forward_of(model, inputs)(ctx, *map(ctx.constant, inputs.values()))["sentence_embedding"].numpy()
+        results = forward_of(model, inputs)(ctx, *map(ctx.constant, inputs.values()))
+        return {key: result.numpy() for key, result in results.items()}
 
 
 @pytest.mark.parametrize("name", GGUF_ENCODERS)
@@ -46,7 +51,7 @@ def test_embeddings_are_transformers_and_llama_cpps(name: str, tmp_path: Path) -
     golden, case = read_encoder_golden(name), ENCODER_CASES[name]
     assert relative_error(_embedded(case, tmp_path), golden.outputs["sentence_embedding"]) < 2e-4
     types = {key: np.zeros_like(array) for key, array in golden.inputs.items() if key == "token_type_ids"}
-    assert np.abs(_embedded(case, tmp_path, **types) - np.array(_LLAMA_CPPS[name])).max() < 1e-2
+    assert np.abs(_embedded(case, tmp_path, **types) - np.array(_LLAMA_CPP["embeddings"][name])).max() < 1e-2
 
 
 def test_an_embedding_gemma_has_two_matrices_after_the_mean(tmp_path: Path) -> None:
@@ -66,6 +71,23 @@ def test_an_embedding_gemma_has_two_matrices_after_the_mean(tmp_path: Path) -> N
         ctx = EagerExecutionContext(weights_of(model, checkpoint))
         expected = forward_of(model, inputs)(ctx, *map(ctx.constant, inputs.values()))["sentence_embedding"].numpy()
     assert relative_error(_embedded(case, file), expected) < 1e-5
+
+
+@pytest.mark.parametrize("name", GGUF_RERANKERS)
+def test_scores_are_transformers_and_llama_cpps(name: str, tmp_path: Path) -> None:
+    """llama.cpp gives the probabilities of a Qwen3's "yes" and "no", whose logits differ by the score."""
+    golden, case = read_encoder_golden(name), ENCODER_CASES[name]
+    logits = _results(case, tmp_path)["logits"]
+    assert relative_error(logits, golden.outputs["logits"]) < 2e-4
+    theirs = np.array(_LLAMA_CPP["ranks"][name])
+    ours = logits if not case.score else np.concatenate([1 / (1 + np.exp(-logits)), 1 / (1 + np.exp(logits))], 1)
+    assert np.abs(ours - theirs).max() < 1e-2 * max(1.0, np.abs(theirs).max())
+
+
+def test_a_classifier_of_a_bert_lacks_its_pooler(tmp_path: Path) -> None:
+    write_encoder_gguf(tmp_path / "model.gguf", ENCODER_CASES["bert_classifier"])
+    with pytest.raises(ConfigError, match=r"needs cls.weight, which converters leave out of a BERT's: take its safet"):
+        GgufModel(tmp_path / "model.gguf")
 
 
 @pytest.mark.parametrize("pooling", [PoolingType.NONE, PoolingType.RANK])

@@ -14,6 +14,7 @@ from tests.goldens.cases import CASES
 from tests.goldens.device_cases import BY_DEFAULT, EVERYWHERE, LONG, LONG_EVERYWHERE, ON_JAX
 from tests.goldens.encoders.cases import ENCODER_CASES
 from tests.goldens.encoders.gguf_encoders import ARCHITECTURES as GGUF_ENCODERS
+from tests.goldens.encoders.gguf_t5 import NAMES as GGUF_T5
 from tests.goldens.gguf_cases import GGUF_CASES, HYBRID_CASES
 from tests.goldens.gguf_files import ARCHITECTURES as GGUF_NAMES
 from tests.goldens.mtp_cases import MTP_CASES
@@ -51,6 +52,14 @@ Every decoder runs with the entry points of [bundle.md](bundle.md), by streaming
 weights where rows are long enough, in batches, and with slots for [serving](serving.md).
 
 """
+_REFUSED: Final = (
+    ("`jina-bert-v2`", "biases of scores by ALiBi and a gate in the feed-forward; transformers has no such model"),
+    ("`nomic-bert-moe`, `neo-bert`", "transformers 5 has no such models to hold them to"),
+    ("`llama-embed`", "transformers 5 has no Llama whose tokens see later ones"),
+    ("`bert` with a classifier and no `cls.weight`", "converters leave out BERT's pooler: the scores would be others"),
+    ("`t5` with biases in each layer", "UMT5: one table of biases per layer is not built"),
+    ("`clip`", "towers of pictures beside a decoder: take the safetensors, which have both"),
+)
 
 
 def render() -> str:
@@ -125,7 +134,8 @@ def _other_row(names: Sequence[str]) -> tuple[str, ...]:
     count = sum(case.architecture in names for case in ENCODER_CASES.values())
     # tests/product: encoders_test, t5_test, whisper_test
     kinds = dict.fromkeys(_FAMILIES[name].model_type for name in names)
-    files = dict.fromkeys(GGUF_ENCODERS[kind] for kind in kinds if kind in GGUF_ENCODERS)
+    known = {**{kind: (file,) for kind, file in GGUF_ENCODERS.items()}, "t5": GGUF_T5}
+    files = dict.fromkeys(file for kind in kinds for file in known.get(kind, ()))
     gguf = ", ".join(f"`{file}`" for file in files)
     return (", ".join(f"`{name}`" for name in names), _about(names[0]), str(count), "CPU", "IREE", gguf)
 
@@ -183,7 +193,9 @@ def _missing() -> Iterator[str]:
     known = sorted(MODEL_ARCH_NAMES.values())
     unread = [name for name in known if name not in GGUF_READ]
     yield f"Architectures of the gguf package: {len(known)}; read here {len(known) - len(unread)}. Not read:\n"
-    yield ", ".join(f"`{name}`" for name in unread) + "."
+    yield ", ".join(f"`{name}`" for name in unread) + ".\n"
+    yield "What keeps some of them, and some files of architectures that are read, from being read:\n"
+    yield from _table(("files", "why they are refused"), iter(_REFUSED))
 
 
 def main() -> None:

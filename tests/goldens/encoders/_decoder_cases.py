@@ -102,4 +102,13 @@ DECODER_CASES = (
         seed=88,
         lengths=(9, 4, 7, 6),
     ),
+    EncoderCase(
+        "eurobert_sentence",
+        "sentences: a Llama whose tokens see later ones, the first token's state",
+        {**_LLAMA, "architectures": ["EuroBertModel"], "model_type": "eurobert"},
+        seed=88,
+        lengths=(9, 14),
+        pooling="cls",
+        must_matter=({"rope_parameters": {"rope_theta": 1000.0, "rope_type": "default"}},),
+    ),
 )

@@ -143,6 +143,16 @@ SPACES: Final[dict[str, Space]] = {
     "nomic_bert": _bert_space(
         "NomicBert", "nomic_bert", head_dim=[4, 8, ABSENT], rope_parameters=rope, position_embedding_type=[ABSENT]
     ),
+    "jina_embeddings_v3": _bert_space(
+        "JinaEmbeddingsV3", "jina_embeddings_v3", pad_token_id=[0, 1], rope_parameters=rope, is_decoder=[ABSENT]
+    ),
+    "eurobert": decoder_space(
+        "eurobert",
+        "EuroBertModel",
+        attention_bias=[True, False, ABSENT],
+        mlp_bias=[True, False, ABSENT],
+        pad_token_id=[0],
+    ),
     "gemma3_text": decoder_space(
         "gemma3_text",
         "Gemma3TextModel",

@@ -154,6 +154,15 @@ MODERNBERT_CASES = (
         ),
     ),
     EncoderCase(
+        "modernbert_plain_sentence",
+        "sentences: the first token's state, no biases at all",
+        _MODERNBERT,
+        seed=64,
+        lengths=(17, 9),
+        pooling="cls",
+        must_matter=({"local_attention": 4},),
+    ),
+    EncoderCase(
         "modernbert_masked_lm",
         "transformers 4's fields, all biases, a linear scaling in layers of both kinds, a window of an odd number",
         {
@@ -236,4 +245,23 @@ NOMIC_CASES = (
         must_matter=({"hidden_act": "relu"},),
     ),
 )
-TEXT_CASES = (*ROBERTA_CASES, *MPNET_CASES, *MODERNBERT_CASES, *NOMIC_CASES)
+_JINA = {
+    **{name: _ROBERTA[name] for name in _ROBERTA if name not in ("architectures", "model_type")},
+    "architectures": ["JinaEmbeddingsV3Model"],
+    "max_position_embeddings": 32,
+    "model_type": "jina_embeddings_v3",
+    "num_hidden_layers": 2,
+    "rope_parameters": {"rope_theta": 100.0, "rope_type": "default"},
+}
+JINA_CASES = (
+    EncoderCase(
+        "jina_v3_sentence",
+        "sentences: RoPE in a RoBERTa with one type of tokens, the mean of the states",
+        _JINA,
+        seed=76,
+        lengths=(15, 8),
+        pooling="mean",
+        must_matter=({"hidden_act": "relu"}, {"rope_parameters": {"rope_theta": 1000.0, "rope_type": "default"}}),
+    ),
+)
+TEXT_CASES = (*ROBERTA_CASES, *MPNET_CASES, *MODERNBERT_CASES, *NOMIC_CASES, *JINA_CASES)

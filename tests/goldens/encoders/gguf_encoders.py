@@ -13,11 +13,24 @@ from tests.goldens.gguf_files import Tokenizer
 
 ARCHITECTURES = {
     "bert": "bert", "roberta": "bert", "xlm-roberta": "bert", "nomic_bert": "nomic-bert",
-    "gemma3_text": "gemma-embedding", "qwen3": "qwen3",
+    "gemma3_text": "gemma-embedding", "qwen3": "qwen3", "modernbert": "modern-bert",
+    "jina_embeddings_v3": "jina-bert-v3", "eurobert": "eurobert",
 }  # fmt: skip
-GGUF_ENCODERS = ("bert_sentence", "xlm_roberta_sentence", "nomic_bert_sentence", "qwen3_sentence")
+GGUF_ENCODERS = (
+    "bert_sentence",
+    "xlm_roberta_sentence",
+    "nomic_bert_sentence",
+    "qwen3_sentence",
+    "modernbert_plain_sentence",
+    "jina_v3_sentence",
+    "eurobert_sentence",
+)
 """Cases whose files say all that their checkpoints say."""
-_POOLING = {"mean": PoolingType.MEAN, "cls": PoolingType.CLS, "lasttoken": PoolingType.LAST, "": PoolingType.NONE}
+GGUF_RERANKERS = ("xlm_roberta_classifier", "modernbert_classifier", "qwen3_reranker")
+"""Cases that give a score, or classes, to a text."""
+_POOLING = {"mean": PoolingType.MEAN, "cls": PoolingType.CLS, "lasttoken": PoolingType.LAST, "": PoolingType.RANK}
+_OWN_NAMES = ("bert", "jina-bert-v3", "eurobert")
+_CLASSES = {f"classifier.{kind}": f"classifier.out_proj.{kind}" for kind in ("weight", "bias")}
 _FROM_PADDING = ("roberta", "xlm-roberta")
 
 
@@ -28,6 +41,8 @@ def write_encoder_gguf(
     config, name = case.config, ARCHITECTURES[case.config["model_type"]]
     writer = GGUFWriter(path, name)
     _add_fields(writer, config, name)
+    if case.score:
+        writer.add_classifier_output_labels(["yes", "no"])
     writer.add_pooling_type(_POOLING[case.pooling] if pooling is None else pooling)
     if tokenizer is not None:
         tokenizer(writer)
@@ -45,6 +60,9 @@ def _converted(case: EncoderCase, name: str) -> Iterator[tuple[str, np.ndarray]]
     for key, array in _renamed(encoder_weights(case), case.config):
         if key.startswith("pooler.") or (key.startswith("dense_") and key.endswith(".bias")):
             continue
+        if case.score and key == "lm_head.weight":
+            yield "cls.output.weight", array[list(case.score)]
+            continue
         stored = key if key.startswith("dense_") else names.get_name(key, try_suffixes=(".weight", ".bias"))
         assert stored is not None, key
         if name == "gemma-embedding" and key.endswith("norm.weight"):
@@ -54,13 +72,17 @@ def _converted(case: EncoderCase, name: str) -> Iterator[tuple[str, np.ndarray]]
 
 def _renamed(weights: Mapping[str, np.ndarray], config: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
     """Yields tensors under names that the converter knows: fused, cut, or of the form that was published."""
-    for key, array in weights.items():
+    name = ARCHITECTURES[config["model_type"]]
+    for stored, array in weights.items():
+        key = _CLASSES.get(stored, stored).removeprefix("roberta.").removeprefix("bert.")
         if key == "embeddings.position_embeddings.weight":
             yield key, np.ascontiguousarray(array[_first_position(config) :])
         elif "_Dense.linear." in key:
             yield f"dense_{key[0]}.{key.rpartition('.')[2]}", array
-        elif ARCHITECTURES[config["model_type"]] != "nomic-bert":
-            yield (key if key.startswith(("embeddings", "encoder", "pooler")) else f"model.{key}"), array
+        elif name == "modern-bert":
+            yield key.removeprefix("model."), array
+        elif name != "nomic-bert":
+            yield (key if name in _OWN_NAMES or key.startswith(("model.", "lm_head.")) else f"model.{key}"), array
         elif ".self_attn.q_proj." in key:
             parts = [weights[key.replace("q_proj", f"{part}_proj")] for part in "qkv"]
             yield _published(key.replace("q_proj", "Wqkv")), np.concatenate(parts)
@@ -95,20 +117,41 @@ def _add_fields(writer: GGUFWriter, config: Mapping[str, Any], name: str) -> Non
     writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_head_count(config["num_attention_heads"])
-    if name in ("bert", "nomic-bert"):
+    if name in ("bert", "nomic-bert", "jina-bert-v3"):
         writer.add_layer_norm_eps(config["layer_norm_eps"])
         writer.add_causal_attention(False)
         writer.add_uint32("tokenizer.ggml.token_type_count", config.get("type_vocab_size", 2))
+    elif name == "modern-bert":
+        writer.add_layer_norm_eps(config["norm_eps"])
+        writer.add_causal_attention(False)
     else:
         writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
         writer.add_head_count_kv(config["num_key_value_heads"])
-        writer.add_key_length(config["head_dim"])
-        writer.add_value_length(config["head_dim"])
+        head_size = config.get("head_dim", config["hidden_size"] // config["num_attention_heads"])
+        writer.add_key_length(head_size)
+        writer.add_value_length(head_size)
+        writer.add_causal_attention(name == "qwen3")
+    _add_rope(writer, config, name)
+    if "id2label" in config:
+        writer.add_classifier_output_labels([*config["id2label"].values()])
+    if "classifier_pooling" in config:
+        modes = {"mean": PoolingType.MEAN, "cls": PoolingType.CLS}
+        writer.add_uint32(f"{name}.classifier.pooling_type", modes[config["classifier_pooling"]])
+
+
+def _add_rope(writer: GGUFWriter, config: Mapping[str, Any], name: str) -> None:
     ropes = config.get("rope_parameters") or {}
-    if name == "gemma-embedding":
-        writer.add_sliding_window(config["sliding_window"])
-        writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config["layer_types"]])
+    if "sliding_attention" in ropes:
+        slides = [kind == "sliding_attention" for kind in config["layer_types"]]
+        writer.add_sliding_window(config["local_attention" if name == "modern-bert" else "sliding_window"])
+        writer.add_sliding_window_pattern(_every(slides) if name == "modern-bert" else slides)
         writer.add_rope_freq_base_swa(ropes["sliding_attention"]["rope_theta"])
         ropes = ropes["full_attention"]
     if ropes:
         writer.add_rope_freq_base(ropes["rope_theta"])
+
+
+def _every(slides: list[bool]) -> int | list[bool]:
+    """Returns the distance of a ModernBERT's layers that see all tokens; the list where they have none."""
+    fits = (every for every in range(1, len(slides) + 1) if slides == [bool(i % every) for i in range(len(slides))])
+    return next(fits, slides)

@@ -17,6 +17,7 @@ from transformer_core.models.encoders._stack import labels_of
 _BIDIRECTIONAL: Final = "use_bidirectional_attention"
 _KEYS: Final = RenamedModules(DENSE_NAMES, above=("model.",))
 _LAYER: Final = "*layers.{}"
+_UNUSED: Final = ("*lm_head.*", "*inv_freq")
 
 # Families without a head, by those of language models of the same layers.
 _BACKBONES: Final = {
@@ -39,6 +40,11 @@ def _read_gemma3(fields: ConfigFields) -> DecoderEncoderConfig:
         ConfigFields({**fields.values, _BIDIRECTIONAL: None}, fields.where), "Gemma3TextModel", "Gemma3ForCausalLM"
     )
     return replace(config, bidirectional=True, decoder=_both_ways(config.decoder)) if bidirectional else config
+
+
+def _read_eurobert(fields: ConfigFields, architecture: str, **known: Any) -> DecoderEncoderConfig:
+    """Reads a EuroBERT: layers of a Llama whose tokens see later ones, too."""
+    return _read(fields, architecture, "LlamaForCausalLM", bidirectional=True, **known)
 
 
 def _both_ways(decoder: DecoderConfig) -> DecoderConfig:
@@ -91,9 +97,21 @@ def _backbone(lm: str, model_type: str) -> ModelFamily[DecoderEncoderConfig]:
         DecoderEncoder,
         lambda config: _KEYS,
         _LAYER,
-        ("*lm_head.*", "*inv_freq"),
+        _UNUSED,
         with_sentence_pooling,
     )
+
+
+EUROBERT: Final = ModelFamily(
+    "EuroBertModel",
+    "eurobert",
+    lambda fields: _read_eurobert(fields, "EuroBertModel"),
+    DecoderEncoder,
+    lambda config: _KEYS,
+    _LAYER,
+    _UNUSED,
+    with_sentence_pooling,
+)
 
 
 def _classifier(lm: str, model_type: str) -> ModelFamily[DecoderEncoderConfig]:
@@ -105,7 +123,7 @@ def _classifier(lm: str, model_type: str) -> ModelFamily[DecoderEncoderConfig]:
         DecoderEncoder,
         lambda config: _KEYS,
         _LAYER,
-        ("*lm_head.*", "*inv_freq"),
+        _UNUSED,
     )
 
 
@@ -118,5 +136,6 @@ DECODER_ENCODERS: Final = (
     _backbone("Qwen3ForCausalLM", "qwen3"),
     _classifier("Qwen2ForCausalLM", "qwen2"),
     _classifier("Qwen3ForCausalLM", "qwen3"),
+    EUROBERT,
 )
 """Decoders that are used as encoders; behind those of language models, for model types are the same."""

@@ -22,7 +22,7 @@ from transformer_core.models.gguf.readers import (
     tokenizer_fields,
 )
 
-_LAYER: Final = re.compile(r"blk\.[0-9]{1,6}\.")
+_LAYER: Final = re.compile(r"(?:enc\.|dec\.)?blk\.([0-9]{1,6})\.")
 
 
 def config_values_of(file: GgufCheckpoint, known: GgufArchitecture) -> Values:
@@ -66,10 +66,11 @@ def known_architecture(file: GgufCheckpoint) -> GgufArchitecture:
 
 def _check_layers(file: GgufCheckpoint, fields: ConfigFields) -> None:
     """Refuses more layers than are stored, before a model is made of them."""
-    layers = [int(key.split(".", 2)[1]) for key in file.keys() if _LAYER.match(key)]  # noqa: SIM118
+    layers = [int(match[1]) for key in file.keys() if (match := _LAYER.match(key))]  # noqa: SIM118
     stored = max(layers, default=-1) + 1
-    if fields.integer("block_count") > stored:
-        fields.refuse("block_count", f"at most {stored}, the layers that the file has tensors of")
+    for name in ("block_count", "decoder_block_count"):
+        if fields.integer(name, stored if name != "block_count" else None, minimum=0) > stored:
+            fields.refuse(name, f"at most {stored}, the layers that the file has tensors of")
 
 
 def _tokens(file: GgufCheckpoint) -> Values:
@@ -86,5 +87,11 @@ def _tokens(file: GgufCheckpoint) -> Values:
 ARCHITECTURES: Final = tuple(READERS)
 """Values of ``general.architecture`` that are supported."""
 
-IGNORABLE: Final = (*FREQUENCIES, "blk.*.attn_rot_embd.weight", "blk.*.rope_freqs.weight", "blk.*.attn.bias")
+IGNORABLE: Final = (
+    *FREQUENCIES,
+    "blk.*.attn_rot_embd.weight",
+    "blk.*.rope_freqs.weight",
+    "blk.*.attn.bias",
+    "dec.blk.*.cross_attn_rel_b.weight",
+)
 """Tensors that are not read, because the configuration has what they hold."""

@@ -12,6 +12,7 @@ from lang_core import ConfigError
 from transformer_core import QueryGrowth, RopeMode
 from transformer_core.models.gguf import ARCHITECTURES, GgufModel
 from transformer_core.models.gguf._metadata_testing import DEEPSEEK, LLAMA, OTHERS
+from transformer_core.models.gguf.readers import READERS
 
 GEMMA: dict[str, Any] = {
     **LLAMA,
@@ -76,7 +77,7 @@ def test_every_architecture_says_how_it_is_stored(made: Callable[..., GgufModel]
     rest = {"attention.scale": 0.25, "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 24}
     rest |= {"interleave_moe_layer_step": 1, "expert_shared_feed_forward_length": 24}
     rest |= {"attention.sliding_window": 8, "logit_scale": 0.5}
-    encoders = {"bert", "nomic-bert", "gemma-embedding"}  # tests/parity/gguf_encoders_test.py
+    encoders = {name for name, known in READERS.items() if known.encodes}  # tests/parity/gguf_encoders_test.py
     for name in set(ARCHITECTURES) - encoders - {"gemma3n"}:  # whose configuration needs tensors: _gemma_layers_test
         experts = [key for key in rest if key.startswith(("expert", "interleave")) and "shared" not in key]
         wanted = {

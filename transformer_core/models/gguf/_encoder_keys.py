@@ -4,9 +4,10 @@ import re
 from typing import Any, Final
 
 from lang_core import WeightSource
-from transformer_core.checkpoints import Cut, Recipe, Stored
-from transformer_core.models.encoders import DecoderEncoderConfig, TextConfig
+from transformer_core.checkpoints import Cut, Recipe, RenamedModules, Stored
+from transformer_core.models.encoders import DecoderEncoderConfig, T5Config, TextConfig
 from transformer_core.models.gguf._keys import GgufKeys
+from transformer_core.models.gguf._recipes import Difference
 from transformer_core.models.gguf.readers import GgufArchitecture
 
 _WHOLE: Final = {
@@ -14,6 +15,9 @@ _WHOLE: Final = {
     "embeddings.positions": "position_embd",
     "embeddings.types": "token_types",
     "embeddings.norm": "token_embd_norm",
+    "pooler": "cls",
+    "head.norm": "cls.norm",
+    "classifier": "cls.output",
 }
 _IN_LAYERS: Final = {
     "self_attn.q_proj": "attn_q",
@@ -27,22 +31,40 @@ _IN_LAYERS: Final = {
     "mlp_norm": "layer_output_norm",
 }
 _QKV: Final = ("attn_q", "attn_k", "attn_v")
+_GATE_UP: Final = ("ffn_gate", "ffn_up")
 _LAYER: Final = re.compile(r"encoder\.layers\.(\d+)\.(.+)")
+_SCORE: Final = "score.weight"
 _DENSE: Final = re.compile(r"sentence\.dense\.(\d+)\.weight")
 
 
-def text_keys(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
-    """Returns the recipe of a parameter of a ``TextModel``."""
-    match = _LAYER.fullmatch(name)
-    module, _, kind = (name if match is None else match[2]).rpartition(".")
-    if match is None:
-        return Stored(f"{_WHOLE.get(module, module)}.{kind}", shape)
-    part, above = _IN_LAYERS.get(module, module), f"blk.{match[1]}"
-    whole = f"{above}.attn_qkv.{kind}"
-    if part in _QKV and source.has(whole):
-        start = _QKV.index(part) * shape[0]
-        return Cut(whole, (3 * shape[0], *shape[1:]), 0, start, start + shape[0])
-    return Stored(f"{above}.{part}.{kind}", shape)
+class TextKeys:
+    """Recipes of the parameters of a ``TextModel``; a ``RecipeOf``."""
+
+    def __init__(self, config: TextConfig, architecture: GgufArchitecture) -> None:
+        self._whole: Final = {**_WHOLE, **architecture.names}
+        self._names: Final = {**_IN_LAYERS, **architecture.names}
+        self._gated: Final = config.stack.gated_mlp
+
+    def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe:
+        """Returns the recipe of a parameter."""
+        match = _LAYER.fullmatch(name)
+        module, _, kind = (name if match is None else match[2]).rpartition(".")
+        if match is None:
+            return Stored(f"{self._whole.get(module, module)}.{kind}", shape)
+        part, above = self._names.get(module, module), f"blk.{match[1]}"
+        return _cut(above, part, _QKV, "attn_qkv", kind, shape, source) or (
+            _cut(above, part, _GATE_UP, "ffn_up", kind, shape, source) if self._gated else None
+        ) or Stored(f"{above}.{part}.{kind}", shape)  # fmt: skip
+
+
+def _cut(
+    above: str, part: str, parts: tuple[str, ...], whole: str, kind: str, shape: tuple[int, ...], source: WeightSource
+) -> Recipe | None:
+    """Returns the recipe of one of ``parts`` of a projection that the file has fused; None where it has not."""
+    if part not in parts or source.has(f"{above}.{parts[0]}.{kind}") or not source.has(f"{above}.{whole}.{kind}"):
+        return None
+    start = parts.index(part) * shape[0]
+    return Cut(f"{above}.{whole}.{kind}", (len(parts) * shape[0], *shape[1:]), 0, start, start + shape[0])
 
 
 class DecoderEncoderKeys(GgufKeys):
@@ -56,11 +78,48 @@ class DecoderEncoderKeys(GgufKeys):
         dense = _DENSE.fullmatch(name)
         if dense is not None:
             return Stored(f"dense_{dense[1]}.weight", shape)
+        if name == _SCORE:
+            return Difference("cls.output.weight", shape)
         return super().__call__(name if name.startswith("lm_head.") else f"model.{name}", shape, source)
+
+
+def _attention(ours: str, stored: str) -> dict[str, str]:
+    return {f"{ours}.{part}_proj": f"{stored}_{part}" for part in "qkvo"}
+
+
+def _feed_forward(ours: str, stored: str) -> dict[str, str]:
+    return {f"{ours}.mlp_norm": f"{stored}.ffn_norm"} | {
+        f"{ours}.mlp.{part}_proj": f"{stored}.ffn_{part}" for part in ("gate", "up", "down")
+    }
+
+
+_ENCODER: Final = "encoder.stack.layers.{}"
+_DECODER: Final = "decoder.layers.{}"
+_T5_KEYS: Final = RenamedModules(
+    {
+        "shared": "token_embd",
+        "lm_head": "output",
+        "encoder.relative": "enc.blk.0.attn_rel_b",
+        "decoder.relative": "dec.blk.0.attn_rel_b",
+        "encoder.norm": "enc.output_norm",
+        "decoder.norm": "dec.output_norm",
+        "sentence.dense.{}": "dense_{}",
+        f"{_ENCODER}.attention_norm": "enc.blk.{}.attn_norm",
+        f"{_DECODER}.attention_norm": "dec.blk.{}.attn_norm",
+        f"{_DECODER}.cross_norm": "dec.blk.{}.cross_attn_norm",
+        **_attention(f"{_ENCODER}.self_attn", "enc.blk.{}.attn"),
+        **_attention(f"{_DECODER}.self_attn", "dec.blk.{}.attn"),
+        **_attention(f"{_DECODER}.cross_attn", "dec.blk.{}.cross_attn"),
+        **_feed_forward(_ENCODER, "enc.blk.{}"),
+        **_feed_forward(_DECODER, "dec.blk.{}"),
+    }
+)
 
 
 def encoder_keys(config: Any, architecture: GgufArchitecture) -> Any:
     """Returns the recipes of an encoder's parameters; None where the configuration is of no encoder."""
     if isinstance(config, TextConfig):
-        return text_keys
+        return TextKeys(config, architecture)
+    if isinstance(config, T5Config):
+        return _T5_KEYS
     return DecoderEncoderKeys(config, architecture) if isinstance(config, DecoderEncoderConfig) else None

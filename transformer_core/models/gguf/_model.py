@@ -16,6 +16,8 @@ from transformer_core.models.gguf._encoder_keys import encoder_keys
 from transformer_core.models.gguf._hybrid_keys import HybridKeys
 from transformer_core.models.gguf._keys import GgufKeys
 
+_CLASSIFIER: Final = "ForSequenceClassification"
+
 
 class GgufModel(GgufCheckpoint):
     """GGUF file, or the parts of one, with the description of its model.
@@ -28,7 +30,7 @@ class GgufModel(GgufCheckpoint):
         ConfigError: the architecture is not supported, or the metadata are incomplete.
     """
 
-    layer_key: Final = "blk.{}"
+    layer_key: Final = "*blk.{}"
     ignorable: Final = IGNORABLE
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -61,7 +63,7 @@ class GgufModel(GgufCheckpoint):
     def facts(self) -> dict[str, Any]:
         """Returns what a bundle's description says of the file: its format, and the layout of the stored rows."""
         known = {"format": "gguf", "architecture": self._architecture.name}
-        if self._architecture.encodes:
+        if self._architecture.encodes or self.config_values["architectures"][0].endswith(_CLASSIFIER):
             return known
         layout = RopeMode.INTERLEAVED if self.permuted else self.config().rope.mode
         return {**known, "rope_layout": layout.value}

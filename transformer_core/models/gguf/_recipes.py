@@ -113,3 +113,27 @@ class OneOf:
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
         """Returns a view of these rows."""
         return source.read_rows(self._key, self._index, self._index + 1)[0, start:stop]
+
+
+class Difference:
+    """The first of two stored rows less the second: of two classes, the logit of the first against the second.
+
+    Args:
+        key: key of the stored matrix, [2, D].
+        shape: [1, D].
+    """
+
+    keeps_rows: bool = False
+
+    def __init__(self, key: str, shape: Shape) -> None:
+        self._key: Final = key
+        self._shape: Final = shape
+
+    def stored(self) -> dict[str, Shape]:
+        """Returns the key and shape of the whole."""
+        return {self._key: (2, *self._shape[1:])}
+
+    def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
+        """Returns a copy of the row."""
+        first, second = source.read_rows(self._key, 0, 2).astype(np.float32)
+        return (first - second)[None][start:stop].astype(source.spec(self._key).dtype.numpy)

@@ -16,6 +16,7 @@ from transformer_core.models.gguf.readers._rope import FREQUENCIES
 from transformer_core.models.gguf.readers._sparse import SPARSE
 from transformer_core.models.gguf.readers._states import STATES
 from transformer_core.models.gguf.readers._stored_forms import LogOfNegative
+from transformer_core.models.gguf.readers._t5 import T5S
 from transformer_core.models.gguf.readers._text_encoders import TEXT_ENCODERS, sentence_files
 
 READERS = {
@@ -33,6 +34,7 @@ READERS = {
         *STATES,
         *NEMOTRON_HS,
         *TEXT_ENCODERS,
+        *T5S,
     )
 }
 """Reader of each architecture of GGUF files."""

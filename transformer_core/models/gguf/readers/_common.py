@@ -101,8 +101,14 @@ def window(fields: ConfigFields) -> int | None:
     return fields.integer(WINDOW, 0, minimum=0) or None
 
 
-def layer_types(fields: ConfigFields, every: int) -> Values:
-    """Returns which layers have windows: all but every n-th, or as the file lists them."""
+def layer_types(fields: ConfigFields, every: int, *, first: bool = False) -> Values:
+    """Returns which layers have windows: all but every n-th, or as the file lists them.
+
+    Args:
+        fields: fields of the file.
+        every: n, where the file says nothing.
+        first: whether the first layer has none, and then every n-th; else the n-th is the first without.
+    """
     layers, pattern = fields.integer("block_count"), fields.values.get(_PATTERN, every)
     if isinstance(pattern, list):
         if len(pattern) != layers or not all(isinstance(slides, bool) for slides in pattern):
@@ -110,7 +116,7 @@ def layer_types(fields: ConfigFields, every: int) -> Values:
         slides = pattern
     else:
         every = fields.integer(_PATTERN, every)
-        slides = [bool((index + 1) % every) for index in range(layers)]
+        slides = [bool((index + (0 if first else 1)) % every) for index in range(layers)]
     return {"layer_types": ["sliding_attention" if windowed else "full_attention" for windowed in slides]}
 
 

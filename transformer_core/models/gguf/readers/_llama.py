@@ -25,8 +25,12 @@ def _qwen2(source: Source) -> Values:
 
 
 def _qwen3(source: Source) -> Values:
-    attention_bias = biased(source, "attn_q")
-    return common(source, "Qwen3ForCausalLM", "qwen3", attention_bias=attention_bias, use_sliding_window=False)
+    known: Values = {"attention_bias": biased(source, "attn_q"), "use_sliding_window": False}
+    if source.file.has(_RANKS) and source.fields.integer("pooling_type", 0, minimum=0) in (0, _RANK):
+        # A row for "yes" and one for "no", of which llama.cpp takes the softmax: one score, by their difference.
+        known["id2label"] = {"0": "score"}
+        return common(source, "Qwen3ForSequenceClassification", "qwen3", **known)
+    return common(source, "Qwen3ForCausalLM", "qwen3", **known)
 
 
 def _phi3(source: Source) -> Values:
@@ -48,6 +52,8 @@ def _smollm3(source: Source) -> Values:
     return common(source, "SmolLM3ForCausalLM", "smollm3", no_rope_layer_interval=4, **biases(source))
 
 
+_RANKS: Final = "cls.output.weight"
+_RANK: Final = 4
 _SCALES: Final = frozenset({"embedding_scale", "residual_scale", "attention.scale", "logit_scale"})
 
 LLAMA_KINDS: Final = (

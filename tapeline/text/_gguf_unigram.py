@@ -1,0 +1,51 @@
+"""SentencePiece's Unigram from GGUF metadata (``tokenizer.ggml.model`` t5): T5, XLM-RoBERTa and its rerankers."""
+
+from typing import Any, Final
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers
+
+from lang_core import CheckpointError
+from tapeline.text._gguf_vocabulary import PREFIX, TokenType, Vocabulary
+
+_SPACE: Final = "▁"
+_MAP: Final = "precompiled_charsmap"
+_MOST: Final = 1 << 24  # bytes of a map of characters
+
+
+def unigram(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
+    """Returns the tokenizer, and that no first token is put before texts where the file does not say otherwise.
+
+    Raises:
+        CheckpointError: scores are missing or of another number, no token is that of unknown letters, or the map of
+            characters is damaged.
+    """
+    scores = vocabulary.listed("scores", float)
+    unknown = next((index for index, kind in enumerate(vocabulary.types) if kind is TokenType.UNKNOWN), None)
+    if scores is None or unknown is None:
+        raise CheckpointError(
+            f"{vocabulary.path}: {PREFIX}scores and token_type: expected a score per token, and a token of unknown "
+            f"letters; found {'no scores' if scores is None else 'no such token'}: convert the model again"
+        )
+    listed = list(zip(vocabulary.tokens, scores, strict=True))
+    tokenizer = Tokenizer(models.Unigram(listed, unk_id=unknown, byte_fallback=False))
+    steps: list[Any] = _mapped(vocabulary)
+    if vocabulary.flag("remove_extra_whitespaces", False):
+        steps += [normalizers.Replace(Regex(r"\A +| +\z"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
+    spaces = normalizers.Replace(" ", _SPACE)
+    prefix = vocabulary.flag("add_space_prefix", True)
+    tokenizer.normalizer = normalizers.Sequence([*steps, *([normalizers.Prepend(_SPACE)] if prefix else []), spaces])
+    tokenizer.decoder = decoders.Metaspace(_SPACE, "always" if prefix else "never")
+    return tokenizer, False
+
+
+def _mapped(vocabulary: Vocabulary) -> list[Any]:
+    """Returns the normalizer that maps characters as the file says; nothing where it says nothing."""
+    stored = vocabulary.fields.get(_MAP)
+    if not stored:
+        return []
+    try:
+        return [normalizers.Precompiled(bytes(number & 0xFF for number in stored[:_MOST]))]
+    except Exception as error:  # the library raises bare Exceptions
+        raise CheckpointError(
+            f"{vocabulary.path}: {PREFIX}{_MAP}: expected SentencePiece's map of characters ({error}): convert again"
+        ) from error
