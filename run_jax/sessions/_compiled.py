@@ -1,5 +1,7 @@
 """Entry points compiled by XLA."""
 
+import contextlib
+import ctypes
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -78,9 +80,11 @@ class CompiledEntry:
             keep_unused=True,
         )
         try:
-            return jitted.lower(*given).compile(compiler_options=_EXACT), parameters
+            compiled = jitted.lower(*given).compile(compiler_options=_EXACT)
         except (jax.errors.JaxRuntimeError, ValueError) as error:
             raise DeviceError(f"{program.origin!r}: XLA refuses {self._name!r}: {error}") from None
+        give_back_memory()
+        return compiled, parameters
 
     def _check(self, function: ArtifactFunction) -> None:
         """Refuses a module whose function is not the described one."""
@@ -105,6 +109,12 @@ class CompiledEntry:
                     f"entry point {self._name!r}: parameter {name!r} is {spec!r} in {program.origin!r}, {held!r} in "
                     f"the archive: the two do not belong together: export again"
                 )
+
+
+def give_back_memory() -> None:
+    """Gives memory that is no longer used back to the system, where the C library can: compiling leaves much of it."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _abstract(spec: TensorSpec, sharding: jax.sharding.NamedSharding) -> jax.ShapeDtypeStruct:

@@ -18,6 +18,8 @@ _DEMO = "--bundle=no-such --engine=jax"
             f"--processes=4 -- generate {_DEMO} --mesh=tp=2",
             "--processes=4 with --mesh=tp=2, which is of 2 devices: each process has one: give as many",
         ),
+        (f"--processes=2 -- generate {_DEMO} --mesh=pp=2", "mesh: axis 'pp' not found; available: dp, tp, ep, fsdp"),
+        (f"--processes=2 -- generate {_DEMO} --mesh=tp=0", "mesh: "),
         (
             f"--processes=2 -- generate {_DEMO}",
             "--processes=2 without --mesh, which is of 1 devices:",

@@ -3,10 +3,11 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,7 @@ PROMPT: Final = "It was the best of times,"
 GENERATE: Final = ("generate", "--bundle=demo", "--engine=jax", "--mesh=tp=2", f"--prompt={PROMPT}")
 ENDS_WITHIN: Final = 10.0  # seconds that ranks have to end after one of them: what docs/distributed.md promises
 
-_MAIN: Final = "import sys; from tapeline.command import main; sys.exit(main())"
+MAIN: Final = "import sys; from tapeline.command import main; sys.exit(main())"
 
 
 class Launch:
@@ -27,7 +28,7 @@ class Launch:
         environment: variables beside those of this process.
     """
 
-    def __init__(self, folder: Path, *arguments: str, program: str = _MAIN, **environment: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, program: str = MAIN, **environment: str) -> None:
         kept = {key: value for key, value in os.environ.items() if key not in ("XLA_FLAGS", "BUILD_WORKING_DIRECTORY")}
         paths = os.pathsep.join(map(os.path.abspath, sys.path))
         self.errors: Final = folder / f"{time.monotonic_ns()}.err"
@@ -89,6 +90,27 @@ def launched(folder: Path, *arguments: str, **environment: str) -> Iterator[Laun
         with contextlib.suppress(ProcessLookupError):
             launch.process.send_signal(signal.SIGKILL)
         launch.process.communicate()
+
+
+def apart(
+    homes: tuple[Path, Path], flags: Sequence[str] = GENERATE, others: Sequence[str] | None = None, program: str = MAIN
+) -> list[tuple[int, str, str]]:
+    """Runs two ranks that nobody launched, as on two machines; returns how each ended.
+
+    Args:
+        homes: where each stands.
+        flags: the command of both and its flags.
+        others: those of the second one, where they are not the same.
+        program: Python code of the second one.
+    """
+    with socket.create_server(("localhost", 0)) as server:
+        port = server.getsockname()[1]
+    place = ("launch", f"--coordinator=localhost:{port}", "--num_processes=2", "--timeout=30")
+    ranks = [
+        Launch(homes[0], *place, "--process_id=0", "--", *flags),
+        Launch(homes[1], *place, "--process_id=1", "--", *(flags if others is None else others), program=program),
+    ]
+    return [rank.ended() for rank in ranks]
 
 
 def _children(parent: int) -> list[int]:

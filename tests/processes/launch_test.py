@@ -16,7 +16,8 @@ import pytest
 
 import tapeline
 from lang_core import MeshShape, TensorSpec
-from tests.processes._running import ENDS_WITHIN, GENERATE, PROMPT, Launch, is_alive, launched, until
+from tapeline.demo import write_demo_checkpoint
+from tests.processes._running import ENDS_WITHIN, GENERATE, PROMPT, Launch, apart, is_alive, launched, until
 
 _FIRST: Final = 0 if os.environ.get("TAPELINE_LONG") else 3
 _PAGES: Final = 2 * 4096
@@ -102,24 +103,8 @@ def two_homes(home: Path, tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "0", tmp_path / "1"
 
 
-def _apart(
-    homes: tuple[Path, Path], *others: tuple[str, ...], program: str | None = None
-) -> list[tuple[int, str, str]]:
-    """Runs two ranks that nobody launched, as on two machines; the second one with other flags or another program."""
-    with socket.create_server(("localhost", 0)) as server:
-        port = server.getsockname()[1]
-    place = (f"--coordinator=localhost:{port}", "--num_processes=2", "--timeout=30")
-    flags = [others[0] if others else GENERATE] * 2 if len(others) < 2 else list(others)
-    programs = [{}, {} if program is None else {"program": program}]
-    ranks = [
-        Launch(folder, "launch", *place, f"--process_id={rank}", "--", *flags[rank], **programs[rank])
-        for rank, folder in enumerate(homes)
-    ]
-    return [rank.ended() for rank in ranks]
-
-
 def test_ranks_without_a_launcher(two_homes: tuple[Path, Path]) -> None:
-    (code, out, errors), (other, nothing, _) = _apart(two_homes, (*GENERATE, "--max_new_tokens=12"))
+    (code, out, errors), (other, nothing, _) = apart(two_homes, (*GENERATE, "--max_new_tokens=12"))
     assert (code, out, other, nothing) == (0, " it was the worst of times\n", 0, ""), errors
 
 
@@ -127,7 +112,7 @@ def test_a_rank_with_another_bundle(two_homes: tuple[Path, Path]) -> None:
     tapeline.export("demo", two_homes[1] / "other", mesh="tp=2", target=[], max_sequence=128)
     shutil.rmtree(two_homes[1] / "demo")
     (two_homes[1] / "other").rename(two_homes[1] / "demo")
-    (code, _, errors), _ = _apart(two_homes)
+    (code, _, errors), _ = apart(two_homes)
     assert code == 2
     assert "error: ranks disagree: sha256 of module.mlir of demo is '" in errors
     assert "on rank 0, and '" in errors
@@ -135,7 +120,7 @@ def test_a_rank_with_another_bundle(two_homes: tuple[Path, Path]) -> None:
 
 
 def test_a_rank_with_other_flags(two_homes: tuple[Path, Path]) -> None:
-    outcomes = _apart(two_homes, (*GENERATE, "--seed=3"), (*GENERATE, "--seed=4"))
+    outcomes = apart(two_homes, (*GENERATE, "--seed=3"), (*GENERATE, "--seed=4"))
     for code, _, errors in outcomes:
         assert code == 2
         assert "error: ranks disagree: flags has '--seed=3' on rank 0, and '--seed=4' on rank 1: start all" in errors
@@ -146,7 +131,7 @@ def test_a_rank_with_another_version(two_homes: tuple[Path, Path]) -> None:
         "import sys\nimport tapeline.command._rank as rank\nrank.VERSION = '0.0.7'\n"
         "from tapeline.command import main\nsys.exit(main())"
     )
-    for code, _, errors in _apart(two_homes, program=program):
+    for code, _, errors in apart(two_homes, program=program):
         assert code == 2
         assert f"error: ranks disagree: tapeline is '{tapeline.VERSION}' on rank 0, and '0.0.7' on rank 1" in errors
 
@@ -154,9 +139,33 @@ def test_a_rank_with_another_version(two_homes: tuple[Path, Path]) -> None:
 def test_a_rank_whose_weights_are_cut_off(two_homes: tuple[Path, Path]) -> None:
     archive = two_homes[1] / "demo/weights.irpa"
     archive.write_bytes(archive.read_bytes()[:-20_000])
-    (code, _, errors), _ = _apart(two_homes)
+    (code, _, errors), _ = apart(two_homes)
     assert code == 2
     assert "error: rank 1: demo/weights.irpa: the data end at byte" in errors
+
+
+@pytest.mark.skipif(not os.environ.get("TAPELINE_LONG"), reason="one more launch: TAPELINE_LONG=1")
+def test_a_rank_whose_shard_is_cut_off(two_homes: tuple[Path, Path]) -> None:
+    """Ranks that read the checkpoint itself: the second one has less of it."""
+    for folder in two_homes:
+        write_demo_checkpoint(folder / "model")
+        tapeline.export(
+            folder / "model", folder / "model/bare", weights="none", mesh="tp=2", target=[], max_sequence=64
+        )
+    shard = two_homes[1] / "model/model.safetensors"
+    shard.write_bytes(shard.read_bytes()[:-20_000])
+    flags = ("generate", "--bundle=model/bare", "--engine=jax", "--mesh=tp=2", f"--prompt={PROMPT}")
+    (code, _, errors), _ = apart(two_homes, flags)
+    assert code == 2
+    assert f"error: rank 1: {shard}: tensor 'lm_head.weight' ends at byte " in errors
+
+
+@pytest.mark.skipif(not os.environ.get("TAPELINE_LONG"), reason="one more launch: TAPELINE_LONG=1")
+def test_a_mesh_that_does_not_divide_the_model(home: Path) -> None:
+    flags = [flag.replace("tp=2", "tp=3") for flag in GENERATE]
+    code, out, errors = Launch(home, "launch", "--processes=3", "--", *flags).ended()
+    assert (code, out) == (2, "")
+    assert "error: --mesh=tp=3: parameter" in errors
 
 
 def test_a_coordinator_that_is_not_there(home: Path) -> None:
