@@ -38,5 +38,15 @@ def test_a_wheel_requires_its_layer(package: str) -> None:
     assert metadata["Name"] == package
 
 
+@pytest.mark.parametrize("package", sorted(LAYERS))
+def test_a_wheel_names_no_licence_while_none_is_chosen(package: str) -> None:
+    """The page docs/third-party.md says so; whoever chooses one changes both."""
+    metadata = metadata_of(package)
+    assert not [name for name in metadata if name.startswith("License")]
+    assert not [value for value in metadata.get_all("Classifier", []) if value.startswith("License")]
+    assert not (workspace_root() / "LICENSE").exists()
+    assert "no licence has been chosen" in (workspace_root() / "docs/third-party.md").read_text()
+
+
 def test_the_version_is_the_same_everywhere() -> None:
     assert len({metadata_of(package)["Version"] for package in LAYERS}) == 1

@@ -28,6 +28,9 @@ at the versions that the tests ran with, and under which licence each package co
 the package's `*.dist-info` folder after the installation. The same list for tools is
 [third_party/sbom.cdx.json](../third_party/sbom.cdx.json) (CycloneDX 1.6).
 
+For Tapeline itself no licence has been chosen: the tree has no `LICENSE`, and neither the metadata of its wheels nor
+the SBOM names one. That is its owners' to decide.
+
 | package | version | licence | because of |
 |---|---|---|---|
 """
