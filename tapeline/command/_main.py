@@ -6,6 +6,7 @@ from typing import Final
 
 from lang_core import PluginError, load_plugins, near_names
 from tapeline.cli import EXIT_INPUT, EXIT_OTHER, VERSION, say_error, table
+from tapeline.command._explanations import see_also
 from tapeline.command._program import COMMANDS, run_command
 
 _USAGE: Final = "usage: tapeline COMMAND [--flag=value ...]"
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         load_plugins()  # what they register can be named by flags
     except PluginError as error:
-        say_error(str(error))
+        say_error(f"{error}{see_also(error)}")
         return EXIT_OTHER
     return run_command(given[0], given[1:])
 

@@ -9,6 +9,7 @@ from absl import flags
 
 from lang_core import OpError
 from tapeline.cli import EXIT_INPUT, guarded, say_error
+from tapeline.command._explanations import see_also
 from tapeline.command._flags import as_flags
 
 COMMANDS: Final = {
@@ -25,6 +26,7 @@ COMMANDS: Final = {
     "train": "fine-tunes a checkpoint on JAX",
     "launch": "runs a command in several processes, one device each",
     "tune": "shows and tunes configurations of kernels",
+    "explain": "explains a kind of error",
     "doctor": "says what this machine has, for an issue",
     "completion": "writes a script that completes commands in a shell",
     "cache": "lists and clears what is kept between runs",
@@ -119,9 +121,9 @@ def _asks_for_help(arguments: Sequence[str]) -> bool:
 
 
 def _named(command: Command, arguments: Sequence[str]) -> list[str]:
-    """Gives a first argument without a flag's name that name."""
-    name, values = getattr(command, "POSITIONAL", ("", ()))
-    if arguments and arguments[0] in values:
+    """Gives a first argument without a flag's name that name; the flag refuses values that it does not have."""
+    name, _ = getattr(command, "POSITIONAL", ("", ()))
+    if name and arguments and not arguments[0].startswith("-"):
         return [f"--{name}={arguments[0]}", *arguments[1:]]
     return list(arguments)
 
@@ -133,7 +135,8 @@ def _help(command: Command) -> str:
 
 
 def _message(command: Command, error: BaseException) -> str:
-    """Returns an error's text with options written as flags."""
-    if isinstance(error, OpError):  # attributes of an op are no options
-        return str(error)
-    return as_flags(str(error), {*command.FLAGS, *load_command(_OPTIONS_OF).FLAGS})
+    """Returns an error's text with options written as flags, and where it is explained."""
+    text = str(error)
+    if not isinstance(error, OpError):  # attributes of an op are no options
+        text = as_flags(text, {*command.FLAGS, *load_command(_OPTIONS_OF).FLAGS})
+    return text + see_also(error)

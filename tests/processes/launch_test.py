@@ -90,7 +90,7 @@ def test_what_the_user_did_wrong_is_said_once_with_its_exit_code(home: Path) -> 
     with launched(home, "--", *GENERATE, "--max_new_tokens=9000") as launch:
         code, out, errors = launch.ended()
     assert (code, out) == (2, "")
-    said = [line for line in errors.splitlines() if "error" in line]
+    said = [line for line in errors.splitlines() if "error: " in line]
     assert len(said) == 1
     assert said[0].startswith("[0] error: a prompt of 15 tokens and 9000 new ones need 9014 positions")
 

@@ -129,11 +129,12 @@ def test_a_changed_file_is_named(inspecting: Inspect, bundle: Path) -> None:
     assert done.err == (
         f"error: {bundle} is damaged: weights.irpa: not what was exported (sha256 differs); module.vhlo: missing: "
         f"export the bundle again\n"
+        f"see: docs/errors.md#inputerror, or: tapeline explain InputError\n"
     )
     states = {line.split()[0]: line.split()[-1] for line in done.out.splitlines() if line.startswith("  ")}
     assert (states["weights.irpa"], states["module.vhlo"], states["notes.txt"]) == ("differs", "missing", "listed")
     unread = inspecting(bundle, "--nohashes", "--format=json")
-    assert unread.err.endswith("is damaged: module.vhlo: missing: export the bundle again\n")
+    assert "is damaged: module.vhlo: missing: export the bundle again\n" in unread.err
     assert {file["state"] for file in json.loads(unread.out)["files"]} == {"ok", "missing", "not listed", "not checked"}
 
 

@@ -64,9 +64,12 @@ def test_a_bound_that_is_no_size(
 ) -> None:
     monkeypatch.setenv("TAPELINE_MODULE_CACHE", "much")
     done = invoke("export", capsys, f"--output={tmp_path / 'out'}", "--target=none", "--verify=none")
-    assert (done.code, done.err.splitlines()[-1]) == (
+    assert (done.code, done.err.splitlines()[-2:]) == (
         2,
-        "error: TAPELINE_MODULE_CACHE=much: expected a size such as 512MiB, 1GiB or 2.5GB",
+        [
+            "error: TAPELINE_MODULE_CACHE=much: expected a size such as 512MiB, 1GiB or 2.5GB",
+            "see: docs/errors.md#inputerror, or: tapeline explain InputError",
+        ],
     )
     with pytest.raises(InputError, match="TAPELINE_MODULE_CACHE=much: expected a size"):
         tapeline.export("demo", tmp_path / "out", target=(), verify="none")
