@@ -11,7 +11,11 @@ MESH_AXES: Final = ("dp", "tp", "ep", "fsdp")
 """Axes that a mesh may have: rows of the batch; heads, features and vocabulary; experts; parameters while training."""
 
 Axes = tuple[str | None, ...]
-"""Per dimension of a tensor the axis of the mesh that cuts it, None where nothing does."""
+"""Per dimension of a tensor the axis of the mesh that cuts it, None where nothing does.
+
+``tp:2`` is the part of the axis ``tp`` that cuts into two: where four devices stand along it, the first two have one
+half of the tensor, and the others have the other.
+"""
 
 _FORM: Final = "give axes as 'tp=2,dp=2'"
 
@@ -79,8 +83,40 @@ class MeshShape:
         return dict(self.axes)
 
     def size_of(self, axis: str | None) -> int:
-        """Returns how many devices stand along an axis: 1 along one that the mesh lacks."""
-        return next((size for name, size in self.axes if name == axis), 1)
+        """Returns into how many parts an axis, or part of one, cuts a dimension: 1 if the mesh lacks it."""
+        return math.prod(self.factors_of(axis))
+
+    def factors_of(self, axis: str | None) -> tuple[int, ...]:
+        """Returns the prime factors of the size of an axis, least first; of a part of one as many of the first as fit.
+
+        >>> mesh = MeshShape.parse("tp=12")
+        >>> mesh.factors_of("tp"), mesh.factors_of("tp:4"), mesh.factors_of("tp:6")
+        ((2, 2, 3), (2, 2), (2,))
+        """
+        name, _, most = ("" if axis is None else axis).partition(":")
+        primes = list(_primes(next((size for own, size in self.axes if own == name), 1)))
+        parts = int(most or math.prod(primes))
+        while parts % math.prod(primes):
+            primes.pop()
+        return tuple(primes)
+
+    def part_of(self, axis: str, count: int) -> str | None:
+        """Returns the part of an axis that cuts into so many, each held by a group of devices; None if it has none.
+
+        >>> MeshShape.parse("tp=8").part_of("tp", 2)
+        'tp:2'
+        """
+        part = f"{axis}:{count}"
+        return part if 1 < self.size_of(part) == count < self.size_of(axis) else None
+
+    @staticmethod
+    def axis_of(part: str) -> str:
+        """Returns the axis of an axis or a part of one.
+
+        >>> MeshShape.axis_of("tp:2"), MeshShape.axis_of("tp")
+        ('tp', 'tp')
+        """
+        return part.partition(":")[0]
 
     def local_shape(self, shape: Sequence[int], axes: Sequence[str | None]) -> tuple[int, ...]:
         """Returns the shape of one device's part of a tensor.
@@ -116,6 +152,16 @@ class MeshShape:
 
     def __str__(self) -> str:
         return ",".join(f"{name}={size}" for name, size in self.axes)
+
+
+def _primes(number: int) -> Iterator[int]:
+    prime = 2
+    while number > 1:
+        if number % prime:
+            prime += 1
+        else:
+            yield prime
+            number //= prime
 
 
 def _axis(part: str, text: str) -> tuple[str, int]:

@@ -27,8 +27,9 @@ class DeviceGrid:
     def __init__(self, mesh: MeshShape) -> None:
         self._sizes: list[int] = []
         self._axes: list[str] = []
-        for axis, size in mesh:
-            for prime in _primes(size):
+        self._mesh = mesh
+        for axis, _ in mesh:
+            for prime in mesh.factors_of(axis):
                 self._sizes.append(prime)
                 self._axes.append(axis)
 
@@ -46,7 +47,11 @@ class DeviceGrid:
 
     def layout(self, axes: Sequence[str | None] | Axes) -> Layout:
         """Returns the layout of a tensor, of its axis per dimension."""
-        return tuple(tuple(i for i, name in enumerate(self._axes) if name == axis) for axis in axes)
+        return tuple(() if axis is None else self._cuts(axis) for axis in axes)
+
+    def _cuts(self, axis: str) -> Cuts:
+        name, count = self._mesh.axis_of(axis), len(self._mesh.factors_of(axis))
+        return tuple(i for i, own in enumerate(self._axes) if own == name)[:count]
 
     def parts(self, layout: Layout) -> int:
         """Returns into how many different parts a tensor of this layout is cut."""
@@ -56,13 +61,3 @@ class DeviceGrid:
         """Returns the bytes of one device's part of a tensor."""
         sizes = (-(-extent // self.size(cuts)) for extent, cuts in zip(spec.shape, layout, strict=True))
         return math.prod(sizes) * spec.dtype.itemsize
-
-
-def _primes(number: int) -> Iterable[int]:
-    prime = 2
-    while number > 1:
-        if number % prime:
-            prime += 1
-        else:
-            yield prime
-            number //= prime

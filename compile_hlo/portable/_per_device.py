@@ -96,10 +96,10 @@ def _cut(
         declared = ir.Module.parse(f"sdy.mesh @{_MESH} = <[{sizes}]>").body.operations[0]
         declared.operation.clone(ip=ir.InsertionPoint.at_block_begin(module.body))
         function.attributes["arg_attrs"] = ir.ArrayAttr.get(
-            [_with_sharding(old, axes) for old, axes in zip(before, given, strict=True)]
+            [_with_sharding(old, axes, mesh) for old, axes in zip(before, given, strict=True)]
         )
         _keep_lines_whole(function)
-        function.attributes["res_attrs"] = ir.ArrayAttr.get([_with_sharding({}, axes) for axes in results])
+        function.attributes["res_attrs"] = ir.ArrayAttr.get([_with_sharding({}, axes, mesh) for axes in results])
         return str(module), whole
 
 
@@ -167,11 +167,17 @@ def _check_sums(module: Any, name: str, output: Path) -> None:
                     )
 
 
-def _with_sharding(before: Any, axes: Axes) -> Any:
+def _with_sharding(before: Any, axes: Axes, mesh: MeshShape) -> Any:
     """Returns the attributes of an argument or a result with its axes."""
-    dims = ", ".join("{}" if axis is None else f'{{"{axis}"}}' for axis in axes)
+    dims = ", ".join("{}" if axis is None else f"{{{_named(axis, mesh)}}}" for axis in axes)
     kept = {item.name: item.attr for item in before}
     return ir.DictAttr.get({**kept, "sdy.sharding": ir.Attribute.parse(f"#sdy.sharding<@{_MESH}, [{dims}]>")})
+
+
+def _named(axis: str, mesh: MeshShape) -> str:
+    """Returns an axis in Shardy's words, in which part of one is its first devices' (1) and their number."""
+    whole = mesh.axis_of(axis)
+    return f'"{whole}"' if mesh.size_of(axis) == mesh.size_of(whole) else f'"{whole}":(1){mesh.size_of(axis)}'
 
 
 def _lowered(text: str, context: Any, name: str, output: Path) -> str:

@@ -1,5 +1,6 @@
 """Devices of a session and what each holds: a mesh, and the axes along which tensors are cut."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -7,10 +8,12 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from lang_core import DeviceError, InputError, TensorSpec
+from lang_core import DeviceError, InputError, MeshShape, TensorSpec
 
 Axes = Sequence[str | None]
-"""Per dimension of a tensor the axis of the mesh along which it is cut; None where it is whole."""
+"""Per dimension of a tensor the axis of the mesh along which it is cut, or part of one; None where it is whole."""
+
+_PRIME: Final = "."  # before the number of a factor, in names of axes that are taken apart
 
 PLATFORMS: Final = ("cpu", "cuda", "rocm", "tpu")
 """Names of JAX's kinds of devices."""
@@ -29,6 +32,11 @@ class Partitions:
     mesh: jax.sharding.Mesh
     parameters: Mapping[str, Axes] = field(default_factory=dict)
     values: Mapping[tuple[str, str], Axes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        tables = (*self.parameters.values(), *self.values.values())
+        if any(axis is not None and axis != MeshShape.axis_of(axis) for axes in tables for axis in axes):
+            object.__setattr__(self, "mesh", _taken_apart(self.mesh))
 
     @property
     def platform(self) -> str:
@@ -60,7 +68,7 @@ class Partitions:
         if axes and len(axes) != spec.ndim:
             raise InputError(f"{what} is {spec!r}, and the table of axes has {len(axes)} of it: export again")
         for dimension, (axis, size) in enumerate(zip(axes, spec.shape, strict=False)):
-            parts = 1 if axis is None else self.mesh.shape.get(axis, 1)
+            parts = math.prod(self.mesh.shape[name] for name in self._names(axis))
             if size % parts:
                 fitting = [str(n) for n in range(1, min(size, 64) + 1) if size % n == 0]
                 raise InputError(
@@ -70,8 +78,27 @@ class Partitions:
         return self._sharding(axes)
 
     def _sharding(self, axes: Axes) -> jax.sharding.NamedSharding:
-        known = [axis if axis in self.mesh.shape else None for axis in axes]
-        return jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec(*known))
+        spec = jax.sharding.PartitionSpec(*(self._names(axis) or None for axis in axes))
+        return jax.sharding.NamedSharding(self.mesh, spec)
+
+    def _names(self, axis: str | None) -> tuple[str, ...]:
+        """Returns the names that JAX's mesh has for an axis or part of one."""
+        if axis is None:
+            return ()
+        whole = MeshShape.axis_of(axis)
+        own = tuple(name for name in self.mesh.axis_names if name.partition(_PRIME)[0] == whole)
+        if axis == whole or not own:
+            return own
+        size = math.prod(self.mesh.shape[name] for name in own)
+        return own[: len(MeshShape.of({whole: size}).factors_of(axis))]
+
+
+def _taken_apart(mesh: jax.sharding.Mesh) -> jax.sharding.Mesh:
+    """Returns the mesh with an axis for each prime factor of each axis, so that part of one can cut a dimension."""
+    shape = MeshShape.of(dict(mesh.shape))
+    factors = [(f"{axis}{_PRIME}{i}", n) for axis, _ in shape for i, n in enumerate(shape.factors_of(axis))]
+    names, sizes = zip(*factors, strict=True)
+    return jax.sharding.Mesh(mesh.devices.reshape(sizes), names)
 
 
 def single(platform: str | None = None) -> Partitions:

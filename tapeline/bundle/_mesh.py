@@ -117,7 +117,7 @@ def _tensors(
 
 def _check_divides(mesh: MeshShape, what: str, shape: Sequence[int], axes: Axes) -> None:
     for axis in axes:
-        if axis is not None and axis not in mesh.names:
+        if axis is not None and mesh.axis_of(axis) not in mesh.names:
             raise DescriptionError(f"{what}: axis {axis!r} not found in the mesh; available: {', '.join(mesh.names)}")
     try:
         mesh.local_shape(shape, axes)

@@ -11,13 +11,14 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import mlir
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from compile_hlo import LoweredFunction, lower_module
 from compile_hlo.emit import PARTITIONED, ArgumentParameters, Overrides
 from lang_core import Axes, EntryPoint, MeshShape, TensorSpec
+from run_jax.sessions import Partitions
 from transformer_core.sharding import argument_axes, result_axes
 
 jax.config.update("jax_enable_x64", True)  # in f64 a wrong partition is no rounding
@@ -58,15 +59,17 @@ class MeshFunction:
         self.lowered: LoweredFunction = lower_module(
             [point], text.append, ArgumentParameters(), overrides=overrides
         ).functions[0]
-        signature, self._mesh = self.lowered.signature, mesh_of(mesh)
+        signature = self.lowered.signature
         named = argument_axes(point, mesh, batch)
         results = [(result.name, result.spec) for result in signature.results]
-        given = [(a.spec, named[a.name]) for a in signature.arguments]
-        given += [(spec, parameters[path]) for path, spec in self.lowered.parameters.items()]
         of_results = result_axes(results, [point], mesh, batch)
-        self.inputs = [self._sharding(axes) for _, axes in given]
-        outputs = tuple(self._sharding(of_results[name]) for name, _ in results)
-        specs = [jax.ShapeDtypeStruct(spec.shape, spec.dtype.numpy) for spec, _ in given]
+        values = {("", name): axes for name, axes in (named | of_results).items()}
+        partitions = Partitions(mesh_of(mesh), parameters, values)
+        self.inputs = [partitions.value("", a.name, a.spec) for a in signature.arguments]
+        self.inputs += [partitions.parameter(path, spec) for path, spec in self.lowered.parameters.items()]
+        outputs = tuple(partitions.value("", name, spec) for name, spec in results)
+        taken = [*(argument.spec for argument in signature.arguments), *self.lowered.parameters.values()]
+        specs = [jax.ShapeDtypeStruct(spec.shape, spec.dtype.numpy) for spec in taken]
         exported = _exported("".join(text), point.name, specs, [spec for _, spec in results])
         donated = tuple(i for i, argument in enumerate(signature.arguments) if argument.donated)
         jitted = jax.jit(exported.call, in_shardings=self.inputs, out_shardings=outputs, donate_argnums=donated)
@@ -74,9 +77,6 @@ class MeshFunction:
         hlo = str(self._compiled.as_text())
         self.collectives = Counter(_COLLECTIVE.findall(hlo))
         self.gathered = [tuple(map(int, filter(None, dims.split(",")))) for _, dims in _SHAPED.findall(hlo)]
-
-    def _sharding(self, axes: Axes) -> NamedSharding:
-        return NamedSharding(self._mesh, PartitionSpec(*axes))
 
     def __call__(self, arguments: Sequence[Any], weights: Mapping[str, Any]) -> dict[str, Any]:
         """Calls it: arrays of the arguments, then the weights that it reads."""

@@ -9,10 +9,12 @@ import pytest
 
 from lang_core import ConfigError, MeshShape, Module
 from tests.goldens.cases import CASES
-from tests.mesh._models import MeshModel, golden_decoder, random_parameters
+from tests.mesh._models import MeshModel, golden_decoder, grown, random_parameters
 from transformer_core import Experts
+from transformer_core.models import DecoderConfig, DecoderLM
 from transformer_core.sharding import sharding
 
+_ONE = MeshShape.parse("tp=1")
 _MESHES = ("tp=2", "tp=4", "dp=2", "tp=2,dp=2", "ep=2", "ep=2,tp=2")
 # Whole caches, rings, a latent beside experts, experts, delta rule, state space, convolution.
 _SAMPLE = {
@@ -63,7 +65,7 @@ def test_a_mesh_says_what_one_device_says(name: str, mesh: str) -> None:
         return
     cut = MeshModel(model, MeshShape.parse(mesh))
     (expected, tokens), (logits, chosen) = (
-        MeshModel(model, MeshShape.parse("tp=1")).answers(weights),
+        MeshModel(model, _ONE).answers(weights),
         cut.answers(weights),
     )
     tolerance = 2e-5 if name in _CARRIES else 1e-5
@@ -81,6 +83,21 @@ def test_a_dense_layer_has_two_all_reduces(mesh: str, positions: str) -> None:
     for function in made.functions.values():
         assert function.collectives == Counter({"all-reduce": 2 * model.config.layers + 3, "all-gather": 1})
         assert function.gathered == [(2, model.config.vocabulary)]
+
+
+def test_groups_of_devices_hold_a_head_of_keys_and_values_each() -> None:
+    config = {**grown(CASES["llama_gqa"].config), "num_attention_heads": 8, "num_key_value_heads": 2}
+    model, mesh = DecoderLM(DecoderConfig.from_hf(config)), MeshShape.parse("tp=4")
+    assert sharding(model, mesh).parameters["model.layers.0.self_attn.k_proj.weight"] == ("tp:2", None)
+    weights, made = random_parameters(model), MeshModel(model, mesh)
+    (expected, tokens), (logits, chosen) = MeshModel(model, _ONE).answers(weights), made.answers(weights)
+    assert np.abs(logits - expected).max() <= 1e-5 * np.abs(expected).max()
+    np.testing.assert_array_equal(chosen, tokens)
+    for function in made.functions.values():
+        assert function.collectives == Counter({"all-reduce": 2 * model.config.layers + 3, "all-gather": 1})
+        names = [argument.name for argument in function.lowered.signature.arguments]
+        cache = function.inputs[names.index("layers.0.key_cache")]
+        assert cache.shard_shape((2, 2, 24, 16)) == (2, 1, 24, 16)  # one head of two on each device
 
 
 def test_positions_per_row_say_what_one_device_says() -> None:

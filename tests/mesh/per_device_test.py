@@ -10,18 +10,16 @@ import jax.extend.backend
 import numpy as np
 import pytest
 from jax.interpreters import mlir
-from jax.sharding import NamedSharding, PartitionSpec
 from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
 from jaxlib.mlir import ir
 
 import tapeline
 from compile_hlo.portable import verify_text
-from lang_core import Axes, InputError, MeshShape
+from lang_core import Axes, InputError, MeshShape, TensorSpec
 from run_jax import StableHloFunction
+from run_jax.sessions import Partitions
 from tapeline.bundle import PER_DEVICE, Bundle
 from tests.mesh._xla import mesh_of
-
-_MESH = MeshShape.parse("tp=2")
 
 
 def _export(path: Path, mesh: str | None = "tp=2", **options: Any) -> Bundle:
@@ -33,14 +31,14 @@ def _export(path: Path, mesh: str | None = "tp=2", **options: Any) -> Bundle:
 class _EveryDevice:
     """Function of the program of one device, loaded onto all of a mesh."""
 
-    def __init__(self, text: str, name: str) -> None:
-        self._mesh = mesh_of(_MESH)
+    def __init__(self, text: str, name: str, mesh: MeshShape) -> None:
+        self._mesh = mesh_of(mesh)
         devices = tuple(self._mesh.devices.flat)
         options = jax.extend.backend.get_compile_options(
             num_replicas=len(devices), num_partitions=1, device_assignment=np.arange(len(devices)).reshape(-1, 1)
         )
         with mlir.make_ir_context():
-            module = ir.Module.parse(_of_replicas(text))
+            module = ir.Module.parse(_of_replicas(text, len(devices)))
             for function in list(module.body.operations):
                 if ir.StringAttr(function.attributes["sym_name"]).value == name:
                     function.attributes["sym_name"] = ir.StringAttr.get("main")
@@ -54,23 +52,25 @@ class _EveryDevice:
         """Returns each result of every device."""
         given = []
         for array, cut, kind in zip(arrays, axes, self.kinds, strict=True):
-            kept = PartitionSpec() if array.shape == tuple(kind) else PartitionSpec(*cut)
-            given.append(jax.device_put(array, NamedSharding(self._mesh, kept)))
+            kept = () if array.shape == tuple(kind) else cut
+            sharding = Partitions(self._mesh, {"": kept}).parameter("", TensorSpec(array.shape, array.dtype))
+            given.append(jax.device_put(array, sharding))
         shards = self._loaded.execute_sharded(given).disassemble_into_single_device_arrays()
         return [[np.asarray(part) for part in result] for result in shards]
 
 
-def _of_replicas(text: str) -> str:
+def _of_replicas(text: str, devices: int) -> str:
     """Returns the text for XLA's replicas: it cuts a program of partitions itself, and refuses one that is cut."""
     alone = re.sub(r"channel_handle = #stablehlo.channel_handle<[^>]*>(, )?|, use_global_device_ids", "", text)
     return alone.replace("stablehlo.partition_id", "stablehlo.replica_id").replace(
-        "mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1", "mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 2"
+        f"mhlo.num_partitions = {devices} : i32, mhlo.num_replicas = 1",
+        f"mhlo.num_partitions = 1 : i32, mhlo.num_replicas = {devices}",
     )
 
 
-@pytest.mark.parametrize("positions", ["shared", "per_row"])
-def test_every_device_says_what_the_whole_program_says(tmp_path: Path, positions: str) -> None:
-    bundle = _export(tmp_path, batch=2, positions=positions)
+@pytest.mark.parametrize(("mesh", "positions"), [("tp=2", "shared"), ("tp=2", "per_row"), ("tp=4", "shared")])
+def test_every_device_says_what_the_whole_program_says(tmp_path: Path, mesh: str, positions: str) -> None:
+    bundle, devices = _export(tmp_path, mesh, batch=2, positions=positions), MeshShape.parse(mesh)
     config, text = bundle.config, (bundle.path / PER_DEVICE).read_text()
     assert config.mesh is not None
     verify_text(bundle.path / PER_DEVICE)
@@ -88,10 +88,11 @@ def test_every_device_says_what_the_whole_program_says(tmp_path: Path, positions
         axes += [config.mesh.parameters[path] for path in read]
         expected = StableHloFunction(bundle.path / "module.vhlo", point.name)(*given)
         for result, whole, parts in zip(
-            point.results, expected, _EveryDevice(text, point.name)(given, axes), strict=True
+            point.results, expected, _EveryDevice(text, point.name, devices)(given, axes), strict=True
         ):
-            cut = [i for i, axis in enumerate(result.axes or ()) if axis == "tp"]
-            joined = np.concatenate(parts, cut[0]) if cut else parts[0]
+            cut = [(i, axis) for i, axis in enumerate(result.axes or ()) if axis is not None]
+            group = devices.size // devices.size_of(cut[0][1]) if cut else 1  # devices that hold the same part
+            joined = np.concatenate(parts[::group], cut[0][0]) if cut else parts[0]
             np.testing.assert_allclose(joined, whole, rtol=0, atol=1e-5 * max(1.0, np.abs(whole).max()))
             if not cut:
                 np.testing.assert_array_equal(parts[1], parts[0])

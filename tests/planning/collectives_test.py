@@ -39,7 +39,8 @@ def _all() -> list[tuple[str, str, str]]:
 
 
 def _planned(directory: Path, case: str, mesh: str, point: str, **options: Any) -> Planned:
-    (directory / "config.json").write_text(json.dumps(grown(CASES[case].config)))
+    config = {**grown(CASES[case].config), **options.pop("config", {})}
+    (directory / "config.json").write_text(json.dumps(config))
     load = {name: options.pop(name) for name in ("dtype", "quantize") if name in options}
     model = load_model(directory, weights=False, **load)
     sizes: dict[str, Any] = {"batch": _BATCH, "sequence": 6, "max_sequence": 24}
@@ -55,6 +56,11 @@ def _check(directory: Path, case: str, mesh: str, point: str, **options: Any) ->
 @pytest.mark.parametrize(("case", "mesh", "point"), _all() if _LONG else _SAMPLE)
 def test_exchanges_are_those_of_the_compiled_text(tmp_path: Path, case: str, mesh: str, point: str) -> None:
     _check(tmp_path, case, mesh, point)
+
+
+@pytest.mark.parametrize("positions", ["shared", "per_row"])
+def test_so_they_are_where_groups_of_devices_hold_a_head_of_keys_each(tmp_path: Path, positions: str) -> None:
+    _check(tmp_path, "llama_gqa", "tp=4", "decode", positions=positions, config={"num_key_value_heads": 2})
 
 
 @pytest.mark.parametrize("case", ["llama_gqa", "qwen3_moe"] if _LONG else ["llama_gqa"])

@@ -71,6 +71,13 @@ def test_405b_does_not_fit_eight_devices_in_bf16_and_does_in_q8_0(tmp_path: Path
     assert packed["asked"]["bytes_per_device"]["packed_weights"] > 0.99 * packed["asked"]["bytes_per_device"]["weights"]
 
 
+def test_groups_of_devices_hold_a_head_of_keys_and_values_each(tmp_path: Path) -> None:
+    config = large_config(LLAMA_405B) | {"num_hidden_layers": 1, "num_key_value_heads": 4}
+    held = [_planned(tmp_path, config, mesh=mesh)["devices"]["asked"]["bytes_per_device"] for mesh in ("tp=4", "tp=8")]
+    one_head = 8192 * 128 * 2
+    assert held[0]["caches"] == held[1]["caches"] == {"key_cache": one_head, "value_cache": one_head}
+
+
 def test_a_token_reads_the_experts_that_it_chooses(tmp_path: Path) -> None:
     """DeepSeek-V3 has 37B active parameters of 671B (its report, arXiv:2412.19437)."""
     decode = _planned(tmp_path, DEEPSEEK_V3, mesh="tp=1")["devices"]["asked"]["entry_points"][1]

@@ -69,7 +69,7 @@ def test_what_is_replicated_is_said_in_the_log_and_the_report(tmp_path: Path) ->
 
     bundle = export(tmp_path, "tp=4", progress=progress)
     notes = json.loads((bundle.path / "report.json").read_text())["mesh"]["notes"]
-    assert any("2 key/value heads, which tp=4 does not divide: replicated" in note for note in notes)
+    assert any("2 key/value heads for tp=4: replicated in groups of 2 devices" in note for note in notes)
     assert [line.removeprefix("mesh tp=4: ") for line in lines if line.startswith("mesh tp=4: ")] == notes
 
 

@@ -8,8 +8,8 @@ from lang_core import Argument, Axes, ConfigError, EntryPoint, MeshShape, Tensor
 def cache_axes(points: Iterable[EntryPoint], mesh: MeshShape) -> dict[str, Axes]:
     """Returns per cache, state or other kept tensor of entry points the axis that cuts each of its dimensions.
 
-    Layers say which axes may cut a cache (``CacheLayout.axes``). Heads that an axis does not divide are replicated:
-    those of keys and values, where there are fewer than devices, and the one of a latent.
+    Layers say which axes may cut a cache (``CacheLayout.axes``). Fewer heads of keys and values than devices are cut by
+    part of the axis, so that groups of devices hold one; what an axis does not divide, as one latent, is replicated.
     """
     return {
         argument.name: _fitting(argument, argument.axes, mesh)
@@ -58,10 +58,13 @@ def _by_sequence(shape: Sequence[int], mesh: MeshShape, batch: int) -> Axes:
 
 
 def _fitting(argument: Argument, axes: Axes, mesh: MeshShape) -> Axes:
-    """Returns the axes that the mesh has and that divide their dimensions."""
-    shape = argument.spec.shape
-    fits = (axis in mesh.names and size % mesh.size_of(axis) == 0 for axis, size in zip(axes, shape, strict=True))
-    return tuple(axis if fit else None for axis, fit in zip(axes, fits, strict=True))
+    """Returns the axes, or parts of them, that the mesh has and that divide their dimensions."""
+    pairs = zip(axes, argument.spec.shape, strict=True)
+    return tuple(None if axis is None or axis not in mesh.names else _part(mesh, axis, size) for axis, size in pairs)
+
+
+def _part(mesh: MeshShape, axis: str, extent: int) -> str | None:
+    return mesh.part_of(axis, extent) if extent % mesh.size_of(axis) else axis
 
 
 def _check_batch(mesh: MeshShape, batch: int) -> None:

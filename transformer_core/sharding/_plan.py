@@ -16,7 +16,7 @@ class Sharding:
 
     Attributes:
         parameters: per path the axis that cuts each dimension, of packed weights those of the packed bytes.
-        notes: sentences on what is replicated although a rule cuts it.
+        notes: sentences on what several devices hold although a rule cuts it.
     """
 
     parameters: dict[str, Axes]
@@ -36,11 +36,11 @@ def sharding(model: Module, mesh: MeshShape) -> Sharding:
     for path, parameter in model.named_parameters():
         axes: list[str | None] = [None] * len(parameter.spec.shape)
         for cut in cuts.get(path, ()):
-            reason = _reason_to_replicate(cut, parameter, mesh)
+            axis, reason = _placed(cut, parameter, mesh)
             if reason is not None:
                 reasons.setdefault(reason, []).append(path)
-            elif cut.axis in mesh.names:
-                axes[cut.dimension] = cut.axis
+            if cut.axis in mesh.names:
+                axes[cut.dimension] = axis
         parameters[path] = tuple(axes)
     return Sharding(parameters, tuple(_note(reason, paths) for reason, paths in reasons.items()))
 
@@ -74,21 +74,29 @@ def fsdp_axes(
     return made
 
 
-def _reason_to_replicate(cut: Cut, parameter: Parameter, mesh: MeshShape) -> str | None:
+def _placed(cut: Cut, parameter: Parameter, mesh: MeshShape) -> tuple[str | None, str | None]:
+    """Returns the axis that makes a cut, None where it cannot, and the reason if it is not all of the axis."""
     size = mesh.size_of(cut.axis)
     if cut.units % size:
-        return f"{cut.units} {cut.unit}, which {cut.axis}={size} does not divide"
+        part = mesh.part_of(cut.axis, cut.units) if cut.shared else None
+        if part is None:
+            return None, f"{cut.units} {cut.unit}, which {cut.axis}={size} does not divide: replicated"
+        group = size // cut.units
+        return part, f"{cut.units} {cut.unit} for {cut.axis}={size}: replicated in groups of {group} devices"
     encoding, last = parameter.encoding, len(parameter.spec.shape) - 1
     if encoding is not None and cut.dimension == last:
         blocks = parameter.spec.shape[last] // encoding.block
         if blocks % size:
-            return f"rows of {blocks} blocks of {encoding.name}, which {cut.axis}={size} does not divide"
-    return None
+            return (
+                None,
+                f"rows of {blocks} blocks of {encoding.name}, which {cut.axis}={size} does not divide: replicated",
+            )
+    return cut.axis, None
 
 
 def _note(reason: str, paths: Sequence[str]) -> str:
     which = f"{paths[0]} has" if len(paths) == 1 else f"{len(paths)} parameters such as {paths[0]} have"
-    return f"{which} {reason}: replicated"
+    return f"{which} {reason}"
 
 
 def _check(mesh: MeshShape, cuts: Sequence[Cut]) -> None:

@@ -122,17 +122,25 @@ def test_experts_are_cut_by_their_number_and_their_features() -> None:
     }
 
 
-def test_fewer_key_value_heads_than_devices_are_replicated_and_said() -> None:
+def test_fewer_key_value_heads_than_devices_are_replicated_in_groups_and_said() -> None:
     result = sharding(decoder(), TP4)
-    assert result.parameters["model.layers.0.self_attn.k_proj.weight"] == (None, None)
+    assert result.parameters["model.layers.0.self_attn.k_proj.weight"] == ("tp:2", None)
     assert result.parameters["model.layers.0.self_attn.q_proj.weight"] == ("tp", None)
     assert result.notes == (
-        "4 parameters such as model.layers.0.self_attn.k_proj.weight have 2 key/value heads, which tp=4 does not "
-        "divide: replicated",
+        "4 parameters such as model.layers.0.self_attn.k_proj.weight have 2 key/value heads for tp=4: replicated in "
+        "groups of 2 devices",
     )
     points = entry_points(decoder(), batch=2, sequence=8, max_sequence=16)
-    assert cache_axes(points, TP4)["layers.0.key_cache"] == (None, None, None, None)
+    assert cache_axes(points, TP4)["layers.0.key_cache"] == (None, "tp:2", None, None)
     assert cache_axes(points, TP2)["layers.0.key_cache"] == (None, "tp", None, None)
+
+
+def test_one_key_value_head_is_whole_and_so_is_a_number_that_no_part_of_an_axis_is() -> None:
+    single = sharding(decoder(num_key_value_heads=1), TP4)
+    assert single.parameters["model.layers.0.self_attn.k_proj.weight"] == (None, None)
+    assert "have 1 key/value heads, which tp=4 does not divide: replicated" in single.notes[0]
+    three = sharding(Attention(AttentionConfig(16, 12, 3, 2)), MeshShape.parse("tp=12"))  # 2, 2 and 3
+    assert three.parameters["k_proj.weight"] == (None, None)
 
 
 def test_a_vocabulary_that_does_not_divide_is_replicated_and_said() -> None:
