@@ -71,6 +71,10 @@ _LIMITS: Final = {
     for name, text in {
         "max_body_bytes": "Largest body of a request.",
         "max_audio_bytes": "Largest sound file of a request.",
+        "max_images": "Pictures of a request.",
+        "max_image_bytes": "Largest picture file of a request; --max_body_bytes holds for all of them.",
+        "max_image_pixels": "Most pixels of a picture.",
+        "max_pixel_bytes": "Memory of the pixels of all pictures that wait or are looked at.",
         "max_json_depth": "Lists and objects inside each other that a body may have.",
         "max_tools": "Tools that a request may bring.",
         "max_schema_bytes": "Largest JSON schema or grammar of a request.",

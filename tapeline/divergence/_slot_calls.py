@@ -1,6 +1,7 @@
 """Example calls of entry points that work on some rows of caches."""
 
 from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from lang_core import TensorSpec
 
 Arrays = dict[str, np.ndarray]
 """Arrays by the name of an argument or a result."""
+_EMBEDDINGS: Final = "embeddings"
 
 
 def works_on_rows(arguments: Mapping[str, object]) -> bool:
@@ -16,7 +18,7 @@ def works_on_rows(arguments: Mapping[str, object]) -> bool:
 
 
 def slot_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: Mapping[str, np.ndarray]) -> Arrays:
-    """Returns distinct rows, the last of several at rest; varied tokens, with padding; caches.
+    """Returns distinct rows, the last of several at rest; varied tokens, with padding; varied embeddings; caches.
 
     Args:
         arguments: specs by name.
@@ -26,12 +28,15 @@ def slot_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: Map
     caches = {name: spec for name, spec in arguments.items() if name.endswith(("_cache", "_state"))}
     filled = [int(state.get(_filled(row), 0)) for row in range(next(iter(caches.values())).shape[0])]
     if "source" in arguments:
-        chosen = {"source": np.argmax(filled), "target": np.argmin(filled)}
+        chosen: dict[str, Any] = {"source": np.argmax(filled), "target": np.argmin(filled)}
     elif "token_ids" in arguments:
         chosen = _tokens(arguments, vocabulary, filled)
     else:
         chosen = {"row": np.argmax(filled)}
-    inputs = {name: np.asarray(chosen[name], np.int32) for name in arguments if name in chosen}
+    if _EMBEDDINGS in arguments:
+        spec = arguments[_EMBEDDINGS]
+        chosen[_EMBEDDINGS] = np.sin(np.arange(spec.size) * 0.37).reshape(spec.shape)
+    inputs = {name: np.asarray(chosen[name], spec.dtype.numpy) for name, spec in arguments.items() if name in chosen}
     return inputs | {name: state.get(name, np.zeros(spec.shape, spec.dtype.numpy)) for name, spec in caches.items()}
 
 

@@ -23,6 +23,7 @@ from tapeline.running._model import (
     encoder_inputs,
     has_row_positions,
 )
+from tapeline.running._picture_prompts import PicturePrompts, TiledPicture, takes_pictures
 from tapeline.running._pictures import ImageEmbedder, ImageSource
 from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._prompt_memory import BundlePromptMemory
@@ -49,12 +50,14 @@ __all__ = [
     "ImageEmbedder",
     "ImageSource",
     "LoadedModel",
+    "PicturePrompts",
     "PromptCacheFile",
     "Scores",
     "ScoringBundle",
     "SentenceEmbedder",
     "Speculating",
     "TextRanker",
+    "TiledPicture",
     "TokenStream",
     "dispatches",
     "encoder_inputs",
@@ -66,5 +69,6 @@ __all__ = [
     "ranks",
     "read_inputs",
     "speculating",
+    "takes_pictures",
     "write_results",
 ]

@@ -137,10 +137,9 @@ class Generator:
         """Refuses pictures in bundles and with options that have no place for them."""
         if pictures is None:
             return
-        if isinstance(model, BundleBatch | RowModel):
+        if isinstance(model, BundleBatch):
             raise InputError(
-                f"pictures go with a bundle exported without positions=per_row and slots, and {self._bundle.path} has "
-                "one of these"
+                f"pictures go with a bundle exported without positions=per_row, and {self._bundle.path} has these"
             )
         if self._prompt_cache_path is not None:
             raise InputError("`prompt_cache` keeps tokens, and no pictures: leave it out")

@@ -48,15 +48,19 @@ def all_calls_agree(slots: BundleSlots) -> bool:
 
     The same tokens go through every size of ``prefill_row``, in whole calls and in padded ones, and through every size
     of ``decode``, in several rows and places of the batch. They stand at the beginning of a row, or go on from random
-    entries: near the beginning, in the middle and at the end.
+    entries: near the beginning, in the middle and at the end. Where a bundle takes pictures, text goes through the
+    calls with embeddings too, and so do embeddings.
     """
     last = slots.capacity - min(_FEW, slots.capacity)
+    whole = slots.chunks[-1] + _STEPS
+    seeing = [(start, count, method) for start, count in ((0, whole), (last // 2, _FEW)) for method in _SEEING]
     calls = [
-        (0, slots.chunks[-1] + _STEPS, _Stretch.pieces),
+        (0, whole, _Stretch.pieces),
         (0, _STEPS, _Stretch.steps),
         *((start, _FEW, _Stretch.pieces) for start in sorted({min(_PIECE, last), last // 2, last})),
         (last // 2, _FEW, _Stretch.padded),
         (last, _FEW, _Stretch.steps),
+        *(seeing if slots.seeing else ()),
     ]
     return all(_all_same(method(_Stretch(slots, start, count))) for start, count, method in calls)
 
@@ -96,11 +100,32 @@ class _Stretch:
             yield from self._decoded(partial(slots.run_decode, entry), rows[: entry.size], tokens)
         yield from self._decoded(slots.run_in_place, rows[:1], tokens)
 
-    def _filled(self, entry: SizedCall, piece: int, tokens: Sequence[int]) -> Arrays:
+    def text(self) -> Iterator[Arrays]:
+        """Yields what ``prefill_row`` leaves of text, and what each call with embeddings does."""
+        slots = self._slots
+        tokens = [0 if token == slots.image_token else token for token in self._tokens]
+        yield self._filled(slots.prefills[-1], slots.chunks[-1], tokens)
+        for entry in slots.seeing:
+            yield self._filled(entry, entry.size, tokens, np.ones((len(tokens), slots.hidden), np.float32))
+
+    def pictures(self) -> Iterator[Arrays]:
+        """Yields what each call with embeddings leaves of text and pictures, whole and padded."""
+        slots, count = self._slots, len(self._tokens)
+        tokens = [slots.image_token or 0 if place % 3 else token for place, token in enumerate(self._tokens)]
+        embeddings = np.random.default_rng(count).standard_normal((count, slots.hidden)).astype(np.float32)
+        for entry in reversed(slots.seeing):
+            yield self._filled(entry, entry.size, tokens, embeddings)
+            yield self._filled(entry, min(_PIECE, entry.size), tokens, embeddings)
+
+    def _filled(
+        self, entry: SizedCall, piece: int, tokens: Sequence[int], embeddings: np.ndarray | None = None
+    ) -> Arrays:
         self._begin()
         logits = np.zeros(0)
         for at in range(0, len(tokens), piece):
-            logits = self._slots.run_prefill(entry, tokens[at : at + piece], 0, self._start + at).logits()
+            part, start = slice(at, at + piece), self._start + at
+            given = None if embeddings is None else embeddings[part]
+            logits = self._slots.run_prefill(entry, tokens[part], 0, start, given).logits()
         return [logits, *self._left(0, tokens)]
 
     def _decoded(self, decode: Decode, rows: Sequence[int], tokens: Sequence[int]) -> Iterator[Arrays]:
@@ -122,6 +147,9 @@ class _Stretch:
 
     def _left(self, row: int, tokens: Sequence[int]) -> Sequence[np.ndarray]:
         return self._slots.read_row(row, 0, self._start + len(tokens))
+
+
+_SEEING: Final = (_Stretch.text, _Stretch.pictures)
 
 
 def _all_same(calls: Iterator[Arrays]) -> bool:

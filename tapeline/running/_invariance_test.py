@@ -20,6 +20,8 @@ class _Size:
 class _Rows:
     """Rows whose entries are sums of the tokens so far, as ``BundleSlots`` calls them; ``odd`` calls differ.
 
+    Token 5 stands for a picture.
+
     Attributes:
         odd: name of the entry point, its size, and the row or position, all if None, for which bits differ.
         caches: entries by row.
@@ -32,9 +34,12 @@ class _Rows:
     chunks: tuple[int, ...] = (8, 20)
     prefills: Sequence[_Size] = (_Size(8), _Size(20))
     decodes: Sequence[_Size] = (_Size(1), _Size(2), _Size(4))
+    seeing: Sequence[_Size] = (_Size(8), _Size(20))
+    image_token: int = 5
+    hidden: int = 2
     caches: np.ndarray = field(default_factory=lambda: np.zeros((4, 40), np.float32))
 
-    def _append(self, kind: tuple[str, int], row: int, position: int, token: int) -> KnownLogits:
+    def _append(self, kind: tuple[str, int], row: int, position: int, token: float) -> KnownLogits:
         before = self.caches[row, position - 1] if position else np.float32(0)
         entry = np.float32(before * np.float32(0.5) + token)
         if self.odd is not None and self.odd[:2] == kind and self.odd[2] in (None, row, position + 10):
@@ -42,9 +47,15 @@ class _Rows:
         self.caches[row, position] = entry
         return KnownLogits(np.array([entry, token], np.float32))
 
-    def run_prefill(self, entry: _Size, token_ids: Sequence[int], row: int, position: int) -> KnownLogits:
-        places = enumerate(token_ids, position)
-        return [self._append(("prefill_row", entry.size), row, at, token) for at, token in places][-1]
+    def run_prefill(
+        self, entry: _Size, token_ids: Sequence[int], row: int, position: int, embeddings: np.ndarray | None = None
+    ) -> KnownLogits:
+        name, values = "prefill_row", [float(token) for token in token_ids]
+        if embeddings is not None:
+            name = "prefill_embeddings_row"
+            seen = embeddings.sum(axis=1)
+            values = [seen[i] if token == self.image_token else token for i, token in enumerate(token_ids)]
+        return [self._append((name, entry.size), row, at, value) for at, value in enumerate(values, position)][-1]
 
     def run_decode(self, entry: _Size, rows: Any, tokens: Any, positions: Any) -> Any:
         given = zip(rows, positions, tokens, strict=True)
@@ -70,7 +81,7 @@ class _Rows:
 def test_bits_that_are_the_same_everywhere_are_called_so() -> None:
     rows: Any = _Rows()
     assert all_calls_agree(rows)
-    short: Any = _Rows(capacity=3, chunks=(3,), prefills=[_Size(3)])
+    short: Any = _Rows(capacity=3, chunks=(3,), prefills=[_Size(3)], seeing=[])
     assert all_calls_agree(short)
 
 
@@ -83,6 +94,7 @@ def test_bits_that_are_the_same_everywhere_are_called_so() -> None:
             ("prefill_row", 8, 10 + 17),
             ("prefill_row", 20, 10 + 39),
         ],
+        *[("prefill_embeddings_row", 8, None), ("prefill_embeddings_row", 20, 10 + 17)],
         *[("decode", size, None) for size in (1, 2, 4)],
         *[("decode", 4, 0), ("decode", 2, 3), ("decode", 1, 10 + 29), ("in_place", 4, None)],
     ],

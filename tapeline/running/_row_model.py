@@ -10,6 +10,7 @@ from tapeline.bundle import Bundle
 from tapeline.engines import Session
 from tapeline.running._invariance import open_slots
 from tapeline.running._model import BundleModel
+from tapeline.running._prompt_pictures import PromptPictures
 from transformer_core.generation import Prediction
 
 
@@ -28,6 +29,7 @@ class RowModel(BundleModel):
         specs = self._rows.cache_specs
         self.cache_specs = {name: TensorSpec((1, *spec.shape[1:]), spec.dtype) for name, spec in specs.items()}
         self.recurrent = any(name.endswith("_state") for name in specs)
+        self._pictures: PromptPictures | None = None
 
     def read_cache(self, name: str) -> np.ndarray:
         """Returns a copy of the row of a cache or state."""
@@ -44,7 +46,9 @@ class RowModel(BundleModel):
         prediction: Prediction | None = None
         while at < len(tokens):
             size = max((chunk for chunk in self._rows.chunks if chunk <= len(tokens) - at), default=len(tokens) - at)
-            prediction = self._rows.prefill_row(tokens[at : at + size], 0, position + at)
+            seen = None if self._pictures is None else self._pictures.rows(position + at, size, size)
+            embeddings = None if seen is None else seen[0]
+            prediction = self._rows.prefill_row(tokens[at : at + size], 0, position + at, embeddings)
             at += size
         assert prediction is not None
         return prediction

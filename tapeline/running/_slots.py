@@ -8,8 +8,10 @@ import numpy as np
 from lang_core import InputError, checked_choices
 from tapeline.bundle import Bundle
 from tapeline.engines import Session
+from tapeline.running._pictures import padded_call
 from tapeline.running._predictions import LOGITS, Row, Rows
 from transformer_core.generation import NEXT_IDS, Prediction
+from transformer_core.models import ENCODE_IMAGE, PREFILL_EMBEDDINGS_ROW
 
 SLOTS: Final = "slots"
 """Field of a bundle's model: the number of rows of the caches that requests share."""
@@ -49,6 +51,9 @@ class BundleSlots:
         position_axes: axis of positions of each array that ``read_row`` returns; None of a state or a ring.
         position_bytes: bytes of one position of a row in all of those.
         prefills: sizes of ``prefill_row``, ascending.
+        seeing: the same of ``prefill_embeddings_row``; none of a bundle that takes no pictures.
+        image_token: token that stands for a picture's embedding; None of a bundle that takes no pictures.
+        hidden: D, size of an embedding; 0 of a bundle that takes no pictures.
         decodes: sizes of ``decode``, ascending.
         cache_specs: specs of the caches and states of all rows, by name.
     """
@@ -87,12 +92,20 @@ class BundleSlots:
         self.cache_specs: Final = caches
         self.prefills: Final = _sized(bundle, session, _PREFILL)
         self.decodes: Final = _sized(bundle, session, _DECODE)
+        self.seeing: Final = _sized(bundle, session, PREFILL_EMBEDDINGS_ROW)
         self.chunks: Final = tuple(prefill.size for prefill in self.prefills)
+        self._encode: Final = session.function(ENCODE_IMAGE) if self.seeing else None
+        self.image_token: Final[int | None] = model["image_token"] if self.seeing else None
+        self.hidden: Final[int] = (
+            bundle.entry_point(PREFILL_EMBEDDINGS_ROW).arguments[1].spec.shape[-1] if self.seeing else 0
+        )
         self._copy: Final = session.updating("copy_row", 0)
         self._clear: Final = session.updating("clear_row", 0) if "clear_row" in names else None
         self._caches: Final = session.hold([session.zeros(spec) for spec in caches.values()])
 
-    def prefill_row(self, token_ids: Sequence[int], row: int, position: int) -> Prediction:
+    def prefill_row(
+        self, token_ids: Sequence[int], row: int, position: int, embeddings: np.ndarray | None = None
+    ) -> Prediction:
         """Appends tokens to a row and returns the prediction after the last one.
 
         The smallest entry point that takes so many runs; what it takes beyond them leaves no trace.
@@ -101,9 +114,10 @@ class BundleSlots:
             token_ids: 1 to ``chunks[-1]`` tokens.
             row: the row.
             position: position of the first token.
+            embeddings: f32 [tokens, D], of which those of image tokens are read; None where there are none of these.
 
         Raises:
-            InputError: there are no or too many tokens, or they do not fit into the row.
+            InputError: there are no or too many tokens, they do not fit into the row, or the bundle takes no pictures.
         """
         count = len(token_ids)
         if not 1 <= count <= self.chunks[-1]:
@@ -113,14 +127,39 @@ class BundleSlots:
                 f"prefill_row: {count} tokens at position {position} do not fit into {self.capacity} positions: ask "
                 f"for fewer, or export with a larger max_sequence"
             )
-        return self.run_prefill(_smallest(self.prefills, count), token_ids, row, position)
+        if embeddings is None:
+            return self.run_prefill(_smallest(self.prefills, count), token_ids, row, position)
+        if not self.seeing:
+            raise InputError(f"prefill_row: the bundle has no {PREFILL_EMBEDDINGS_ROW}: leave out the embeddings")
+        return self.run_prefill(_smallest(self.seeing, count), token_ids, row, position, embeddings)
 
-    def run_prefill(self, entry: SizedCall, token_ids: Sequence[int], row: int, position: int) -> Prediction:
-        """Does what ``prefill_row`` does by one of ``prefills``, which takes so many tokens."""
+    def run_prefill(
+        self,
+        entry: SizedCall,
+        token_ids: Sequence[int],
+        row: int,
+        position: int,
+        embeddings: np.ndarray | None = None,
+    ) -> Prediction:
+        """Does what ``prefill_row`` does by one of ``prefills``, or ``seeing``, which takes so many tokens."""
         padded = np.zeros((1, entry.size), np.int32)
         padded[0, : len(token_ids)] = token_ids
-        results = entry.call(self._caches, padded, row, position, len(token_ids) - 1)
+        given: list[np.ndarray] = [padded]
+        if embeddings is not None:
+            given.append(np.zeros((1, entry.size, embeddings.shape[1]), np.float32))
+            given[1][0, : len(token_ids)] = embeddings
+        results = entry.call(self._caches, *given, row, position, len(token_ids) - 1)
         return Row(Rows(results, 1, entry.next_ids, _uncounted), 0)
+
+    def encode_image(self, pixels: np.ndarray) -> np.ndarray:
+        """Returns the embeddings f32 [T', D] of a picture, or a tile, of pixels f32 [3, height, width].
+
+        Raises:
+            InputError: the bundle takes no pictures.
+        """
+        if self._encode is None:
+            raise InputError(f"encode_image: the bundle has no {PREFILL_EMBEDDINGS_ROW}: it takes no pictures")
+        return padded_call(self._encode, pixels[None], 1)[0]
 
     def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
         """Appends a token to each of some rows and returns the predictions after them.

@@ -12,10 +12,10 @@ from tapeline.grammar import GrammarLimits, GrammarSpec, compile_constraint
 from tapeline.server._chat_form import ChatForm
 from tapeline.server._errors import RequestError
 from tapeline.server._generation import Job, respond
-from tapeline.server._model import TextModel
+from tapeline.server._model import ChatPrompt, TextModel
 from tapeline.server._options import ServerOptions
 from tapeline.server._requests import ChatRequest
-from tapeline.server._service import in_thread, service_of
+from tapeline.server._service import Service, in_thread, service_of
 from tapeline.serving import TokenConstraint
 from tapeline.toolcalls import ToolPlan
 
@@ -26,12 +26,13 @@ async def chat_completions(request: Request) -> Response:
     fields = await service.read(request, ChatRequest)
     fields.check()
     model = service.models.text_model(fields.model)
-    prepared = await in_thread(_prepare, model, fields, service.options)
+    prepared = await in_thread(_prepare, model, fields, service)
     state = request.scope["state"]
     job = Job(
         model=model,
         fields=fields,
-        prompts=[prepared.prompt],
+        prompts=[prepared.prompt.token_ids],
+        pictures=prepared.prompt.pictures,
         max_new_tokens=None,
         ends=prepared.ends,
         logprobs=fields.alternatives,
@@ -51,22 +52,25 @@ class _Prepared:
     """Request that is ready for the engine.
 
     Attributes:
-        prompt: tokens of the conversation.
+        prompt: the conversation.
         plan: what its tools mean; None where the model has no template.
         ends: tokens that end an answer.
         constraints: rule of each answer; empty for none.
     """
 
-    prompt: Sequence[int]
+    prompt: ChatPrompt
     plan: ToolPlan | None
     ends: frozenset[int]
     constraints: Sequence[TokenConstraint]
 
 
-def _prepare(model: TextModel, fields: ChatRequest, options: ServerOptions) -> _Prepared:
+def _prepare(model: TextModel, fields: ChatRequest, service: Service) -> _Prepared:
+    options = service.options
     plan = _plan(model, fields, options)
     tools = None if plan is None else plan.tools
-    prompt = model.chat_ids(fields.messages, fields.chat_template_kwargs, tools=tools)
+    prompt = model.chat_prompt(fields.messages, service.pixels, fields.chat_template_kwargs, tools=tools)
+    if prompt.pictures and fields.prompt_logprobs is not None:
+        raise RequestError("prompt_logprobs: not supported with pictures; leave the field out", param="prompt_logprobs")
     ends = model.chat_ends | (frozenset() if plan is None else plan.ends)
     return _Prepared(prompt, plan, ends, constraints(_spec(fields, plan), model, fields.n, ends, options))
 
@@ -85,7 +89,7 @@ def _plan(model: TextModel, fields: ChatRequest, options: ServerOptions) -> Tool
             where = f"tools[{index}]"
             raise RequestError(f"{where}: expected at most {options.max_schema_bytes} bytes: shorten it", param=where)
     if model.tools is None:
-        return None  # chat_ids says why
+        return None  # chat_prompt says why
     try:
         return model.tools.plan(tools, fields.tool_choice, parallel=fields.parallel_tool_calls)
     except InputError as error:

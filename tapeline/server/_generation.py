@@ -16,7 +16,7 @@ from tapeline.server._fields import GenerationFields
 from tapeline.server._gone import unless_gone
 from tapeline.server._model import TextModel
 from tapeline.server._service import note, service_of
-from tapeline.serving import TokenConstraint, TokenRequest
+from tapeline.serving import PromptPicture, TokenConstraint, TokenRequest
 
 JSON: Final = "application/json"
 
@@ -50,6 +50,7 @@ class Job:
         logprobs: likeliest tokens to send with each new one; None for none.
         prompt_logprobs: the same for the prompt.
         starts: characters before the answers to each prompt, as of an echo.
+        pictures: pictures of the one prompt.
         keep: special tokens that the answers' text shows, such as marks of calls.
         constraints: rule of each answer; empty for none.
         client: who asks.
@@ -65,6 +66,7 @@ class Job:
     logprobs: int | None
     prompt_logprobs: int | None
     starts: Sequence[int]
+    pictures: Sequence[PromptPicture] = ()
     keep: frozenset[str] = frozenset()
     constraints: Sequence[TokenConstraint] = ()
     client: str
@@ -105,6 +107,7 @@ class Job:
             deadline=min(self.seconds, self.fields.timeout or self.seconds),
             client=self.client,
             request_id=self.request_id,
+            pictures=self.pictures,
         )
 
     def _room(self, prompt: int) -> int:

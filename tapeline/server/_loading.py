@@ -12,10 +12,11 @@ from lang_core import ConfigError, InputError
 from tapeline.audio import LogMel
 from tapeline.bundle import Bundle
 from tapeline.engines import Place, open_session
-from tapeline.running import BundleSlots, LoadedModel, load, open_slots, ranks
+from tapeline.running import BundleSlots, LoadedModel, PicturePrompts, load, open_slots, ranks, takes_pictures
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._model import ServedModel, TextModel
 from tapeline.server._models import ModelSource
+from tapeline.server._pictures import PictureReader
 from tapeline.server._ranking_model import RankingModel
 from tapeline.server._transcription_model import TranscriptionModel
 from tapeline.serving import Engine, EngineFigures, EngineSettings, Event, Ticket, TokenRequest
@@ -123,6 +124,7 @@ def _text_model(name: str, bundle: Bundle, loading: Loading) -> TextModel:
     template, problem = _template(bundle.path, loading)
     ends = load_eos_ids(bundle.path)
     defaults = sampling_defaults(bundle.path)
+    pictures = PictureReader(PicturePrompts(bundle, tokenizer)) if takes_pictures(bundle) else None
     engine, slots = _engine(bundle, loading)
     return TextModel(
         name=name,
@@ -137,6 +139,7 @@ def _text_model(name: str, bundle: Bundle, loading: Loading) -> TextModel:
         tools=None if template is None else ToolSupport(template, tokenizer),
         chat_ends=ends if template is None else ends | Chat(template, tokenizer).end_ids(),
         defaults=defaults,
+        pictures=pictures,
     )
 
 

@@ -7,29 +7,50 @@ from typing import Any, ClassVar, Final
 
 from tapeline.server._errors import RequestError
 from tapeline.server._readers import Choice, Either, Items, Text
-from tapeline.server._records import Record, option, required
+from tapeline.server._records import Kinds, Record, option, required
 from tapeline.server._values import joined
 
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
-_TEXT_ONLY: Final = "text only; send parts of type text"
+_OTHER_PARTS: Final = {
+    "input_audio": "send sound to /v1/audio/transcriptions, and what was said as a part of type text",
+    "audio_url": "nothing that a request names is fetched; send sound to /v1/audio/transcriptions",
+    "video_url": "send parts of type text or image_url",
+    "file": "send its text as a part of type text",
+    "refusal": "send it as a part of type text",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextPart:
     """Part of a message's content."""
 
-    REFUSED: ClassVar[Mapping[str, str]] = {
-        "image_url": _TEXT_ONLY,
-        "input_audio": _TEXT_ONLY,
-        "video_url": _TEXT_ONLY,
-        "audio_url": _TEXT_ONLY,
-        "file": _TEXT_ONLY,
-        "refusal": _TEXT_ONLY,
-        "prompt_cache_breakpoint": "leave the field out",
-    }
+    REFUSED: ClassVar[Mapping[str, str]] = {"prompt_cache_breakpoint": "leave the field out"}
 
     type: str = required(Choice(("text",)), "Kind of the part.")
     text: str = required(Text(), "The text.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImageUrl:
+    """Picture of a part."""
+
+    REFUSED: ClassVar[Mapping[str, str]] = {}
+
+    url: str = required(Text(1), "The picture as a data URI, such as data:image/png;base64,..; nothing is fetched.")
+    detail: str = option(Choice(("auto",)), "Only auto: the model's preprocessor says how a picture is seen.", "auto")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImagePart:
+    """Part of a message's content that is a picture."""
+
+    REFUSED: ClassVar[Mapping[str, str]] = {"prompt_cache_breakpoint": "leave the field out"}
+
+    type: str = required(Choice(("image_url",)), "Kind of the part.")
+    image_url: ImageUrl = required(Record(ImageUrl), "The picture.")
+
+
+_PARTS: Final = Kinds({"text": TextPart, "image_url": ImagePart}, _OTHER_PARTS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,19 +86,39 @@ class ChatMessage:
     }
 
     role: str = required(Choice(_ROLES), "Who says it.")
-    content: str | tuple[TextPart, ...] | None = option(
-        Either((Text(), Items(Record(TextPart), 1))), "What is said: text, or a list of parts of type text."
+    content: str | tuple[TextPart | ImagePart, ...] | None = option(
+        Either((Text(), Items(_PARTS, 1))), "What is said: text, or a list of parts of type text and image_url."
     )
     name: str | None = option(Text(), "Name of who says it; templates that know it show it.")
     tool_calls: tuple[ToolCall, ...] | None = option(Items(Record(ToolCall)), "Of an assistant: calls that it made.")
     tool_call_id: str | None = option(Text(), "Of a tool: the call that this answers.")
 
     @property
+    def parts(self) -> tuple[TextPart | ImagePart, ...]:
+        """Parts of the content; none where it is text."""
+        return () if self.content is None or isinstance(self.content, str) else self.content
+
+    @property
+    def has_pictures(self) -> bool:
+        """True where a part is a picture."""
+        return any(isinstance(part, ImagePart) for part in self.parts)
+
+    @property
     def text(self) -> str:
         """Text of the content; its parts are lines."""
-        if self.content is None or isinstance(self.content, str):
-            return self.content or ""
-        return "\n".join(part.text for part in self.content)
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def for_template(self) -> str | list[dict[str, str]]:
+        """Content as templates take it: text, or parts where there are pictures."""
+        if not self.has_pictures:
+            return self.text
+        return [
+            {"type": "text", "text": part.text} if isinstance(part, TextPart) else {"type": "image"}
+            for part in self.parts
+        ]
 
 
 def template_messages(messages: Sequence[ChatMessage], *, developers: bool) -> list[dict[str, Any]]:
@@ -97,7 +138,7 @@ def _template_message(message: ChatMessage, path: str, developers: bool) -> dict
     _check(message, path)
     role = "system" if message.role == "developer" and not developers else message.role
     named = {"name": message.name, "tool_call_id": message.tool_call_id}
-    fields: dict[str, Any] = {"role": role, "content": message.text}
+    fields: dict[str, Any] = {"role": role, "content": message.for_template}
     fields |= {name: value for name, value in named.items() if value is not None}
     if message.tool_calls:
         calls = enumerate(message.tool_calls)
@@ -118,6 +159,9 @@ def _template_call(call: ToolCall, path: str) -> dict[str, Any]:
 def _check(message: ChatMessage, path: str) -> None:
     if message.content is None and not message.tool_calls:
         raise RequestError(f"{path}.content: this field is required: what is said", param=f"{path}.content")
+    if message.has_pictures and message.role != "user":
+        where = f"{path}.content"
+        raise RequestError(f"{where}: pictures go with the role user, not {message.role}", param=where)
     for name, role in (("tool_calls", "assistant"), ("tool_call_id", "tool")):
         if getattr(message, name) and message.role != role:
             where = f"{path}.{name}"

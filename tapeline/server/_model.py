@@ -8,7 +8,8 @@ from typing import Any, Final, Protocol
 from lang_core import checked_choices
 from tapeline.server._errors import RequestError
 from tapeline.server._messages import ChatMessage, template_messages
-from tapeline.serving import EngineFigures, Event, Ticket, TokenRequest
+from tapeline.server._pictures import PictureReader, PixelBudget, refuse_pictures
+from tapeline.serving import EngineFigures, Event, PromptPicture, Ticket, TokenRequest
 from tapeline.text import ChatTemplate, Tokenizer, check_ids
 from tapeline.toolcalls import ToolSupport
 
@@ -62,6 +63,19 @@ class ServedModel(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ChatPrompt:
+    """Conversation as the engine takes it.
+
+    Attributes:
+        token_ids: its tokens.
+        pictures: pictures in the places of some of them.
+    """
+
+    token_ids: Sequence[int]
+    pictures: Sequence[PromptPicture] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextModel:
     """Model that generates text.
@@ -79,6 +93,7 @@ class TextModel:
         tools: tools in conversations; None where the model has no template.
         chat_ends: tokens that end the answer of a conversation.
         defaults: settings of sampling of its generation_config.json.
+        pictures: reads the pictures of conversations; None of a model that takes none.
     """
 
     name: str
@@ -93,6 +108,7 @@ class TextModel:
     tools: ToolSupport | None = None
     chat_ends: frozenset[int] = frozenset()
     defaults: Mapping[str, Any]
+    pictures: PictureReader | None = None
 
     def drain(self, seconds: float) -> None:
         """Waits for the answers that run."""
@@ -113,33 +129,42 @@ class TextModel:
         Raises:
             InputError: a token is none of the model's, or the text has none.
         """
-        if isinstance(prompt, str):
-            return self.encode(prompt)
-        check_ids(prompt, self.vocabulary, "`prompt`")
-        return list(prompt)
+        token_ids = self.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        check_ids(token_ids, self.vocabulary, "`prompt`")
+        if self.pictures is not None:
+            self.pictures.placed(token_ids, ())  # image tokens without pictures mean nothing
+        return token_ids
 
     @checked_choices
-    def chat_ids(
+    def chat_prompt(
         self,
         messages: Sequence[ChatMessage],
+        budget: PixelBudget,
         variables: Mapping[str, Any] | None = None,
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
-    ) -> list[int]:
-        """Returns the tokens of a conversation in the model's template.
+    ) -> ChatPrompt:
+        """Returns a conversation in the model's template, as tokens and pictures.
 
         Args:
             messages: what was said so far.
+            budget: limits and memory of pictures.
             variables: further variables of the template.
             tools: tools that the model may call.
             add_generation_prompt: True appends the beginning of the answer.
 
         Raises:
-            InputError: there is no template, or it refuses the messages.
+            InputError: there is no template, it refuses the messages, or a picture cannot be taken.
         """
+        if self.pictures is None:
+            refuse_pictures(messages, self.name)
+            text = self._rendered(messages, variables or {}, tools, add_generation_prompt)
+            return ChatPrompt(self.encode(text, special_tokens=False))  # the template writes them
+        tiles = self.pictures.read(messages, budget)
         text = self._rendered(messages, variables or {}, tools, add_generation_prompt)
-        return self.encode(text, special_tokens=False)  # the template writes them
+        token_ids = self.encode(self.pictures.written(text, tiles), special_tokens=False)
+        return ChatPrompt(token_ids, self.pictures.placed(token_ids, tiles))
 
     def _rendered(
         self,

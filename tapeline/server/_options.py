@@ -20,6 +20,10 @@ class ServerOptions:
         max_body_bytes: largest body of a request.
         max_audio_bytes: largest sound file of a request.
         max_audio_seconds: longest sound of a request.
+        max_images: pictures of a request.
+        max_image_bytes: largest picture file of a request.
+        max_image_pixels: most pixels of a picture.
+        max_pixel_bytes: memory of the pixels of all pictures that wait or are looked at.
         max_json_depth: lists and objects inside each other that a body may have.
         max_tools: tools that a request may bring.
         max_schema_bytes: largest JSON schema, or grammar, of a request, and largest tool.
@@ -42,6 +46,10 @@ class ServerOptions:
     max_body_bytes: int = 4 << 20
     max_audio_bytes: int = 25 << 20
     max_audio_seconds: float = 3600.0
+    max_images: int = 16
+    max_image_bytes: int = 16 << 20
+    max_image_pixels: int = 1 << 25
+    max_pixel_bytes: int = 1 << 30
     max_json_depth: int = 64
     max_tools: int = 128
     max_schema_bytes: int = 128 << 10
@@ -58,6 +66,10 @@ class ServerOptions:
         for name in (
             "max_body_bytes",
             "max_audio_bytes",
+            "max_images",
+            "max_image_bytes",
+            "max_image_pixels",
+            "max_pixel_bytes",
             "max_json_depth",
             "max_tools",
             "max_schema_bytes",

@@ -13,6 +13,7 @@ from tapeline.server._values import joined, refuse
 
 _READER: Final = "reader"
 _HELP: Final = "help"
+_TYPE: Final = "type"
 
 
 class RecordType(Protocol):
@@ -105,6 +106,42 @@ def _property(one: dataclasses.Field[Any]) -> dict[str, Any]:
         return schema
     shown = {} if one.default is None or isinstance(one.default, tuple) else {"default": one.default}
     return {"anyOf": [schema, {"type": "null"}], **shown}
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Reader of objects of several dataclasses, which the field ``type`` tells apart.
+
+    Attributes:
+        kinds: dataclasses by their type.
+        refused: types of OpenAI's API that are not supported, and what to do instead.
+    """
+
+    kinds: Mapping[str, type[Any]]
+    refused: Mapping[str, str]
+
+    @property
+    def expected(self) -> str:
+        """Kind of value, for messages."""
+        return f"an object of type {' or '.join(self.kinds)}"
+
+    def read(self, value: Any, path: str) -> Any:
+        """Returns the dataclass."""
+        if not isinstance(value, dict):
+            refuse(path, self.expected, value)
+        where, kind = joined(path, _TYPE), value.get(_TYPE)
+        if kind is None:
+            raise RequestError(f"{where}: this field is required: {' or '.join(self.kinds)}", param=where)
+        if isinstance(kind, str) and kind in self.refused:
+            advice = self.refused[kind]
+            raise RequestError(f"{where}: {kind} is not supported: {advice}", param=where, code="unsupported_parameter")
+        if not isinstance(kind, str) or kind not in self.kinds:
+            refuse(where, " or ".join(self.kinds), kind)
+        return read_record(self.kinds[kind], value, path)
+
+    def schema(self) -> dict[str, Any]:
+        """Returns the JSON schema."""
+        return {"anyOf": [record_schema(kind) for kind in self.kinds.values()]}
 
 
 @dataclass(frozen=True, slots=True)

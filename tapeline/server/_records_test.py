@@ -73,11 +73,29 @@ def test_a_chat_is_refused(fields: dict[str, Any], param: str, message: str) -> 
     assert error.as_json()["error"]["param"] == param
 
 
-def test_parts_of_other_kinds_are_refused_by_name() -> None:
-    part = {"type": "image_url", "image_url": {"url": "http://localhost/a.png"}}
+@pytest.mark.parametrize(
+    ("part", "where", "message", "code"),
+    [
+        ({"type": "input_audio"}, "type", "input_audio is not supported: send sound to", "unsupported_parameter"),
+        ({"type": "file", "file": {}}, "type", "file is not supported: send its text", "unsupported_parameter"),
+        ({"type": "image"}, "type", 'expected text or image_url; found "image"', None),
+        ({"text": "Hello"}, "type", "this field is required: text or image_url", None),
+        ({"type": "image_url"}, "image_url", "this field is required: The picture", None),
+        ({"type": "image_url", "image_url": "data:"}, "image_url", "expected a JSON object", None),
+        (
+            {"type": "image_url", "image_url": {"url": "data:", "detail": "low"}},
+            "image_url.detail",
+            'expected "auto"; found "low"',
+            None,
+        ),
+    ],
+)
+def test_parts_that_are_not_taken_are_refused_by_name(
+    part: dict[str, Any], where: str, message: str, code: str | None
+) -> None:
     error = refused(ChatRequest, {"messages": [{"role": "user", "content": [part]}]})
-    assert "messages[0].content[0].image_url: not supported: text only" in str(error)
-    assert error.code == "unsupported_parameter"
+    assert f"messages[0].content[0].{where}: {message}" in str(error)
+    assert error.code == code
 
 
 @pytest.mark.parametrize("kind", [kind for kind, _ in POSTS.values()])

@@ -27,10 +27,16 @@ class ScriptSlots:
         self.position_axes, self.position_bytes = (1,), 4
         self.fails = False
 
-    def prefill_row(self, token_ids: Sequence[int], row: int, position: int) -> Prediction:
+    def prefill_row(
+        self, token_ids: Sequence[int], row: int, position: int, embeddings: np.ndarray | None = None
+    ) -> Prediction:
         """Returns the prediction after some tokens."""
-        del row
+        del row, embeddings
         return self._next(position + len(token_ids))
+
+    def encode_image(self, pixels: np.ndarray) -> np.ndarray:
+        """Returns no embeddings."""
+        return pixels[0, :0]
 
     def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
         """Returns the predictions after a token of each row."""

@@ -11,6 +11,7 @@ from tapeline.server._log import Log
 from tapeline.server._metrics import Metrics
 from tapeline.server._models import Models
 from tapeline.server._options import ServerOptions
+from tapeline.server._pictures import PixelBudget
 from tapeline.server._records import RecordType, read_record
 
 P = ParamSpec("P")
@@ -31,6 +32,7 @@ class Service:
         options: as given.
         log: as given.
         metrics: metrics of the server.
+        pixels: limits and memory of pictures.
         draining: whether no new requests are taken, as the server ends.
         active: requests that are being answered.
     """
@@ -40,6 +42,7 @@ class Service:
         self.options: Final = options
         self.log: Final = log
         self.metrics: Final = Metrics(models.figures)
+        self.pixels: Final = PixelBudget(options)
         self.draining = False
         self.active = 0
 

@@ -1,5 +1,6 @@
 """/tokenize and /detokenize."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -10,7 +11,7 @@ from tapeline.server._events import to_json
 from tapeline.server._generation import JSON
 from tapeline.server._model import TextModel
 from tapeline.server._requests import DetokenizeRequest, TokenizeRequest
-from tapeline.server._service import in_thread, service_of
+from tapeline.server._service import Service, in_thread, service_of
 from tapeline.text import check_ids
 
 
@@ -19,7 +20,7 @@ async def tokenize(request: Request) -> Response:
     service = service_of(request)
     fields = await service.read(request, TokenizeRequest)
     model = service.models.text_model(fields.model)
-    ids = await in_thread(_ids, model, fields)
+    ids = await in_thread(_ids, model, fields, service)
     body: dict[str, Any] = {"count": len(ids), "max_model_len": model.context, "tokens": ids}
     if fields.return_token_strs:
         body["token_strs"] = [model.tokenizer.token_bytes(one).decode(errors="replace") for one in ids]
@@ -36,11 +37,12 @@ async def detokenize(request: Request) -> Response:
     return Response(to_json({"prompt": text}), media_type=JSON)
 
 
-def _ids(model: TextModel, fields: TokenizeRequest) -> list[int]:
+def _ids(model: TextModel, fields: TokenizeRequest, service: Service) -> Sequence[int]:
     if (fields.prompt is None) == (fields.messages is None):
         raise RequestError("prompt: give either `prompt` or `messages`", param="prompt")
     if fields.messages is not None:
-        return model.chat_ids(fields.messages, add_generation_prompt=fields.add_generation_prompt)
+        add = fields.add_generation_prompt
+        return model.chat_prompt(fields.messages, service.pixels, add_generation_prompt=add).token_ids
     if not fields.prompt:
         return []
     return model.encode(fields.prompt, special_tokens=fields.add_special_tokens)

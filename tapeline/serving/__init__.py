@@ -6,6 +6,7 @@ It sees tokens only: no text, no HTTP, no bundle. A model is anything with the `
 from tapeline.serving._engine import Engine, Ticket
 from tapeline.serving._errors import BusyError, ConstraintError, EngineClosedError, ModelFailedError
 from tapeline.serving._figures import EngineFigures
+from tapeline.serving._pictures import PromptPicture
 from tapeline.serving._pieces import canonical_pieces
 from tapeline.serving._request import (
     EndEvent,
@@ -33,6 +34,7 @@ __all__ = [
     "OnEvent",
     "PartTimes",
     "PromptEvent",
+    "PromptPicture",
     "SlotModel",
     "Ticket",
     "TokenConstraint",

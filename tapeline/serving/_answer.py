@@ -9,6 +9,7 @@ import numpy as np
 from lang_core import TapelineError
 from tapeline.serving._errors import ConstraintError
 from tapeline.serving._logprobs import token_event
+from tapeline.serving._pictures import PromptSight, content_keys
 from tapeline.serving._request import EndEvent, Event, OnEvent, PromptEvent, TokenEvent, TokenRequest
 from transformer_core.generation import Prediction, Sampler, StopRule
 
@@ -21,6 +22,7 @@ class Answer:
     Attributes:
         request: the request.
         expires: time after which it ends where it is; None for never.
+        sight: what is known of the prompt's pictures.
         fed: number of its tokens whose entries are in the caches.
         reused: number of those that were there before.
         cancelled: set by any thread; the answer ends with the next tick.
@@ -53,6 +55,8 @@ class Answer:
         self._stop: Final = StopRule(request.ends, request.max_new_tokens, ignore_eos)
         self._tokens: Final = np.zeros(prompt + request.max_new_tokens, np.int64)
         self._tokens[:prompt] = request.prompt
+        self._keys: Final = content_keys(self._tokens, request.pictures) if request.pictures else self._tokens
+        self.sight: Final = PromptSight(request.pictures)
         self._known = prompt
         self._logprobs: Final[list[TokenEvent | None]] = [None]
 
@@ -65,6 +69,16 @@ class Answer:
     def tokens(self) -> np.ndarray:
         """All tokens so far, i64 [P + generated]."""
         return self._tokens[: self._known]
+
+    @property
+    def keys(self) -> np.ndarray:
+        """Numbers by which prefixes are compared, i64 [P + generated]: tokens, and of pictures their content."""
+        return self._keys[: self._known]
+
+    @property
+    def prompt_keys(self) -> np.ndarray:
+        """The same of the prompt, i64 [P]."""
+        return self._keys[: len(self.request.prompt)]
 
     @property
     def generated(self) -> int:
@@ -110,7 +124,7 @@ class Answer:
         prompt = len(self.request.prompt)
         allowed = self._allowed()
         token_id = self._sampler.choose(prediction, self.tokens, prompt_tokens=prompt, allowed=allowed)
-        self._tokens[self._known] = token_id
+        self._tokens[self._known] = self._keys[self._known] = token_id
         self._known += 1
         return token_id
 

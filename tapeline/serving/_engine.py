@@ -9,6 +9,7 @@ from lang_core import InputError
 from tapeline.serving._answer import Answer
 from tapeline.serving._errors import EngineClosedError, ModelFailedError
 from tapeline.serving._figures import EngineFigures
+from tapeline.serving._pictures import check_pictures
 from tapeline.serving._queue import WaitingQueue
 from tapeline.serving._request import OnEvent, TokenRequest
 from tapeline.serving._scheduler import Scheduler
@@ -72,7 +73,8 @@ class Engine:
                 cancelled.
 
         Raises:
-            InputError: the prompt is empty, has ids that are none, or does not fit with its new tokens.
+            InputError: the prompt is empty, has ids that are none, or does not fit with its new tokens; or its pictures
+                are not in order, or beyond it.
             BusyError: the queue is full.
             EngineClosedError: the engine is closed, or about to be.
         """
@@ -110,6 +112,9 @@ class Engine:
             self._thread.join()
 
     def _check(self, request: TokenRequest) -> None:
+        check_pictures(request.pictures, len(request.prompt))
+        if request.pictures and request.prompt_logprobs is not None:
+            raise InputError("`prompt_logprobs` runs a prompt token by token, which pictures are not: leave it out")
         prompt, wanted = request.prompt, len(request.prompt) + request.max_new_tokens - 1
         if not len(prompt):
             raise InputError("the prompt has no token: give at least one")

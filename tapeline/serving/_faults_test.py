@@ -279,9 +279,9 @@ class _NotFinite(HashSlots):
             prediction.logits()[:] = np.nan
         return prediction
 
-    def prefill_row(self, token_ids: Sequence[int], row: int, position: int) -> Any:
+    def prefill_row(self, token_ids: Sequence[int], row: int, position: int, embeddings: Any = None) -> Any:
         self.last = list(token_ids)
-        return super().prefill_row(token_ids, row, position)
+        return super().prefill_row(token_ids, row, position, embeddings)
 
 
 def test_logits_that_are_not_finite_end_one_answer_and_are_not_reused() -> None:

@@ -41,10 +41,17 @@ class GuardedModel:
         """Lets go of the model, so that its memory is free; calls fail from now on."""
         del self._model
 
-    def prefill_row(self, token_ids: Sequence[int], row: int, position: int) -> Prediction:
+    def prefill_row(
+        self, token_ids: Sequence[int], row: int, position: int, embeddings: np.ndarray | None = None
+    ) -> Prediction:
         """See ``SlotModel``."""
         with _guarded("prefill_row"):
-            return _GuardedPrediction(self._model.prefill_row(token_ids, row, position))
+            return _GuardedPrediction(self._model.prefill_row(token_ids, row, position, embeddings))
+
+    def encode_image(self, pixels: np.ndarray) -> np.ndarray:
+        """See ``SlotModel``."""
+        with _guarded("encode_image"):
+            return self._model.encode_image(pixels)
 
     def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
         """See ``SlotModel``."""

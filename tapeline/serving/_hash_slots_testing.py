@@ -49,12 +49,21 @@ class HashSlots:
         self._states = np.full(slots, 77, np.uint64)
         self._tokens = _mix(np.arange(vocabulary, dtype=np.uint64) + np.uint64(12345))
 
-    def prefill_row(self, token_ids: Sequence[int], row: int, position: int) -> Prediction:
+    def encode_image(self, pixels: np.ndarray) -> np.ndarray:
+        """Returns a hash [height, 1] of the pixels f32 [3, height, width] for each of ``height`` tokens."""
+        self._note("encode_image")
+        whole = int(np.frombuffer(np.ascontiguousarray(pixels), np.uint32).sum(dtype=np.uint64))
+        bits = _mix(np.arange(pixels.shape[1], dtype=np.uint64) + np.uint64(whole)) >> np.uint64(40)
+        return bits.astype(np.float32)[:, None]
+
+    def prefill_row(
+        self, token_ids: Sequence[int], row: int, position: int, embeddings: np.ndarray | None = None
+    ) -> Prediction:
         """See ``SlotModel``."""
         self._note("prefill_row")
         chunk = next(size for size in self.chunks if size >= len(token_ids))
         assert len(token_ids) >= 1
-        self._append(token_ids, row, position, 0 if self.invariant else chunk)
+        self._append(token_ids, row, position, 0 if self.invariant else chunk, embeddings)
         return self._prediction(row, position + len(token_ids))
 
     def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
@@ -94,14 +103,18 @@ class HashSlots:
     def _note(self, call: str) -> None:
         self.calls.append(call)
 
-    def _append(self, token_ids: Sequence[int], row: int, position: int, chunk: int) -> None:
+    def _append(
+        self, token_ids: Sequence[int], row: int, position: int, chunk: int, embeddings: np.ndarray | None = None
+    ) -> None:
         stop = position + len(token_ids)
         assert 0 <= position < stop <= self.capacity
         assert all(0 <= token_id < self.vocabulary for token_id in token_ids)
         places = np.arange(position, stop, dtype=np.uint64)
         if chunk:
             places = places * np.uint64(1009) + np.arange(len(token_ids), dtype=np.uint64) * np.uint64(31 + chunk)
-        self._entries[row, position:stop] = _mix(np.asarray(token_ids, np.uint64) * np.uint64(_GOLDEN) + _mix(places))
+        seen = np.zeros(len(token_ids)) if embeddings is None else embeddings[:, 0]
+        tokens = np.asarray(token_ids, np.uint64) + (seen.astype(np.uint64) << np.uint64(20))
+        self._entries[row, position:stop] = _mix(tokens * np.uint64(_GOLDEN) + _mix(places))
         if self.recurrent:
             state = int(self._states[row])
             for entry in self._entries[row, position:stop].tolist():

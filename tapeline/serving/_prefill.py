@@ -8,6 +8,7 @@ from typing import Final
 from tapeline.serving._answer import Answer
 from tapeline.serving._guard import GuardedModel
 from tapeline.serving._pace import Allowance, Pace
+from tapeline.serving._pictures import PictureEncoder, PromptPicture
 from tapeline.serving._pieces import canonical_pieces
 from tapeline.serving._prefixes import Prefixes
 from tapeline.serving._settings import EngineSettings
@@ -42,6 +43,8 @@ class Prefill:
         self._pace: Final = Pace(clock)
         self._line: Final[deque[tuple[Slot, Answer]]] = deque()
         self.prefixes: Final = Prefixes(model, settings.store_bytes, settings.block_tokens)
+        self._encoder: Final = PictureEncoder(model, settings.picture_bytes)
+        self._encoding: Final = Pace(clock)
 
     def add(self, slot: Slot, answer: Answer) -> None:
         """Adds an answer that was given a row."""
@@ -84,7 +87,7 @@ class Prefill:
 
     def _reuse(self, slot: Slot) -> None:
         assert slot.answer
-        prompt, prefixes = slot.answer.prompt, self.prefixes
+        prompt, prefixes = slot.answer.prompt_keys, self.prefixes
         own = prefixes.held(slot, prompt)
         others = [(prefixes.held(other, prompt), other) for other in self._slots if other is not slot]
         most, source = max(others, key=lambda pair: pair[0], default=(0, slot))
@@ -119,10 +122,28 @@ class Prefill:
             size = self._size(slot, allowance)
             if not size:
                 return False
+            picture = answer.sight.missing(slot.filled, slot.filled + size, self._encoder)
+            if picture is not None:
+                if not self._encoded(answer, picture, allowance):
+                    return False
+                continue
             allowance.spend(size)
             prediction = self._run_piece(slot, size)
             if not answer.prefilling:
+                answer.sight.forget()
                 take(slot, prediction)
+        return True
+
+    def _encoded(self, answer: Answer, picture: PromptPicture, allowance: Allowance) -> bool:
+        """Computes the embeddings of a picture, and returns False where there is no room for that in this tick."""
+        tokens = picture.stop - picture.start
+        seconds = self._encoding.seconds(0)
+        if allowance.spent and not allowance.allows(tokens, seconds, any(other.ready for other in self._slots)):
+            return False
+        allowance.spend(tokens)
+        with self._times.part("encode"):
+            embeddings = self._encoding.measured(0, partial(self._encoder.encode, picture))
+        answer.sight.add(picture, embeddings)
         return True
 
     def _size(self, slot: Slot, allowance: Allowance) -> int:
@@ -142,8 +163,9 @@ class Prefill:
 
     def _run_piece(self, slot: Slot, size: int) -> Prediction:
         assert slot.answer
-        piece = slot.answer.prompt[slot.filled : slot.filled + size].tolist()
-        call = partial(self._model.prefill_row, piece, slot.row, slot.filled)
+        start, stop = slot.filled, slot.filled + size
+        piece, embeddings = slot.answer.prompt[start:stop].tolist(), slot.answer.sight.rows(start, stop)
+        call = partial(self._model.prefill_row, piece, slot.row, start, embeddings)
         with self._times.part("prefill"):
             prediction = self._pace.measured(self._chunk(size), call)
         slot.feed(size)

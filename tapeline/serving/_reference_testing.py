@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tapeline.serving import EndEvent, PromptEvent, SlotModel, TokenEvent, TokenRequest
+from tapeline.serving import EndEvent, PromptEvent, PromptPicture, SlotModel, TokenEvent, TokenRequest
 from transformer_core.generation import Prediction, Sampler, SamplingConfig
 
 Logprobs = tuple[int, float | None, tuple[tuple[int, float], ...]]
@@ -105,8 +105,14 @@ def alone(model: SlotModel, request: TokenRequest, pieces: Sequence[int]) -> tup
 def _run_prompt(model: SlotModel, request: TokenRequest, pieces: Sequence[int]) -> tuple[Prediction, Any]:
     prompt, position, prediction = list(request.prompt), 0, None
     if request.prompt_logprobs is None:
+        seen = {one.start + place: row for one in request.pictures for place, row in enumerate(_seen(model, one))}
         for size in pieces:
-            prediction = model.prefill_row(prompt[position : position + size], 0, position)
+            rows = [seen.get(at) for at in range(position, position + size)]
+            width = max((len(row) for row in rows if row is not None), default=0)
+            embeddings = np.stack([np.zeros(width, np.float32) if row is None else row for row in rows])
+            prediction = model.prefill_row(
+                prompt[position : position + size], 0, position, embeddings if width else None
+            )
             position += size
         assert prediction
         return prediction, None
@@ -117,6 +123,43 @@ def _run_prompt(model: SlotModel, request: TokenRequest, pieces: Sequence[int]) 
         prediction = model.decode([0], [token_id], [position])[0]
     assert prediction
     return prediction, scored
+
+
+def _seen(model: SlotModel, picture: PromptPicture) -> np.ndarray:
+    embeddings = model.encode_image(picture.pixels)
+    assert len(embeddings) == picture.stop - picture.start
+    return embeddings
+
+
+@dataclass(frozen=True)
+class PictureKind:
+    """Pictures of random requests.
+
+    Attributes:
+        token: token that stands for a part of one.
+        count: tokens of each.
+        pool: pixels f32 [3, height, width] of each.
+    """
+
+    token: int
+    count: int
+    pool: Sequence[np.ndarray]
+
+
+def with_pictures(
+    make: Callable[[], TokenRequest], random: np.random.Generator, kind: PictureKind
+) -> Callable[[], TokenRequest]:
+    """Returns a request with up to three pictures in its prompt, where they fit, in places that many requests share."""
+    request = make()
+    prompt, pictures, start = list(request.prompt), list[PromptPicture](), 2
+    while len(pictures) < 3 and start + kind.count <= len(prompt):
+        if random.random() < 0.6:
+            pixels = kind.pool[int(random.integers(0, len(kind.pool)))]
+            prompt[start : start + kind.count] = [kind.token] * kind.count
+            pictures.append(PromptPicture(pixels=pixels, start=start, stop=start + kind.count))
+        start += kind.count + 3
+    fields: dict[str, Any] = {"prompt": prompt, "pictures": pictures} | ({"prompt_logprobs": None} if pictures else {})
+    return lambda: replace(make(), **fields)
 
 
 def scores_of(token_id: int, logits: np.ndarray, most: int | None) -> Logprobs:

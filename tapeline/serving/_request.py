@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from lang_core import ConfigError, TapelineError, checked_choices
+from tapeline.serving._pictures import PromptPicture
 from transformer_core.generation import SamplingConfig
 
 
@@ -34,6 +35,7 @@ class TokenRequest:
 
     Attributes:
         prompt: token ids; at least one.
+        pictures: pictures in the places of some of the tokens, in order.
         sampling: settings of sampling, with the request's own seed.
         max_new_tokens: largest number of new tokens.
         ends: tokens that end the answer; they are not sent.
@@ -62,6 +64,7 @@ class TokenRequest:
     deadline: float | None = None
     client: str = ""
     request_id: str = ""
+    pictures: Sequence[PromptPicture] = ()
 
     def __post_init__(self) -> None:
         _require("max_new_tokens", self.max_new_tokens, 1)

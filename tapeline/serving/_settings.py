@@ -19,6 +19,7 @@ class EngineSettings:
             up running answers for a shorter time, and where a model is not invariant more prefixes can be reused.
         store_bytes: memory of the prefix store; 0 is off.
         block_tokens: tokens of a block of the prefix store.
+        picture_bytes: memory of embeddings of pictures that may be asked for again; 0 keeps none.
 
     Raises:
         ConfigError: a value is out of its range. The message names the setting.
@@ -31,6 +32,7 @@ class EngineSettings:
     largest_chunk: int | None = None
     store_bytes: int = 256 << 20
     block_tokens: int = 32
+    picture_bytes: int = 64 << 20
 
     def __post_init__(self) -> None:
         _require("max_waiting", self.max_waiting, self.max_waiting >= 1, "at least 1")
@@ -41,6 +43,7 @@ class EngineSettings:
             "largest_chunk", self.largest_chunk, self.largest_chunk is None or self.largest_chunk >= 1, "at least 1"
         )
         _require("store_bytes", self.store_bytes, self.store_bytes >= 0, "at least 0 (0 is off)")
+        _require("picture_bytes", self.picture_bytes, self.picture_bytes >= 0, "at least 0 (0 keeps none)")
         _require("block_tokens", self.block_tokens, self.block_tokens >= 1, "at least 1")
 
 

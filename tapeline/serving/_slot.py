@@ -33,7 +33,7 @@ class Slot:
 
     @property
     def tokens(self) -> np.ndarray:
-        """Tokens whose entries the row holds, i64 [filled]."""
+        """Keys of the tokens whose entries the row holds, i64 [filled]: see ``Answer.keys``."""
         return self._held[: self.filled]
 
     @property
@@ -57,7 +57,7 @@ class Slot:
         """Notes that the answer's next tokens have been run."""
         assert self.answer
         stop = self.filled + count
-        self._held[self.filled : stop] = self.answer.tokens[self.filled : stop]
+        self._held[self.filled : stop] = self.answer.keys[self.filled : stop]
         self.filled = self.answer.fed = stop
 
     def give(self, answer: Answer) -> None:

@@ -54,12 +54,24 @@ class SlotModel(Protocol):
         """Bytes of one position of a row in all arrays that have an axis of positions."""
         ...
 
-    def prefill_row(self, token_ids: Sequence[int], row: int, position: int) -> Prediction:
+    def prefill_row(
+        self, token_ids: Sequence[int], row: int, position: int, embeddings: np.ndarray | None = None
+    ) -> Prediction:
         """Appends 1 to ``max(chunks)`` tokens to a row at ``position``, in the smallest chunk that fits, padded.
+
+        Args:
+            token_ids: the tokens.
+            row: the row.
+            position: position of the first token.
+            embeddings: f32 [tokens, D] for the tokens that stand for pictures; None where none does.
 
         Returns:
             The prediction after the last of them.
         """
+        ...
+
+    def encode_image(self, pixels: np.ndarray) -> np.ndarray:
+        """Returns the embeddings f32 [T', D] of a picture f32 [3, height, width]; asked only of models that see."""
         ...
 
     def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:

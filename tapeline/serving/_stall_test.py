@@ -3,8 +3,10 @@
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 
+from tapeline.serving import PromptPicture
 from tapeline.serving._hash_slots_testing import HashSlots
 from tapeline.serving._scheduler_testing import Bench
 
@@ -35,9 +37,13 @@ class _SlowSlots(HashSlots):
 
     bench: Bench
 
-    def prefill_row(self, token_ids: Any, row: int, position: int) -> Any:
+    def prefill_row(self, token_ids: Any, row: int, position: int, embeddings: Any = None) -> Any:
         self.bench.time += 0.01 * len(token_ids)
-        return super().prefill_row(token_ids, row, position)
+        return super().prefill_row(token_ids, row, position, embeddings)
+
+    def encode_image(self, pixels: Any) -> Any:
+        self.bench.time += 0.05
+        return super().encode_image(pixels)
 
     def decode(self, rows: Any, token_ids: Any, positions: Any) -> Any:
         self.bench.time += 0.03
@@ -85,3 +91,17 @@ def test_what_is_stored_for_a_new_answer_is_part_of_the_stall() -> None:
     assert seconds["decode"] == pytest.approx(0.03 * bench.model.calls.count("decode"))
     assert seconds["tick"] == pytest.approx(bench.time)
     assert seconds["choose"] == 0
+
+
+def test_pictures_are_looked_at_one_by_one_while_others_run() -> None:
+    bench = _slow_bench(stall=0.1)
+    bench.put([3], 90)
+    random = np.random.default_rng(2)
+    pictures = [
+        PromptPicture(pixels=random.standard_normal((3, 4, 2)).astype(np.float32), start=at, stop=at + 4)
+        for at in (0, 4, 8)
+    ]
+    bench.put([7] * 12, 1, pictures=pictures)
+    assert _stalls(bench, 5) == [130, 100, 100, 70, 30]  # what was never measured is taken for free
+    seconds = bench.scheduler.figures().tick_seconds["encode"].seconds
+    assert seconds == pytest.approx(0.15)

@@ -12,7 +12,14 @@ from tapeline.serving import Engine, EngineSettings, TokenRequest, canonical_pie
 from tapeline.serving._answer import Answer
 from tapeline.serving._hash_slots_testing import HashSlots
 from tapeline.serving._queue import WaitingQueue
-from tapeline.serving._reference_testing import Received, alone, follow_up, random_requests
+from tapeline.serving._reference_testing import (
+    PictureKind,
+    Received,
+    alone,
+    follow_up,
+    random_requests,
+    with_pictures,
+)
 from tapeline.serving._scheduler import Scheduler
 
 _LONG = os.environ.get("TAPELINE_LONG") == "1"
@@ -39,7 +46,9 @@ class _Load:
         made: requests, each with a constraint that has seen nothing, and what was received.
     """
 
-    def __init__(self, model: HashSlots, settings: EngineSettings, seed: int) -> None:
+    def __init__(
+        self, model: HashSlots, settings: EngineSettings, seed: int, pictures: PictureKind | None = None
+    ) -> None:
         self.time = 0.0
         self.model = model
         self.queue = WaitingQueue(_COUNT, lambda: self.time)
@@ -47,6 +56,8 @@ class _Load:
         self.made: list[tuple[Callable[[], TokenRequest], Received]] = []
         self._random = np.random.default_rng(seed)
         self._makes = random_requests(seed, _COUNT, model.vocabulary, model.capacity)
+        if pictures:
+            self._makes = [with_pictures(make, self._random, pictures) for make in self._makes]
         self._answers: list[Answer] = []
 
     def run(self, check: Callable[[], None]) -> None:
@@ -95,6 +106,27 @@ def test_answers_are_those_of_requests_alone(invariant: bool, recurrent: bool, s
     assert sum(figures.ended.values()) == _COUNT
     assert figures.prefix_hits > 0 or recurrent
     assert figures.running == figures.waiting == 0
+
+
+@pytest.mark.parametrize(("invariant", "recurrent"), _KINDS)
+@pytest.mark.parametrize(("store_bytes", "picture_bytes"), [(0, 0), (9_000, 50), (1 << 20, 1 << 20)])
+def test_answers_to_pictures_are_those_of_requests_alone(
+    invariant: bool, recurrent: bool, store_bytes: int, picture_bytes: int
+) -> None:
+    model = HashSlots(invariant=invariant, recurrent=recurrent)
+    settings = EngineSettings(
+        max_waiting=_COUNT, store_bytes=store_bytes, picture_bytes=picture_bytes, tick_tokens=24, block_tokens=8
+    )
+    pool = np.random.default_rng(1).standard_normal((3, 3, 5, 2)).astype(np.float32)
+    load = _Load(model, settings, 7, PictureKind(7, 5, list(pool)))
+    load.run(lambda: None)
+    assert sum(bool(make().pictures) for make, _ in load.made) > _COUNT // 3
+    for make, received in load.made:
+        _check(received, make(), HashSlots(invariant=invariant, recurrent=recurrent))
+    figures = load.scheduler.figures()
+    assert figures.prefix_hits > 0 or recurrent
+    seen = model.calls.count("encode_image")
+    assert seen == 3 if picture_bytes > 50 else seen > 3
 
 
 def test_answers_of_many_threads_are_those_of_requests_alone() -> None:

@@ -27,6 +27,7 @@ _RUN_ELSEWHERE: Final = ("README.md", "docs/bundle.md", "docs/flow.md", "docs/pa
 _CALLED_BY: Final = {
     "docs/encoders.md": "tests/product/rerank_test.py tests/product/pictures_test.py "
     "tapeline/images/_preprocessor_test.py",
+    "docs/serving-api.md": "tests/product/serve_pictures_test.py",
     "docs/serving.md": "tests/product/serve_test.py",
     "docs/transcription.md": "tests/product/transcription_test.py tapeline/transcribing/_transcription_test.py",
 }

@@ -13,8 +13,18 @@ from run_iree import target_of_device
 from tapeline.bundle import Bundle
 from tapeline.running import BundleSlots
 from tapeline.serving import EndEvent, Engine, EngineSettings, TokenRequest, canonical_pieces
-from tapeline.serving._reference_testing import Received, alone, follow_up, random_requests
+from tapeline.serving._reference_testing import (
+    PictureKind,
+    Received,
+    alone,
+    follow_up,
+    random_requests,
+    with_pictures,
+)
 from tests.goldens.cases import CASES
+from tests.goldens.vision_language.cases import CASES as SEEING
+from tests.goldens.vision_language.cases import IMAGE_TOKEN
+from tests.goldens.vision_language.files import read_vision_language_manifest, write_vision_language_checkpoint
 from tests.product._bundles import ON_FAST_DEVICES, export, export_case
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
@@ -23,11 +33,16 @@ _COUNT = 1000 if _LONG else 24
 pytestmark = ON_FAST_DEVICES
 
 _STATES = ["qwen3_next_mixed_4x", "mamba2_4x", "falcon_h1_normed_4x"]
-_MODELS = ["demo", *(["demo_q8_0", "llama_gqa", *_STATES, "gemma3_4x"] if _LONG else [])]
+_MODELS = ["demo", *(["demo_q8_0", "llama_gqa", *_STATES, "gemma3_4x", "smolvlm"] if _LONG else [])]
 
 
 def _bundle(name: str, folder: Path) -> Bundle:
     options: Any = {"slots": 3, "target": (target_of_device(_DEVICE),), "max_sequence": 96}
+    if name in SEEING:
+        (folder / "model").mkdir()
+        shapes = read_vision_language_manifest()["cases"][name]["shapes"]
+        write_vision_language_checkpoint(folder / "model", SEEING[name], shapes)
+        return Bundle(export(folder / "model", folder / "bundle", **options))
     if name == "demo_q8_0":  # verified, for that measures whether it is invariant
         return Bundle(
             export("demo", folder / "bundle", num_layers=1, quantize="q8_0", activations="q8", verify="auto", **options)
@@ -46,6 +61,10 @@ class _Load:
         self._slots = slots
         self._makes = random_requests(3, _COUNT, slots.vocabulary, slots.capacity)
         self._random = np.random.default_rng(3)
+        if slots.seeing:
+            pool = self._random.standard_normal((4, 3, 24, 24)).astype(np.float32)
+            kind = PictureKind(IMAGE_TOKEN, SEEING["smolvlm"].image_tokens, list(pool))
+            self._makes = [with_pictures(make, self._random, kind) for make in self._makes]
         self._ends: queue.Queue[int] = queue.Queue()
 
     def run(self) -> None:

@@ -60,6 +60,7 @@ from transformer_core.models.families import FAMILIES, REFUSED
 from transformer_core.models.vision_language import (
     ENCODE_IMAGE,
     PREFILL_EMBEDDINGS,
+    PREFILL_EMBEDDINGS_ROW,
     VISION_LANGUAGE,
     VisionLanguageConfig,
     VisionLanguageLM,
@@ -78,6 +79,7 @@ __all__ = [
     "FAMILIES",
     "POSITIONS",
     "PREFILL_EMBEDDINGS",
+    "PREFILL_EMBEDDINGS_ROW",
     "SENTENCE_FILES",
     "SENTENCE_WEIGHTS",
     "SLOT_TOKENS",

@@ -1,7 +1,12 @@
 """Decoders that see pictures, one family per file, and what they share."""
 
 from transformer_core.models.vision_language._config import VisionLanguageConfig
-from transformer_core.models.vision_language._model import ENCODE_IMAGE, PREFILL_EMBEDDINGS, VisionLanguageLM
+from transformer_core.models.vision_language._model import (
+    ENCODE_IMAGE,
+    PREFILL_EMBEDDINGS,
+    PREFILL_EMBEDDINGS_ROW,
+    VisionLanguageLM,
+)
 from transformer_core.models.vision_language._smolvlm import IDEFICS3, SMOLVLM
 
 VISION_LANGUAGE = (SMOLVLM, IDEFICS3)
@@ -10,6 +15,7 @@ VISION_LANGUAGE = (SMOLVLM, IDEFICS3)
 __all__ = [
     "ENCODE_IMAGE",
     "PREFILL_EMBEDDINGS",
+    "PREFILL_EMBEDDINGS_ROW",
     "VISION_LANGUAGE",
     "VisionLanguageConfig",
     "VisionLanguageLM",

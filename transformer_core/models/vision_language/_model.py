@@ -15,6 +15,9 @@ ENCODE_IMAGE: Final = "encode_image"
 """Name of the entry point that turns pixels into embeddings."""
 PREFILL_EMBEDDINGS: Final = "prefill_embeddings"
 """Name of the entry point that takes a prompt's embeddings."""
+PREFILL_EMBEDDINGS_ROW: Final = "prefill_embeddings_row"
+"""The same of a bundle with slots, in as many sizes as its ``prefill_row``."""
+_PREFILL_ROW: Final = "prefill_row"
 _EMBEDDINGS: Final = "embeddings"
 
 
@@ -44,6 +47,9 @@ class VisionLanguageLM(DecoderLM):
 
     ``prefill_embeddings(token_ids [B,T], embeddings f32 [B,T,D], position, last, caches)`` is as prefill, but the image
     tokens among ``token_ids`` have these embeddings; other rows of ``embeddings`` are not read.
+
+    With ``slots=N``, ``prefill_embeddings_row(token_ids [1,T], embeddings f32 [1,T,D], row, position, last, caches)``
+    is to ``prefill_row`` what that is to prefill, in the same sizes (``prefill_embeddings_row_32``).
     """
 
     ENTRY_POINTS = (*DecoderLM.ENTRY_POINTS, ENCODE_IMAGE, PREFILL_EMBEDDINGS)
@@ -68,12 +74,22 @@ class VisionLanguageLM(DecoderLM):
         )
         return replace(profile, name=name)
 
+    def slot_profiles(self, slots: int, sizes: CompileProfile, *, window_caches: str) -> tuple[CompileProfile, ...]:
+        """Returns the profiles of a decoder's slots, and those that pictures need."""
+        profiles = super().slot_profiles(slots, sizes, window_caches=window_caches)
+        seeing = [
+            replace(profile, name=profile.name.replace(_PREFILL_ROW, PREFILL_EMBEDDINGS_ROW))
+            for profile in profiles
+            if profile.name.startswith(_PREFILL_ROW)
+        ]
+        return *profiles, *seeing, replace(sizes, name=ENCODE_IMAGE)
+
     def entry_point(self, profile: CompileProfile) -> EntryPoint:
-        """Builds one of ``ENTRY_POINTS``."""
+        """Builds one of ``ENTRY_POINTS``, or of those of slots."""
         if profile.name == ENCODE_IMAGE:
             spec = TensorSpec((profile.batch, self._whole.vision.channels, *self._whole.vision.image), "f32")
             return EntryPoint(ENCODE_IMAGE, self._encode, (Argument("pixel_values", spec),))
-        if profile.name == PREFILL_EMBEDDINGS:
+        if profile.name.startswith(PREFILL_EMBEDDINGS):
             return self.built(self._seeing, profile)
         return super().entry_point(profile)
 

@@ -1,0 +1,159 @@
+"""Pictures in conversations: a tiny SmolVLM behind ``tapeline serve``, driven by the official client."""
+
+import base64
+import concurrent.futures
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+import tapeline
+from tapeline.text import Tokenizer
+from tests.goldens.vision_language.cases import CASES, Turn
+from tests.goldens.vision_language.files import (
+    STEPS,
+    read_vision_language_golden,
+    read_vision_language_manifest,
+    turn_picture,
+    write_vision_language_checkpoint,
+)
+from tests.product._bundles import export
+from tests.product._serving import ServerProcess, serving
+
+CASE = CASES["smolvlm"]
+NAMES = ("rgb", "rgba", "turned_6")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle with slots and picture files."""
+    folder = tmp_path_factory.mktemp("seeing")
+    (folder / "model").mkdir()
+    write_vision_language_checkpoint(
+        folder / "model", CASE, read_vision_language_manifest()["cases"][CASE.name]["shapes"]
+    )
+    export(folder / "model", folder / "smolvlm", slots=3, max_sequence=256)
+    for name in {*NAMES, "rgb_jpeg_progressive", *(name for turn in CASE.turns for name in turn.pictures)}:
+        (folder / name).write_bytes(turn_picture(name))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[ServerProcess]:
+    flags = (f"--bundle={folder / 'smolvlm'}", "--max_images=3", "--max_image_pixels=4000", "--max_image_bytes=20000")
+    with serving(folder / "server", *flags) as started:
+        yield started
+        assert started.end() == 0
+
+
+@pytest.fixture(scope="module")
+def client(server: ServerProcess) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=server.url, api_key="none", max_retries=0, timeout=60) as started:
+        yield started
+
+
+def picture(folder: Path, name: str) -> dict[str, Any]:
+    data = base64.b64encode((folder / name).read_bytes()).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}", "detail": "auto"}}
+
+
+def user(folder: Path, turn: Turn) -> Mapping[str, Any]:
+    parts = [*(picture(folder, name) for name in turn.pictures), {"type": "text", "text": turn.text}]
+    return {"role": "user", "content": parts}
+
+
+def ask(client: openai.OpenAI, *messages: Any, **fields: Any) -> Any:
+    given = {"temperature": 0, "max_tokens": STEPS, "extra_body": {"ignore_eos": True}, "logprobs": True, **fields}
+    return client.chat.completions.create(model="smolvlm", messages=messages, **given)
+
+
+def said(answer: Any) -> list[tuple[bytes, float]]:
+    return [(bytes(one.bytes), one.logprob) for one in answer.choices[0].logprobs.content]
+
+
+@pytest.mark.parametrize("place", range(len(CASE.turns)))
+def test_answers_are_those_of_transformers_and_generate(client: openai.OpenAI, folder: Path, place: int) -> None:
+    turn, golden = CASE.turns[place], read_vision_language_golden(CASE.name)[place]
+    answer = ask(client, user(folder, turn))
+    tokenizer = Tokenizer.load(folder / "smolvlm")
+    assert [token for token, _ in said(answer)] == [tokenizer.token_bytes(one) for one in golden["tokens"].tolist()]
+    assert answer.usage.prompt_tokens == len(golden["prompt"])
+    with tapeline.load(folder / "smolvlm") as model:
+        images = [folder / name for name in turn.pictures]
+        stream = model.chat().stream(turn.text, images=images, max_new_tokens=STEPS, ignore_eos=True)
+        assert [token.token_id for token in stream] == golden["tokens"].tolist()
+
+
+def test_pictures_are_kept_apart_and_known_again(client: openai.OpenAI, server: ServerProcess, folder: Path) -> None:
+    turns = [user(folder, Turn((name,), "What is this?")) for name in NAMES]
+    fields = {"temperature": 1.5, "seed": 5}
+    alone = [ask(client, turn, **fields) for turn in turns]
+    assert len({str(said(answer)) for answer in alone}) == len(NAMES)
+    with concurrent.futures.ThreadPoolExecutor(9) as pool:
+        together = list(pool.map(lambda turn: ask(client, turn, **fields), turns * 3))
+    for place, answer in enumerate(together):
+        assert said(answer) == said(alone[place % 3])
+        first = alone[place % 3]
+        assert answer.usage.prompt_tokens == first.usage.prompt_tokens
+        assert answer.usage.prompt_tokens_details.cached_tokens == first.usage.prompt_tokens - 1
+    assert "tapeline:engine_tick_seconds_count" in server.request("/metrics")[1]
+
+
+def test_a_conversation_goes_on_after_a_picture(client: openai.OpenAI, folder: Path) -> None:
+    first = user(folder, Turn(("rgb",), "What is this?"))
+    answer = ask(client, first, max_tokens=4)
+    messages = [first, {"role": "assistant", "content": "A cat."}, {"role": "user", "content": "And its colour?"}]
+    later = ask(client, *messages)
+    assert later.usage.prompt_tokens_details.cached_tokens >= answer.usage.prompt_tokens - 16
+    fresh = ask(client, *messages)
+    assert said(fresh) == said(later)
+
+
+def test_two_answers_and_streams(client: openai.OpenAI, folder: Path) -> None:
+    turn = user(folder, Turn(("rgb",), "What is this?"))
+    both = ask(client, turn, n=2, seed=3, temperature=1)
+    one = ask(client, turn, seed=4, temperature=1)
+    assert both.choices[1].message.content == one.choices[0].message.content
+    parts = ask(client, turn, seed=4, temperature=1, stream=True)
+    text = "".join(part.choices[0].delta.content or "" for part in parts)
+    assert text == one.choices[0].message.content
+
+
+def test_tokens_of_a_picture_are_counted(client: openai.OpenAI, server: ServerProcess, folder: Path) -> None:
+    turn = user(folder, Turn(("rgb",), "What is this?"))
+    status, body = server.request("/tokenize", {"messages": [turn]})
+    assert (status, body["count"]) == (200, ask(client, turn).usage.prompt_tokens)
+
+
+def test_pictures_that_cannot_be_taken_are_400(client: openai.OpenAI, folder: Path) -> None:
+    whole = picture(folder, "rgb")
+    damaged = base64.b64encode((folder / "rgb").read_bytes()[:200]).decode()
+    url = "messages[0].content[0].image_url.url"
+    for bad, message in (
+        ("http://127.0.0.1/a.png", "found 'http': nothing that a request names is fetched"),
+        ("file:///etc/hostname", "found 'file': nothing"),
+        (f"data:image/png;base64,{damaged}", "the picture: damaged or cut off"),
+        ("data:image/png;base64,AAAA", "no image that is known"),
+        (picture(folder, "rgb_jpeg_progressive")["image_url"]["url"], "83 x 64 pixels, expected at most 4,000 in all"),
+        (f"data:image/png;base64,{'A' * 40_000}", "expected a picture of at most 20000 bytes"),
+    ):
+        with pytest.raises(openai.BadRequestError, match=message) as caught:
+            ask(client, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": bad}}]})
+        assert caught.value.param == url
+    with pytest.raises(openai.BadRequestError, match="expected at most 3 pictures in a request; found 4"):
+        ask(client, {"role": "user", "content": [whole] * 4})
+    with pytest.raises(openai.BadRequestError, match="pictures go with the role user, not system"):
+        ask(client, {"role": "system", "content": [whole]}, user(folder, Turn((), "Hello")))
+    with pytest.raises(openai.BadRequestError, match="has <image> in its text"):
+        ask(client, {"role": "user", "content": [whole, {"type": "text", "text": "<image> or what?"}]})
+    with pytest.raises(openai.BadRequestError, match="prompt_logprobs: not supported with pictures"):
+        ask(client, user(folder, Turn(("rgb",), "?")), extra_body={"prompt_logprobs": 1})
+    with pytest.raises(openai.BadRequestError, match=r"content\[0\]\.type: input_audio is not supported"):
+        ask(
+            client, {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}]}
+        )
+    with pytest.raises(openai.BadRequestError, match="has 1 image tokens"):
+        client.completions.create(model="smolvlm", prompt="<image>", max_tokens=1)
+    assert ask(client, user(folder, Turn(("rgb",), "?"))).choices
