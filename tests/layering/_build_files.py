@@ -108,10 +108,17 @@ def parse_targets(text: str, package: str, files: Sequence[str] = ()) -> list[Ta
 
 
 def targets_of(root: Path) -> list[Target]:
-    """The Python targets of every BUILD.bazel file below ``root``, in the order of their labels."""
+    """The Python targets of every BUILD.bazel file below ``root``, in the order of their labels.
+
+    A folder below with a WORKSPACE of its own is another workspace, and left out.
+    """
     targets: list[Target] = []
     for folder, folders, files in os.walk(root):
-        folders[:] = [f for f in folders if not f.startswith((".", "bazel-", "__pycache__"))]
+        folders[:] = [
+            f
+            for f in folders
+            if not f.startswith((".", "bazel-", "__pycache__")) and not Path(folder, f, "WORKSPACE").exists()
+        ]
         if "BUILD.bazel" in files:
             package = Path(folder).relative_to(root).as_posix()
             text = Path(folder, "BUILD.bazel").read_text()

@@ -97,10 +97,11 @@ def test_distribution_label(module: str, label: str) -> None:
 
 
 def test_targets_of_a_tree_are_in_the_order_of_their_labels(tmp_path: Path) -> None:
-    for package in ("b", "a", "bazel-out", ".hidden"):
+    for package in ("b", "a", "bazel-out", ".hidden", "workspace"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "BUILD.bazel").write_text('py_library(name = "x", srcs = ["x.py"])')
     (tmp_path / "BUILD.bazel").write_text('py_library(name = "x", srcs = ["x.py"])')
+    (tmp_path / "workspace" / "WORKSPACE").write_text("")
     assert [(t.label, t.srcs) for t in targets_of(tmp_path)] == [
         ("//:x", ("x.py",)),
         ("//a:x", ("a/x.py",)),

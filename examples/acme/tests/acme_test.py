@@ -1,6 +1,8 @@
 """Names that acme_models registers work in every place of Tapeline, without a line of Tapeline's own changed."""
 
 import json
+import os
+import sys
 
 import jax
 import numpy as np
@@ -198,3 +200,8 @@ def test_the_family_is_exported_packed_verified_and_generates(checkpoint, tmp_pa
     ids = capsys.readouterr().out.strip().split(",")
     assert len(ids) == 6
     assert "acme.softclip" not in (bundle / "module.mlir").read_text(), "it is written as portable StableHLO"
+
+
+if __name__ == "__main__":  # as Bazel starts it; pytest imports it
+    os.environ.setdefault("XDG_CACHE_HOME", os.environ["TEST_TMPDIR"])
+    sys.exit(pytest.main([__file__, "-p", "no:cacheprovider", "--import-mode=importlib"]))
