@@ -157,7 +157,7 @@ class GraphExecutionContext(ExecutionContext):
         return recorder
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:
-        """Checks the op's contract and records it, or computes it."""
+        """Checks the op's contract and records it, or computes it; results have the shapes of its shape rule."""
         recorder = recorder_of(self)
         if recorder is None or recorder.is_paused:
             return self._eager.apply(op, self._computed(op, inputs), attributes)
@@ -197,7 +197,7 @@ class GraphExecutionContext(ExecutionContext):
         raise no_operand(self, f"{op.name} {self._where()}", operand)
 
     def constant(self, value: Any, dtype: DType | str | None = None) -> Tensor:
-        """Freezes a value, exactly, into the graph; computes where nothing is recorded."""
+        """Freezes a value of any shape, exactly, into the graph; computes where nothing is recorded."""
         if isinstance(value, Value):
             value.numpy()  # raises
         recorder = self._recorder()
@@ -211,7 +211,7 @@ class GraphExecutionContext(ExecutionContext):
         return self._eager.number(number, dtype) if self._recorder() is None else self.constant(number, dtype)
 
     def placeholder(self, name: str, spec: TensorSpec) -> Tensor:
-        """Adds an input to the recording; without one, returns the eager context's input."""
+        """Adds an input of this shape and dtype to the recording; without one, returns the eager context's input."""
         recorder = self._recorder()
         if recorder is None:
             return self._eager.placeholder(name, spec)
@@ -221,7 +221,7 @@ class GraphExecutionContext(ExecutionContext):
         return value
 
     def parameter(self, parameter: Parameter) -> Tensor:
-        """Records that a weight is read, without reading its data; without a recording, reads it."""
+        """Records that a weight is read, of its spec's shape, not its data; without a recording, reads it."""
         recorder = self._recorder()
         if recorder is None:
             return self._eager.parameter(parameter)
@@ -231,13 +231,16 @@ class GraphExecutionContext(ExecutionContext):
         return self._record(recorder, PARAMETER, (), (parameter.path, parameter.stored_spec), PARAMETER.infer_afresh)[0]
 
     def parameter_or(self, parameter: Parameter, values: Any) -> Tensor:
-        """Records that a weight is read; without a recording, reads it, or gives the values where there is none."""
+        """Records that a weight is read; without a recording, reads it, or gives the values where there is none.
+
+        Its shape and dtype are the parameter's.
+        """
         return self._eager.parameter_or(parameter, values) if self._recorder() is None else self.parameter(parameter)
 
     def while_loop(
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
     ) -> tuple[Tensor, ...]:
-        """Records the loop, whose functions become graphs; or computes it."""
+        """Records the loop, whose functions become graphs; or computes it; shapes as of ``ops.while_loop``."""
         op, recorder = OPS["while"], self._recorder()
         if recorder is None:
             return self._eager.while_loop(cond, body, self._computed(op, init))
@@ -257,7 +260,10 @@ class GraphExecutionContext(ExecutionContext):
         on_false: Callable[..., Sequence[Tensor]],
         operands: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        """Records the branch: both functions become graphs, with the operands as captures; or computes it."""
+        """Records the branch: both functions become graphs, with the operands as captures; or computes it.
+
+        ``pred`` is rank-0 bool; both functions return the same shapes and dtypes.
+        """
         op, recorder = OPS["cond"], self._recorder()
         if recorder is None:
             self._computed(op, (pred, *operands))

@@ -21,7 +21,7 @@ def evaluate(graph: ComputeGraph, ctx: ExecutionContext, inputs: Mapping[str, Te
     Args:
         graph: graph to run.
         ctx: context that gives the ops their meaning, and the parameters their data.
-        inputs: tensors of ``ctx`` by the graph's input names.
+        inputs: tensors of ``ctx``, of the inputs' shapes and dtypes, by the graph's input names.
 
     Returns:
         The outputs by name.
@@ -67,7 +67,7 @@ def replay(
     Args:
         nodes: nodes in an order in which they can run.
         ctx: context that gives the ops their meaning.
-        values: tensors of ``ctx`` by the number of the value that they stand for; results are added.
+        values: tensors of ``ctx``, of the values' shapes, by the value's number; results are added.
         kept: numbers of the values to keep; all where None. The others are dropped after their last use.
         observe: called with each node of a loop or a branch that was run, and the values at hand there.
     """

@@ -42,7 +42,7 @@ class CachedWeights:
         return self._source.encoding(key)
 
     def read(self, key: str) -> np.ndarray:
-        """Returns the whole tensor, read-only: the same array each time where it is kept."""
+        """Returns the whole tensor, of its spec's shape, read-only: the same array each time where it is kept."""
         kept = self._kept.get(key)
         if kept is not None:
             return kept
@@ -54,7 +54,7 @@ class CachedWeights:
         return array
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Returns rows of the first axis: of what is kept, else the source's."""
+        """Returns rows [stop - start, ..] of the first axis: of what is kept, else the source's."""
         kept = self._kept.get(key)
         if kept is None:
             return self._source.read_rows(key, start, stop)

@@ -92,7 +92,10 @@ class ExecutionContext(ABC):
 
     @abstractmethod
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:
-        """Computes or records one op. ``attributes`` are in the order of ``op.attributes``."""
+        """Computes or records one op, whose results have the shapes of its shape rule.
+
+        Inputs are of the shapes that the op's constraints allow; ``attributes`` are in the order of ``op.attributes``.
+        """
 
     @abstractmethod
     def constant(self, value: Any, dtype: DType | str | None = None) -> Tensor:
@@ -138,7 +141,7 @@ class ExecutionContext(ABC):
 
     @contextmanager
     def parameters_from(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-        """Makes ``parameter`` give these tensors, by path, in place of weights, so that a step can train its arguments.
+        """Makes ``parameter`` give these tensors, by path, in place of weights of their shapes, to train arguments.
 
         Other weights are read as usual. Calls nest.
         """

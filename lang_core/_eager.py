@@ -68,7 +68,7 @@ class EagerExecutionContext(ExecutionContext):
         self._numbers: dict[tuple[DType, float], EagerTensor] = {}
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:
-        """Checks the op's contract and computes it."""
+        """Checks the op's contract and computes it; results have the shapes of its shape rule."""
         try:
             for operand in inputs:
                 if type(operand) is not EagerTensor:
@@ -167,7 +167,7 @@ class EagerExecutionContext(ExecutionContext):
     def while_loop(
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
     ) -> tuple[Tensor, ...]:
-        """Runs the loop in Python, checking each round's specs."""
+        """Runs the loop in Python, checking each round's shapes and dtypes, which are those of ``init``."""
         op = OPS["while"]
         values = tuple(self._tensor(op, value) for value in init)
         while True:
@@ -188,7 +188,7 @@ class EagerExecutionContext(ExecutionContext):
         on_false: Callable[..., Sequence[Tensor]],
         operands: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        """Runs one of the branches."""
+        """Runs one of the branches; ``pred`` is rank-0 bool, and both give the same shapes and dtypes."""
         op = OPS["cond"]
         inputs = tuple(self._tensor(op, operand) for operand in (pred, *operands))
         chosen = on_true if inputs[0].spec.size == 1 and inputs[0].data else on_false

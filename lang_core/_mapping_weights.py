@@ -49,13 +49,13 @@ class MappingWeights:
         self._found(key)
 
     def read(self, key: str) -> np.ndarray:
-        """Returns the array."""
+        """Returns the array, of the shape that it was given in."""
         view = self._found(key).view()
         view.flags.writeable = False
         return view
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Returns rows of the first axis.
+        """Returns rows [stop - start, ..] of the first axis.
 
         Raises:
             CheckpointError: there is no such array, or it has no such rows.

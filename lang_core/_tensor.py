@@ -32,7 +32,7 @@ class Tensor:
         return len(self.spec.shape)
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Returns the data, where the tensor has data."""
+        """Returns the data, of the tensor's shape, where it has data."""
         self._escape("numpy()")
 
     def _escape(self, asked: str) -> NoReturn:
@@ -78,7 +78,7 @@ class EagerTensor(Tensor):
         self.data = data
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Returns the data itself, not a copy."""
+        """Returns the data itself, of the tensor's shape, not a copy."""
         return self.data
 
     def __repr__(self) -> str:

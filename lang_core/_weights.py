@@ -35,7 +35,7 @@ class WeightSource(Protocol):
         ...
 
     def read(self, key: str) -> np.ndarray:
-        """Returns the whole tensor."""
+        """Returns the whole tensor, of its spec's shape."""
         ...
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
@@ -65,7 +65,7 @@ class Parts(Protocol):
     """Source that reads a part of a tensor, and nothing of the others."""
 
     def read_part(self, key: str, part: Part) -> np.ndarray:
-        """Returns the part."""
+        """Returns the part, of the shape that its slices give."""
         ...
 
 
@@ -111,7 +111,7 @@ def rows_of(array: np.ndarray, start: int, stop: int, key: str, origin: str) -> 
 
 
 def part_of(source: WeightSource, key: str, part: Part) -> np.ndarray:
-    """Returns a part of a tensor of a source.
+    """Returns a part of a tensor of a source, of the shape that its slices give.
 
     Of a source that cannot read it alone, the rows of the first axis that it is of are read.
 

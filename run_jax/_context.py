@@ -192,13 +192,16 @@ class JaxExecutionContext(ExecutionContext):
     def while_loop(
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
     ) -> tuple[Tensor, ...]:
-        """Runs the loop as ``jax.lax.while_loop``, through which JAX has no reverse mode."""
+        """Runs the loop as ``jax.lax.while_loop``, through which JAX has no reverse mode; shapes as of ``ops``."""
         return loop(self.tensor, cond, body, tuple(self.tensor(value) for value in init))
 
     def counted_loop(
         self, stop: int, body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
     ) -> tuple[Tensor, ...]:
-        """Runs ``body(i, *values)`` for i = 0 .. stop - 1 as ``jax.lax.scan``, which has every transformation."""
+        """Runs ``body(i, *values)`` for i = 0 .. stop - 1 as ``jax.lax.scan``, which has every transformation.
+
+        The values keep the shapes and dtypes of ``init``; i is rank-0 i32.
+        """
         return counted_loop(self.tensor, stop, body, tuple(self.tensor(value) for value in init))
 
     def bounded_loop(
@@ -208,7 +211,10 @@ class JaxExecutionContext(ExecutionContext):
         body: Callable[..., Sequence[Tensor]],
         init: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        """Runs a loop of at most so many rounds as ``jax.lax.scan``; its rounds are computed again in reverse mode."""
+        """Runs a loop of at most so many rounds as ``jax.lax.scan``; its rounds are computed again in reverse mode.
+
+        The values keep the shapes and dtypes of ``init``.
+        """
         return bounded_loop(self.tensor, most, cond, body, tuple(self.tensor(value) for value in init))
 
     def conditional(
@@ -218,7 +224,7 @@ class JaxExecutionContext(ExecutionContext):
         on_false: Callable[..., Sequence[Tensor]],
         operands: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        """Runs one of the branches, as ``jax.lax.cond``."""
+        """Runs one of the branches, as ``jax.lax.cond``; ``pred`` is rank-0 bool, both give the same shapes."""
         inputs = tuple(self.tensor(operand) for operand in operands)
         return branch(self.tensor, self.tensor(pred), on_true, on_false, inputs)
 

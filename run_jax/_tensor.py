@@ -30,7 +30,7 @@ class JaxTensor(Tensor):
         self.data = data
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Returns the data on the host.
+        """Returns the data on the host, of the tensor's shape.
 
         Raises:
             TraceEscapeError: JAX traces the value, so it has no data yet.

@@ -15,7 +15,7 @@ class Cache(Protocol):
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """The tensors, in the order of ``CacheLayout.specs``."""
+        """The tensors, in the order and the shapes of ``CacheLayout.specs``."""
         ...
 
 
@@ -52,7 +52,7 @@ class State(ABC):
     @property
     @abstractmethod
     def tensors(self) -> tuple[Tensor, ...]:
-        """The tensors, in the order of ``CacheLayout.specs``."""
+        """The tensors, in the order and the shapes of ``CacheLayout.specs``."""
 
 
 class StateMixer(Module, ABC):

@@ -64,7 +64,7 @@ class DeltaState(State):
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor]:
-        """``conv`` and ``delta``."""
+        """``conv`` [B, W - 1, C] and ``delta`` [B, N, Hk, Hv]."""
         return self.conv, self.delta
 
 

@@ -26,7 +26,7 @@ class KVCache:
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor]:
-        """``key`` and ``value``."""
+        """``key`` and ``value`` [B, K, S, H]."""
         return self.key, self.value
 
     @property

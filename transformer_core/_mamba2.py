@@ -107,7 +107,7 @@ class Mamba2State(State):
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor]:
-        """``conv`` and ``ssm``."""
+        """``conv`` [B, W - 1, C] and ``ssm`` [B, N, state size, H]."""
         return self.conv, self.ssm
 
 

@@ -37,7 +37,7 @@ class Starts(Places):
     at: tuple[Tensor, Tensor, Tensor, Tensor]
 
     def written(self, ctx: ExecutionContext, cache: Tensor, new: Tensor) -> Tensor:
-        """Writes the entries by one ``dynamic_update_slice``."""
+        """Returns cache [B, K, S, H] with the entries new [B, K, T, H], written by one ``dynamic_update_slice``."""
         return ctx.ops.dynamic_update_slice(cache, new, self.at)
 
 
@@ -54,7 +54,7 @@ class RowPlaces(Places):
     is_real: Tensor | None = None
 
     def written(self, ctx: ExecutionContext, cache: Tensor, new: Tensor) -> Tensor:
-        """Writes the entries by one ``put``."""
+        """Returns cache [B, K, S, H] with the entries new [B, K, T, H], written by one ``put``."""
         return ctx.ops.put(cache, self.at, new, 2, self.is_real)
 
 

@@ -20,7 +20,7 @@ class ConvState(State):
 
     @property
     def tensors(self) -> tuple[Tensor]:
-        """``conv``."""
+        """``conv`` [B, W - 1, C]."""
         return (self.conv,)
 
 

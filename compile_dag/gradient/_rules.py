@@ -29,7 +29,7 @@ class ForwardCall:
         ops: ops of the context.
         name: name of the op or composite.
         inputs: operands in ``ctx``; of a composite as it was called, None where one was left out.
-        results: results of the op in ``ctx``.
+        results: results of the op in ``ctx``, of the shapes of its shape rule.
         attributes: attributes in the order of the op's.
         wanted: flag per input: True if its gradient is needed.
         values: operands as recorded, by which regions know what they capture.
@@ -67,11 +67,11 @@ class ForwardCall:
         return self.ctx.ops
 
     def wide(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Returns the tensors with f16 and bf16 as f32: rules compute in f32, and their result is rounded once."""
+        """Returns the tensors in their shapes, f16 and bf16 as f32: rules compute in f32 and round the result once."""
         return tuple(self.ops.cast(tensor, tensor.dtype.accumulation) for tensor in tensors)
 
     def zeros_like(self, tensor: Tensor) -> Tensor:
-        """Returns zeros of a tensor's spec."""
+        """Returns zeros of a tensor's shape and dtype."""
         return self.ops.zeros(tensor.shape, tensor.dtype)
 
 

@@ -44,7 +44,7 @@ class InlineParameters:
     """Parameters as exact constants in the text.
 
     Args:
-        read: returns a parameter's elements in row-major order, in pieces, in the dtype of its spec.
+        read: returns a parameter's elements in row-major order, in pieces of any shape, in the dtype of its spec.
     """
 
     def __init__(self, read: Callable[[str, TensorSpec], Iterable[np.ndarray[Any, Any]]]) -> None:

@@ -52,7 +52,7 @@ def interpret(text: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.nda
 
     Args:
         text: file of the module.
-        arrays: arrays, one per argument.
+        arrays: arrays, one per argument, of its shape and dtype.
 
     Returns:
         Arrays, one per result.

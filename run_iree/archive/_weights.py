@@ -54,7 +54,7 @@ class ArchiveWeights:
         self._record(key)
 
     def read(self, key: str) -> np.ndarray:
-        """Returns the whole tensor."""
+        """Returns the whole tensor, of its spec's shape."""
         record, spec = self._record(key)
         flat = np.frombuffer(self._map, spec.dtype.numpy, spec.size, record.offset)
         return flat.reshape(spec.shape)
@@ -64,7 +64,7 @@ class ArchiveWeights:
         return rows_of(self.read(key), start, stop, key, str(self._path))
 
     def read_part(self, key: str, part: Part) -> np.ndarray:
-        """Returns a part of a tensor: a view of a map of it alone where it lies in one piece, else a copy.
+        """Returns a part, of its shape: a view of a map of it alone where it lies in one piece, else a copy.
 
         No other part of the file is read, and none is touched in memory.
 

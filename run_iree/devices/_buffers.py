@@ -52,7 +52,10 @@ def upload(device: HalDevice, array: np.ndarray, spec: TensorSpec) -> HalBufferV
 
 
 def writable(device: HalDevice, spec: TensorSpec) -> tuple[HalBufferView, np.ndarray]:
-    """Allocates zeros on a device that works in host memory; returns the buffer and its memory, valid as long as it."""
+    """Allocates zeros of this shape on a device that works in host memory; returns the buffer and its memory.
+
+    The memory is valid as long as the buffer.
+    """
     view = upload(device, np.zeros(spec.shape, spec.dtype.numpy), spec)
     return view, peek(device, view, spec)
 
@@ -65,12 +68,12 @@ def duplicate(device: HalDevice, view: HalBufferView, spec: TensorSpec) -> HalBu
 
 
 def read_back(device: HalDevice, view: HalBufferView, spec: TensorSpec) -> np.ndarray:
-    """Returns a copy of a buffer's contents: a writable array that owns its memory."""
+    """Returns a copy of a buffer's contents: a writable array of its shape that owns its memory."""
     return np.array(peek(device, view, spec), copy=True)
 
 
 def peek(device: HalDevice, view: HalBufferView, spec: TensorSpec) -> np.ndarray:
-    """Returns a buffer's contents, without a copy where the host can reach them; valid as long as the buffer."""
+    """Returns a buffer's contents, of its shape; a view where the host reaches them, valid as long as the buffer."""
     if spec.nbytes == 0:
         return np.empty(spec.shape, spec.dtype.numpy)
     buffer = view.get_buffer()

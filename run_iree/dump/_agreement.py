@@ -34,7 +34,7 @@ class Companion(Protocol):
     """Another module that runs a dumped call on the same arguments."""
 
     def run(self, entry_point: str, arguments: Sequence[np.ndarray[Any, Any]]) -> Sequence[np.ndarray[Any, Any]] | None:
-        """Returns its results; None where this call is not compared."""
+        """Returns its results, of the shapes of the call's; None where this call is not compared."""
         ...
 
     def compare(
@@ -50,7 +50,7 @@ class Companion(Protocol):
             entry_point: entry point that was called.
             results: names of the results.
             actual: what ``run`` returned.
-            expected: results of the call.
+            expected: results of the call, of the same shapes.
 
         Raises:
             VerificationError: they do not agree.

@@ -127,7 +127,7 @@ def eager_call(
         dumper: dumper with the tags of ``tags_by_entry_point``.
         entry_point: entry point to run.
         weights: weights of its model.
-        inputs: arrays by the argument's name.
+        inputs: arrays by the argument's name, of the shapes and dtypes of the entry point's specs.
 
     Returns:
         The results by name.

@@ -60,7 +60,7 @@ class Dump:
     error: str | None
 
     def load(self, record: DumpRecord) -> np.ndarray[Any, Any]:
-        """Returns the elements of a record.
+        """Returns the elements of a record, in its shape.
 
         Raises:
             InputError: the record has no payload, or that is missing or damaged.

@@ -128,7 +128,7 @@ class DumpWriter:
 
         Args:
             label: name of the tensor, and the moment.
-            array: elements, of a dtype of the table; read before this returns, and not kept.
+            array: elements, of any shape and of a dtype of the table; read before this returns, and not kept.
             payload: True to write the elements too.
 
         Returns:

@@ -49,7 +49,7 @@ class DeviceTensor:
         return self._donated_to is None and not self.program.closed
 
     def numpy(self) -> np.ndarray:
-        """Copies the contents to an array, which belongs to the caller.
+        """Copies the contents to an array of the tensor's shape, which belongs to the caller.
 
         Raises:
             DeviceError: the session is closed, or the tensor was donated to a call.

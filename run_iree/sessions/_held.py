@@ -60,7 +60,7 @@ class HeldTensors:
         self._keys = []
 
     def numpy(self, index: int) -> np.ndarray:
-        """Copies the contents of one to the host.
+        """Copies the contents of one to the host, in its shape.
 
         Raises:
             DeviceError: the session is closed, or a call that had them failed.
@@ -93,7 +93,7 @@ class HeldTensors:
 
         Args:
             index: number of the held tensor.
-            part: a slice or an index per axis, of the first ones.
+            part: a slice or an index per axis, of the first ones; the result has the part's shape.
 
         Raises:
             DeviceError: the session is closed, or a call that had them failed.

@@ -170,7 +170,7 @@ class Session:
             return HeldTensors(self._program, tensors)
 
     def upload(self, array: np.ndarray) -> DeviceTensor:
-        """Copies an array to the device.
+        """Copies an array of any shape to the device.
 
         Raises:
             DeviceError: the session is closed, or the array's dtype is not supported.

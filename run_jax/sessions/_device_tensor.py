@@ -48,7 +48,7 @@ class DeviceTensor:
         return self._donated_to is None and not self.program.closed
 
     def numpy(self) -> np.ndarray:
-        """Copies the contents to an array, which belongs to the caller; all processes have to ask for what is cut.
+        """Copies the contents to an array of the tensor's whole shape; all processes have to ask for what is cut.
 
         Raises:
             DeviceError: the session is closed, or the tensor was donated to a call.
@@ -70,7 +70,7 @@ class DeviceTensor:
             return addresses(self.array())
 
     def array(self, sharding: Sharding | None = None) -> jax.Array:
-        """Returns the array, in a sharding where one is given; it is alive, and the lock held."""
+        """Returns the array of the tensor's shape, in a sharding where one is given; it is alive, and the lock held."""
         array = self.program.arrays[self.key] = settled(self.program.arrays[self.key], sharding)
         return array
 

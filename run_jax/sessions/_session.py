@@ -153,7 +153,7 @@ class Session:
             return HeldTensors(self._program, tensors)
 
     def upload(self, array: np.ndarray) -> DeviceTensor:
-        """Copies an array to the devices, whole to each.
+        """Copies an array of any shape to the devices, whole to each.
 
         Raises:
             DeviceError: the session is closed, or the array's dtype is not supported.

@@ -20,7 +20,7 @@ class Results:
     __slots__ = ("_arrays", "_program", "_specs", "_tensors")
 
     def __init__(self, program: Program, specs: Sequence[TensorSpec | None], arrays: Sequence[jax.Array]) -> None:
-        """Names the results; those without a spec are held."""
+        """Names the results, arrays of the shapes of their specs; those without a spec are held."""
         self._program = program
         self._specs = specs
         self._arrays: list[jax.Array | None] = list(arrays)

@@ -67,7 +67,7 @@ class TrainingMesh:
         return NamedSharding(self.mesh, PartitionSpec(*self._given(path, shape)))
 
     def place(self, array: np.ndarray[Any, Any], sharding: NamedSharding) -> jax.Array:
-        """Returns an array on the devices; each process places what is its own, of an array that all processes have."""
+        """Returns an array of any shape, which all processes have, on the devices; each process places its own part."""
         return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
     def _given(self, path: str, shape: Sequence[int]) -> list[str | None]:

@@ -46,7 +46,7 @@ class Trainer:
         self._compiled: Any = None
 
     def start(self, trainable: Mapping[str, np.ndarray]) -> TrainingState:
-        """Returns the state before the first step; the parameters become f32."""
+        """Returns the state before the first step; the parameters, of any shapes, become f32."""
         place = self.mesh
         arrays = {
             path: place.place(np.asarray(array, np.float32), place.parameter(path, array.shape))
@@ -56,12 +56,12 @@ class Trainer:
         return TrainingState(arrays, jax.jit(self._optimizer.init, out_shardings=shardings.optimizer)(arrays))
 
     def freeze(self, parameters: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
-        """Returns parameters that are not trained, each in its own dtype, on the devices."""
+        """Returns parameters that are not trained, each in its own shape and dtype, on the devices."""
         place = self.mesh
         return {path: place.place(array, place.parameter(path, array.shape)) for path, array in parameters.items()}
 
     def collect(self, state: TrainingState) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-        """Yields the trained parameters whole, one at a time; every process takes part."""
+        """Yields the trained parameters, f32 in their whole shapes, one at a time; every process takes part."""
         whole = jax.jit(lambda array: array, out_shardings=self.mesh.replicated())
         for path, array in state.trainable.items():
             yield path, np.asarray(whole(array).addressable_data(0))

@@ -17,7 +17,7 @@ _NO_TOKENS: Final = TensorSpec((1, 0), "i32")
 
 
 def example_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: Mapping[str, np.ndarray]) -> Arrays:
-    """Returns varied tokens with padding after them, varied numbers, and caches from earlier calls.
+    """Returns arrays of the arguments' shapes: varied tokens, then padding; varied numbers; caches of earlier calls.
 
     Args:
         arguments: specs by name.

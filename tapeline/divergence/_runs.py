@@ -46,7 +46,7 @@ def compare_runs(
         entry_points: signatures, in the order of the calls.
         vocabulary: vocabulary size V.
         tolerance: tolerance for floats; that of the coarsest dtype among arguments and results if None.
-        given: inputs by name; example inputs for the others.
+        given: inputs by name, of their arguments' shapes; example inputs for the others.
         inside: calls whose inner tensors are compared: the first that diverges (``auto``), ``always`` or ``never``.
     """
     if tolerance is None:

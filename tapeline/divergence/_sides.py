@@ -39,7 +39,7 @@ class Side(Protocol):
         ...
 
     def run(self, entry_point: str, inputs: Mapping[str, np.ndarray]) -> Arrays:
-        """Returns the results by name."""
+        """Returns the results by name; inputs and results are of the shapes of the entry point's specs."""
         ...
 
 
@@ -65,7 +65,7 @@ class DeviceSide:
         self._session = session
 
     def run(self, entry_point: str, inputs: Mapping[str, np.ndarray]) -> Arrays:
-        """Runs an entry point on the device; inputs are converted to the bundle's dtypes."""
+        """Runs an entry point on the device; inputs are of its arguments' shapes, and converted to their dtypes."""
         described = self._bundle.entry_point(entry_point)
         values = [
             int(inputs[argument.name])
@@ -119,7 +119,7 @@ class EagerSide:
         self.weights: Final = weights
 
     def run(self, entry_point: str, inputs: Mapping[str, np.ndarray]) -> Arrays:
-        """Runs an entry point with NumPy."""
+        """Runs an entry point with NumPy; inputs and results are of the shapes of its specs."""
         ctx = EagerExecutionContext(self.weights)
         point = self._points[entry_point]
         values = [inputs[argument.name].astype(argument.spec.dtype.numpy) for argument in point.arguments]

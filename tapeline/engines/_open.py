@@ -17,7 +17,7 @@ XLA: Final = "xla-"
 
 
 def xla_function(text: Path) -> Callable[..., Sequence[np.ndarray]]:
-    """Returns the one public function of StableHLO text, compiled by XLA: arrays in, arrays out.
+    """Returns the one public function of StableHLO text, compiled by XLA: arrays of its shapes in and out.
 
     Raises:
         VerificationError: XLA refuses it.

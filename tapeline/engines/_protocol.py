@@ -24,7 +24,7 @@ class Tensor(Protocol):
         ...
 
     def numpy(self) -> np.ndarray:
-        """Copies the contents to an array, which belongs to the caller. Raises DeviceError where it is dead."""
+        """Copies the contents to an array of its shape, which is the caller's. Raises DeviceError where it is dead."""
         ...
 
 
@@ -44,19 +44,19 @@ class Held(Protocol):
     """Tensors, such as caches, that calls take and leave in their place."""
 
     def numpy(self, index: int) -> np.ndarray:
-        """Copies the contents of one to the host."""
+        """Copies the contents of one to the host, in its shape."""
         ...
 
     def copies(self, indices: Sequence[int]) -> Sequence[Tensor]:
-        """Copies some on the device."""
+        """Copies some on the device; each copy has the shape and dtype of its tensor."""
         ...
 
     def read(self, index: int, part: tuple[slice | int, ...]) -> np.ndarray:
-        """Copies a part of one to the host."""
+        """Copies a part of one to the host: an array of the part's shape, without axes that an index chose."""
         ...
 
     def write(self, index: int, part: tuple[slice | int, ...], values: np.ndarray) -> None:
-        """Replaces a part of one."""
+        """Replaces a part of one by values of the part's shape and the tensor's dtype."""
         ...
 
     def replace(self, tensors: Mapping[int, Any]) -> None:
@@ -121,11 +121,11 @@ class Session(Protocol):
         ...
 
     def upload(self, array: np.ndarray) -> Tensor:
-        """Copies an array to the device."""
+        """Copies an array of any shape to the device."""
         ...
 
     def zeros(self, spec: TensorSpec) -> Tensor:
-        """Returns a tensor of zeros on the device."""
+        """Returns a tensor of zeros on the device, of this shape and dtype."""
         ...
 
     def close(self) -> None:

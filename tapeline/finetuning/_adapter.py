@@ -84,7 +84,13 @@ def first_values(modules: Sequence[AdaptedModule], rank: int, seed: int) -> dict
 def changes_of(
     modules: Sequence[AdaptedModule], factors: Mapping[str, Tensor], scale: float
 ) -> dict[str, LowRankChange]:
-    """Returns the change of each weight of the model."""
+    """Returns the change of each weight of the model.
+
+    Args:
+        modules: layers with an adapter.
+        factors: A, f32 [rank, inputs], and B, f32 [outputs, rank], of each, under the adapter's names.
+        scale: factor of their product.
+    """
     return {
         path: LowRankChange(factors[module.name + RIGHT], factors[module.name + LEFT], scale, rows)
         for module in modules

@@ -72,7 +72,7 @@ class StoredLayout:
         return StoredRows(key, self.specs[key].shape, rows.tolist(), transposed)
 
     def tensors(self, parameters: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields the stored tensors of parameters.
+        """Yields the stored tensors of parameters, each in the shape that it is stored in.
 
         Raises:
             ConfigError: parameters are not all that a tensor is made of.

@@ -32,7 +32,7 @@ class Picture:
             )
 
     def on_white(self) -> np.ndarray:
-        """Returns the pixels, white where they are transparent."""
+        """Returns the pixels u8 [height, width, 3], white where they are transparent."""
         if self.transparent is None:
             return self.pixels
         is_clear = (self.pixels == np.array(self.transparent, np.uint8)).all(-1, keepdims=True)

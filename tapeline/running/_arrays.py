@@ -16,7 +16,7 @@ def read_inputs(entry_point: Signature, pairs: Sequence[str], directory: Path | 
 
     Args:
         entry_point: the entry point.
-        pairs: name and file of each argument. The file of one picture may be an image.
+        pairs: name of each argument, and file of an array of its spec's shape. The file of one picture may be an image.
         directory: the bundle, which says how an image becomes pixels; no images where None.
 
     Raises:
@@ -81,7 +81,7 @@ def _read(path: Path) -> np.ndarray:
 
 
 def write_results(directory: Path, results: dict[str, np.ndarray]) -> list[Path]:
-    """Writes each result as ``<name>.npy``.
+    """Writes each result, of any shape, as ``<name>.npy``.
 
     Raises:
         InputError: the directory cannot be written.

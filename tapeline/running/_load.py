@@ -44,7 +44,7 @@ def load(
         mesh: axes of devices over which JAX cuts the bundle, such as ``tp=2``; one device where None.
         checkpoint: directory of the model's safetensors, with JAX and a bundle that was exported with weights=none;
             where None what it finds by itself: ``checkpoint`` in the bundle, or the directory that the bundle lies in.
-        encoder_inputs: arguments of ``encode`` by name, for a model with an encoder.
+        encoder_inputs: arguments of ``encode`` by name, of its specs' shapes, for a model with an encoder.
         prompt_cache: file that keeps what a prompt left in the caches for the next run (docs/prompt-cache.md).
         speculate: ``prompt_lookup`` or ``prompt_lookup:N``: verifies what followed the last N tokens earlier in the
             text; ``mtp``: what the model's multi-token prediction head finds likeliest (docs/speculation.md).

@@ -244,7 +244,7 @@ class LoadedModel(Senses):
 
         Args:
             entry_point: name, such as ``forward``.
-            inputs: arguments by name.
+            inputs: arguments by name, of the shapes and dtypes of its specs, as are the results.
 
         Raises:
             InputError: the entry point does not exist, or an argument is missing, unknown or does not fit.

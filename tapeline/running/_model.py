@@ -25,7 +25,7 @@ _SCALARS: Final = ("position", "last")
 
 
 def encoder_inputs(bundle: Bundle, pairs: Sequence[str]) -> dict[str, np.ndarray | int] | None:
-    """Reads the arguments of a bundle's encoder from files; None of a bundle that has no encoder.
+    """Reads the arguments of a bundle's encoder, of their specs' shapes; None of a bundle that has no encoder.
 
     Args:
         bundle: the bundle.

@@ -37,7 +37,7 @@ class BundlePromptMemory:
 
     @property
     def copies(self) -> Mapping[str, np.ndarray]:
-        """The ring caches and states after ``token_ids``."""
+        """The ring caches and states after ``token_ids``, of the shapes of the entry points' arguments."""
         return self._copies
 
     def assume(self, token_ids: Sequence[int], arrays: Mapping[str, np.ndarray]) -> None:
@@ -45,7 +45,7 @@ class BundlePromptMemory:
 
         Args:
             token_ids: a multiple of ``chunk``.
-            arrays: every cache and state after them.
+            arrays: every cache and state after them, of the shapes of the entry points' arguments.
         """
         self._copies = {name: arrays[name] for name in self._moving}
         self._model.write_caches({name: array for name, array in arrays.items() if name not in self._copies})

@@ -223,6 +223,7 @@ class BundleSlots:
     def read_row(self, row: int, start: int, stop: int) -> Sequence[np.ndarray]:
         """Returns copies of a row's entries of positions ``start`` to ``stop`` in every cache, and of whole states.
 
+        A cache [B, K, S, H] gives [K, stop - start, H], a state [B, ..] its row [..].
         Of a ring cache, which has no place for every position, all entries are copied.
 
         Raises:
@@ -245,11 +246,11 @@ class BundleSlots:
             self._caches.write(index, self._part(index, row, start, stop), array)
 
     def read_cache(self, name: str, row: int) -> np.ndarray:
-        """Returns a copy of a row of a cache or state."""
+        """Returns a copy of a row of a cache or state: of its shape without the first axis."""
         return self._caches.read(list(self.cache_specs).index(name), (row,))
 
     def write_cache(self, name: str, row: int, array: np.ndarray) -> None:
-        """Replaces a row of a cache or state."""
+        """Replaces a row of a cache or state by an array of its shape without the first axis."""
         self._caches.write(list(self.cache_specs).index(name), (row,), array)
 
     def _part(self, index: int, row: int, start: int, stop: int) -> tuple[slice | int, ...]:

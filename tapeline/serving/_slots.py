@@ -91,9 +91,12 @@ class SlotModel(Protocol):
         ...
 
     def read_row(self, row: int, start: int, stop: int) -> Sequence[np.ndarray]:
-        """Returns copies of a row's entries of positions ``start`` to ``stop`` in every cache, and of whole states."""
+        """Returns copies of a row's entries of positions ``start`` to ``stop`` in every cache, and of whole states.
+
+        A cache [B, K, S, H] gives [K, stop - start, H], a state [B, ..] its row [..].
+        """
         ...
 
     def write_row(self, row: int, start: int, arrays: Sequence[np.ndarray]) -> None:
-        """Writes into a row what ``read_row`` returned, beginning at position ``start``."""
+        """Writes into a row arrays of the shapes that ``read_row`` returns, beginning at position ``start``."""
         ...

@@ -72,12 +72,12 @@ class AdaptedWeights:
         return self._source.stored_bytes(key) if isinstance(self._source, StoredBytes) else None
 
     def read(self, key: str) -> np.ndarray:
-        """Reads the whole tensor."""
+        """Reads the whole tensor, of its spec's shape."""
         shape = self.spec(key).shape
         return self.read_rows(key, 0, shape[0]) if shape and self._is_converted(key) else self._source.read(key)
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Reads rows of the first axis, with what adapters add to them."""
+        """Reads rows [stop - start, ..] of the first axis, with what adapters add to them."""
         rows = self._source.read_rows(key, start, stop)
         if not self._is_converted(key) or not self._source.spec(key).dtype.is_floating:
             return rows

@@ -64,12 +64,12 @@ class ComposedWeights:
         return next(filter(None, encodings), None)
 
     def read(self, key: str) -> np.ndarray:
-        """Reads the whole parameter."""
+        """Reads the whole parameter, of its spec's shape."""
         shape = self.spec(key).shape
         return self.read_rows(key, 0, shape[0]) if shape else self._source.read(key)
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Reads rows of the parameter, and of the stored tensors only what these need."""
+        """Reads rows [stop - start, ..] of the parameter, and of the stored tensors only what these need."""
         return self._recipe(key).rows(self._source, start, stop)
 
     def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:

@@ -32,7 +32,7 @@ class EveryOther:
         return {self._key: self._shape}
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """Returns a view of these experts."""
+        """Returns a view of these experts, [stop - start, ..]."""
         read = source.read_rows(self._key, start, stop)[..., self._first :: self._step]
         return read.swapaxes(1, 2) if read.ndim > 2 else read
 
@@ -59,5 +59,5 @@ class InputMajor:
         return {self._key: self._shape}
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """Returns a view of these experts."""
+        """Returns a view of these experts, [stop - start, ..]."""
         return source.read_rows(self._key, start, stop)[..., self._outputs].swapaxes(1, 2)

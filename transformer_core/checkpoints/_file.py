@@ -51,7 +51,7 @@ class SafetensorsFile(TensorFile[HeaderEntry]):
         self._found(key)
 
     def read(self, key: str) -> np.ndarray:
-        """Reads the whole tensor as a read-only view onto the map.
+        """Reads the whole tensor as a read-only view onto the map, of its spec's shape.
 
         Raises:
             CheckpointError: the key is unknown, its dtype cannot be read, or the file is closed or changed.
@@ -76,7 +76,7 @@ class SafetensorsFile(TensorFile[HeaderEntry]):
         return entry.dtype, entry.shape
 
     def read_stored(self, key: str) -> np.ndarray:
-        """Reads a part of a quantised weight: as ``read``, of unsigned integers as well, and bytes of 8-bit floats.
+        """Reads a part of a quantised weight in its stored shape: as ``read``, also unsigned integers and 8-bit floats.
 
         Raises:
             CheckpointError: as for ``read``.

@@ -79,11 +79,11 @@ class PackedWeights:
         return encoding is not None and self._packed_in_source(key, encoding) is not None
 
     def read(self, key: str) -> np.ndarray:
-        """Reads the whole tensor."""
+        """Reads the whole tensor, of its spec's shape: of a packed one its bytes."""
         return self.read_rows(key, 0, self.spec(key).shape[0]) if key in self._encodings else self._source.read(key)
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Reads rows of the first axis.
+        """Reads rows [stop - start, ..] of the first axis.
 
         Raises:
             InputError: a weight cannot be quantized, because it is not finite or too large for f16 scales.
@@ -103,7 +103,7 @@ class PackedWeights:
         return self._quantised(key, encoding, start * height, stop * height).reshape(stop - start, *shape[1:])
 
     def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Reads rows of a tensor as a matrix, as ``MatrixRows``."""
+        """Reads rows [stop - start, columns] of a tensor as a matrix, as ``MatrixRows``."""
         encoding = self._encodings.get(key)
         if encoding is None:
             return matrix_rows_of(self._source, key, start, stop)
@@ -193,12 +193,12 @@ class DequantizedWeights:
         return self._source.encoding(key) if encoding is None else encoding.name
 
     def read(self, key: str) -> np.ndarray:
-        """Reads the whole tensor."""
+        """Reads the whole tensor, of its spec's shape."""
         encoding, stored = self._source.packing(key), self._source.read(key)
         return stored if encoding is None else encoding.unpacked(stored)
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Reads rows of the first axis."""
+        """Reads rows [stop - start, ..] of the first axis."""
         encoding, rows = self._source.packing(key), self._source.read_rows(key, start, stop)
         return rows if encoding is None else encoding.unpacked(rows)
 

@@ -25,7 +25,7 @@ class Recipe(Protocol):
         ...
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """Returns rows ``start`` to ``stop`` of the first axis, as a view onto the source's where possible."""
+        """Returns rows [stop - start, ..] of the first axis, as a view onto the source's where possible."""
         ...
 
 
@@ -43,7 +43,7 @@ class Stored:
         return {self._key: self._shape}
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """Returns the source's own rows."""
+        """Returns the source's own rows, [stop - start, ..]."""
         return source.read_rows(self._key, start, stop)
 
 
@@ -68,7 +68,7 @@ class Reshaped:
         return {self._key: self._stored_shape}
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """Returns a view of these rows; the whole is read."""
+        """Returns a view of these rows, [stop - start, ..]; the whole is read."""
         return source.read_rows(self._key, 0, self._stored_shape[0]).reshape(self._shape)[start:stop]
 
 
@@ -91,14 +91,14 @@ class Stacked:
         return dict.fromkeys(self._keys, self._shape)
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """Returns a view of one stored tensor, or a stacked copy of several."""
+        """Returns [stop - start, ..]: a view of one stored tensor, or a stacked copy of several."""
         if start == stop:
             return np.empty((0, *self._shape), source.spec(self._keys[0]).dtype.numpy)
         parts = [source.read_rows(key, 0, self._shape[0]) for key in self._keys[start:stop]]
         return parts[0][np.newaxis] if len(parts) == 1 else np.stack(parts)
 
     def matrix_rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """Returns rows of all stored matrices, one below the other: a view of one of them, or a copy."""
+        """Returns rows [stop - start, columns] of the stored matrices, one below the other: a view or a copy."""
         height = self._shape[0]
         parts = [
             source.read_rows(self._keys[index], max(0, start - index * height), min(height, stop - index * height))
@@ -135,7 +135,7 @@ class Cut:
         return {self._key: self._shape}
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """Returns a view of these rows."""
+        """Returns a view of these rows, [stop - start, ..]."""
         if self._axis == 0:
             return source.read_rows(self._key, self._start + start, self._start + stop)
         before = (slice(None),) * self._axis
@@ -167,7 +167,7 @@ class Interleaved:
         return {self._key: self._shape}
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """Returns a copy of these rows only."""
+        """Returns a copy of these rows only, [stop - start, ..]."""
         first, last, group = start // self._rows, -(-stop // self._rows), self._parts * self._rows
         read = source.read_rows(self._key, first * group, last * group)
         mine = read.reshape(last - first, self._parts, self._rows, *read.shape[1:])[:, self._part]
@@ -198,7 +198,7 @@ class Transposed:
         return {self._key: self._shape}
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """Returns a view of these rows."""
+        """Returns a view of these rows, [stop - start, ..]."""
         return source.read_rows(self._key, 0, self._shape[0])[:, self._start + start : self._start + stop].T
 
 

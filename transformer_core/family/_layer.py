@@ -76,7 +76,7 @@ class DecoderLayer(_ResidualLayer):
         super().__init__(config, index, dtype)
 
     def mixed(self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: Any) -> tuple[Tensor, Any]:
-        """Mixes tokens with attention."""
+        """Mixes tokens x [B, T, D] with attention; returns [B, T, D] and the cache with them."""
         attended, cache = self.self_attn(ctx, x, step, cache)
         return ctx.tag(attended, "self_attn.output"), cache
 

@@ -119,7 +119,7 @@ class Pooling:
         return of_length_one(ctx, pooled) if self.normalize else pooled
 
     def pooled(self, ctx: ExecutionContext, x: Tensor, mask: Tensor) -> Tensor:
-        """Pools as ``__call__``, and does not scale."""
+        """Pools x f32 [B, T, D] with mask i32 [B, T] as ``__call__`` into f32 [B, D], and does not scale."""
         ops = ctx.ops
         batch, tokens, size = x.shape
         is_real = ops.reshape(ops.not_equal(mask, 0), (batch, tokens, 1))

@@ -170,7 +170,7 @@ class FlowModel(Module):
 
         Args:
             ctx: context that computes.
-            tensors: one per argument, in order; sizes of letters may differ from the profile's.
+            tensors: one per argument, in order, of its shape; sizes of letters may differ from the profile's.
 
         Returns:
             The result, the side outputs, caches, states or taps, and ``next_ids``: by name.

@@ -38,7 +38,7 @@ class FlowValue:
 
     @classmethod
     def of(cls, tensor: Tensor) -> "FlowValue":
-        """Wraps a tensor under its own spec."""
+        """Wraps a tensor of any shape under its own spec."""
         return cls(tensor, tensor.spec)
 
     @property

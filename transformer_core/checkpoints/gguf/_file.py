@@ -79,14 +79,14 @@ class GgufFile(TensorFile[GgufTensor]):
         return None if tensor.type in PLAIN else tensor.type.name.lower()
 
     def read(self, key: str) -> np.ndarray:
-        """Reads the whole tensor. Raises CheckpointError as ``spec``, or for a closed or changed file."""
+        """Reads the tensor in its spec's shape. Raises CheckpointError as ``spec``, or of a closed or changed file."""
         tensor = self._readable(key)
         if not tensor.shape:
             return self._plain(tensor)
         return self.read_rows(key, 0, tensor.shape[0])
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Reads rows ``start`` to ``stop`` of the first axis; of a packed tensor only these are unpacked.
+        """Reads rows [stop - start, ..] of the first axis; of a packed tensor only these are unpacked.
 
         Raises:
             CheckpointError: as for ``read``, or the tensor has no such rows.
@@ -135,7 +135,7 @@ class GgufFile(TensorFile[GgufTensor]):
         return self.encoding(key) if len(self._found(key).shape) > 1 else None
 
     def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Reads rows of the first axis of ``read_packed``; else as ``read_rows``."""
+        """Reads rows [stop - start, ..] of the first axis of ``read_packed``; else as ``read_rows``."""
         tensor = self._readable(key)
         check_rows(tensor.shape, start, stop, key, self.path)
         rows = self.read_packed(key)[start:stop]

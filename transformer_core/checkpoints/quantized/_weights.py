@@ -111,12 +111,12 @@ class QuantizedWeights:
         return sum(self._source.read_stored(part).nbytes for part in matrix.parts)
 
     def read(self, key: str) -> np.ndarray:
-        """Reads the whole weight."""
+        """Reads the whole weight, of its spec's shape."""
         matrix = self._matrix(key)
         return self._source.read(key) if matrix is None else self.read_rows(key, 0, matrix.shape[0])
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Reads rows of the first axis; of a quantised weight only these are unpacked.
+        """Reads rows [stop - start, ..] of the first axis; of a quantised weight only these are unpacked.
 
         Raises:
             CheckpointError: there are no such rows, or a scale or zero point of theirs is invalid.

@@ -124,7 +124,7 @@ class ClipVisionModel(VisionModel):
         self.vision_model = ClipVisionTower(self.config, self.dtype)
 
     def results(self, ctx: ExecutionContext, pixel_values: Tensor) -> Mapping[str, Tensor]:
-        """Computes the results of the entry point ``forward``."""
+        """Computes the results of ``forward`` of pixel_values f32 [B, C, height, width]: f32 [B, T, D] and [B, D]."""
         x = self.vision_model(ctx, pixel_values)
         pooled = self.vision_model.pooled(ctx, x)
         return {"last_hidden_state": ctx.ops.cast(x, f32), "pooler_output": ctx.ops.cast(pooled, f32)}

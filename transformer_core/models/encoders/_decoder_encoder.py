@@ -125,7 +125,7 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
         return causal_mask(ctx, tokens, tokens, window=window)
 
     def results(self, ctx: ExecutionContext, token_ids: Tensor, attention_mask: Tensor) -> Mapping[str, Tensor]:
-        """Computes the results of the entry point ``forward``."""
+        """Computes the results of ``forward`` of two i32 [B, T]: f32 [B, T, D] with [B, D], or logits [B, labels]."""
         x, score = self(ctx, token_ids, attention_mask), self.config.score
         if self.score is None and score is None:
             states = {"last_hidden_state": ctx.ops.cast(x, f32)}

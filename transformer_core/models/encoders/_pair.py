@@ -71,15 +71,15 @@ class PairModel(Model[PairConfig]):
         """Maps cosines f32 [B, B] to logits."""
 
     def encode_image(self, ctx: ExecutionContext, pixel_values: Tensor) -> Mapping[str, Tensor]:
-        """Computes the results of the entry point of this name."""
+        """Maps pixel_values f32 [B, C, height, width] to ``image_embeds`` f32 [B, D] of length 1."""
         return {"image_embeds": _of_length_one(ctx, self.image_vectors(ctx, pixel_values))}
 
     def encode_text(self, ctx: ExecutionContext, token_ids: Tensor) -> Mapping[str, Tensor]:
-        """Computes the results of the entry point of this name."""
+        """Maps token_ids i32 [B, T] to ``text_embeds`` f32 [B, D] of length 1."""
         return {"text_embeds": _of_length_one(ctx, self.text_vectors(ctx, token_ids))}
 
     def results(self, ctx: ExecutionContext, pixel_values: Tensor, token_ids: Tensor) -> Mapping[str, Tensor]:
-        """Computes the results of the entry point ``forward``."""
+        """Computes the results of ``forward``: both ``.._embeds`` [B, D], and ``logits_per_image`` [B, B]."""
         images, texts = self.encode_image(ctx, pixel_values), self.encode_text(ctx, token_ids)
         alike = ctx.ops.dot_general(images["image_embeds"], texts["text_embeds"], ((1,), (1,)))
         return {**images, **texts, "logits_per_image": self.scored(ctx, alike)}

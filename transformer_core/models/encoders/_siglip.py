@@ -67,7 +67,7 @@ class SiglipVisionModel(VisionModel):
         self.vision_model = VisionTower(self.config, self.dtype)
 
     def results(self, ctx: ExecutionContext, pixel_values: Tensor) -> Mapping[str, Tensor]:
-        """Computes the results of the entry point ``forward``."""
+        """Maps pixel_values f32 [B, C, height, width] to f32 [B, T, D], and [B, D] with a head."""
         x = self.vision_model(ctx, pixel_values)
         results = {"last_hidden_state": ctx.ops.cast(x, f32)}
         if self.vision_model.head is not None:

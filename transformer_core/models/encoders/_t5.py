@@ -140,7 +140,7 @@ class T5ForConditionalGeneration(EncoderDecoder[T5Config]):
         return mask_bias(ctx, ctx.ops.not_equal(sources[1], 0))
 
     def crosses(self, ctx: ExecutionContext, states: Tensor) -> tuple[KVCache, ...]:
-        """Computes keys and values of the states, of each layer of the decoder."""
+        """Computes keys and values [B, K, S', H] of the states [B, S', D], of each layer of the decoder."""
         return cross_keys_values(ctx, self.decoder.layers, states)
 
     def decoded(
@@ -184,7 +184,7 @@ class T5EncoderModel(Model[T5Config]):
         self.sentence = None if pooling is None else SentenceHead(pooling, self.dtype)
 
     def results(self, ctx: ExecutionContext, token_ids: Tensor, attention_mask: Tensor) -> Mapping[str, Tensor]:
-        """Computes the results of the entry point ``forward``."""
+        """Computes the results of ``forward`` of two i32 [B, T]: f32 [B, T, D], and [B, D] of sentences."""
         x = self.encoder(ctx, self.shared(ctx, token_ids), attention_mask)
         results = {"last_hidden_state": ctx.ops.cast(x, f32)}
         if self.sentence is not None:

@@ -184,7 +184,7 @@ class TextModel(Model[TextConfig]):
         attention_mask: Tensor,
         token_type_ids: Tensor | None = None,
     ) -> Mapping[str, Tensor]:
-        """Computes the results of the entry point ``forward``."""
+        """Computes the results of ``forward`` of arguments i32 [B, T]: f32 [B, T, D], and a vector [B, D] if any."""
         x = self(ctx, token_ids, attention_mask, token_type_ids)
         results = {"last_hidden_state": ctx.ops.cast(x, f32)}
         if self.sentence is not None:

@@ -51,7 +51,7 @@ class TextForMaskedLM(TextModel):
         attention_mask: Tensor,
         token_type_ids: Tensor | None = None,
     ) -> Mapping[str, Tensor]:
-        """Computes ``logits``."""
+        """Computes ``logits`` f32 [B, T, V]; all arguments are i32 [B, T]."""
         x = self(ctx, token_ids, attention_mask, token_type_ids)
         return {"logits": self.head.logits(ctx, x, self.embeddings.tokens.weight)}
 
@@ -83,7 +83,7 @@ class TextForSequenceClassification(TextModel):
         attention_mask: Tensor,
         token_type_ids: Tensor | None = None,
     ) -> Mapping[str, Tensor]:
-        """Computes ``logits``."""
+        """Computes ``logits`` f32 [B, labels]; all arguments are i32 [B, T]."""
         x = self(ctx, token_ids, attention_mask, token_type_ids)
         return {"logits": ctx.ops.cast(self.classifier(ctx, self._pooled(ctx, x, attention_mask)), f32)}
 

@@ -56,7 +56,7 @@ class VisionModel(Model[VisionConfig]):
 
     @abstractmethod
     def results(self, ctx: ExecutionContext, pixel_values: Tensor) -> Mapping[str, Tensor]:
-        """Computes the results of the entry point ``forward``."""
+        """Computes the results of ``forward`` of pixel_values f32 [B, C, height, width], each f32 [B, ..]."""
 
     def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
         """Returns a profile of the sizes; T is the number of an image's tokens.

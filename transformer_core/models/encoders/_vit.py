@@ -40,7 +40,7 @@ class ViTModel(VisionModel):
         return self.norm(ctx, self.encoder(ctx, x))
 
     def results(self, ctx: ExecutionContext, pixel_values: Tensor) -> Mapping[str, Tensor]:
-        """Computes the results of the entry point ``forward``."""
+        """Maps pixel_values f32 [B, C, height, width] to f32 logits [B, labels], or [B, T, D] and [B, D]."""
         ops = ctx.ops
         x = self(ctx, pixel_values)
         first = ops.reshape(ops.slice_axis(x, 1, 0, 1), (x.shape[0], x.shape[2]))

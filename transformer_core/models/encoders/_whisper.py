@@ -73,7 +73,7 @@ class WhisperForConditionalGeneration(EncoderDecoder[WhisperConfig]):
         return self.encoder(ctx, *sources)
 
     def crosses(self, ctx: ExecutionContext, states: Tensor) -> tuple[KVCache, ...]:
-        """Computes keys and values of the states, of each layer of the decoder."""
+        """Computes keys and values [B, K, S', H] of the states [B, S', D], of each layer of the decoder."""
         return self.decoder.cross_keys_values(ctx, states)
 
     def decoded(

@@ -10,6 +10,6 @@ class LogOfNegative(Reshaped):
     """Logarithm of the negative of what is stored: ``A_log``, of which llama.cpp stores ``A = -exp(A_log)``."""
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """Returns a copy of these rows, in the stored dtype."""
+        """Returns a copy of these rows, [stop - start, ..], in the stored dtype."""
         stored = super().rows(source, start, stop)
         return np.log(-stored.astype(np.float64)).astype(stored.dtype)
