@@ -72,10 +72,16 @@ _BITS: Final = flags.DEFINE_list(
     "bits", "all", "What of the suites decode and serve: a comma list of 32, 16, Q8_0, Q4_0, Q4_K, ...; or all."
 )
 _GGUF: Final = flags.DEFINE_string(
-    "gguf", None, "A GGUF file that the suites decode and serve measure in place of made ones."
+    "gguf", None, "A GGUF file that the suites decode and serve measure, beside --bits where that is given."
 )
 _ACTIVATIONS: Final = flags.DEFINE_enum(
-    "activations", "exact", ["exact", "q8"], "What x of packed products is in the suite serve; llama.cpp's is q8."
+    "activations",
+    "exact",
+    ["exact", "q8", "both"],
+    "What x of packed products is in the suite serve, or both beside each other; llama.cpp's is q8.",
+)
+_REQUESTS: Final = flags.DEFINE_float(
+    "requests", 1.0, "The share of the suite serve's requests that is sent, for a shorter run.", lower_bound=0.01
 )
 
 
@@ -105,9 +111,13 @@ def _plan() -> Plan:
         path = cli.user_path(_GGUF.value).absolute()
         if not path.is_file():
             raise InputError(f"--gguf={path}: no such file: name a GGUF file")
-        chosen, served = [group_of_file(path)], [ServeGroup(path.stem, path)]
-    plan = replace(plan, decode_groups=tuple(chosen), serve_groups=tuple(served), activations=_ACTIVATIONS.value)
-    return replace(plan, peer=_peer(), server=_server())
+        beside = _BITS.value != ["all"]
+        chosen = [*(chosen if beside else ()), group_of_file(path)]
+        served = [*(served if beside else ()), ServeGroup(path.stem, path)]
+    activations = ("exact", "q8") if _ACTIVATIONS.value == "both" else (_ACTIVATIONS.value,)
+    plan = replace(plan, decode_groups=tuple(chosen), serve_groups=tuple(served), activations=activations)
+    sizes = plan.serve if _REQUESTS.value == 1 else plan.serve.fewer(_REQUESTS.value)
+    return replace(plan, serve=sizes, peer=_peer(), server=_server())
 
 
 def _server() -> ServerPeer | None:
@@ -158,6 +168,8 @@ def _command(suite: str) -> str:
         flags.append(f"--gguf {Path(_GGUF.value).name}")
     if _ACTIVATIONS.value != "exact" and suite == "serve":
         flags.append(f"--activations {_ACTIVATIONS.value}")
+    if _REQUESTS.value != 1 and suite == "serve":
+        flags.append(f"--requests {_REQUESTS.value:g}")
     if _PEER.value in PEERS and suite == "decode":
         flags.append(f"--peer {_PEER.value} --peer_python PYTHON")
     if _PEER.value == SERVER and suite == "serve":

@@ -104,7 +104,7 @@ class Plan:
         kernel_tuning_rounds: the tuner's samples of each candidate.
         serve_groups: models that are served.
         serve: what clients of the servers ask for.
-        activations: what x of packed products is in serve's exports: exact, or q8 as the peer's is.
+        activations: what x of packed products is in serve's exports, one beside the other: exact, or q8 as the peer's.
         server: the peer that takes part in serve.
         checkpoint: a Hugging Face directory for whole exports; none are measured without.
         export_layers: only so many of its layers.
@@ -142,7 +142,7 @@ class Plan:
     kernel_tuning_rounds: int = 5
     serve_groups: tuple[ServeGroup, ...] = SERVE_GROUPS
     serve: ServeSizes = field(default_factory=ServeSizes)
-    activations: str = "exact"
+    activations: tuple[str, ...] = ("exact",)
     server: ServerPeer | None = None
     checkpoint: Path | None = None
     export_layers: int | None = None

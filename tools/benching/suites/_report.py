@@ -125,7 +125,8 @@ def with_section(text: str, suite: str, section: str, where: str) -> str:
 
 def _circumstances(run: Run) -> str:
     load = f"load average {run.load[0]:.1f} before, {run.load[1]:.1f} after"
-    return f"{run.date}, {run.rounds} rounds, median [min-max]; {load}."
+    rounds = f"{run.rounds} rounds, median [min-max]" if run.rounds > 1 else "one round only, so without a spread"
+    return f"{run.date}, {rounds}; {load}."
 
 
 def _rows(table: Table) -> list[list[str]]:

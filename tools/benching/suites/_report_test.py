@@ -1,3 +1,4 @@
+import dataclasses
 import json
 from pathlib import Path
 
@@ -107,3 +108,9 @@ def test_notes_and_panels(tmp_path: Path) -> None:
 def test_docs_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nothing\.md: cannot be read \(No such file or directory\): name docs"):
         write_docs(tmp_path / "nothing.md", [example()])
+
+
+def test_one_round_says_that_it_has_no_spread() -> None:
+    assert "2026-01-02, one round only, so without a spread; load average" in as_text(
+        dataclasses.replace(example(), rounds=1)
+    )

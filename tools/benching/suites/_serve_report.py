@@ -14,6 +14,8 @@ from tools.benching.suites._serve_rows import ServeGroup
 from tools.benching.suites._stats import Summary
 
 OWN: Final = "tapeline"
+IN_8_BITS: Final = ", x in 8 bits"
+"""End of the name of a system of ours with activations of 8 bits."""
 OPEN: Final = "open loop"
 PREFIX: Final = "prefix"
 ALONE: Final = "alone"
@@ -24,6 +26,17 @@ _LEAST_TIMES: Final = 1.5
 _JUDGED_CLIENTS: Final = (8, 16)
 _MOST_WARM: Final = 0.1
 _MOST_OVERHEAD_MS: Final = 1.0
+_ENDS: Final = {"exact": "", "q8": IN_8_BITS}
+
+
+def own_name(activations: str) -> str:
+    """Returns the name of our server with some activations."""
+    return f"{OWN}{_ENDS[activations]}"
+
+
+def generate_name(activations: str) -> str:
+    """Returns the name of generation without a server, with some activations."""
+    return f"{GENERATE}{_ENDS[activations]}"
 
 
 def closed(clients: int) -> str:
@@ -38,12 +51,12 @@ class Served:
     Attributes:
         group: its model.
         results: of each round by phase and by system.
-        same_alone: whether answers among others were those alone.
+        same_alone: whether answers among others were those alone, by the name of our server.
     """
 
     group: ServeGroup
     results: Mapping[str, Mapping[str, Sequence[Result]]]
-    same_alone: bool
+    same_alone: Mapping[str, bool]
 
 
 def report(plan: Plan, groups: Sequence[Served]) -> SuiteResult:
@@ -55,7 +68,9 @@ def report(plan: Plan, groups: Sequence[Served]) -> SuiteResult:
         _loops_report(result, served, loops, judged)
         _prefix_report(result, served)
         _alone_report(result, served)
-        result.facts[f"{served.group.bits}: answers among others are those alone"] = served.same_alone
+        for name, same in served.same_alone.items():
+            title = f"{served.group.bits}{name.removeprefix(OWN)}"
+            result.facts[f"{title}: answers among others are those alone"] = same
     if plan.server is not None:
         result.notes.append(plan.server.about())
     return result
@@ -68,12 +83,12 @@ def _loops_report(result: SuiteResult, served: Served, loops: Sequence[str], jud
     result.panels.append(Panel(f"{bits}: tokens per second", "tokens/s", cases))
     for phase in (*judged, OPEN):
         systems = served.results[phase]
-        if SERVER in systems:
-            result.goals += _against_peer(f"{bits}: {phase}", systems, phase != OPEN)
+        for name in _own(systems) if SERVER in systems else ():
+            title = f"{bits}{name.removeprefix(OWN)}: {phase}"
+            result.goals += _against_peer(title, systems[name], systems[SERVER], phase != OPEN)
 
 
-def _against_peer(title: str, systems: Mapping[str, Sequence[Result]], speed: bool) -> list[Goal]:
-    ours, theirs = systems[OWN], systems[SERVER]
+def _against_peer(title: str, ours: Sequence[Result], theirs: Sequence[Result], speed: bool) -> list[Goal]:
 
     def ratio(figure: Callable[[Result], float]) -> Summary:
         return Summary.of_pairs(ours, theirs, lambda mine, other: figure(dict(mine)) / figure(dict(other)))
@@ -97,7 +112,7 @@ def _loop_cases(systems: Mapping[str, Sequence[Result]], phase: str) -> list[Cas
             "p99, ms": lambda turn: 1e3 * between_tokens(turn, 99),
         }
         values = {column: Summary.of(map(figure, rounds)) for column, figure in figures.items()}
-        if name == OWN and SERVER in systems:
+        if name != SERVER and SERVER in systems:
             values[f"tokens/s, {_TIMES}"] = Summary.of_pairs(
                 rounds, systems[SERVER], lambda a, b: tokens_per_second(dict(a)) / tokens_per_second(dict(b))
             )
@@ -115,8 +130,9 @@ def _prefix_report(result: SuiteResult, served: Served) -> None:
             "warm over cold": share,
         }
         cases.append(Case(name, values, peer=name == SERVER))
-        if name == OWN:
-            result.goals.append(Goal(f"{served.group.bits}: warm prefix over cold", "<=", _MOST_WARM, share))
+        if name != SERVER:
+            title = f"{served.group.bits}{name.removeprefix(OWN)}: warm prefix over cold"
+            result.goals.append(Goal(title, "<=", _MOST_WARM, share))
     result.tables.append(
         Table(f"{served.group.bits}: first token of the longest prompt, its prefix known or not", cases)
     )
@@ -124,24 +140,31 @@ def _prefix_report(result: SuiteResult, served: Served) -> None:
 
 def _alone_report(result: SuiteResult, served: Served) -> None:
     systems = served.results[ALONE]
-    plain = [1e3 * float(np.median(turn["gap_seconds"])) for turn in systems[GENERATE]]
-    cases = [Case(f"{GENERATE}, no server", {"between tokens, ms": Summary.of(plain)})]
-    for name in (OWN, SERVER):
-        if name not in systems:
-            continue
-        gaps = [1e3 * between_tokens(turn, 50) for turn in systems[name]]
-        over = Summary.of(gap - without for gap, without in zip(gaps, plain, strict=True))
+    ends = [name.removeprefix(OWN) for name in _own(systems)]
+    plain = {end: [1e3 * float(np.median(turn["gap_seconds"])) for turn in systems[f"{GENERATE}{end}"]] for end in ends}
+    cases = [
+        Case(f"{GENERATE}{end}, no server", {"between tokens, ms": Summary.of(gaps)}) for end, gaps in plain.items()
+    ]
+    for name, rounds in _in_order(systems):
+        end = ends[0] if name == SERVER else name.removeprefix(OWN)
+        gaps = [1e3 * between_tokens(turn, 50) for turn in rounds]
+        over = Summary.of(gap - without for gap, without in zip(gaps, plain[end], strict=True))
         values = {"between tokens, ms": Summary.of(gaps), f"over {GENERATE}, ms": over}
         cases.append(Case(name, values, peer=name == SERVER))
-        if name == OWN:
-            text = f"{served.group.bits}: one client: over {GENERATE}, ms per token"
+        if name != SERVER:
+            text = f"{served.group.bits}{end}: one client: over {GENERATE}, ms per token"
             result.goals.append(Goal(text, "<=", _MOST_OVERHEAD_MS, over))
     result.tables.append(Table(f"{served.group.bits}: one client, one short prompt", cases))
 
 
 def _in_order(systems: Mapping[str, Sequence[Result]]) -> list[tuple[str, Sequence[Result]]]:
-    """Returns the systems with their rounds, ours first, whoever's turn came first."""
-    return [(name, systems[name]) for name in (OWN, SERVER) if name in systems]
+    """Returns the servers with their rounds, ours first, whoever's turn came first."""
+    return [(name, systems[name]) for name in (*_own(systems), SERVER) if name in systems]
+
+
+def _own(systems: Mapping[str, Sequence[Result]]) -> list[str]:
+    """Returns the names of our servers, that with exact activations first."""
+    return [name for name in (OWN, f"{OWN}{IN_8_BITS}") if name in systems]
 
 
 def tokens_per_second(turn: Result) -> float:

@@ -10,12 +10,23 @@ from tools.benching.suites._figures import SuiteResult
 from tools.benching.suites._plan import tiny_plan
 from tools.benching.suites._run import Runner
 from tools.benching.suites._serve_peer import SERVER, ServerPeer, find_server
-from tools.benching.suites._serve_report import ALONE, GENERATE, OPEN, OWN, PREFIX, Served, closed, report
+from tools.benching.suites._serve_report import (
+    ALONE,
+    GENERATE,
+    IN_8_BITS,
+    OPEN,
+    OWN,
+    PREFIX,
+    Served,
+    closed,
+    report,
+)
 from tools.benching.suites._serve_rows import Requests, ServeGroup, ServeSizes
 from tools.benching.suites._serve_suite import serve
 
 SIZES = ServeSizes(clients=((1, 1), (8, 2)))
 PEER = ServerPeer("llama-server", "1234")
+OWN_8 = f"{OWN}{IN_8_BITS}"
 
 
 def turn(seconds: float, *gaps: float) -> dict[str, Any]:
@@ -26,17 +37,22 @@ def turn(seconds: float, *gaps: float) -> dict[str, Any]:
 
 
 def measured(*systems: str) -> SuiteResult:
-    times = {OWN: (1.0, 2.0), SERVER: (4.0, 2.0)}
+    times = {OWN: (1.0, 2.0), OWN_8: (1.0, 1.0), SERVER: (4.0, 2.0)}
     loops = {name: [turn(seconds, 0.001, 0.003) for seconds in times[name]] for name in systems}
     results = {
         closed(1): loops,
         closed(8): loops,
         OPEN: loops,
-        PREFIX: {name: [{"cold": 2.0, "warm": 0.1}] * 2 for name in systems},
-        ALONE: loops | {GENERATE: [{"gap_seconds": [0.0015, 0.0015, 9.0]}] * 2},
+        PREFIX: {name: [{"cold": 2.0, "warm": 0.1}] * 2 for name in systems if name != SERVER},
+        ALONE: loops
+        | {
+            name.replace(OWN, GENERATE): [{"gap_seconds": [0.0015, 0.0015, 9.0]}] * 2
+            for name in systems
+            if name != SERVER
+        },
     }
     plan = dataclasses.replace(tiny_plan(), serve=SIZES, server=PEER if SERVER in systems else None)
-    return report(plan, [Served(ServeGroup("Q8_0"), results, True)])
+    return report(plan, [Served(ServeGroup("Q8_0"), results, {name: True for name in systems if name != SERVER})])
 
 
 def value(result: SuiteResult, table: int, case: str, column: str) -> tuple[float, float, float]:
@@ -75,6 +91,31 @@ def test_without_the_peer_nothing_is_held_against_it() -> None:
     ]
     assert not result.notes
     assert not [case for table in result.tables for case in table.cases if case.peer]
+
+
+def test_activations_of_8_bits_stand_beside_exact_ones() -> None:
+    result = measured(OWN, OWN_8, SERVER)
+    assert value(result, 0, f"{OWN_8}, 8 clients", "tokens/s, times llama-server") == pytest.approx((2.0, 3.0, 4.0))
+    assert [case.name for case in result.tables[2].cases] == [
+        "generate, no server",
+        "generate, x in 8 bits, no server",
+        OWN,
+        OWN_8,
+        SERVER,
+    ]
+    goals = [goal.text for goal in result.goals]
+    assert len(goals) == 14
+    assert "Q8_0, x in 8 bits: 8 clients: tokens/s, times llama-server" in goals
+    assert "Q8_0, x in 8 bits: one client: over generate, ms per token" in goals
+    assert "Q8_0, x in 8 bits: answers among others are those alone" in result.facts
+    alone = measured(OWN_8, SERVER)
+    assert [case.name for case in alone.tables[1].cases] == [OWN_8, SERVER]
+
+
+def test_a_share_of_the_requests_is_one_per_client_at_least() -> None:
+    fewer = ServeSizes().fewer(0.75)
+    assert (fewer.clients, fewer.arrivals) == (((1, 3), (4, 6), (8, 12), (16, 24)), 18)
+    assert ServeSizes().fewer(0.1).clients == ((1, 1), (4, 4), (8, 8), (16, 16))
 
 
 def test_speeds_are_drawn_and_the_peer_is_named() -> None:

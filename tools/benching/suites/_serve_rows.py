@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,6 +55,11 @@ class ServeSizes:
     def capacity(self) -> int:
         """Tokens of a slot: those of a prompt and its answer, in whole blocks of 64."""
         return -(-(self.longest + self.tokens) // 64) * 64
+
+    def fewer(self, share: float) -> "ServeSizes":
+        """Returns sizes with a share of the requests in every loop: one per client at least."""
+        clients = tuple((clients, max(clients, round(share * count))) for clients, count in self.clients)
+        return replace(self, clients=clients, arrivals=max(1, round(share * self.arrivals)))
 
 
 TINY_SERVE_SIZES: Final = ServeSizes(

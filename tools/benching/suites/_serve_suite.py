@@ -16,7 +16,16 @@ from tools.benching.suites._figures import SuiteResult
 from tools.benching.suites._plan import Plan
 from tools.benching.suites._run import Result, Runner, environment
 from tools.benching.suites._serve_peer import SERVER
-from tools.benching.suites._serve_report import ALONE, OPEN, OWN, PREFIX, Served, closed, report
+from tools.benching.suites._serve_report import (
+    ALONE,
+    OPEN,
+    PREFIX,
+    Served,
+    closed,
+    generate_name,
+    own_name,
+    report,
+)
 from tools.benching.suites._serve_rows import SERVE_GROUPS, Requests, ServeGroup, body
 from tools.benching.suites._serve_systems import export, model_file, own_server, peer_server
 from tools.benching.suites._worker import Worker
@@ -54,20 +63,26 @@ def serve(runner: Runner, plan: Plan) -> SuiteResult:
 
 def _group(runner: Runner, plan: Plan, group: ServeGroup, checkpoint: Path, folder: Path) -> Served:
     file = model_file(runner, group, checkpoint, folder)
-    bundle = export(runner, plan, file, folder / "bundle")
+    bundles = {name: export(runner, plan, file, folder / name, name) for name in plan.activations}
     with contextlib.ExitStack() as stack:
         runner.say("starting servers ...")
-        ports = {OWN: stack.enter_context(own_server(runner, bundle))}
+        ports = {own_name(name): stack.enter_context(own_server(runner, path)) for name, path in bundles.items()}
         if plan.server is not None:
             ports[SERVER] = stack.enter_context(peer_server(runner, plan, file))
-        command = [sys.executable, "-m", _GENERATE, json.dumps({"weights": str(bundle)})]
-        generate = stack.enter_context(Worker(command, environment(), runner.workdir))
+        workers = {generate_name(name): stack.enter_context(_worker(runner, path)) for name, path in bundles.items()}
         # All tokens: of the first few hundred of a real model many are single bytes, whose answers are no text.
-        turns = _Turns(runner, plan, ports, generate, Bundle(bundle).config.model["vocabulary"])
+        vocabulary = Bundle(bundles[plan.activations[0]]).config.model["vocabulary"]
+        turns = _Turns(runner, plan, ports, workers, vocabulary)
         turns.warm()
         for number in range(1, runner.rounds + 1):
             turns.round(number)
         return Served(group, turns.results, turns.same_alone())
+
+
+def _worker(runner: Runner, bundle: Path) -> Worker:
+    """Starts a process that generates without a server."""
+    command = [sys.executable, "-m", _GENERATE, json.dumps({"weights": str(bundle)})]
+    return Worker(command, environment(), runner.workdir)
 
 
 class _Turns:
@@ -77,18 +92,20 @@ class _Turns:
         runner: starts the measured processes.
         plan: what is measured.
         ports: of the servers, by system.
-        generate: generates without a server.
+        workers: generate without a server, by name.
         vocabulary: number of token ids that prompts are drawn from.
 
     Attributes:
         results: of each round by phase and by system.
     """
 
-    def __init__(self, runner: Runner, plan: Plan, ports: Mapping[str, int], generate: Worker, vocabulary: int) -> None:
+    def __init__(
+        self, runner: Runner, plan: Plan, ports: Mapping[str, int], workers: Mapping[str, Worker], vocabulary: int
+    ) -> None:
         self._runner: Final = runner
         self._plan: Final = plan
         self._ports: Final = ports
-        self._generate: Final = generate
+        self._workers: Final = workers
         self._vocabulary: Final = vocabulary
         self.results: Final[dict[str, dict[str, list[Result]]]] = {}
 
@@ -96,7 +113,8 @@ class _Turns:
         """Has every system answer once, so that its weights are in memory."""
         for port in self._ports.values():
             self._load(port, self._requests("warm").mixed(2), 1)
-        self._generate.ask(ids=self._requests("warm").ids(8), tokens=2)
+        for worker in self._workers.values():
+            worker.ask(ids=self._requests("warm").ids(8), tokens=2)
 
     def round(self, number: int) -> None:
         """Has all systems take turns in every phase."""
@@ -110,17 +128,18 @@ class _Turns:
         self._turn(number, PREFIX, lambda port: self._cold_and_warm(port, cold, warm))
         ids = self._requests(f"{number} alone").ids(sizes.shortest)
         one = [{"body": body(ids, sizes.tokens)}]
-        jobs = {"generate": partial(self._generate.ask, ids=ids, tokens=sizes.tokens)}
+        jobs = {name: partial(worker.ask, ids=ids, tokens=sizes.tokens) for name, worker in self._workers.items()}
         self._turn(number, ALONE, lambda port: self._load(port, one, 1), jobs)
 
-    def same_alone(self) -> bool:
-        """Returns whether our server's answers among others are those that it gives alone."""
+    def same_alone(self) -> dict[str, bool]:
+        """Returns whether our servers' answers among others are those that they give alone, by their names."""
         requests = self._requests("same").mixed(_SAME)
-        texts = [
-            [answer["text"] for answer in self._load(self._ports[OWN], requests, clients)["answers"]]
-            for clients in (len(requests), 1)
-        ]
-        return texts[0] == texts[1]
+
+        def texts(port: int, clients: int) -> list[str]:
+            return [answer["text"] for answer in self._load(port, requests, clients)["answers"]]
+
+        own = {name: port for name, port in self._ports.items() if name != SERVER}
+        return {name: texts(port, len(requests)) == texts(port, 1) for name, port in own.items()}
 
     def _turn(self, number: int, phase: str, job: Any, more: Mapping[str, Any] | None = None) -> None:
         jobs = {name: partial(job, port) for name, port in self._ports.items()} | dict(more or {})

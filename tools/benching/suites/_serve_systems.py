@@ -34,12 +34,12 @@ def model_file(runner: Runner, group: ServeGroup, checkpoint: Path, folder: Path
     return file
 
 
-def export(runner: Runner, plan: Plan, file: Path, output: Path) -> Path:
+def export(runner: Runner, plan: Plan, file: Path, output: Path, activations: str) -> Path:
     """Exports a GGUF file as users do, with slots."""
     runner.say(f"exporting {output.name} ...")
     places = [f"--model={file}", f"--output={output}", f"--target={_TARGET}", "--verify=none"]
     sizes = [f"--max_sequence={plan.serve.capacity}", f"--slots={plan.serve.slots}"]
-    runner.command([sys.executable, "-m", "tools.export", *places, *sizes, f"--activations={plan.activations}"])
+    runner.command([sys.executable, "-m", "tools.export", *places, *sizes, f"--activations={activations}"])
     return output
 
 
