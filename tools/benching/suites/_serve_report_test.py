@@ -43,7 +43,7 @@ def measured(*systems: str) -> SuiteResult:
         closed(1): loops,
         closed(8): loops,
         OPEN: loops,
-        PREFIX: {name: [{"cold": 2.0, "warm": 0.1}] * 2 for name in systems if name != SERVER},
+        PREFIX: {name: [{"cold": 2.0, "warm": 0.1}] * 2 for name in systems},
         ALONE: loops
         | {
             name.replace(OWN, GENERATE): [{"gap_seconds": [0.0015, 0.0015, 9.0]}] * 2
