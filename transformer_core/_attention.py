@@ -129,6 +129,8 @@ class Attention(Module):
         v = k if self.v_proj is None else self.v_proj(ctx, x)
         if self._norms_whole:
             q, k = self._normed(ctx, q, k)
+        if config.clip is not None:
+            q, k, v = (ops.clamp(x, -config.clip, config.clip) for x in (q, k, v))
         q = ops.reshape(q, (batch, queries, config.kv_heads, config.group, -1))
         if config.gated:
             q, gate = ops.split(q, (config.head_size, config.head_size), 4)

@@ -116,6 +116,7 @@ class AttentionConfig:
         scores: scaling of the scores.
         sharing: keys and values that other layers share.
         values_are_keys: whether the projection of keys gives the values too, before norm and RoPE (Gemma 4).
+        clip: bound of queries, keys and values on both sides, after norms of all heads (OLMo); none where None.
 
     Raises:
         ConfigError: K does not divide N.
@@ -135,6 +136,7 @@ class AttentionConfig:
     scores: ScoreConfig = ScoreConfig()
     sharing: CacheSharing = CacheSharing()
     values_are_keys: bool = False
+    clip: float | None = None
 
     def __post_init__(self) -> None:
         if self.heads % self.kv_heads:

@@ -80,3 +80,18 @@ class LayerNorm(Module):
         bias = None if self.bias is None else ctx.parameter(self.bias)
         weight = ctx.parameter(self.weight)
         return ctx.ops.layer_norm(x, ctx.ops.add(weight, 1.0) if self.zero_centred else weight, bias, self.eps)
+
+
+class WeightlessLayerNorm(Module):
+    """``(x - mean) / sqrt(variance + eps)`` (OLMo 1).
+
+    Args:
+        eps: added to the variance.
+    """
+
+    def __init__(self, eps: float = 1e-5) -> None:
+        self.eps = eps
+
+    def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """Maps x [.., D] to [.., D]."""
+        return ctx.ops.layer_norm(x, eps=self.eps)

@@ -6,6 +6,7 @@ Matrices are ``[out, in]``, as torch's Linear has them.
 from collections.abc import Iterator
 
 from tests.goldens._case_types import Config
+from tests.goldens._further_shapes import FURTHER_SHAPES
 from tests.goldens._gemma_shapes import gemma3n_shapes, gemma4_shapes
 from tests.goldens._gpt_shapes import gpt2_shapes, gpt_neox_shapes
 from tests.goldens._sparse_shapes import SPARSE_SHAPES
@@ -52,6 +53,7 @@ _OWN = {
     **SPARSE_SHAPES,
     **STATE_SHAPES,
     **UNGATED_SHAPES,
+    **FURTHER_SHAPES,
 }
 
 

@@ -26,7 +26,7 @@ def _sparse_model(
         yield "lm_head.weight", (v, d)
 
 
-def _attention(config: Config, prefix: str, biased: str = "", norms: str = "") -> Shapes:
+def sparse_attention(config: Config, prefix: str, biased: str = "", norms: str = "") -> Shapes:
     """Yields attention's tensors; ``biased`` has the letters of projections with biases, ``norms`` is head or whole."""
     d, n = config["hidden_size"], config["num_attention_heads"]
     k, h = config["num_key_value_heads"], config.get("head_dim") or d // n
@@ -46,18 +46,20 @@ def _projections(prefix: str, d: int, f: int, names: tuple[str, ...] = _PROJECTI
             yield f"{prefix}{name}.bias", (out,)
 
 
-def _experts(prefix: str, count: int, d: int, f: int, names: tuple[str, ...] = _PROJECTIONS) -> Shapes:
+def sparse_experts(prefix: str, count: int, d: int, f: int, names: tuple[str, ...] = _PROJECTIONS) -> Shapes:
+    """Yields a router and its experts."""
     yield prefix + "gate.weight", (count, d)
     for expert in range(count):
         yield from _projections(f"{prefix}experts.{expert}.", d, f, names)
 
 
-def _glm4_moe(config: Config, layer: int, prefix: str) -> Shapes:
+def sparse_feed_forward(config: Config, layer: int, prefix: str) -> Shapes:
+    """Yields the feed-forward of a layer as DeepSeek-V3 has it: dense, or with routed and shared experts."""
     d, inner, count = (config[name] for name in ("hidden_size", "moe_intermediate_size", "n_routed_experts"))
     if layer < config["first_k_dense_replace"]:
         yield from _projections(prefix + "mlp.", d, config["intermediate_size"])
         return
-    yield from _experts(prefix + "mlp.", count, d, inner)
+    yield from sparse_experts(prefix + "mlp.", count, d, inner)
     yield prefix + "mlp.gate.e_score_correction_bias", (count,)
     yield from _projections(prefix + "mlp.shared_experts.", d, inner * config["n_shared_experts"])
 
@@ -67,7 +69,7 @@ def _qwen2_moe(config: Config, layer: int, prefix: str) -> Shapes:
     if layer in config["mlp_only_layers"] or (layer + 1) % config["decoder_sparse_step"]:
         yield from _projections(prefix + "mlp.", d, config["intermediate_size"])
         return
-    yield from _experts(prefix + "mlp.", config["num_experts"], d, config["moe_intermediate_size"])
+    yield from sparse_experts(prefix + "mlp.", config["num_experts"], d, config["moe_intermediate_size"])
     yield from _projections(prefix + "mlp.shared_expert.", d, config["shared_expert_intermediate_size"])
     yield prefix + "mlp.shared_expert_gate.weight", (1, d)
 
@@ -75,7 +77,7 @@ def _qwen2_moe(config: Config, layer: int, prefix: str) -> Shapes:
 def _minimax_m2(config: Config, layer: int, prefix: str) -> Shapes:
     del layer
     d, inner, count = (config[name] for name in ("hidden_size", "intermediate_size", "num_local_experts"))
-    yield from _experts(prefix + "block_sparse_moe.", count, d, inner, _NUMBERED)
+    yield from sparse_experts(prefix + "block_sparse_moe.", count, d, inner, _NUMBERED)
     yield prefix + "block_sparse_moe.e_score_correction_bias", (count,)
 
 
@@ -86,7 +88,7 @@ def _ernie4_5_moe(config: Config, layer: int, prefix: str) -> Shapes:
     if not config["moe_layer_start_index"] <= layer <= last or (layer + 1) % config["moe_layer_interval"]:
         yield from _projections(prefix + "mlp.", d, config["intermediate_size"], biased=biased)
         return
-    yield from _experts(prefix + "mlp.", count, d, inner)
+    yield from sparse_experts(prefix + "mlp.", count, d, inner)
     yield prefix + "mlp.moe_statics.e_score_correction_bias", (1, count)
     if config["moe_num_shared_experts"]:
         shared = inner * config["moe_num_shared_experts"]
@@ -98,7 +100,7 @@ def _deepseek_v2(config: Config, layer: int, prefix: str) -> Shapes:
     if layer < config["first_k_dense_replace"]:
         yield from _projections(prefix + "mlp.", d, config["intermediate_size"], biased=biased)
         return
-    yield from _experts(prefix + "mlp.", config["n_routed_experts"], d, inner)
+    yield from sparse_experts(prefix + "mlp.", config["n_routed_experts"], d, inner)
     yield from _projections(prefix + "mlp.shared_experts.", d, inner * config["n_shared_experts"], biased=biased)
 
 
@@ -120,21 +122,21 @@ def _latent(config: Config, prefix: str) -> Shapes:
 def _glm4_moe_shapes(config: Config) -> Shapes:
     biased = "qkv" if config["attention_bias"] else ""
     norms = "head" if config["use_qk_norm"] else ""
-    return _sparse_model(config, lambda c, prefix: _attention(c, prefix, biased, norms), _glm4_moe)
+    return _sparse_model(config, lambda c, prefix: sparse_attention(c, prefix, biased, norms), sparse_feed_forward)
 
 
 def _qwen2_moe_shapes(config: Config) -> Shapes:
     biased = "qkv" if config.get("qkv_bias", True) else ""
-    return _sparse_model(config, lambda c, prefix: _attention(c, prefix, biased), _qwen2_moe)
+    return _sparse_model(config, lambda c, prefix: sparse_attention(c, prefix, biased), _qwen2_moe)
 
 
 def _minimax_m2_shapes(config: Config) -> Shapes:
-    return _sparse_model(config, lambda c, prefix: _attention(c, prefix, norms="whole"), _minimax_m2)
+    return _sparse_model(config, lambda c, prefix: sparse_attention(c, prefix, norms="whole"), _minimax_m2)
 
 
 def _ernie4_5_moe_shapes(config: Config) -> Shapes:
     biased = "qkvo" if config["use_bias"] else ""
-    yield from _sparse_model(config, lambda c, prefix: _attention(c, prefix, biased), _ernie4_5_moe)
+    yield from _sparse_model(config, lambda c, prefix: sparse_attention(c, prefix, biased), _ernie4_5_moe)
     if biased:
         yield "lm_head.bias", (config["vocab_size"],)
 
@@ -153,18 +155,18 @@ def _llama4(config: Config, layer: int, prefix: str) -> Shapes:
 
 def _llama4_shapes(config: Config) -> Shapes:
     biased = "qkvo" if config["attention_bias"] else ""
-    return _sparse_model(config, lambda c, prefix: _attention(c, prefix, biased), _llama4)
+    return _sparse_model(config, lambda c, prefix: sparse_attention(c, prefix, biased), _llama4)
 
 
 def _phimoe(config: Config, layer: int, prefix: str) -> Shapes:
     del layer
     d, inner, count = (config[name] for name in ("hidden_size", "intermediate_size", "num_local_experts"))
-    yield from _experts(prefix + "block_sparse_moe.", count, d, inner, _NUMBERED)
+    yield from sparse_experts(prefix + "block_sparse_moe.", count, d, inner, _NUMBERED)
 
 
 def _phimoe_shapes(config: Config) -> Shapes:
     d, biased = config["hidden_size"], "qkvo" if config["attention_bias"] else ""
-    for key, shape in _sparse_model(config, lambda c, prefix: _attention(c, prefix, biased), _phimoe):
+    for key, shape in _sparse_model(config, lambda c, prefix: sparse_attention(c, prefix, biased), _phimoe):
         yield key, shape
         if key.endswith("norm.weight"):
             yield key.replace(".weight", ".bias"), (d,)

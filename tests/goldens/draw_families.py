@@ -27,6 +27,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from lang_core import EagerExecutionContext, InputError
 from tests.goldens import (
     _drawn_spaces_core,
+    _drawn_spaces_further,
     _drawn_spaces_gemma,
     _drawn_spaces_hybrids,
     _drawn_spaces_llama_kinds,
@@ -40,6 +41,7 @@ from transformer_core.models import entry_points, load_model, weights_of
 
 SPACES: Final[dict[str, Space]] = {
     **_drawn_spaces_core.SPACES,
+    **_drawn_spaces_further.SPACES,
     **_drawn_spaces_gemma.SPACES,
     **_drawn_spaces_hybrids.SPACES,
     **_drawn_spaces_llama_kinds.SPACES,

@@ -15,7 +15,7 @@ AS_THEY_ARE: Final = (
     "deepseek_v3_plain_4x", "olmo3", "olmo3_4x", "ministral3", "exaone4", "exaone4_4x", "seed_oss",
     "ernie4_5", "ernie4_5_biases", "phi_4x",
     "starcoder2_plain", "nemotron_plain", "arcee", "minimax_m2", "minimax_m2_4x",
-    "lfm2_4x", "granite_hybrid", "deepseek_v2", "glm4",
+    "lfm2_4x", "granite_hybrid", "deepseek_v2", "glm4", "olmo",
 )  # fmt: skip
 
 # Falcon-H1 without its scales, which are in the weights of GGUF files.
@@ -69,6 +69,14 @@ FIXED: Final[dict[str, dict[str, Any]]] = {
         "layer_types": [*["chunked_attention"] * 3, "full_attention"],
     },
     "phimoe": {"router_jitter_noise": 0.01},
+    "olmoe": {"clip_qkv": None, "num_key_value_heads": 4},
+    "dots1": {
+        "attention_bias": False,
+        "layer_types": ["full_attention"] * 3,
+        "n_group": 1,
+        "num_key_value_heads": 4,
+        "sliding_window": None,
+    },
     "lfm2": {"conv_bias": False},
     "lfm2_moe": {},
     "mamba2": {"use_bias": False},

@@ -37,7 +37,7 @@ from tests.goldens.weights import stored_weights
 ARCHITECTURES = {
     "llama": "llama", "mistral": "llama", "mixtral": "llama", "qwen2": "qwen2", "qwen3": "qwen3",
     "qwen3_moe": "qwen3moe", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3", "phi3": "phi3",
-    "gpt2": "gpt2", "granite": "granite", "smollm3": "smollm3", "olmo2": "olmo2",
+    "gpt2": "gpt2", "olmo": "olmo", "granite": "granite", "smollm3": "smollm3", "olmo2": "olmo2",
     "gpt_neox": "gptneox", "stablelm": "stablelm", "olmo3": "olmo2", "ministral3": "mistral3", "cohere": "command-r",
     "cohere2": "cohere2", "exaone4": "exaone4", "hunyuan_v1_dense": "hunyuan-dense", "seed_oss": "seed_oss",
     "ernie4_5": "ernie4_5", "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "glm": "chatglm", "glm4": "glm4",
@@ -49,7 +49,7 @@ _RENAMED |= dict.fromkeys(HYBRIDS.values(), hybrid_tensors)
 _RENAMED |= dict.fromkeys(STATE_KINDS.values(), state_tensors)
 _RENAMED |= dict.fromkeys(("nemotron_h", "nemotron_h_moe"), nemotron_h_tensors)
 _RENAMED |= dict.fromkeys(GEMMA_LAYERS, gemma_layer_tensors)
-_PERMUTED = ("llama", "granite", "smollm3", "mistral3", "arcee", "granitehybrid")
+_PERMUTED = ("llama", "olmo", "granite", "smollm3", "mistral3", "arcee", "granitehybrid")
 _EXPERT = re.compile(r"(model\.layers\.\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight")
 _EXPERT_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 

@@ -9,20 +9,22 @@ from tests.goldens._case_types import Config
 
 UNGATED = {"phi": "phi2", "starcoder2": "starcoder2", "nemotron": "nemotron", "arcee": "arcee"}
 """Architectures of families without a gate in the feed-forward, by model type."""
-LAYER_NORMS = ("command-r", "cohere2", "phi2", "starcoder2", "nemotron")
+LAYER_NORMS = ("olmo", "command-r", "cohere2", "phi2", "starcoder2", "nemotron")
 WINDOWS = ("olmo2", "exaone4", "cohere2")
 _BY_TYPES = ("olmo2", "exaone4")
 
 
 def layer_norm_eps(config: Config) -> float:
-    """Returns the eps of layer norms, under the family's name of it."""
-    return next(config[name] for name in ("layer_norm_eps", "norm_epsilon", "norm_eps") if name in config)
+    """Returns the eps of layer norms, under the family's name of it; OLMo 1 names none."""
+    return next((config[name] for name in ("layer_norm_eps", "norm_epsilon", "norm_eps") if name in config), 1e-5)
 
 
 def add_llama_kind_fields(writer: GGUFWriter, config: Config, name: str, rope: Mapping[str, Any]) -> None:
     """Adds what these architectures have beside a Llama's fields."""
     if config.get("logit_scale"):
         writer.add_logit_scale(config["logit_scale"])
+    if name == "olmo":
+        writer.add_clamp_kqv(config["clip_qkv"])
     if name in _BY_TYPES and config.get("sliding_window"):
         layers = config["num_hidden_layers"]
         types = config.get("layer_types") or [

@@ -9,7 +9,7 @@ from tests.goldens._case_types import Config
 
 ARCHITECTURES = {
     "glm4_moe": "glm4moe", "qwen2_moe": "qwen2moe", "minimax_m2": "minimax-m2", "ernie4_5_moe": "ernie4_5-moe",
-    "phimoe": "phimoe", "llama4_text": "llama4",
+    "phimoe": "phimoe", "llama4_text": "llama4", "olmoe": "olmoe", "dots1": "dots1",
 }  # fmt: skip
 _HEADS_PARTS = ("eh_proj", "enorm", "hnorm", "shared_head")
 
@@ -25,6 +25,8 @@ def add_sparse_fields(writer: GGUFWriter, config: Config, name: str) -> None:
         writer.add_expert_gating_func(ExpertGatingFuncType.SIGMOID)
     elif name == "ernie4_5-moe":
         _add_ernie(writer, config)
+    elif name == "dots1":
+        _add_dots(writer, config)
     elif name == "llama4":
         writer.add_interleave_moe_layer_step(config["interleave_moe_layer_step"])
         writer.add_expert_feed_forward_length(config["intermediate_size"])
@@ -41,6 +43,16 @@ def _add_glm(writer: GGUFWriter, config: Config) -> None:
     writer.add_expert_weights_scale(config["routed_scaling_factor"])
     writer.add_expert_weights_norm(config["norm_topk_prob"])
     writer.add_nextn_predict_layers(config["num_nextn_predict_layers"])
+
+
+def _add_dots(writer: GGUFWriter, config: Config) -> None:
+    writer.add_expert_count(config["n_routed_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    writer.add_leading_dense_block_count(config["first_k_dense_replace"])
+    writer.add_expert_shared_count(config["n_shared_experts"])
+    writer.add_expert_weights_scale(config["routed_scaling_factor"])
+    writer.add_expert_weights_norm(config["norm_topk_prob"])
+    writer.add_expert_gating_func(ExpertGatingFuncType.SIGMOID)
 
 
 def _add_ernie(writer: GGUFWriter, config: Config) -> None:
@@ -83,6 +95,6 @@ def llama4_tensors(weights: Mapping[str, np.ndarray], config: Config) -> Iterato
 
 
 RENAMED = {
-    **dict.fromkeys(("glm4moe", "minimax-m2", "ernie4_5-moe"), corrected_tensors),
+    **dict.fromkeys(("glm4moe", "minimax-m2", "ernie4_5-moe", "dots1"), corrected_tensors),
     "llama4": llama4_tensors,
 }

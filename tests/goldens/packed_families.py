@@ -53,6 +53,8 @@ ALL_EXPERTS: Final[dict[str, dict[str, int]]] = {
     "minimax_m2": {"num_experts_per_tok": 6},
     "ernie4_5_moe": {"moe_k": 6},
     "llama4_text": {"num_experts_per_tok": 5},
+    "olmoe": {"num_experts_per_tok": 6},
+    "dots1": {"num_experts_per_tok": 6, "topk_group": 2},
 }
 
 

@@ -78,8 +78,8 @@ def random_tensor(key: str, shape: tuple[int, ...], seed: int, d: int, centre: f
     unit = unit_values(key, shape, seed)
     if key.endswith(_NORMS):
         return np.float32(centre) + np.float32(0.25) * unit
-    if key.endswith(".bias"):
-        return np.float32(0.5) * unit
+    if key.endswith((".bias", ".beta", ".eps")):
+        return np.asarray(np.float32(0.5) * unit)
     if key.endswith(_EMBEDDINGS):
         return unit * np.float32(np.sqrt(3.0 * 4.0 / d))
     picky = any(name in key for name in ("q_proj", "k_proj", "qkv_proj", "query_key_value", "c_attn"))

@@ -47,6 +47,8 @@ _DEQUANTISED: Final = {
             "lfm2_moe",
             "granitemoehybrid",
             "nemotron_h",
+            "olmoe",
+            "dots1",
         )
     },
 }

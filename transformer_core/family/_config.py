@@ -54,6 +54,7 @@ class DecoderConfig:
         qk_norm_whole: whether the norms of q and k go over all heads at once.
         qk_norm_after_rope: whether they come after RoPE.
         qk_norm_weighted: whether the norms of q and k have weights.
+        qkv_clip: bound of queries, keys and values on both sides; none where None.
         norm: kind of the norms of the residual stream.
         activation: activation of the feed-forward.
         gated_mlp: whether the feed-forward has a gate beside its two projections.
@@ -107,6 +108,7 @@ class DecoderConfig:
     qk_norm_whole: bool = False
     qk_norm_after_rope: bool = False
     qk_norm_weighted: bool = True
+    qkv_clip: float | None = None
     norm: NormKind = NormKind.RMS
     activation: Activation = Activation.SILU
     gated_mlp: bool = True

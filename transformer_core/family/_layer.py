@@ -17,7 +17,7 @@ from transformer_core._cache import Cache, CachedLayer, CacheLayout, StateMixer
 from transformer_core._feed_forward import FeedForward, SwiGLU
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._moe import SparseFeedForward
-from transformer_core._norm import LayerNorm, RMSNorm
+from transformer_core._norm import LayerNorm, RMSNorm, WeightlessLayerNorm
 from transformer_core._rope_config import RopeKind
 from transformer_core._step import StepInputs
 from transformer_core.family._config import DecoderConfig
@@ -125,10 +125,12 @@ def state_mixer(config: DecoderConfig, dtype: DType) -> StateMixer:
     return config.mixer.made(config.hidden, config.norm_eps, dtype)
 
 
-def norm(config: DecoderConfig, dtype: DType) -> RMSNorm | LayerNorm:
+def norm(config: DecoderConfig, dtype: DType) -> RMSNorm | LayerNorm | WeightlessLayerNorm:
     """Makes a norm over D."""
     if config.norm is NormKind.RMS:
         return RMSNorm(config.hidden, eps=config.norm_eps, zero_centred=config.zero_centred, dtype=dtype)
+    if config.norm is NormKind.LAYER_WITHOUT_WEIGHT:
+        return WeightlessLayerNorm(config.norm_eps)
     biased = config.norm is NormKind.LAYER
     return LayerNorm(config.hidden, eps=config.norm_eps, bias=biased, zero_centred=config.zero_centred, dtype=dtype)
 
@@ -177,6 +179,7 @@ def _attention_config(config: DecoderConfig, index: int) -> AttentionConfig:
         scores=ScoreConfig(config.scale, config.softcap, config.query_growth),
         sharing=CacheSharing(cache_owner(config, index), index in config.cache_owners),
         values_are_keys=sizes.values_are_keys,
+        clip=config.qkv_clip,
     )
 
 

@@ -20,6 +20,7 @@ class NormKind(enum.Enum):
     RMS = "rms"
     LAYER = "layer"
     LAYER_WITHOUT_BIAS = "layer_without_bias"
+    LAYER_WITHOUT_WEIGHT = "layer_without_weight"
 
 
 @checked_choices

@@ -2,11 +2,14 @@
 
 from typing import Final
 
+from transformer_core.models.families._apertus import APERTUS
 from transformer_core.models.families._arcee import ARCEE
 from transformer_core.models.families._cohere import COHERE
 from transformer_core.models.families._cohere2 import COHERE2
+from transformer_core.models.families._cwm import CWM
 from transformer_core.models.families._deepseek_v2 import DEEPSEEK_V2
 from transformer_core.models.families._deepseek_v3 import DEEPSEEK_V3
+from transformer_core.models.families._dots1 import DOTS1
 from transformer_core.models.families._ernie4_5 import ERNIE4_5
 from transformer_core.models.families._ernie4_5_moe import ERNIE4_5_MOE
 from transformer_core.models.families._exaone4 import EXAONE4
@@ -39,8 +42,10 @@ from transformer_core.models.families._mistral3 import MISTRAL3
 from transformer_core.models.families._mixtral import MIXTRAL
 from transformer_core.models.families._nemotron import NEMOTRON
 from transformer_core.models.families._nemotron_h import NEMOTRON_H
+from transformer_core.models.families._olmo import OLMO
 from transformer_core.models.families._olmo2 import OLMO2
 from transformer_core.models.families._olmo3 import OLMO3
+from transformer_core.models.families._olmoe import OLMOE
 from transformer_core.models.families._phi import PHI
 from transformer_core.models.families._phi3 import PHI3
 from transformer_core.models.families._phimoe import PHIMOE
@@ -83,11 +88,14 @@ FAMILIES = (
     LLAMA4,
     LLAMA4_WRAPPED,
     PHIMOE,
+    DOTS1,
     PHI3,
     GRANITE,
     SMOLLM3,
+    OLMO,
     OLMO2,
     OLMO3,
+    OLMOE,
     GEMMA,
     GEMMA2,
     GEMMA3,
@@ -110,6 +118,8 @@ FAMILIES = (
     SEED_OSS,
     ERNIE4_5,
     HELIUM,
+    CWM,
+    APERTUS,
     ARCEE,
     NEMOTRON,
     STARCODER2,

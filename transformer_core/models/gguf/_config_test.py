@@ -70,7 +70,7 @@ STATES = {
     "ssm.time_step_rank": 2,
     "shortconv.l_cache": 3,
 }
-SPARSE = ("glm4moe", "qwen2moe", "minimax-m2", "ernie4_5-moe", "phimoe", "llama4")
+SPARSE = ("olmoe", "dots1", "glm4moe", "qwen2moe", "minimax-m2", "ernie4_5-moe", "phimoe", "llama4")
 
 
 def test_every_architecture_says_how_it_is_stored(made: Callable[..., GgufModel]) -> None:

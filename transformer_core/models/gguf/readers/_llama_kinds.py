@@ -18,6 +18,7 @@ from transformer_core.models.gguf.readers._common import (
 from transformer_core.models.gguf.readers._rope import ORIGINAL
 
 _TEMPERATURE: Final = "attention.temperature_scale"
+_CLIP: Final = "attention.clamp_kqv"
 _LOGIT_SCALE: Final = "logit_scale"
 _LOG_MULTIPLIER: Final = "rope.scaling.yarn_log_multiplier"
 _EXAONE_LAYERS: Final = 64  # of the model with windows, which early files do not say
@@ -63,6 +64,11 @@ def _mistral3(source: Source) -> Values:
         "llama_4_scaling_beta": fields.number(_TEMPERATURE),
     }
     return values
+
+
+def _olmo1(source: Source) -> Values:
+    clip = source.fields.number(_CLIP) if source.fields.has(_CLIP) else None
+    return common(source, "OlmoForCausalLM", "olmo", layer_norm=True, clip_qkv=clip)
 
 
 def _cohere(source: Source) -> Values:
@@ -139,6 +145,7 @@ def _glm4(source: Source) -> Values:
 _SEED_OSS_NAMES: Final = {"post_attention_layernorm": "post_attention_norm"}
 
 OTHER_LLAMA_KINDS: Final = (
+    GgufArchitecture("olmo", _olmo1, frozenset({_CLIP}), permuted=True),
     GgufArchitecture("olmo2", _olmo, frozenset({WINDOW}), names=AFTER_PARTS),
     GgufArchitecture("mistral3", _mistral3, frozenset({WINDOW, _TEMPERATURE}), permuted=True),
     GgufArchitecture("command-r", _cohere, frozenset({_LOGIT_SCALE})),

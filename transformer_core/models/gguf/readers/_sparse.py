@@ -1,4 +1,4 @@
-"""Further mixtures of experts: GLM-4.5, Qwen2-MoE, MiniMax-M2, ERNIE 4.5, Phi-3.5-MoE, Llama 4."""
+"""Further mixtures of experts: GLM-4.5, Qwen2-MoE, MiniMax-M2, ERNIE 4.5, Phi-3.5-MoE, Llama 4, OLMoE, dots.llm1."""
 
 from typing import Final
 
@@ -119,6 +119,38 @@ def _phimoe(source: Source) -> Values:
     return values
 
 
+def _olmoe(source: Source) -> Values:
+    fields = source.fields
+    return common(
+        with_fields(source, feed_forward_length=fields.integer("expert_feed_forward_length", fields.integer(_INNER))),
+        "OlmoeForCausalLM",
+        "olmoe",
+        attention_bias=biased(source, "attn_q"),
+        num_experts=fields.integer("expert_count"),
+        num_experts_per_tok=fields.integer("expert_used_count"),
+        norm_topk_prob=False,  # llama.cpp never does
+    )
+
+
+def _dots1(source: Source) -> Values:
+    fields = source.fields
+    _check_scoring(fields)
+    return common(
+        source,
+        "Dots1ForCausalLM",
+        "dots1",
+        attention_bias=biased(source, "attn_q"),
+        first_k_dense_replace=fields.integer("leading_dense_block_count", 0, minimum=0),
+        moe_intermediate_size=fields.integer("expert_feed_forward_length"),
+        n_routed_experts=fields.integer("expert_count"),
+        n_shared_experts=fields.integer("expert_shared_count", 0, minimum=0),
+        norm_topk_prob=fields.boolean("expert_weights_norm", False),
+        num_experts_per_tok=fields.integer("expert_used_count"),
+        routed_scaling_factor=fields.number("expert_weights_scale", 1.0),
+        sliding_window=None,
+    )
+
+
 _TURNS: Final = 4  # what llama.cpp has fixed: every fourth layer without RoPE, chunks, norms in all but the largest
 _LARGEST: Final = 128
 
@@ -159,5 +191,7 @@ SPARSE: Final = (
     GgufArchitecture("minimax-m2", _minimax_m2, _COUNT),
     GgufArchitecture("ernie4_5-moe", _ernie4_5_moe, _SHARED),
     GgufArchitecture("phimoe", _phimoe, _COUNT | {WINDOW}),
+    GgufArchitecture("olmoe", _olmoe, _COUNT),
+    GgufArchitecture("dots1", _dots1, _SHARED | {"expert_weights_scale"}),
     GgufArchitecture("llama4", _llama4, _COUNT | {WINDOW}),
 )
