@@ -125,23 +125,26 @@ def _packed(encoding: str, columns: int, activations: Activations, tokens: int, 
     return _Case(fn, [_drawn(tokens, columns)], [_bytes_of(encoding, outputs, columns)])
 
 
+_FORMS: tuple[Activations, ...] = ("exact", "q8")
+
+
 def _sampled() -> list[Any]:
-    """Returns sets of kernels with encodings: by default one set for each encoding."""
-    pairs = [(kernels, encoding) for i, encoding in enumerate(ENCODINGS) for kernels in _KERNELS[i % 3 :][:1]]
+    """Returns sets of kernels with encodings and forms of x: by default one of each for each encoding."""
+    chosen = [(_KERNELS[i % 3], encoding, _FORMS[i % 2]) for i, encoding in enumerate(ENCODINGS)]
     if os.environ.get("TAPELINE_LONG"):
-        pairs = list(itertools.product(_KERNELS, ENCODINGS))
+        chosen = list(itertools.product(_KERNELS, ENCODINGS, _FORMS))
     return [
-        pytest.param(*set_.values, encoding, id=f"{set_.id}-{encoding}", marks=set_.marks) for set_, encoding in pairs
+        pytest.param(*set_.values, encoding, how, id=f"{set_.id}-{encoding}-{how}", marks=set_.marks)
+        for set_, encoding, how in chosen
     ]
 
 
-@pytest.mark.parametrize(("kernels", "encoding"), _sampled())
-def test_products_with_packed_weights(kernels: CpuKernels, encoding: str, tmp_path: Path):
+@pytest.mark.parametrize(("kernels", "encoding", "how"), _sampled())
+def test_products_with_packed_weights(kernels: CpuKernels, encoding: str, how: Activations, tmp_path: Path):
     # Whole steps and such that end with a step that begins early, where the set has those.
     columns = 768 if ENCODINGS[encoding].block > BLOCK else 576
     counts = (1, 2, 9, 17)
-    cases = {how: _packed(encoding, columns, how, max(counts)) for how in ("exact", "q8")}
-    used = _check(cases, kernels, tmp_path, counts)
+    used = _check({how: _packed(encoding, columns, how, max(counts))}, kernels, tmp_path, counts)
     products = {name for function, name in used.items() if function.startswith("packed_linear.")}
     assert {name.partition("-")[2] for name in products} == {"matvec", "few-tokens"}
 
