@@ -16,7 +16,7 @@ from tests.emission._support import interpret, text_of
 
 # Trials per op, each some work of jax's compiler; TAPELINE_LONG=1 in the environment asks for more.
 _LONG: Final = bool(os.environ.get("TAPELINE_LONG"))
-_COUNT: Final = 28 if _LONG else 14
+_COUNT: Final = 28 if _LONG else 8
 _INTERPRETED: Final = 6 if _LONG else 3
 _COMPILED: Final = 1
 _DEVICE: Final = "local-task"

@@ -46,10 +46,22 @@ class Finished:
     err: str
 
 
+_TOOLS: Final = importlib.import_module("compile_hlo.portable._stablehlo")
+
+
+@contextlib.contextmanager
+def stablehlo_here() -> Iterator[None]:
+    """Lets StableHLO's tools run in this process: a child is nearly all imports. Programs have children."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("compile_hlo.portable._child._in_child", lambda name, *args: getattr(_TOOLS, name)(*args))
+        yield
+
+
 def invoke(command: str, capsys: pytest.CaptureFixture[str], *arguments: Any) -> Finished:
     """Runs a command of ``tapeline`` in this process."""
     capsys.readouterr()
-    code = main([command, *map(str, arguments)])
+    with stablehlo_here():
+        code = main([command, *map(str, arguments)])
     streams = capsys.readouterr()
     return Finished(code, streams.out, streams.err)
 
@@ -105,17 +117,6 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         compiling = _compiling(tmp_path_factory.getbasetemp() / "compiled")
         for module in ("exporting._compile", "exporting._tune", "divergence._runners"):
             patched.setattr(f"tapeline.{module}.compile_module", compiling)
-        yield
-
-
-_TOOLS: Final = importlib.import_module("compile_hlo.portable._stablehlo")
-
-
-@contextlib.contextmanager
-def stablehlo_here() -> Iterator[None]:
-    """Lets StableHLO's tools run in this process: a child is nearly all imports. Exports by command have children."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("compile_hlo.portable._child._in_child", lambda name, *args: getattr(_TOOLS, name)(*args))
         yield
 
 

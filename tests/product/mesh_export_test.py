@@ -12,12 +12,14 @@ import tapeline
 from lang_core import ConfigError, InputError, MeshShape
 from tapeline.bundle import Bundle
 from tapeline.cli import ProgressEvent
+from tests.product._bundles import stablehlo_here
 
 
 def export(path: Path, mesh: str | None, **options: Any) -> Bundle:
-    return tapeline.export(
-        "demo", path / "bundle", mesh=mesh, target=(), verify="parse", sequence=8, max_sequence=24, **options
-    )
+    with stablehlo_here():
+        return tapeline.export(
+            "demo", path / "bundle", mesh=mesh, target=(), verify="parse", sequence=8, max_sequence=24, **options
+        )
 
 
 def _described(bundle: Bundle, name: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from tapeline.bundle import Bundle
 from tapeline.running import BundleSlots, is_invariant, open_slots
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
+from tests.product import _bundles
 from tests.product._bundles import ON_FAST_DEVICES, export_case
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
@@ -22,7 +23,8 @@ _HERE = [
 ]
 _STATES = ["qwen3_next_mixed_4x", "mamba2_4x", "falcon_h1_normed_4x"]
 _NAMES = ["llama_gqa", *(_STATES if os.environ.get("TAPELINE_LONG") else [])]
-pytestmark = ON_FAST_DEVICES
+compiled_once = _bundles.compiled_once
+pytestmark = [ON_FAST_DEVICES, pytest.mark.usefixtures("compiled_once")]
 
 
 @pytest.mark.parametrize("device", _HERE)
