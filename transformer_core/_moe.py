@@ -4,11 +4,13 @@ Besides the package's letters, M is the number of tokens (B times T), C how many
 the number of (token, expert) pairs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, checked_choices
+from transformer_core._expert_groups import Stacked, by_groups
 from transformer_core._feed_forward import Activation, SwiGLU
 from transformer_core._linear import Linear
 from transformer_core._routing import Router, Routing
@@ -49,7 +51,12 @@ class Experts(Module):
     and the number of ops depends on no size. Rejected: a product over all experts with weights 0 for those that were
     not chosen (E / C times the work, and a NaN of one token would reach all), and taking the chosen experts' weights
     per token (A copies of a weight, too much for a prefill).
+
+    Attributes:
+        groups: number of equal groups of experts, of which devices hold one or several each (``sharding``).
     """
+
+    groups: int = 1
 
     def __init__(
         self,
@@ -85,6 +92,8 @@ class Experts(Module):
         """
         tokens, count = chosen.shape
         experts = self.up_proj.spec.shape[0]
+        if self.groups > 1:
+            return self._by_groups(ctx, x, chosen, weights)
         packed = all(weight is None or weight.encoding for weight in (self.gate_proj, self.up_proj, self.down_proj))
         if packed and (tokens == 1 or (tokens <= _FEW_TOKENS and tokens * count <= experts)):
             return self._of_pairs(ctx, x, chosen, weights)
@@ -94,8 +103,20 @@ class Experts(Module):
         """Computes each pair of token and expert by itself: few tokens rarely have an expert in common."""
         ops, (tokens, count), size = ctx.ops, chosen.shape, x.shape[1]
         expert, given = ops.reshape(chosen, (tokens * count,)), ops.reshape(x, (tokens, 1, size))
-        down = self._computed(ctx, given, expert, self._weights(ctx))  # [A, 1, D]
+        down = self._computed(ctx, given, partial(_product, expert), self._weights(ctx))  # [A, 1, D]
         return _weighted(ctx, weights, ops.reshape(down, (tokens, count, size)), x.dtype)
+
+    def _by_groups(self, ctx: ExecutionContext, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        """Computes the pairs of one expert of each group after the other, some rows of each in each round."""
+        ops, (tokens, count), experts = ctx.ops, chosen.shape, self.up_proj.spec.shape[0]
+
+        def computed(mine: Tensor, stacked: Stacked) -> Tensor:
+            return self._computed(ctx, mine, _product_of_groups, stacked)
+
+        rows = _rows_per_round(tokens, count, experts)
+        parts = by_groups(ctx, x, chosen, self._weights(ctx), computed, groups=self.groups, rows=rows)
+        shares = ops.mul(ops.cast(parts, weights.dtype), ops.reshape(weights, (1, tokens, count, 1)))
+        return ops.cast(ops.sum(shares, (0, 2)), x.dtype)
 
     def _by_expert(self, ctx: ExecutionContext, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
         """Computes the pairs of one expert after the other, some rows in each round."""
@@ -113,7 +134,7 @@ class Experts(Module):
             expert = ops.dynamic_slice(of_pair, (first,), (1,))
             taken = ops.sum(ops.cast(ops.equal(ops.dynamic_slice(of_pair, (first,), (rows,)), expert), "i32"))
             mine = ops.reshape(ops.take(x, ops.dynamic_slice(token, (first,), (rows,))), (1, rows, size))
-            down = ops.reshape(self._computed(ctx, mine, expert, stacked), (rows, size))
+            down = ops.reshape(self._computed(ctx, mine, partial(_product, expert), stacked), (rows, size))
             # Rows beyond the expert's own are written too, and overwritten by the rounds of the experts they belong to.
             return ops.add(first, taken), ops.dynamic_update_slice(results, down, (first, 0))
 
@@ -124,7 +145,7 @@ class Experts(Module):
         places = ops.scatter(ops.zeros((pairs,), "i32"), order, ops.iota((pairs,)), 0)
         return _weighted(ctx, weights, ops.take(results, ops.reshape(places, (tokens, count))), x.dtype)
 
-    def _weights(self, ctx: ExecutionContext) -> list[tuple[Parameter, Tensor, Tensor | None]]:
+    def _weights(self, ctx: ExecutionContext) -> Stacked:
         """Returns the projections, two without gates: parameter, weights and biases."""
         projections = (
             (self.gate_proj, self.gate_proj_bias),
@@ -133,26 +154,23 @@ class Experts(Module):
         )
         return [(w, ctx.parameter(w), None if b is None else ctx.parameter(b)) for w, b in projections if w is not None]
 
-    def _computed(
-        self,
-        ctx: ExecutionContext,
-        x: Tensor,
-        expert: Tensor,
-        stacked: Sequence[tuple[Parameter, Tensor, Tensor | None]],
-    ) -> Tensor:
-        """Computes the experts i32 [G] on groups of rows x [X, R, D]: [G, R, D]."""
+    def _computed(self, ctx: ExecutionContext, x: Tensor, product: "_ProductOf", stacked: Stacked) -> Tensor:
+        """Computes experts on groups of rows x [X, R, D]: [G, R, D]."""
         *before, last = stacked
-        gate, *up = (_product(ctx, x, expert, *projection) for projection in before)
+        gate, *up = (product(ctx, x, *projection) for projection in before)
         if self.clamped is not None:
             hidden = self.clamped(ctx, gate, *up)
         else:
             hidden = self.activation(ctx, gate)  # [G, R, F]
             hidden = ctx.ops.mul(hidden, *up) if up else hidden
-        return _product(ctx, hidden, expert, *last)
+        return product(ctx, hidden, *last)
+
+
+_ProductOf = Callable[[ExecutionContext, Tensor, Parameter, Tensor, Tensor | None], Tensor]
 
 
 def _product(
-    ctx: ExecutionContext, x: Tensor, expert: Tensor, parameter: Parameter, stacked: Tensor, biases: Tensor | None
+    expert: Tensor, ctx: ExecutionContext, x: Tensor, parameter: Parameter, stacked: Tensor, biases: Tensor | None
 ) -> Tensor:
     """Multiplies x [X, R, I] with the weights of experts i32 [G] out of [E, O, I], and adds their biases: [G, R, O]."""
     ops = ctx.ops
@@ -164,6 +182,17 @@ def _product(
     if biases is None:
         return made
     return ops.add(made, ops.reshape(ops.take(biases, expert), (expert.shape[0], 1, biases.shape[1])))
+
+
+def _product_of_groups(
+    ctx: ExecutionContext, x: Tensor, parameter: Parameter, weights: Tensor, biases: Tensor | None
+) -> Tensor:
+    """Multiplies x [G, R, I] with weights [G, O, I], which may be packed, and adds biases [G, O]: [G, R, O]."""
+    ops = ctx.ops
+    if parameter.encoding is not None:
+        weights = ops.dequantize(weights, parameter.encoding, x.dtype)
+    made = ops.dot_general(x, weights, ((2,), (2,)), ((0,), (0,)))
+    return made if biases is None else ops.add(made, ops.reshape(biases, (biases.shape[0], 1, biases.shape[1])))
 
 
 @checked_choices

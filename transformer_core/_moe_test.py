@@ -185,3 +185,28 @@ def test_weights_may_be_factors_of_inputs():
             feed_forward(w * row, *(s[e] for s in stacked)) for e, w in route(row, weights, "gate.", routing).items()
         ]
         np.testing.assert_allclose(made, sum(parts) + feed_forward(row, *shared), rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("tokens", [1, 3, 40])
+def test_groups_of_experts_give_what_experts_give(tokens: int):
+    rng, experts = np.random.default_rng(tokens), Experts(8, 10, 7, biased=True)
+    ctx = context_of(experts)
+    x = rng.standard_normal((tokens, 10)).astype(np.float32)
+    drawn = rng.permuted(np.tile(np.arange(8), (tokens, 1)), axis=1)[:, :3]
+    weights = rng.random((tokens, 3)).astype(np.float32)
+    for chosen in (drawn.astype(np.int32), np.full((tokens, 3), 5, np.int32)):
+        experts.groups = 1
+        wanted = experts(ctx, x, chosen, weights).numpy()
+        for experts.groups in (2, 4, 8):
+            made = experts(ctx, x, chosen, weights).numpy()
+            np.testing.assert_allclose(made, wanted, rtol=2e-5, atol=2e-6)
+
+
+def test_a_nan_stays_in_its_row_where_experts_are_in_groups():
+    experts = Experts(4, 10, 7)
+    experts.groups = 2
+    x = np.ones((3, 10), np.float32)
+    x[1] = np.nan
+    chosen = np.array([[0, 2], [0, 3], [1, 2]], np.int32)
+    made = experts(context_of(experts), x, chosen, np.ones((3, 2), np.float32)).numpy()
+    assert np.isnan(made).all(1).tolist() == [False, True, False]

@@ -6,14 +6,16 @@ from compile_dag import ComputeGraph, Node
 def rounds_of(node: Node) -> float:
     """Returns how often the body of a ``while`` runs.
 
-    A loop that counts up by a constant to a constant: exactly. One whose step is a sum over some rows that have one
-    number in common (the loop over experts): about as many as numbers differ, if all are equally frequent, and no
-    fewer than full rows need. Any other loop: once.
+    A loop that counts up by a constant to a constant: exactly. One that counts up to a number that is computed, and in
+    each round writes some rows for one choice of each group (experts that devices divide): as many as choices are made,
+    if all are equally frequent. One whose step is a sum over some rows that have one number in common (the loop over
+    experts): about as many as numbers differ, if all are equally frequent, and no fewer than full rows need. Any other
+    loop: once.
     """
     cond, body, _ = node.attributes
     limit = _limit(cond)
     if limit is None:
-        return 1
+        return _rounds_of_groups(body)
     place, most = limit
     step = list(body.outputs.values())[place]
     made = {value.number: inner for inner in body.nodes for value in inner.results}
@@ -27,6 +29,26 @@ def rounds_of(node: Node) -> float:
         return -(-most // int(counted.attributes[0].array))
     rows = counted.inputs[0].spec.size if counted.inputs else 1
     return max(most / rows, _distinct(_choices(body), most))
+
+
+def _rounds_of_groups(body: ComputeGraph) -> float:
+    written = [
+        inner for inner in body.nodes if inner.op.name == "dynamic_update_slice" and inner.inputs[0].spec.ndim == 3
+    ]
+    sizes = [
+        inner.inputs[0].spec.shape[1]
+        for inner in body.nodes
+        if inner.op.name == "dynamic_slice" and inner.inputs[0].spec.ndim > 2 and inner.attributes[0][1] == 1
+    ]
+    if not written or not sizes:
+        return 1
+    (groups, places, _), rows = written[0].inputs[0].spec.shape, written[0].inputs[1].spec.shape[1]
+    # There is room for all full rounds and for one more of each choice, or of each draw if these are fewer.
+    choices, most = max(sizes), places // rows
+    draws = most * rows // (rows + 1)
+    if draws > choices:
+        draws = (most - choices) * rows
+    return max(draws / (groups * rows), _distinct(choices, draws))
 
 
 def _limit(cond: ComputeGraph) -> tuple[int, int] | None:

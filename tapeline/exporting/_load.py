@@ -28,6 +28,7 @@ from transformer_core.models import (
     unused_keys,
     weights_of,
 )
+from transformer_core.sharding import divide_experts
 
 
 @dataclass(slots=True)
@@ -94,6 +95,8 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
     """
     model, options = _model(options, options.dtype, source)
     sizes = _sizes(model, options)
+    if options.mesh_shape is not None:
+        divide_experts(model, options.mesh_shape)
     points, whole = (_entry_points(model, options, sizes, kind) for kind in (options.window_caches, "whole"))
     mesh = export_mesh(options.mesh_shape, model, points, sizes.batch, progress)
     report = weights = None

@@ -10,7 +10,7 @@ from tests.goldens.cases import CASES
 from tests.goldens.weights import unit_values
 from tests.mesh._xla import MeshFunction
 from transformer_core.models import DecoderConfig, DecoderLM, Model, entry_points
-from transformer_core.sharding import sharding
+from transformer_core.sharding import divide_experts, sharding
 
 _FACTOR: Final = 4
 # Fields of config.json that are multiplied: numbers of heads, and sizes that these or the devices divide.
@@ -65,6 +65,7 @@ class MeshModel:
     """
 
     def __init__(self, model: Model[Any], mesh: MeshShape, *, batch: int = BATCH, **options: Any) -> None:
+        divide_experts(model, mesh)
         points = entry_points(model, batch=batch, sequence=_PROMPT, max_sequence=24, **options)
         axes = sharding(model, mesh).parameters
         self._batch, self._vocabulary = batch, model.config.vocabulary

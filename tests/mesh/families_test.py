@@ -100,6 +100,14 @@ def test_groups_of_devices_hold_a_head_of_keys_and_values_each() -> None:
         assert cache.shard_shape((2, 2, 24, 16)) == (2, 1, 24, 16)  # one head of two on each device
 
 
+@pytest.mark.parametrize("mesh", ["ep=2", "ep=4"])
+def test_weights_of_experts_never_travel(mesh: str) -> None:
+    """Devices add up what their experts made of the tokens, once per layer, and exchange nothing else."""
+    model = golden_decoder("mixtral")
+    for function in MeshModel(model, MeshShape.parse(mesh)).functions.values():
+        assert function.collectives == Counter({"all-reduce": model.config.layers})
+
+
 def test_positions_per_row_say_what_one_device_says() -> None:
     model = golden_decoder("mistral_window")
     weights = random_parameters(model)

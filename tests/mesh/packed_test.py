@@ -1,6 +1,7 @@
 """Packed weights of every encoding on a mesh: rows are cut between blocks, results are those of one device."""
 
 import os
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -32,8 +33,8 @@ def _weights(model: DecoderLM) -> dict[str, np.ndarray]:
         if parameter.encoding is None:
             made[path] = np.ones(parameter.spec.shape, np.float32)
             continue
-        outputs, inputs = parameter.spec.shape
-        scales = rng.uniform(0.5, 1.0, (outputs, inputs // parameter.encoding.block)).astype(np.float16)
+        *outer, inputs = parameter.spec.shape
+        scales = rng.uniform(0.5, 1.0, (*outer, inputs // parameter.encoding.block)).astype(np.float16)
         made[path] = packed_blocks(parameter.encoding, _small(scales, parameter.encoding))
     return made
 
@@ -57,3 +58,17 @@ def test_packed_weights_say_what_one_device_says(name: str) -> None:
     assert np.isfinite(expected).all()
     assert np.abs(logits - expected).max() <= 1e-5 * np.abs(expected).max()
     np.testing.assert_array_equal(chosen, tokens)
+
+
+@pytest.mark.parametrize("name", ENCODINGS if os.environ.get("TAPELINE_LONG") else ["q8_0"])
+def test_packed_experts_say_what_one_device_says(name: str) -> None:
+    experts = {"architectures": ["MixtralForCausalLM"], "num_local_experts": 4, "num_experts_per_tok": 2}
+    model = DecoderLM(DecoderConfig.from_hf({**_CONFIG, **experts, "hidden_size": 256, "intermediate_size": 256}))
+    pack_weights(model, ENCODINGS[name], f32)
+    weights, mesh = _weights(model), MeshShape.parse("ep=2")
+    expected, tokens = MeshModel(model, MeshShape.parse("tp=1"), batch=1).answers(weights, steps=3)
+    made = MeshModel(model, mesh, batch=1)
+    logits, chosen = made.answers(weights, steps=3)
+    assert np.abs(logits - expected).max() <= 1e-5 * np.abs(expected).max()
+    np.testing.assert_array_equal(chosen, tokens)
+    assert all(function.collectives == Counter({"all-reduce": 1}) for function in made.functions.values())

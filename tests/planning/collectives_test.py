@@ -15,6 +15,7 @@ from tests.goldens.cases import CASES
 from tests.planning._compiled import Planned, compiled_exchanges, predicted_exchanges
 from tests.planning._models import grown
 from transformer_core.models import entry_points, load_model
+from transformer_core.sharding import divide_experts
 
 _LONG: Final = os.environ.get("TAPELINE_LONG") == "1"
 _BATCH: Final = 2
@@ -27,7 +28,7 @@ _SAMPLE: Final = (
     ("qwen3_next", "tp=2,dp=2", "decode"),
     ("deepseek_v3", "tp=2,dp=2", "decode"),
 )
-_EXPERTS: Final = tuple(name for name in CASES if name in ("deepseek_v3", "gpt_oss"))
+_EXPERTS: Final = ("deepseek_v3", "gpt_oss", "mixtral", "nemotron_h", "llama4")
 _ODD: Final = "lfm2_4x", "tp=4"  # 162 features, which four devices do not divide
 
 
@@ -43,6 +44,7 @@ def _planned(directory: Path, case: str, mesh: str, point: str, **options: Any) 
     (directory / "config.json").write_text(json.dumps(config))
     load = {name: options.pop(name) for name in ("dtype", "quantize") if name in options}
     model = load_model(directory, weights=False, **load)
+    divide_experts(model, MeshShape.parse(mesh))
     sizes: dict[str, Any] = {"batch": _BATCH, "sequence": 6, "max_sequence": 24}
     (made,) = entry_points(model, names=[point], **sizes, **options)
     return Planned(model, made, MeshShape.parse(mesh), _BATCH)
@@ -61,6 +63,14 @@ def test_exchanges_are_those_of_the_compiled_text(tmp_path: Path, case: str, mes
 @pytest.mark.parametrize("positions", ["shared", "per_row"])
 def test_so_they_are_where_groups_of_devices_hold_a_head_of_keys_each(tmp_path: Path, positions: str) -> None:
     _check(tmp_path, "llama_gqa", "tp=4", "decode", positions=positions, config={"num_key_value_heads": 2})
+
+
+def test_rounds_over_experts_are_as_many_as_are_chosen_of_one_device(tmp_path: Path) -> None:
+    """Two tokens choose two experts each, of four that each of two devices has."""
+    work = _planned(tmp_path, "mixtral", "tp=2,ep=2", "decode", config={"num_local_experts": 8}).predicted()
+    rows = [row for row in work.collectives if row.path.endswith("experts") and row.axes == "tp"]
+    assert all(1 < work.calls[row] / work.collectives[row] <= 4 for row in rows)
+    assert rows
 
 
 @pytest.mark.parametrize("case", ["llama_gqa", "qwen3_moe"] if _LONG else ["llama_gqa"])

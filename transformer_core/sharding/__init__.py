@@ -14,7 +14,7 @@ from transformer_core.sharding import _rules as _rules
 from transformer_core.sharding._cut import Cut, Rule, cuts_in, cuts_of
 from transformer_core.sharding._forms import columns, rows, vocabulary
 from transformer_core.sharding._layouts import argument_axes, cache_axes, result_axes
-from transformer_core.sharding._plan import Sharding, fsdp_axes, parameter_axes, sharding
+from transformer_core.sharding._plan import Sharding, divide_experts, fsdp_axes, parameter_axes, sharding
 
 __all__ = [
     "Cut",
@@ -25,6 +25,7 @@ __all__ = [
     "columns",
     "cuts_in",
     "cuts_of",
+    "divide_experts",
     "fsdp_axes",
     "parameter_axes",
     "result_axes",

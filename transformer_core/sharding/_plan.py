@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lang_core import Axes, ConfigError, MeshShape, Module, Parameter, TensorSpec, any_of
+from transformer_core._moe import Experts
 from transformer_core.sharding._cut import Cut, cuts_in
 
 _MOST_SIZES: Final = 8  # that a message lists
@@ -43,6 +44,22 @@ def sharding(model: Module, mesh: MeshShape) -> Sharding:
                 axes[cut.dimension] = axis
         parameters[path] = tuple(axes)
     return Sharding(parameters, tuple(_note(reason, paths) for reason, paths in reasons.items()))
+
+
+def divide_experts(model: Module, mesh: MeshShape) -> None:
+    """Makes mixtures of experts compute by groups of them, of which devices along ``ep`` hold one each.
+
+    Args:
+        model: model that is changed; layers that are made later too.
+        mesh: the mesh; without ``ep`` all experts are one group.
+    """
+    groups = mesh.size_of("ep")
+
+    def divide(module: Module) -> None:
+        if isinstance(module, Experts):
+            module.groups = groups
+
+    model.visit(divide)
 
 
 def parameter_axes(model: Module, mesh: MeshShape) -> dict[str, Axes]:
