@@ -156,6 +156,14 @@ def test_commands_take_their_flags(page: str) -> None:
     assert not [refusal for refusal in refusals if refusal]
 
 
+@pytest.mark.parametrize("page", ["tapeline/README.md", "docs/commands.md"])
+def test_tables_of_commands_are_whole(page: str) -> None:
+    text = (_ROOT / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z-]+)`", "\n".join(re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE))))
+    without_json = {"serve", "launch", "completion"} if page == "docs/commands.md" else set()
+    assert named == set(COMMANDS) - without_json
+
+
 def test_flags_are_absl_s() -> None:
     assert isinstance(command_of("export").FLAGS, flags.FlagValues)
     assert _refusal("export", "--wrong=1") == "export has no flag --wrong=1"
