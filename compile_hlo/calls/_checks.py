@@ -1,46 +1,22 @@
 """Checks of the values that a caller passes to an entry point."""
 
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
+from compile_hlo.calls._handle import DeviceHandle
 from compile_hlo.directions import LoweredArgument, Signature
-from lang_core import DeviceError, InputError, TensorSpec
+from lang_core import DeviceError, InputError
 
 Value = Any
 """Array of NumPy, number, or handle of the engine."""
 
 
-class Handle(Protocol):
-    """Tensor in a device's memory, as an engine's session hands it out.
-
-    Attributes:
-        program: what owns the tensor: the loaded module of one session.
-        key: name of the tensor there.
-    """
-
-    program: Any
-    key: int
-
-    @property
-    def spec(self) -> TensorSpec:
-        """Shape and dtype."""
-        ...
-
-    def check(self, action: str) -> None:
-        """Refuses an action on a dead tensor."""
-        ...
-
-    def usable_as(self, spec: TensorSpec, program: Any) -> bool:
-        """Returns whether it is alive, of the program and of the spec."""
-        ...
-
-
 class ArgumentChecks:
     """Refuses values that an entry point cannot take, before anything is copied or donated."""
 
-    def __init__(self, program: object, signature: Signature, handle: type[Handle]) -> None:
+    def __init__(self, program: object, signature: Signature, handle: type[DeviceHandle[Any]]) -> None:
         """Prepares the checks.
 
         Args:
@@ -128,7 +104,7 @@ class ArgumentChecks:
                 f"bundle was exported for no more"
             )
 
-    def _check_handle(self, argument: LoweredArgument, value: Handle) -> None:
+    def _check_handle(self, argument: LoweredArgument, value: DeviceHandle[Any]) -> None:
         value.check(f"pass for {argument.name!r} of {self._name!r}")
         if value.program is not self._program:
             raise self._mismatch(argument, f"a tensor of another session ({value.spec}); pass its .numpy()")

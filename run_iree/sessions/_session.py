@@ -3,13 +3,13 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
-from compile_hlo.calls import Counters
+from compile_hlo.calls import BaseSession
 from compile_hlo.directions import Signature
-from lang_core import DeviceError, OpError, TensorSpec, as_dtype, near_names
+from lang_core import TensorSpec
 from run_iree.compiler import target_of_device
 from run_iree.devices import Device, upload
 from run_iree.dump import CallDumper, Companion
@@ -27,16 +27,11 @@ from run_iree.sessions._signature import (
 from run_iree.sessions._updating import Updating
 
 
-class Session:
+class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors]):
     """Compiled module on a device, with its parameters.
 
     Parameters are mapped from the archive, not read: local devices use weights directly in the page cache. Neither
-    file may be changed in place while the session is open; replacing it by a rename is fine. One call runs at a time;
-    calls from several threads take turns. ``close`` frees everything, as does the end of a ``with`` block; any use
-    afterwards raises DeviceError.
-
-    Attributes:
-        counters: calls and bytes copied so far.
+    file may be changed in place while the session is open; replacing it by a rename is fine.
     """
 
     def __init__(
@@ -70,19 +65,14 @@ class Session:
         """
         opened = Device(device) if isinstance(device, str) else device
         self._device: Final = opened.name
-        self._program: Final = Program(
-            Path(vmfb_path),
-            opened,
-            Path(parameters) if parameters is not None else None,
-            scope,
-            traces=dumper is not None,
+        archive = Path(parameters) if parameters is not None else None
+        super().__init__(
+            Program(Path(vmfb_path), opened, archive, scope, traces=dumper is not None), Updating, HeldTensors
         )
-        self.counters: Final[Counters] = self._program.counters
         self._dumper: Final = dumper
         self._companions: Final = tuple(companions)
         self._entry_points: Final = self._program.function_names()
         self._signatures: Final = {signature.name: signature for signature in signatures}
-        self._functions: Final[dict[str, Function]] = {}
         try:
             self._check_described()
         except BaseException:
@@ -109,29 +99,6 @@ class Session:
         """Names of the functions that can be called."""
         return self._entry_points
 
-    @property
-    def closed(self) -> bool:
-        """True once ``close`` was called."""
-        return self._program.closed
-
-    def function(self, name: str) -> Function:
-        """Returns an entry point to call.
-
-        Raises:
-            DeviceError: the entry point is not found, or the session is closed.
-        """
-        with self._program.lock:
-            self._check_open(f"look up {name!r}")
-            if name not in self._entry_points:
-                known = ", ".join(self._entry_points)
-                raise DeviceError(
-                    f"{self._program.origin!r} has no entry point {name!r}; available: {known}"
-                    f"{near_names(name, self._entry_points)}"
-                )
-            if name not in self._functions:
-                self._functions[name] = Function(self._program, self._signature(name), self._dumper, self._companions)
-            return self._functions[name]
-
     def host_function(self, name: str) -> HostFunction:
         """Returns an entry point that takes and returns NumPy arrays, at less cost than handles.
 
@@ -139,53 +106,6 @@ class Session:
             DeviceError: see ``function``.
         """
         return HostFunction(self.function(name), self._program)
-
-    def updating(self, name: str, first: int | None = None) -> Updating:
-        """Returns an entry point to call on held tensors.
-
-        Args:
-            name: name of the entry point.
-            first: index of the result that replaces the first donated argument; the following ones replace the
-                following arguments. None where each comes back in the buffer of its argument.
-
-        Raises:
-            DeviceError: see ``function``.
-        """
-        return Updating(self._program, self.function(name), first)
-
-    def hold(self, tensors: Sequence[DeviceTensor]) -> HeldTensors:
-        """Returns tensors that calls take and leave in their place; the handles are dead afterwards.
-
-        Raises:
-            DeviceError: the session is closed; a tensor is dead, of another session, or passed twice.
-        """
-        with self._program.lock:
-            self._check_open("hold tensors")
-            for tensor in tensors:
-                tensor.check("hold")
-                if tensor.program is not self._program:
-                    raise DeviceError(f"cannot hold a tensor of another session ({tensor.spec}); upload its .numpy()")
-            if len({tensor.key for tensor in tensors}) < len(tensors):
-                raise DeviceError("cannot hold a tensor twice: hold a copy (session.upload(tensor.numpy()))")
-            return HeldTensors(self._program, tensors)
-
-    def upload(self, array: np.ndarray) -> DeviceTensor:
-        """Copies an array of any shape to the device.
-
-        Raises:
-            DeviceError: the session is closed, or the array's dtype is not supported.
-        """
-        with self._program.lock:
-            self._check_open("upload an array")
-            assert self._program.device is not None
-            try:
-                spec = TensorSpec(array.shape, as_dtype(array.dtype))
-            except OpError as error:
-                raise DeviceError(f"cannot upload an array of shape {array.shape}: {error}") from error
-            key = next(self._program.keys)
-            self._program.views[key] = upload(self._program.device.hal, array, spec)
-        self.counters.bytes_in += spec.nbytes
-        return DeviceTensor(self._program, key, spec)
 
     def zeros(self, spec: TensorSpec) -> DeviceTensor:
         """Allocates a tensor of zeros on the device, for example an empty key/value cache.
@@ -201,19 +121,15 @@ class Session:
         for companion in self._companions:
             companion.close()
 
-    def __enter__(self) -> Self:
-        self._check_open("enter it")
-        return self
+    def _function(self, signature: Signature) -> Function:
+        return Function(self._program, signature, self._dumper, self._companions)
 
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"Session({self._program.origin!r}, {self._device!r}{', closed' if self.closed else ''})"
-
-    def _check_open(self, action: str) -> None:
-        if self._program.closed:
-            raise DeviceError(f"cannot {action}: the session on {self._program.origin!r} is closed; open a new one")
+    def _uploaded(self, array: np.ndarray, spec: TensorSpec) -> DeviceTensor:
+        program = self._program
+        assert program.device is not None
+        key = next(program.keys)
+        program.views[key] = upload(program.device.hal, array, spec)
+        return DeviceTensor(program, key, spec)
 
     def _check_described(self) -> None:
         origin = self._program.origin

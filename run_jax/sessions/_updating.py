@@ -1,11 +1,11 @@
 """Calls of an entry point on held tensors, and their results."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import jax
 
-from compile_hlo.calls import Value, number_as_tensor
+from compile_hlo.calls import BaseUpdating, Value
 from lang_core import DeviceError, TensorSpec, i32
 from run_jax.sessions._device_tensor import DeviceTensor
 from run_jax.sessions._function import Function
@@ -66,55 +66,20 @@ class Results:
         return array
 
 
-class Updating:
+class Updating(BaseUpdating[Program, Function, HeldTensors, Results]):
     """Entry point that runs on held tensors in the place of its donated arguments."""
 
-    def __init__(self, program: Program, function: Function, first: int | None = None) -> None:
-        """Finds the results that replace held tensors.
-
-        Args:
-            program: program of the session.
-            function: the general function.
-            first: index of the result that replaces the first donated argument; the following ones replace the
-                following arguments. None where each comes back in the buffer of its argument.
-        """
-        self._program: Final = program
-        self._function: Final = function
-        arguments = tuple(enumerate(function.signature.arguments))
-        self._donated: Final = tuple((i, argument) for i, argument in arguments if argument.donated)
-        self._values: Final = tuple((i, argument) for i, argument in arguments if not argument.donated)
-        in_place = {argument: result for result, argument in function.signature.aliases.items()}
-        count = len(self._donated)
-        self._returned: Final = (
-            [in_place.get(i) for i, _ in self._donated] if first is None else list(range(first, first + count))
-        )
-        results = enumerate(function.signature.results)
-        self._specs: Final = [None if i in self._returned else result.spec for i, result in results]
-
     def __call__(self, held: HeldTensors, *values: Value) -> Results:
-        """Runs the entry point and waits for its results; the first call compiles it.
-
-        Args:
-            held: tensors for the donated arguments, of their shapes and dtypes; afterwards they have what replaces
-                these. They are dead when the call fails on the device.
-            *values: the other arguments, as for ``Function``; also a number for a tensor of one integer.
-
-        Raises:
-            DeviceError: see ``Function``; the held tensors do not fit or are dead; or a donated argument has no result
-                that replaces it.
-            InputError: see ``Function``.
-        """
-        program, function = self._program, self._function
+        program, function, plan = self._program, self._function, self._plan
         with program.lock:
-            arrays = held.arrays(f"update by {function.name!r}")
-            self._check(held, values)
-            shardings = function.compiled.shardings
-            arrays[:] = [settled(array, shardings[i]) for (i, _), array in zip(self._donated, arrays, strict=True)]
-            given: dict[int, Any] = dict(zip((i for i, _ in self._donated), arrays, strict=True))
-            for (i, argument), value in zip(self._values, values, strict=True):
-                tensor = number_as_tensor(argument, value)
-                function.checks.check(argument, tensor)
-                given[i] = function.array(argument, shardings[i], tensor)
+            plan.check(held, values)
+            arrays, shardings = held.arrays("update"), function.compiled.shardings
+            arrays[:] = [settled(array, shardings[i]) for i, array in zip(plan.donated, arrays, strict=True)]
+            given: dict[int, Any] = dict(zip(plan.donated, arrays, strict=True))
+            for i, value in plan.given(values).items():
+                argument = function.signature.arguments[i]
+                function.checks.check(argument, value)
+                given[i] = function.array(argument, shardings[i], value)
             try:
                 results = function.compiled([given[i] for i in range(len(given))])
             except BaseException:
@@ -122,24 +87,5 @@ class Updating:
                     held.drop()
                 raise
             program.counters.calls += 1
-            arrays[:] = [results[index] for index in self._returned if index is not None]
-            return Results(program, self._specs, results)
-
-    def _check(self, held: HeldTensors, values: tuple[Value, ...]) -> None:
-        function = self._function
-        wanted = tuple(argument.spec for _, argument in self._donated)
-        if held.program is not self._program or held.specs != wanted:
-            where = "" if held.program is self._program else " of another session"
-            raise DeviceError(
-                f"{function.name!r} updates {list(wanted)}, found held tensors {list(held.specs)}{where}: hold those"
-            )
-        if len(values) != len(self._values):
-            names = ", ".join(argument.name for _, argument in self._values)
-            raise DeviceError(
-                f"{function.name!r} takes {len(self._values)} values beside what is held ({names}), found {len(values)}"
-            )
-        for (_, argument), index in zip(self._donated, self._returned, strict=True):
-            if index is None or function.signature.results[index].spec != argument.spec:
-                raise DeviceError(
-                    f"{function.name!r} gives no result in the place of {argument.name!r}: call it with handles"
-                )
+            arrays[:] = plan.replacing(results)
+            return Results(program, plan.specs, results)

@@ -1,6 +1,7 @@
 """Runners of graphs: a device, or StableHLO's interpreter."""
 
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -74,45 +75,50 @@ class DeviceRunner:
         return InlineParameters(lambda path, spec: [weights.read(path).astype(spec.dtype.numpy, copy=False)])
 
 
-class InterpreterRunner:
-    """Runner in StableHLO's reference interpreter.
+class _ArgumentRunner(ABC):
+    """Runner of graphs whose weights are arguments.
 
     Args:
         weights: weights of the model.
     """
 
-    def __init__(self, weights: WeightSource) -> None:
-        self.name: Final = "interpreter"
-        self._weights = weights
-
-    def run(self, graph: ComputeGraph, arguments: Sequence[Argument], inputs: Mapping[str, Array]) -> list[Array]:
-        """Interprets the graph."""
-        with tempfile.TemporaryDirectory(prefix="tapeline-divergence-") as folder:
-            text = Path(folder, "module.mlir")
-            parameters = _write(text, graph, arguments, ArgumentParameters())
-            weights = [self._weights.read(path).astype(spec.dtype.numpy) for path, spec in parameters.items()]
-            return interpret(text, [*(inputs[argument.name] for argument in arguments), *weights])
-
-
-class XlaRunner:
-    """Runner on JAX's first device.
-
-    Args:
-        weights: weights of the model.
-    """
+    name: str
+    overrides: Overrides = QUIRKS
 
     def __init__(self, weights: WeightSource) -> None:
-        self.name: Final = "xla"
-        self._weights = weights
+        self._weights: Final = weights
 
     def run(self, graph: ComputeGraph, arguments: Sequence[Argument], inputs: Mapping[str, Array]) -> list[Array]:
-        """Compiles the graph and runs it."""
+        """Lowers the graph and runs it."""
         with tempfile.TemporaryDirectory(prefix="tapeline-divergence-") as folder:
             text = Path(folder, "module.mlir")
-            parameters = _write(text, graph, arguments, ArgumentParameters(), EXACT_PRODUCTS)
+            parameters = _write(text, graph, arguments, ArgumentParameters(), self.overrides)
             weights = [self._weights.read(path).astype(spec.dtype.numpy) for path, spec in parameters.items()]
             given = [np.asarray(inputs[argument.name], argument.spec.dtype.numpy) for argument in arguments]
-            return list(xla_function(text)(*given, *weights))
+            return self._called(text, [*given, *weights])
+
+    @abstractmethod
+    def _called(self, text: Path, values: Sequence[Array]) -> list[Array]:
+        """Runs the one public function of a module."""
+
+
+class InterpreterRunner(_ArgumentRunner):
+    """Runner in StableHLO's reference interpreter."""
+
+    name = "interpreter"
+
+    def _called(self, text: Path, values: Sequence[Array]) -> list[Array]:
+        return interpret(text, values)
+
+
+class XlaRunner(_ArgumentRunner):
+    """Runner on JAX's first device."""
+
+    name = "xla"
+    overrides = EXACT_PRODUCTS
+
+    def _called(self, text: Path, values: Sequence[Array]) -> list[Array]:
+        return list(xla_function(text)(*values))
 
 
 def _write(
