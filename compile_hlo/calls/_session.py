@@ -1,4 +1,4 @@
-"""What sessions of every engine do alike: entry points looked up, tensors held, closing."""
+"""Base of the sessions of every engine: entry points looked up, tensors held, closing."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

@@ -18,6 +18,7 @@ from run_iree.dump._eager import eager_call, kernel_sites, tags_by_entry_point
 from run_iree.dump._reader import Dump, read_dump
 from run_iree.dump._record import DumpRecord, TensorLabel
 from run_iree.dump._statistics import Statistics, statistics
+from run_iree.dump._traced import add_traced, traced_specs
 from run_iree.dump._writer import MANIFEST, DumpLimits, DumpTotals, DumpWriter
 
 __all__ = [
@@ -35,9 +36,11 @@ __all__ = [
     "ModuleAgreement",
     "Statistics",
     "TensorLabel",
+    "add_traced",
     "eager_call",
     "kernel_sites",
     "read_dump",
     "statistics",
     "tags_by_entry_point",
+    "traced_specs",
 ]

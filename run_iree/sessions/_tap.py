@@ -7,10 +7,8 @@ import numpy as np
 from iree.runtime import HalBufferView
 
 from compile_hlo.directions import LoweredArgument, Signature
-from compile_hlo.emit import AFTER, BEFORE
-from lang_core import DescriptionError, InputError
 from run_iree.devices import peek
-from run_iree.dump import Companion, DumpedCall
+from run_iree.dump import Companion, DumpedCall, add_traced, traced_specs
 from run_iree.sessions._device_tensor import DeviceTensor
 from run_iree.sessions._program import Program
 
@@ -49,11 +47,7 @@ class Tap:
 
     def traced(self, key: str, views: Sequence[HalBufferView]) -> None:
         """Dumps a trace, during the call; IREE calls this, so errors are stored for ``check``."""
-        if key.startswith((BEFORE, AFTER)):
-            self._guarded(self._kernel, key, views)
-            return
-        for view in views:
-            self._guarded(self._tag, key, view)
+        self._guarded(self._traced, key, views)
 
     def results(self, keys: Sequence[int]) -> None:
         """Dumps the results, after the call.
@@ -101,30 +95,9 @@ class Tap:
             return self._peek(self._program.views[value.key], argument.spec)
         return np.asarray(value, argument.spec.dtype.numpy)
 
-    def _kernel(self, key: str, views: Sequence[HalBufferView]) -> None:
-        mark = BEFORE if key.startswith(BEFORE) else AFTER
-        name = key.removeprefix(mark)
-        site = self._call.sites.get(name)
-        tensors = None if site is None else site.before if mark == BEFORE else site.after
-        sizes = [view.byte_length for view in views]
-        if tensors is None or sizes != [tensor.spec.nbytes for tensor in tensors]:
-            recorded = "no such call" if tensors is None else f"{[tensor.spec for tensor in tensors]} there"
-            raise DescriptionError(
-                f"{self._program.origin!r} traced {len(views)} tensors {key.partition(':')[0]} {name!r} ({sizes} "
-                f"bytes), and the bundle's description has {recorded}: export again with `dump_tags`"
-            )
-        arrays = [self._peek(view, tensor.spec) for view, tensor in zip(views, tensors, strict=True)]
-        self._call.kernel(name, "before" if mark == BEFORE else "after", arrays)
-
-    def _tag(self, key: str, view: HalBufferView) -> None:
-        info = self._call.tags.get(key)
-        if info is None or view.byte_length != info.spec.nbytes:
-            recorded = "no such tag" if info is None else f"{info.spec!r} there"
-            raise InputError(
-                f"{self._program.origin!r} traced {key!r} ({view.byte_length} bytes), and the bundle's description has "
-                f"{recorded}: export again with `dump_tags`"
-            )
-        self._call.tag(key, self._peek(view, info.spec))
+    def _traced(self, key: str, views: Sequence[HalBufferView]) -> None:
+        specs = traced_specs(self._call, self._program.origin, key, [view.byte_length for view in views])
+        add_traced(self._call, key, [self._peek(view, spec) for view, spec in zip(views, specs, strict=True)])
 
     def _result(self, index: int, key: int, aliased: bool) -> None:
         self._call.result(self._signature.results[index].name, self._view(index, key), aliased=aliased)

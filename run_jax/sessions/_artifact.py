@@ -9,6 +9,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from lang_core import DType, InputError, OpError, TensorSpec, VerificationError, as_dtype, near_names
+from run_jax.sessions._traces import Trace, return_traces
 
 _MAIN: Final = "main"
 _NAMES: Final = {"ui8": "u8", "i1": "bool"}  # our dtypes by MLIR's name, where that differs
@@ -22,44 +23,54 @@ class ArtifactFunction(NamedTuple):
         arguments: shape and dtype of every argument of the function.
         kept: numbers of the arguments that the module takes: parameters that the function does not use are left out.
         results: shapes and dtypes.
+        traces: tensors that are further results of the module, behind those of the function.
+        shown: their shapes and dtypes.
     """
 
     artifact: bytes
     arguments: tuple[TensorSpec, ...]
     kept: tuple[int, ...]
     results: tuple[TensorSpec, ...]
+    traces: tuple[Trace, ...] = ()
+    shown: tuple[TensorSpec, ...] = ()
 
 
 class Artifact:
-    """Portable artifact (``module.vhlo``) of several public functions.
+    """Portable artifact (``module.vhlo``) of several public functions, or StableHLO text with traces of IREE.
 
     Attributes:
         path: path of the file.
         names: names of the public functions.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, text: str | None = None) -> None:
         """Reads the file.
+
+        Args:
+            path: path of the artifact.
+            text: what stands for the artifact: text that was made from the file at that path, with traces.
 
         Raises:
             InputError: the file is missing.
             VerificationError: it is not an artifact.
         """
         self.path: Final = path
+        self._text: Final = text
         try:
-            self._bytes: Final = path.read_bytes()
+            self._bytes: Final = b"" if text is not None else path.read_bytes()
         except FileNotFoundError:
             raise InputError(f"cannot load the module {str(path)!r}: file not found; export writes it") from None
         with jax.interpreters.mlir.make_ir_context() as context:
             module = self._parsed(context)  # its functions do not keep it alive
             self.names: Final = tuple(_name(op) for op in _functions(module) if _is_public(op))
 
-    def function(self, name: str, always: int) -> ArtifactFunction:
+    def function(self, name: str, always: int, rounds: int = 1) -> ArtifactFunction:
         """Returns a public function as a module.
 
         Args:
             name: name of the function.
             always: number of arguments that are kept even if nothing uses them, the first ones.
+            rounds: rounds of loops for which there is place in the results of traces.
 
         Raises:
             InputError: the function is not found.
@@ -78,11 +89,16 @@ class Artifact:
             (function,) = [op for op in _functions(module) if _name(op) == name]
             arguments, results = self._specs(name, function.type.inputs), self._specs(name, function.type.results)
             kept = _keep_used(function, always)
+            traces = () if self._text is None else return_traces(function, rounds)
+            shown = self._specs(name, function.type.results)[len(results) :]
             _rename(function)
-            return ArtifactFunction(_serialized(module), arguments, kept, results)
+            return ArtifactFunction(_serialized(module), arguments, kept, results, traces, shown)
 
     def _parsed(self, context: Any) -> Any:
         try:
+            if self._text is not None:
+                context.allow_unregistered_dialects = True
+                return ir.Module.parse(self._text, context)
             return stablehlo.deserialize_portable_artifact(context, self._bytes)
         except (ir.MLIRError, ValueError, RuntimeError) as error:
             raise VerificationError(

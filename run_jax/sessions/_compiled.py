@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import jax
 import jax.export
@@ -16,9 +16,20 @@ import numpy as np
 from compile_hlo.directions import LoweredArgument, Signature
 from lang_core import DescriptionError, DeviceError, TensorSpec
 from run_jax.sessions._artifact import ArtifactFunction
+from run_jax.sessions._memory import fetch
+from run_jax.sessions._observed import Observation
 from run_jax.sessions._program import Program
+from run_jax.sessions._traces import Trace, met, most_rounds
 
 _EXACT: Final[Any] = {"xla_allow_excess_precision": False}  # else XLA drops roundings to bf16 that the module asks for
+
+
+class _Compiled(NamedTuple):
+    """Function of XLA, the parameters that it takes last, and the traces among its results."""
+
+    function: Any
+    parameters: tuple[jax.Array, ...]
+    traces: tuple[Trace, ...]
 
 
 class CompiledEntry:
@@ -29,24 +40,46 @@ class CompiledEntry:
         self._program: Final = program
         self._signature: Final = signature
         self._name: Final = signature.name
+        self._rounds = 1
         self._parameters: Final = program.parameters if signature.parameters is None else signature.parameters
         self.shardings: Final = tuple(
             program.partitions.value(self._name, argument.name, argument.spec) for argument in signature.arguments
         )
 
-    def __call__(self, arrays: Sequence[Any]) -> list[jax.Array]:
+    def observed(self, arrays: Sequence[Any]) -> Observation | None:
+        """Tells the session's observer the arguments of a call; returns what takes the rest, None without observer."""
+        observer = self._program.observer
+        if observer is None:
+            return None
+        return observer.called(self._signature, [_copied(array) for array in arrays])
+
+    def __call__(self, arrays: Sequence[Any], observation: Observation | None = None) -> list[jax.Array]:
         """Runs it and waits for the results; donated arrays are dead afterwards, also when it fails.
 
         Args:
             arrays: arrays of JAX or NumPy, per argument; donated ones are JAX's.
+            observation: receiver of traces and results.
 
         Raises:
             DeviceError: XLA refuses the module, or the device failed.
         """
-        compiled, parameters = self._compiled
+        results = self._run(arrays)
+        count, traces = len(self._signature.results), self._compiled.traces
+        while traces and (rounds := most_rounds(traces, results[count:])) > self._rounds:
+            self._rounds = rounds
+            self.__dict__.pop("_compiled")
+            results, traces = self._run(arrays), self._compiled.traces
+        if observation is not None:
+            for key, tensors in met(traces, results[count:]):
+                observation.traced(key, tensors)
+            observation.returned([_copied(array) for array in results[:count]])
+        return results[:count]
+
+    def _run(self, arrays: Sequence[Any]) -> list[jax.Array]:
+        run = self._compiled
         began = time.perf_counter()
         try:
-            results = compiled(*arrays, *parameters)
+            results = run.function(*arrays, *run.parameters)
             jax.block_until_ready(results)
         except jax.errors.JaxRuntimeError as error:
             raise DeviceError(f"{self._name!r} of {self._program.origin!r} failed on the device: {error}") from None
@@ -55,12 +88,12 @@ class CompiledEntry:
 
     def text(self) -> str:
         """Returns what XLA runs, in its own language, for one device: collectives are spelled out there."""
-        return self._compiled[0].as_text()
+        return self._compiled.function.as_text()
 
     @cached_property
-    def _compiled(self) -> tuple[Any, tuple[jax.Array, ...]]:
+    def _compiled(self) -> _Compiled:
         program, signature = self._program, self._signature
-        function = program.artifact.function(self._name, len(signature.arguments))
+        function = program.artifact.function(self._name, len(signature.arguments), self._rounds)
         used = [index - len(signature.arguments) for index in function.kept[len(signature.arguments) :]]
         self._check(function)
         parameters = tuple(program.parameter(self._parameters[index]) for index in used)
@@ -70,7 +103,9 @@ class CompiledEntry:
             *(jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding) for array in parameters),
         ]
         results = tuple(program.partitions.value(self._name, result.name, result.spec) for result in signature.results)
-        donated = tuple(i for i, argument in enumerate(signature.arguments) if argument.donated)
+        results += (program.partitions.whole,) * len(function.shown)
+        # With traces a call may have to be made again, with place for more rounds of loops.
+        donated = tuple(i for i, argument in enumerate(signature.arguments) if argument.donated and not function.traces)
         exported = _exported(self._name, function, given)
         jitted = jax.jit(
             exported.call,
@@ -84,7 +119,7 @@ class CompiledEntry:
         except (jax.errors.JaxRuntimeError, ValueError) as error:
             raise DeviceError(f"{program.origin!r}: XLA refuses {self._name!r}: {error}") from None
         give_back_memory()
-        return compiled, parameters
+        return _Compiled(compiled, parameters, function.traces)
 
     def _check(self, function: ArtifactFunction) -> None:
         """Refuses a module whose function is not the described one."""
@@ -126,7 +161,7 @@ def _exported(name: str, function: ArtifactFunction, given: Sequence[jax.ShapeDt
 
     It is made for one device and may be called on many: shardings are the caller's.
     """
-    results = [(spec.shape, spec.dtype.numpy) for spec in function.results]
+    results = [(spec.shape, spec.dtype.numpy) for spec in (*function.results, *function.shown)]
 
     def stand_in(*_: Any) -> tuple[jax.Array, ...]:
         return tuple(jnp.zeros(shape, dtype) for shape, dtype in results)
@@ -144,3 +179,7 @@ def _exported(name: str, function: ArtifactFunction, given: Sequence[jax.ShapeDt
 def as_array(argument: LoweredArgument, value: Any) -> np.ndarray[Any, Any]:
     """Returns a number or an array of NumPy that was checked as an array."""
     return np.asarray(value, argument.spec.dtype.numpy)
+
+
+def _copied(array: Any) -> np.ndarray[Any, Any]:
+    return fetch(array) if isinstance(array, jax.Array) else np.asarray(array)

@@ -53,8 +53,9 @@ class Function:
             arguments = self.signature.arguments
             shardings = self.compiled.shardings
             arrays = [self.array(*one) for one in zip(arguments, shardings, values, strict=True)]
+            observation = self.compiled.observed(arrays)
             try:
-                results = self.compiled(arrays)
+                results = self.compiled(arrays, observation)
             finally:
                 self._end_donated(values)
             program.counters.calls += 1

@@ -21,7 +21,8 @@ _CPU: Final = "cpu"
 def placed(array: np.ndarray[Any, Any], sharding: Sharding) -> jax.Array:
     """Copies an array to the devices; the copy shares no memory with it."""
     if sharding.is_fully_addressable:
-        return jax.device_put(array, sharding, may_alias=False)
+        # JAX reads the caller's memory until the copy is there.
+        return jax.device_put(array, sharding, may_alias=False).block_until_ready()
     return jax.make_array_from_callback(array.shape, sharding, lambda index: np.array(array[index]))
 
 

@@ -3,7 +3,6 @@
 import itertools
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import jax
@@ -13,6 +12,7 @@ from compile_hlo.calls import Counters
 from lang_core import CheckpointError, WeightSource, part_of
 from run_jax.sessions._artifact import Artifact
 from run_jax.sessions._memory import Zeros
+from run_jax.sessions._observed import Observer
 from run_jax.sessions._partitions import Partitions
 
 
@@ -24,6 +24,7 @@ class Program:
     Attributes:
         origin: path of the artifact, for messages.
         artifact: the functions.
+        observer: receiver of all calls; None where there is none.
         partitions: devices, and what each holds.
         arrays: live arrays, by the keys of handles.
         held: arrays of held tensors, by their keys.
@@ -35,16 +36,17 @@ class Program:
     """
 
     def __init__(
-        self, path: Path, partitions: Partitions, weights: WeightSource | None, parameters: Sequence[str]
+        self,
+        artifact: Artifact,
+        partitions: Partitions,
+        weights: WeightSource | None,
+        parameters: Sequence[str],
+        observer: Observer | None = None,
     ) -> None:
-        """Reads the artifact, and no parameter yet.
-
-        Raises:
-            InputError: the file is missing.
-            VerificationError: it is not an artifact.
-        """
-        self.origin: Final = str(path)
-        self.artifact: Final = Artifact(path)
+        """Reads no parameter yet."""
+        self.origin: Final = str(artifact.path)
+        self.artifact: Final = artifact
+        self.observer: Final = observer
         self.partitions: Final = partitions
         self.parameters: Final = tuple(parameters)
         self.arrays: Final[dict[int, jax.Array | Zeros]] = {}

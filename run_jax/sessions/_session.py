@@ -10,10 +10,12 @@ import numpy as np
 from compile_hlo.calls import BaseSession
 from compile_hlo.directions import Signature
 from lang_core import DescriptionError, TensorSpec, WeightSource, near_names
+from run_jax.sessions._artifact import Artifact
 from run_jax.sessions._device_tensor import DeviceTensor
 from run_jax.sessions._function import Function
 from run_jax.sessions._held import HeldTensors
 from run_jax.sessions._memory import Zeros, placed
+from run_jax.sessions._observed import Observer
 from run_jax.sessions._partitions import Partitions, single
 from run_jax.sessions._program import Program
 from run_jax.sessions._updating import Updating
@@ -34,6 +36,8 @@ class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors
         weights: WeightSource | None = None,
         parameters: Sequence[str] = (),
         partitions: Partitions | None = None,
+        observer: Observer | None = None,
+        traced_text: str | None = None,
     ) -> None:
         """Reads the artifact, and no parameter yet.
 
@@ -44,13 +48,17 @@ class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors
             parameters: names of all parameters; an entry point takes them behind its arguments, in this order, unless
                 its signature names those that it takes.
             partitions: devices, and what each holds; JAX's first device where None.
+            observer: receiver of the tensors of every call; closed with this session.
+            traced_text: StableHLO text with traces, made of the file at ``artifact``, which runs in its place.
 
         Raises:
             InputError: the file is missing.
             VerificationError: it is not an artifact.
             DescriptionError: a signature's entry point is not in it.
         """
-        super().__init__(Program(Path(artifact), partitions or single(), weights, parameters), Updating, HeldTensors)
+        opened = Artifact(Path(artifact), traced_text)
+        program = Program(opened, partitions or single(), weights, parameters, observer)
+        super().__init__(program, Updating, HeldTensors)
         self._signatures: Final = {signature.name: signature for signature in signatures}
         compiled = self._program.artifact.names
         for name in self._signatures:
@@ -109,6 +117,8 @@ class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors
     def close(self) -> None:
         """Frees the parameters and every tensor; closing twice is allowed."""
         self._program.close()
+        if self._program.observer is not None:
+            self._program.observer.close()
 
     def _signature(self, name: str) -> Signature:
         return self._signatures[name]

@@ -80,8 +80,10 @@ class Updating(BaseUpdating[Program, Function, HeldTensors, Results]):
                 argument = function.signature.arguments[i]
                 function.checks.check(argument, value)
                 given[i] = function.array(argument, shardings[i], value)
+            everything = [given[i] for i in range(len(given))]
+            observation = function.compiled.observed(everything)
             try:
-                results = function.compiled([given[i] for i in range(len(given))])
+                results = function.compiled(everything, observation)
             except BaseException:
                 if any(array.is_deleted() for array in arrays):  # else it was refused
                     held.drop()

@@ -1,6 +1,7 @@
 """Bundles: the directory that an export writes and everything else reads. docs/bundle.md describes the files."""
 
 from tapeline.bundle._bundle import Bundle
+from tapeline.bundle._companions import SecondModule, tolerance_of
 from tapeline.bundle._debug import DebugConfig, debug_config
 from tapeline.bundle._dumping import dumping
 from tapeline.bundle._files import (
@@ -40,6 +41,7 @@ __all__ = [
     "MeshTable",
     "PhaseCost",
     "PhaseMeter",
+    "SecondModule",
     "Steps",
     "check_output",
     "debug_config",
@@ -52,4 +54,5 @@ __all__ = [
     "signature_fields",
     "staged",
     "table_on",
+    "tolerance_of",
 ]

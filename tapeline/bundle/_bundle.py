@@ -9,6 +9,7 @@ from typing import Final
 from autotune import is_recording_calls, record_lines
 from compile_hlo import traced_name
 from compile_hlo.directions import Signature
+from compile_hlo.emit import portable_text
 from lang_core import DescriptionError, InputError, TensorSpec, WeightSource, near_names
 from run_iree import Device, Session, host_cpu, target_of_device
 from run_iree.archive import ArchiveWeights, read_archive_index
@@ -19,6 +20,7 @@ from tapeline.bundle._description import check_kernels
 from tapeline.bundle._files import (
     ARCHIVE,
     ARTIFACT,
+    DEBUG_MODULE,
     MARK,
     MODULE,
     SCOPE,
@@ -116,6 +118,25 @@ class Bundle:
             raise InputError(f"{self.path} has no {ARTIFACT}: export the bundle again, with verify other than none")
         self._check_module(path)
         return path
+
+    def traced_text(self) -> str:
+        """Returns the text of the debug module in StableHLO alone but for its traces, with all weights as arguments.
+
+        Raises:
+            DescriptionError: the debug module is not the one that kernel_config.json describes.
+            InputError: the bundle has none, or its file is missing.
+        """
+        path = self.path / DEBUG_MODULE
+        self._check_files(DEBUG_MODULE)
+        if self.config.debug is None:
+            raise InputError(f"{self.path} has no debug module: export with dump_tags='*' (or the names of some)")
+        self._check_module(path)
+        parameters = {
+            name: TensorSpec(tuple(fields["shape"]), fields["dtype"]) for name, fields in self.config.parameters.items()
+        }
+        points = [point.name for point in self.config.entry_points]
+        points += [traced_name(name) for name in points]
+        return "".join(portable_text(path, parameters, dict.fromkeys(points, parameters)))
 
     def weights(self, checkpoint: Path | None = None) -> WeightSource | None:
         """Opens the weights, which are mapped and not read; None where the module takes none.

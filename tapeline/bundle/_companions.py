@@ -1,12 +1,11 @@
 """Other modules of a bundle that run the calls of a dump: what they compute must agree."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
-from lang_core import VerificationError, as_dtype
-from run_iree import Session
+from lang_core import VerificationError, as_dtype, checked_choices
 from run_iree.dump import ModuleAgreement
 from tapeline.compare import TOLERANCE, agreement, precision_of
 
@@ -18,6 +17,19 @@ def tolerance_of(model: Mapping[str, Any]) -> float:
     return TOLERANCE[precision_of(model)]
 
 
+class SecondSession(Protocol):
+    """Session of any engine."""
+
+    def function(self, name: str, /) -> Any:
+        """Returns an entry point to call, with its signature."""
+        ...
+
+    def close(self) -> None:
+        """Frees the module."""
+        ...
+
+
+@checked_choices
 class SecondModule:
     """Module that runs the calls of a dump on copies of their arguments.
 
@@ -33,7 +45,7 @@ class SecondModule:
     def __init__(
         self,
         file: str,
-        session: Session,
+        session: SecondSession,
         rows: list[ModuleAgreement],
         tolerance: float,
         *,

@@ -16,7 +16,13 @@ _NEEDS_NO_TAGS: Final = 2
 
 @contextmanager
 def dumping(
-    bundle: Bundle, directory: Path, *, device: str, level: int, limits: DumpLimits | None = None
+    bundle: Bundle,
+    directory: Path,
+    *,
+    device: str,
+    level: int,
+    limits: DumpLimits | None = None,
+    module: str | None = None,
 ) -> Iterator[Dumper]:
     """Yields a dumper, with which the caller opens a session of the bundle.
 
@@ -27,6 +33,7 @@ def dumping(
         level: 1 for tags only; 2 for tags, and arguments and results of calls and of the kernels in them; 3 for
             statistics of all and elements of tags.
         limits: limits of payloads.
+        module: file that runs, for the manifest; what IREE compiled for the device where None.
 
     Raises:
         DescriptionError: a kernel's call in the debug module does not have the kernel's signature.
@@ -51,8 +58,7 @@ def dumping(
     globs = None if debug is None else debug.tags
     tags = {} if debug is None else debug.entry_points
     calls = {} if debug is None else debug.kernels
-    target = target_of_device(device)
-    source["module"] = executable_name(target) if debug is None else debug_executable_name(target)
+    source["module"] = module or _executable(device, is_debug=debug is not None)
     source["second_module"] = debug is not None
     if debug is not None:
         debug.check_kernels(bundle.config.kernels)
@@ -63,3 +69,8 @@ def dumping(
             {name: [tag.info for tag in infos] for name, infos in tags.items()},
             {name: [config.site for config in configs] for name, configs in calls.items()},
         )
+
+
+def _executable(device: str, *, is_debug: bool) -> str:
+    target = target_of_device(device)
+    return debug_executable_name(target) if is_debug else executable_name(target)

@@ -3,7 +3,7 @@
 An engine is loaded when it is first asked for: JAX takes seconds.
 """
 
-from tapeline.engines._open import XLA, open_on_rank, open_session, xla_function
+from tapeline.engines._open import XLA, dumped_module, open_on_rank, open_session, xla_function
 from tapeline.engines._protocol import Function, Held, Results, Session, Tensor, Updating
 from tapeline.engines._registry import (
     DEVICES,
@@ -31,6 +31,7 @@ __all__ = [
     "all_devices",
     "engine_named",
     "engine_names",
+    "dumped_module",
     "open_on_rank",
     "open_session",
     "register_engine",

@@ -1,13 +1,19 @@
 """Bundles in JAX; importing this module loads it."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from lang_core import Axes
+from compile_hlo import traced_name
+from compile_hlo.directions import Signature
+from lang_core import Axes, InputError
+from run_iree.dump import Dumper
 from run_jax import StableHloFunction
 from run_jax.processes import leading
 from run_jax.sessions import Partitions, Session, device_mesh, single
-from tapeline.bundle import Bundle, table_on
+from tapeline.bundle import ARTIFACT, DEBUG_MODULE, Bundle, SecondModule, table_on, tolerance_of
 from tapeline.engines import _protocol
+from tapeline.engines._observer import CallDumps
 from tapeline.engines._registry import Place
 
 
@@ -21,7 +27,7 @@ def open_bundle(bundle: Bundle, place: Place) -> _protocol.Session:
     return leader.open({"bundle": str(bundle.path), "device": place.device, "mesh": mesh, "checkpoint": checkpoint})
 
 
-def open_on_rank(bundle: Bundle, place: Place) -> Session:
+def open_on_rank(bundle: Bundle, place: Place, observer: CallDumps | None = None) -> Session:
     """Opens a bundle's portable module with the weights of its archive, for the devices of this process."""
     return Session(
         bundle.artifact(),
@@ -29,7 +35,53 @@ def open_on_rank(bundle: Bundle, place: Place) -> Session:
         weights=bundle.weights(place.checkpoint),
         parameters=tuple(bundle.config.parameters),
         partitions=_partitions(bundle, place),
+        observer=observer,
     )
+
+
+def dumped_module(bundle: Bundle, place: Place) -> str:
+    """Returns the name of the file that runs where calls are dumped."""
+    del place
+    return ARTIFACT if bundle.config.debug is None else DEBUG_MODULE
+
+
+def open_dumped(bundle: Bundle, place: Place, dumper: Dumper) -> Session:
+    """Opens the debug module, if there is one, with the modules that must agree with it.
+
+    Raises:
+        InputError: there are several ranks.
+    """
+    if leading() is not None:
+        raise InputError("`dump` shows tensors of one process, and there are several ranks: run it in one process")
+    if bundle.config.debug is None:
+        return open_on_rank(bundle, place, CallDumps(dumper, ARTIFACT))
+    text, rows, tolerance = bundle.traced_text(), dumper.writer.agreement, tolerance_of(bundle.config.model)
+    plain = [replace(point, parameters=None) for point in bundle.config.entry_points]
+    companions = [SecondModule(ARTIFACT, open_on_rank(bundle, place), rows, tolerance)]
+    if any(dumper.sites.values()):
+        kernels = CallDumps(dumper.kernels(), DEBUG_MODULE)
+        session = _open_traced(bundle, place, text, kernels, [_traced(point) for point in plain])
+        companions.append(SecondModule(DEBUG_MODULE, session, rows, tolerance, function=traced_name, always=True))
+    return _open_traced(bundle, place, text, CallDumps(dumper, DEBUG_MODULE, companions), plain)
+
+
+def _open_traced(
+    bundle: Bundle, place: Place, text: str, observer: CallDumps, signatures: Sequence[Signature]
+) -> Session:
+    return Session(
+        bundle.path / DEBUG_MODULE,
+        signatures=signatures,
+        weights=bundle.weights(place.checkpoint),
+        parameters=tuple(bundle.config.parameters),
+        partitions=_partitions(bundle, place),
+        observer=observer,
+        traced_text=text,
+    )
+
+
+def _traced(point: Signature) -> Signature:
+    """Returns the signature of an entry point with traces of kernels, which keeps its arguments."""
+    return replace(point, name=traced_name(point.name))
 
 
 def compiled_text(text: Path) -> StableHloFunction:

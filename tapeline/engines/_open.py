@@ -38,10 +38,19 @@ def open_session(bundle: Bundle, place: Place, dumper: Dumper | None = None) -> 
         InputError: the bundle cannot run there, or the mesh does not divide it.
         DeviceError: the device is not available, or a file is damaged.
     """
-    if dumper is not None:
-        place.check_dumps()
-        return bundle.session(place.name, dumper)
-    return engine_named(place.engine).open(bundle, place)
+    engine = engine_named(place.engine)
+    if dumper is None:
+        return engine.open(bundle, place)
+    return place.dumps().open(bundle, place, dumper)
+
+
+def dumped_module(bundle: Bundle, place: Place) -> str:
+    """Returns the name of the bundle's file that runs where calls are dumped.
+
+    Raises:
+        InputError: the engine cannot dump calls.
+    """
+    return place.dumps().module(bundle, place)
 
 
 def open_on_rank(bundle: Bundle, place: Place) -> Session:

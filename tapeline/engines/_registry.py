@@ -18,10 +18,24 @@ from lang_core import (
     load_plugins,
     near_names,
 )
+from run_iree.dump import Dumper
 from tapeline.bundle import Bundle
 from tapeline.engines._protocol import Session
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Dumps:
+    """Dumps of an engine's calls.
+
+    Attributes:
+        open: function that opens a bundle such that the tensors of every call are dumped.
+        module: function that returns the name of the bundle's file that runs then.
+    """
+
+    open: Callable[[Bundle, "Place", Dumper], Session]
+    module: Callable[[Bundle, "Place"], str]
 
 
 @checked_choices
@@ -36,6 +50,7 @@ class Engine:
         meshes: whether it cuts a bundle over the devices of ``Place.mesh``.
         checkpoints: whether it reads weights by ``bundle.weights(place.checkpoint)``, so that bundles that were
             exported without run, too.
+        dumps: what dumps calls; None where it cannot.
 
     Raises:
         ConfigError: the name is malformed, or there is no device.
@@ -46,6 +61,7 @@ class Engine:
     open: Callable[[Bundle, "Place"], Session]
     meshes: bool = False
     checkpoints: bool = False
+    dumps: Dumps | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -146,17 +162,20 @@ class Place:
         """Name of the device: what is asked for, or the first of the engine's."""
         return self.device or engine_named(self.engine).devices[0]
 
-    def check_dumps(self) -> None:
-        """Checks that calls can be dumped there.
+    def dumps(self) -> Dumps:
+        """Returns what dumps calls there.
 
         Raises:
-            InputError: they cannot.
+            InputError: the engine has no such thing.
         """
-        if self.engine != "iree":
+        dumps = engine_named(self.engine).dumps
+        if dumps is None:
+            others = any_of([name for name in engine_names() if engine_named(name).dumps is not None])
             raise InputError(
-                f"`dump` goes with engine=iree, whose debug module traces tensors; engine={self.engine} has no such "
-                f"traces: compare names the first tensor that departs there"
+                f"`dump` goes with engine={others}, which trace tensors of the debug module; engine={self.engine} has "
+                f"no such traces: compare names the first tensor that departs there"
             )
+        return dumps
 
 
 def _others_with(device: str) -> str:
@@ -167,6 +186,18 @@ def _others_with(device: str) -> str:
 
 def _open_by(module: str, bundle: Bundle, place: Place) -> Session:
     return importlib.import_module(module).open_bundle(bundle, place)
+
+
+def _open_dumped_by(module: str, bundle: Bundle, place: Place, dumper: Dumper) -> Session:
+    return importlib.import_module(module).open_dumped(bundle, place, dumper)
+
+
+def _dumped_module_by(module: str, bundle: Bundle, place: Place) -> str:
+    return importlib.import_module(module).dumped_module(bundle, place)
+
+
+def _dumps(module: str) -> Dumps:
+    return Dumps(functools.partial(_open_dumped_by, module), functools.partial(_dumped_module_by, module))
 
 
 JAX: Final = "tapeline.engines._jax"
@@ -181,5 +212,9 @@ DEVICES: Final = {
 ENGINES: Final = tuple(DEVICES)
 """Names of this package's engines."""
 
-register_engine(Engine("iree", DEVICES["iree"], functools.partial(_open_by, "tapeline.engines._iree")))
-register_engine(Engine("jax", DEVICES["jax"], functools.partial(_open_by, JAX), meshes=True, checkpoints=True))
+_IREE: Final = "tapeline.engines._iree"
+
+register_engine(Engine("iree", DEVICES["iree"], functools.partial(_open_by, _IREE), dumps=_dumps(_IREE)))
+register_engine(
+    Engine("jax", DEVICES["jax"], functools.partial(_open_by, JAX), meshes=True, checkpoints=True, dumps=_dumps(JAX))
+)

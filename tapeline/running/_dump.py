@@ -9,7 +9,7 @@ from typing import Final
 from run_iree.dump import Dumper, DumpLimits
 from tapeline.bundle import Bundle, dumping
 from tapeline.cli import Progress, ProgressEvent
-from tapeline.engines import Place
+from tapeline.engines import Place, dumped_module
 
 DUMP_LIMITS: Final = DumpLimits(256 * 2**20, 16 * 2**30)
 """Bytes of the largest tensor that is written, and of all of them, where nothing else is asked for."""
@@ -41,13 +41,15 @@ def dumper_of(bundle: Bundle, place: Place, dump: DumpOptions | None, progress: 
         progress: receives a summary of what was dumped at the end.
 
     Raises:
-        InputError: the engine has no dumps, the level is unknown or needs a debug module, or the directory cannot be
+        InputError: the level is unknown or needs a debug module, or the directory cannot be
             written.
     """
     if dump is None:
         yield None
         return
-    place.check_dumps()
-    with dumping(bundle, dump.directory, device=place.name, level=dump.level, limits=dump.limits) as dumper:
+    module = dumped_module(bundle, place)
+    with dumping(
+        bundle, dump.directory, device=place.name, level=dump.level, limits=dump.limits, module=module
+    ) as dumper:
         yield dumper
     progress(ProgressEvent(f"dump: {dumper.totals.text()} in {dump.directory}"))

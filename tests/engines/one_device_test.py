@@ -12,7 +12,7 @@ from lang_core import InputError
 from tapeline.bundle import Bundle
 from tapeline.divergence import model_of
 from tapeline.engines import ENGINES, Place, open_session
-from tapeline.running import BundleModel, DumpOptions, open_slots
+from tapeline.running import BundleModel, open_slots
 from tests.product._bundles import Finished, export, invoke, refused
 from tests.product._eager_model import EagerModel
 from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
@@ -154,14 +154,6 @@ def test_what_does_not_go_together_is_refused(calling: Callable[..., Finished], 
         "--device=vulkan: not a device of --engine=jax; available: cpu, cuda, rocm, tpu: with --engine=iree it is one",
     )
     refused(calling("generate", bundle, ids, "--mesh=tp=2"), "--mesh=tp=2 goes with --engine=jax: iree runs a bundle")
-    dump = f"--dump={tmp_path / 'dump'}"
-    refused(
-        calling("generate", bundle, ids, "--engine=jax", dump, "--dump_level=2"),
-        "--dump goes with --engine=iree, whose debug module traces tensors",
-    )
-    assert not (tmp_path / "dump").exists()
-    with pytest.raises(InputError, match=r"`dump` goes with engine=iree"):
-        tapeline.load(demo, engine="jax", dump=DumpOptions(tmp_path / "dump", 2))
 
 
 def test_a_bundle_that_lacks_a_file_is_refused(demo: Path, tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tapeline
 from compile_hlo.emit import is_helper
 from lang_core import InputError
 from run_iree.dump import Dump, Dumper, DumpWriter, eager_call, kernel_sites, read_dump, tags_by_entry_point
-from tapeline.bundle import DEBUG_MODULE, MARK, MODULE, Bundle, KernelConfig, debug_executable_name
+from tapeline.bundle import ARTIFACT, DEBUG_MODULE, MARK, MODULE, Bundle, KernelConfig, debug_executable_name
+from tapeline.engines import ENGINES
 from tapeline.exporting import ExportOptions
 from tests.goldens.cases import CASES
 from tests.product import _bundles
@@ -41,7 +43,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory, bundle: Path) -> Path:
 
 
 @pytest.fixture
-def generating(
+def on_iree(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Finished]:
     monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
@@ -49,6 +51,11 @@ def generating(
     return lambda bundle, *flags: invoke(
         "generate", capsys, f"--bundle={bundle}", f"--token_ids={prompt}", "--max_new_tokens=3", *flags
     )
+
+
+@pytest.fixture(params=ENGINES)
+def generating(request: pytest.FixtureRequest, on_iree: Callable[..., Finished]) -> Callable[..., Finished]:
+    return lambda bundle, *flags: on_iree(bundle, f"--engine={request.param}", *flags)
 
 
 def test_the_module_itself_is_as_without_dump_tags(bundle: Path, plain: Path) -> None:
@@ -138,6 +145,19 @@ def test_the_eager_context_dumps_the_same_calls(
             )
 
 
+def test_engines_dump_the_same_tensors(bundle: Path, on_iree: Callable[..., Finished], tmp_path: Path) -> None:
+    for engine in ENGINES:
+        done = on_iree(bundle, f"--engine={engine}", f"--dump={engine}", "--dump_level=2")
+        assert done.code == 0, done.err
+    comparison = tapeline.compare_dumps(tmp_path / "jax", tmp_path / "iree")
+    assert {tensor.state for tensor in comparison.tensors} == {"agrees"}
+    dump = read_dump(tmp_path / "jax")
+    assert (dump.source["device"], dump.source["module"]) == ("cpu", DEBUG_MODULE)
+    assert {(row["module"], row["function"]) for row in dump.agreement} == {
+        pair for name in ("prefill", "decode") for pair in ((ARTIFACT, name), (DEBUG_MODULE, f"kernels.{name}"))
+    }
+
+
 def test_limits_are_the_users(bundle: Path, generating: Callable[..., Finished], tmp_path: Path) -> None:
     done = generating(bundle, "--dump=dump", "--dump_limit=300B,2KiB")
     dump = read_dump(tmp_path / "dump")
@@ -181,9 +201,9 @@ def test_flags_that_cannot_be(
 
 
 def test_a_refusal_before_the_first_tensor_leaves_no_dump(
-    plain: Path, generating: Callable[..., Finished], tmp_path: Path
+    plain: Path, on_iree: Callable[..., Finished], tmp_path: Path
 ) -> None:
-    refused(generating(plain, "--dump=dump", "--dump_level=2", "--device=vmvx"), "was compiled for llvm-cpu")
+    refused(on_iree(plain, "--dump=dump", "--dump_level=2", "--device=vmvx"), "was compiled for llvm-cpu")
     assert not (tmp_path / "dump").exists()
 
 

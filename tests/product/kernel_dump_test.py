@@ -10,15 +10,7 @@ import pytest
 
 from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters, KernelSite
-from lang_core import (
-    Argument,
-    DescriptionError,
-    EntryPoint,
-    InputError,
-    TagSelection,
-    TensorSpec,
-    VerificationError,
-)
+from lang_core import Argument, DescriptionError, EntryPoint, InputError, TagSelection, TensorSpec, VerificationError
 from lang_core.ops import PLANE_BASE
 from run_iree import Session, compile_module
 from run_iree.archive import ArchiveWeights
@@ -32,7 +24,9 @@ from run_iree.dump import (
     kernel_sites,
     read_dump,
 )
-from tapeline.bundle import ARCHIVE, DEBUG_MODULE, Bundle, dumping, executable_name
+from tapeline.bundle import ARCHIVE, ARTIFACT, DEBUG_MODULE, Bundle, dumping
+from tapeline.engines import ENGINES, Engine, Place, dumped_module, open_session
+from tapeline.engines import Session as AnySession
 from tests.goldens.cases import CASES
 from tests.product._bundles import export_case
 from transformer_core.models import entry_points, load_model
@@ -57,27 +51,28 @@ def _points(bundle: Path) -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(model, names=("prefill", "decode"), **_SIZES)}
 
 
-def _dump(bundle: Path, directory: Path, level: int, limits: DumpLimits | None = None) -> Dump:
+def _dump(bundle: Path, directory: Path, level: int, limits: DumpLimits | None = None, engine: Engine = "iree") -> Dump:
     """A prompt of two tokens and one more."""
-    opened = Bundle(bundle)
+    opened, place = Bundle(bundle), Place(engine)
+    module = dumped_module(opened, place)
     with (
-        dumping(opened, directory, device="local-task", level=level, limits=limits) as dumper,
-        opened.session("local-task", dumper) as session,
+        dumping(opened, directory, device=place.name, level=level, limits=limits, module=module) as dumper,
+        open_session(opened, place, dumper) as session,
     ):
         _run(opened, session)
     return read_dump(directory)
 
 
-def _run(opened: Bundle, session: Session) -> None:
+def _run(opened: Bundle, session: AnySession) -> None:
     prefill = session.function("prefill")
     caches = [session.zeros(argument.spec) for argument in opened.entry_point("prefill").arguments[3:]]
     results = prefill(np.array([[5, 6, 0]], np.int32), 0, 1, *caches)
     session.function("decode")(np.array([[9]], np.int32), 2, *results[1 : 1 + len(caches)])
 
 
-@pytest.fixture(scope="module")
-def dump(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Dump:
-    return _dump(bundle, tmp_path_factory.mktemp("dump") / "dump", 2)
+@pytest.fixture(scope="module", params=ENGINES)
+def dump(bundle: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Dump:
+    return _dump(bundle, tmp_path_factory.mktemp("dump") / "dump", 2, engine=request.param)
 
 
 def _sites(bundle: Path) -> dict[str, Sequence[KernelSite]]:
@@ -210,12 +205,14 @@ def test_calls_in_loops_count_their_iterations(tmp_path: Path) -> None:
 
 def test_the_manifest_says_that_a_second_module_was_needed_and_agrees(bundle: Path, dump: Dump) -> None:
     assert dump.source["second_module"] is True
-    assert dump.source["module"] == "module.debug.llvm-cpu.vmfb"
+    files = {"local-task": ("module.llvm-cpu.vmfb", "module.debug.llvm-cpu.vmfb"), "cpu": (ARTIFACT, DEBUG_MODULE)}
+    plain, debug = files[dump.source["device"]]
+    assert dump.source["module"] == debug
     rows = {(row["module"], row["entry_point"], row["function"]): row for row in dump.agreement}
     assert set(rows) == {
         (file, name, function)
         for name in ("prefill", "decode")
-        for file, function in ((executable_name("llvm-cpu"), name), ("module.debug.llvm-cpu.vmfb", f"kernels.{name}"))
+        for file, function in ((plain, name), (debug, f"kernels.{name}"))
     }
     for row in rows.values():
         assert row["calls"] == 1

@@ -11,7 +11,7 @@ import tapeline
 from lang_core import ConfigError, DeviceError, InputError, MeshShape
 from tapeline.bundle import Bundle
 from tapeline.engines import Place, open_session
-from tapeline.running import BundleBatch, BundleModel, BundleSlots
+from tapeline.running import BundleBatch, BundleModel, BundleSlots, DumpOptions
 from tests.product._bundles import export
 
 _PROMPT = [5, 60, 7, 200, 9, 300, 4]
@@ -150,3 +150,14 @@ def test_meshes_that_do_not_fit_are_refused(halves: Bundle, tmp_path: Path) -> N
     wide = _exported(tmp_path / "wide", mesh="dp=8", batch=8, positions="per_row")
     with pytest.raises(DeviceError, match=r"mesh=dp=8: needs 8 devices, JAX has 4 \(cpu\)"):
         tapeline.load(wide, engine="jax", mesh="dp=8")
+
+
+def test_two_devices_dump_what_one_dumps(tmp_path: Path) -> None:
+    bundle = _exported(tmp_path, num_layers=1, mesh="tp=2", dump_tags=("*.output", "*.block.*"))
+    for mesh in (None, "tp=2"):
+        options = DumpOptions(tmp_path / f"dump.{mesh}", 2)
+        with tapeline.load(bundle, engine="jax", device="cpu", mesh=mesh, dump=options) as model:
+            model.generate(token_ids=_PROMPT, max_new_tokens=1, ignore_eos=True)
+    comparison = tapeline.compare_dumps(tmp_path / "dump.tp=2", tmp_path / "dump.None", 1e-5)
+    assert {tensor.state for tensor in comparison.tensors} == {"agrees"}
+    assert {tensor.label.kernel is None for tensor in comparison.tensors} == {True, False}
