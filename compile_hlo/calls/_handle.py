@@ -87,7 +87,7 @@ class DeviceHandle(Generic[P]):  # no ABC: isinstance would take longer, in ever
         return self._donated_to is None and not self.program.closed
 
     def numpy(self) -> np.ndarray:
-        """Copies the contents to an array, which belongs to the caller.
+        """Copies the contents to an array of the tensor's shape, which belongs to the caller.
 
         Raises:
             DeviceError: the session is closed, or the tensor was donated to a call.
@@ -122,7 +122,7 @@ class DeviceHandle(Generic[P]):  # no ABC: isinstance would take longer, in ever
         raise NotImplementedError
 
     def _contents(self) -> np.ndarray:
-        """Copies the contents to an array; the tensor is alive, and the lock held."""
+        """Copies the contents to an array of the tensor's shape; the tensor is alive, and the lock held."""
         raise NotImplementedError
 
     def __repr__(self) -> str:

@@ -46,7 +46,7 @@ class Holding(ABC, Generic[P, H]):
 
         Args:
             index: number of the held tensor.
-            part: a slice or an index per axis, of the first ones.
+            part: a slice or an index per axis, of the first ones; the result has the part's shape.
 
         Raises:
             DeviceError: the session is closed, or a call that had them failed.

@@ -103,7 +103,7 @@ class BaseSession(ABC, Generic[P, H, F, U, T]):
             return self._held(self._program, tensors)
 
     def upload(self, array: np.ndarray) -> H:
-        """Copies an array to the device; to each of several, whole.
+        """Copies an array of any shape to the device; to each of several, whole.
 
         Raises:
             DeviceError: the session is closed, or the array's dtype is not supported.

@@ -38,6 +38,11 @@ def traced_specs(call: DumpedCall, origin: str, key: str, sizes: Sequence[int]) 
 def add_traced(call: DumpedCall, key: str, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
     """Dumps the tensors of a trace, which is a tag's or those before or after a call of a kernel.
 
+    Args:
+        call: call that is dumped.
+        key: name of the trace in the module.
+        arrays: its tensors, of the shapes that ``traced_specs`` returns.
+
     Raises:
         InputError: the dump cannot be written.
     """

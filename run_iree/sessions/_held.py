@@ -45,7 +45,7 @@ class HeldTensors(Holding[Program, DeviceTensor]):
         self._keys = []
 
     def numpy(self, index: int) -> np.ndarray:
-        """Copies the contents of one to the host.
+        """Copies the contents of one to the host, in its shape.
 
         Raises:
             DeviceError: the session is closed, or a call that had them failed.

@@ -22,7 +22,7 @@ class HeldTensors(Holding[Program, DeviceTensor]):
         program.held[self.key] = [_taken(tensor) for tensor in tensors]
 
     def arrays(self, action: str) -> list[jax.Array | Zeros]:
-        """Returns the arrays, to change them in place of this list; the lock is held.
+        """Returns the arrays, of the held specs' shapes, to change them in place of this list; the lock is held.
 
         Raises:
             DeviceError: the session is closed, or a call that had them failed.
@@ -35,7 +35,7 @@ class HeldTensors(Holding[Program, DeviceTensor]):
         self.program.held.pop(self.key, None)
 
     def numpy(self, index: int) -> np.ndarray:
-        """Copies the contents of one to the host.
+        """Copies the contents of one to the host, in its shape.
 
         Raises:
             DeviceError: the session is closed, or a call that had them failed.
