@@ -56,13 +56,13 @@ def by_groups(
         Results [G, M, C, D]: of each pair in its expert's group, and 0 in the others.
     """
     ops, (tokens, count), experts = ctx.ops, chosen.shape, stacked[0][1].shape[0]
-    pairs, each = tokens * count, experts // groups
+    pairs, per_group = tokens * count, experts // groups
     flat = ops.reshape(chosen, (pairs,))
     order = ops.sort(flat)[1]
     token = ops.take(ops.reshape(ops.iota((tokens, count), 0), (pairs,)), order)
     counts = ops.sum(ops.cast(ops.equal(flat, ops.iota((experts, 1), 0)), "i32"), 1)  # [E]
     rounds = _rounds(ctx, counts, groups, rows)
-    firsts = _firsts(ctx, flat, groups, each)
+    firsts = _firsts(ctx, flat, groups, per_group)
 
     def one_round(number: Tensor, results: Tensor) -> Sequence[Tensor]:
         expert = ops.sum(ops.cast(ops.less_equal(rounds.ends, number), "i32"))
@@ -73,21 +73,21 @@ def by_groups(
         down = computed(mine, [_of_groups(ctx, part, expert, groups) for part in stacked])
         return ops.add(number, 1), ops.dynamic_update_slice(results, down, (0, ops.mul(number, rows), 0))
 
-    most = pairs // rows + min(pairs, each)
+    most = pairs // rows + min(pairs, per_group)
     start = ops.constant(0, "i32"), ops.zeros((groups, most * rows, x.shape[1]), x.dtype)
     results = ops.while_loop(lambda number, _: ops.less(number, rounds.total), one_round, start, most)[1]
-    within = ops.sub(ops.reshape(chosen, (1, tokens, count, 1)), ops.mul(ops.iota((groups, 1, 1, 1), 0), each))
-    own = ops.equal(within, ops.clamp(within, 0, each - 1))
+    within = ops.sub(ops.reshape(chosen, (1, tokens, count, 1)), ops.mul(ops.iota((groups, 1, 1, 1), 0), per_group))
+    own = ops.equal(within, ops.clamp(within, 0, per_group - 1))
     return ops.select(own, ops.take(results, _places(ctx, chosen, order, counts, rounds, rows), 1), 0.0)
 
 
-def _firsts(ctx: ExecutionContext, flat: Tensor, groups: int, each: int) -> Tensor:
+def _firsts(ctx: ExecutionContext, flat: Tensor, groups: int, per_group: int) -> Tensor:
     """Returns the places of each expert's first pair among the sorted ones, of experts i32 [A]: i32 [G, L].
 
     Devices that divide the groups compute their own; so it is no sum of ``counts``, which all need whole.
     """
     ops = ctx.ops
-    expert = ops.add(ops.mul(ops.iota((groups, each, 1), 0), each), ops.iota((groups, each, 1), 1))
+    expert = ops.add(ops.mul(ops.iota((groups, per_group, 1), 0), per_group), ops.iota((groups, per_group, 1), 1))
     return ops.sum(ops.cast(ops.less(flat, expert), "i32"), 2)
 
 
