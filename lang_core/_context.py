@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from lang_core._dtypes import DType
-from lang_core._errors import CheckpointError
+from lang_core._errors import CheckpointError, OpError, near_names
 from lang_core._parameter import Parameter
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
@@ -151,6 +151,17 @@ class ExecutionContext(ABC):
             yield
         finally:
             scope.given = before
+
+    def _input_named(self, inputs: Mapping[str, R], name: str, needs: str) -> R:
+        """Returns what was given as an input under a name.
+
+        Raises:
+            OpError: nothing was; ``needs`` says what the context needs in its place.
+        """
+        if name not in inputs:
+            known = ", ".join(inputs) or "none"
+            raise OpError(f"placeholder {name!r}: {needs}; inputs given: {known}{near_names(name, inputs)}")
+        return inputs[name]
 
     def _given_for(self, parameter: Parameter) -> Tensor | None:
         """Returns the tensor that ``parameters_from`` gives for a parameter, if any."""

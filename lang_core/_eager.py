@@ -7,7 +7,7 @@ import numpy as np
 
 from lang_core._context import ExecutionContext
 from lang_core._dtypes import DType, as_dtype, bool_, f32, i32
-from lang_core._errors import CheckpointError, OpError, near_names
+from lang_core._errors import CheckpointError, OpError
 from lang_core._parameter import Parameter
 from lang_core._spec import TensorSpec
 from lang_core._tags import tag_name
@@ -126,11 +126,7 @@ class EagerExecutionContext(ExecutionContext):
         Raises:
             OpError: no array was given under the name, or one of another shape or dtype.
         """
-        if name not in self._inputs:
-            known = ", ".join(self._inputs) or "none"
-            hint = near_names(name, self._inputs)
-            raise OpError(f"placeholder {name!r}: an eager context needs its data; inputs given: {known}{hint}")
-        data = self._inputs[name]
+        data = self._input_named(self._inputs, name, "an eager context needs its data")
         if data.shape != spec.shape or data.dtype != spec.dtype.numpy:
             raise OpError(f"placeholder {name!r}: wanted {spec!r}, found {data.dtype}{list(data.shape)}")
         return EagerTensor(spec, data)

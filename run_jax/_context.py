@@ -147,11 +147,7 @@ class JaxExecutionContext(ExecutionContext):
         Raises:
             OpError: no array was given under the name, or one of another shape or dtype.
         """
-        if name not in self._inputs:
-            known = ", ".join(self._inputs) or "none"
-            hint = near_names(name, self._inputs)
-            raise OpError(f"placeholder {name!r}: a JAX context needs its array; inputs given: {known}{hint}")
-        tensor = self.tensor(self._inputs[name])
+        tensor = self.tensor(self._input_named(self._inputs, name, "a JAX context needs its array"))
         if tensor.spec != spec:
             raise OpError(f"placeholder {name!r}: wanted {spec!r}, found {tensor.spec!r}")
         return tensor

@@ -213,6 +213,7 @@ def build_lines(root: Path) -> int:
 
 
 def build_files(root: Path) -> list[Path]:
-    """Returns the BUILD files of the tree, in any order."""
+    """Returns the BUILD files of the tree, in any order, without those of other workspaces in it."""
     folders = [path for path in root.iterdir() if path.is_dir() and not path.name.startswith((".", "bazel-"))]
-    return [root / "BUILD.bazel", *(file for folder in folders for file in folder.rglob("BUILD.bazel"))]
+    files = [file for folder in folders for file in folder.rglob("BUILD.bazel")]
+    return [root / "BUILD.bazel", *(file for file in files if not (file.parent / "WORKSPACE").exists())]

@@ -7,43 +7,20 @@ import numpy as np
 
 from lang_core import MeshShape
 from tests.goldens.cases import CASES
+from tests.goldens.grown import grown
 from tests.goldens.weights import unit_values
 from tests.mesh._xla import MeshFunction
 from transformer_core.models import DecoderConfig, DecoderLM, Model, entry_points
 from transformer_core.sharding import divide_experts, sharding
 
-_FACTOR: Final = 4
-# Fields of config.json that are multiplied: numbers of heads, and sizes that these or the devices divide.
-_GROWN: Final = frozenset(
-    "num_attention_heads num_key_value_heads hidden_size intermediate_size moe_intermediate_size vocab_size n_embd "
-    "n_head n_inner linear_num_key_heads linear_num_value_heads shared_expert_intermediate_size mamba_n_heads "
-    "mamba_num_heads mamba_d_ssm moe_shared_expert_intermediate_size shared_intermediate_size num_heads d_model "
-    "ffn_hidden_size block_ff_dim vocab_size_per_layer_input intermediate_size_mlp num_local_experts num_experts "
-    "n_routed_experts".split()
-)
 STEPS: Final = 12
 BATCH: Final = 2
 _PROMPT: Final = 6
 
 
-def grown(config: Any) -> Any:
-    """Returns a configuration with more heads, features and experts; sizes of heads stay."""
-    if not isinstance(config, dict):
-        return config
-    made: dict[str, Any] = {}
-    for name, value in config.items():
-        if name not in _GROWN:
-            made[name] = grown(value)
-        elif isinstance(value, list):
-            made[name] = [item * _FACTOR for item in value]
-        else:
-            made[name] = value * _FACTOR if type(value) is int else value
-    return made
-
-
 def golden_decoder(name: str, dtype: str = "f32") -> DecoderLM:
     """Returns the decoder of a golden case, grown."""
-    return DecoderLM(DecoderConfig.from_hf(grown(CASES[name].config)), dtype)
+    return DecoderLM(DecoderConfig.from_hf(grown(CASES[name].config, experts=True)), dtype)
 
 
 def random_parameters(model: Model[Any], seed: int = 7) -> dict[str, np.ndarray]:

@@ -9,7 +9,8 @@ import pytest
 
 from lang_core import ConfigError, MeshShape, Module
 from tests.goldens.cases import CASES
-from tests.mesh._models import MeshModel, golden_decoder, grown, random_parameters
+from tests.goldens.grown import grown
+from tests.mesh._models import MeshModel, golden_decoder, random_parameters
 from transformer_core import Experts
 from transformer_core.models import DecoderConfig, DecoderLM
 from transformer_core.sharding import sharding
@@ -86,7 +87,7 @@ def test_a_dense_layer_has_two_all_reduces(mesh: str, positions: str) -> None:
 
 
 def test_groups_of_devices_hold_a_head_of_keys_and_values_each() -> None:
-    config = {**grown(CASES["llama_gqa"].config), "num_attention_heads": 8, "num_key_value_heads": 2}
+    config = {**grown(CASES["llama_gqa"].config, experts=True), "num_attention_heads": 8, "num_key_value_heads": 2}
     model, mesh = DecoderLM(DecoderConfig.from_hf(config)), MeshShape.parse("tp=4")
     assert sharding(model, mesh).parameters["model.layers.0.self_attn.k_proj.weight"] == ("tp:2", None)
     weights, made = random_parameters(model), MeshModel(model, mesh)

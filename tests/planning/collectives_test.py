@@ -12,8 +12,8 @@ import pytest
 
 from lang_core import MeshShape
 from tests.goldens.cases import CASES
+from tests.goldens.grown import grown
 from tests.planning._compiled import Planned, compiled_exchanges, predicted_exchanges
-from tests.planning._models import grown
 from transformer_core.models import entry_points, load_model
 from transformer_core.sharding import divide_experts
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tapeline
-from run_iree import CompileReport, ModuleCache, Target, compile_module
+from run_iree import CompileReport, ModuleCache, Target, available, compile_module, target_of_device
 from tapeline.bundle import Bundle
 from tapeline.command import main
 from tapeline.running import BundleModel
@@ -133,6 +133,14 @@ def export_case(case: GoldenCase, directory: Path, *, shards: int = 1, **options
     model.mkdir(parents=True)
     write_checkpoint(model, case, shards=shards)
     return export(model, directory / "bundle", **options)
+
+
+def export_stored(file: Path, device: str, **options: Any) -> Path:
+    """Exports a GGUF file for a device, beside it and verified there; skips the test where the device is absent."""
+    present, why = available(device)
+    if not present:
+        pytest.skip(why)
+    return export(file, file.parent / "bundle", target=(target_of_device(device),), verify="iree", **options)
 
 
 def greedy(bundle: Path, device: str, prompt: Sequence[int], steps: int) -> tuple[list[int], np.ndarray]:

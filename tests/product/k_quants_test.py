@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Kind
 
-from run_iree import available, target_of_device
 from run_iree._device_testing import sharing
 from run_iree.archive import ArchiveWeights
 from tapeline.bundle import ARCHIVE, Bundle, PhaseMeter
@@ -20,7 +19,7 @@ from tapeline.exporting import ExportOptions, dry_run
 from tapeline.inspecting import facts, parameters, parameters_text
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.gguf_files import write_gguf
-from tests.product._bundles import ON_FAST_DEVICES, export, greedy
+from tests.product._bundles import ON_FAST_DEVICES, export, export_stored, greedy
 from tests.product._eager_model import EagerModel
 from transformer_core.checkpoints.gguf import GgufFile
 from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
@@ -59,10 +58,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bundle(file: Path) -> Path:
-    present, why = available(_DEVICE)
-    if not present:
-        pytest.skip(why)
-    return export(file, file.parent / "bundle", target=(target_of_device(_DEVICE),), verify="iree", **_STORED)
+    return export_stored(file, _DEVICE, **_STORED)
 
 
 def test_super_blocks_are_the_bundles(bundle: Path, file: Path) -> None:

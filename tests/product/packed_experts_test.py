@@ -27,14 +27,14 @@ from lang_core import (
     TensorSpec,
     encoding_named,
 )
-from run_iree import Session, available, compile_module, target_named, target_of_device
+from run_iree import Session, compile_module, target_named
 from run_iree._device_testing import sharing
 from run_iree.archive import ArchiveEntry, ArchiveWeights, read_archive_index, write_archive
 from tapeline.bundle import ARCHIVE, Bundle
 from tapeline.divergence import model_of
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.gguf_files import write_gguf
-from tests.product._bundles import ON_FAST_DEVICES, export, greedy
+from tests.product._bundles import ON_FAST_DEVICES, export, export_stored, greedy
 from tests.product._eager_model import EagerModel
 from transformer_core import Experts
 from transformer_core.checkpoints import PackedWeights
@@ -73,11 +73,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bundle(file: Path) -> Path:
-    present, why = available(_DEVICE)
-    if not present:
-        pytest.skip(why)
-    options: dict[str, Any] = {"sequence": 8, "max_sequence": 40, "quantize": "stored", "verify": "iree"}
-    return export(file, file.parent / "bundle", target=(target_of_device(_DEVICE),), **options)
+    return export_stored(file, _DEVICE, sequence=8, max_sequence=40, quantize="stored")
 
 
 def test_experts_are_kept_byte_for_byte(bundle: Path, file: Path) -> None:

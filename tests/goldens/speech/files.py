@@ -9,6 +9,7 @@ import numpy as np
 import safetensors.numpy
 
 from tapeline.audio import read_audio
+from tests.goldens.byte_level import ADDED_FLAGS, byte_level_tokenizer
 from tests.goldens.speech.cases import ADDED, CONFIG, GENERATION, PREPROCESSOR, RULES, RULES_VOCABULARY, SEED, WORDS
 from tests.goldens.weights import unit_values
 
@@ -112,17 +113,7 @@ def write_speech_checkpoint(
 
 
 def _tokenizer() -> dict[str, Any]:
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    added = [{"id": token, "content": name, "special": not name[2].isdigit(), **flags} for name, token in ADDED.items()]
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": added,
-        "normalizer": None,
-        "pre_tokenizer": byte_level,
-        "post_processor": None,
-        "decoder": byte_level,
-        "model": {"type": "BPE", "vocab": WORDS, "merges": []},
-    }
+    added = [
+        {"id": token, "content": name, "special": not name[2].isdigit(), **ADDED_FLAGS} for name, token in ADDED.items()
+    ]
+    return byte_level_tokenizer(WORDS, added)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
+from tests.goldens.byte_level import ADDED_FLAGS, byte_level_tokenizer
 from tests.goldens.pictures.cases import PICTURES
 from tests.goldens.pictures.files import picture_bytes
 from tests.goldens.vision_language.cases import CHAT_TEMPLATE, FIRST_SPECIAL, SPECIAL, VisionLanguageCase
@@ -71,20 +72,9 @@ def turn_picture(name: str) -> bytes:
 
 
 def _tokenizer() -> dict[str, Any]:
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    flags = {**ADDED_FLAGS, "special": True}
     added = [{"id": FIRST_SPECIAL + place, "content": name, **flags} for place, name in enumerate(SPECIAL)]
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": added,
-        "normalizer": None,
-        "pre_tokenizer": byte_level,
-        "post_processor": None,
-        "decoder": byte_level,
-        "model": {"type": "BPE", "vocab": _byte_letters(), "merges": []},
-    }
+    return byte_level_tokenizer(_byte_letters(), added)
 
 
 def _byte_letters() -> dict[str, int]:

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 from lang_core import InputError, any_of
 from tapeline.bundle import Bundle
+from tools.benching.suites._checkpoint import group_folder, suite_folder
 from tools.benching.suites._figures import SuiteResult
 from tools.benching.suites._plan import Plan
 from tools.benching.suites._run import Result, Runner, environment
@@ -30,7 +30,6 @@ from tools.benching.suites._serve_rows import SERVE_GROUPS, Requests, ServeGroup
 from tools.benching.suites._serve_systems import export, model_file, own_server, peer_server
 from tools.benching.suites._worker import Worker
 
-_STORED: Final = "bf16"
 _LOAD: Final = "tools.benching.jobs.http_load"
 _GENERATE: Final = "tools.benching.jobs.generate"
 _SAME: Final = 4  # answers that are compared with those alone
@@ -42,22 +41,11 @@ def serve(runner: Runner, plan: Plan) -> SuiteResult:
         raise InputError(
             f"--bits: the suite serve has {any_of(group.bits for group in SERVE_GROUPS)}: name one of them"
         )
-    above = runner.workdir / "serve"
-    checkpoint = above / "checkpoint"
-    above.mkdir()
     groups: list[Served] = []
-    try:
-        if any(group.file is None for group in plan.serve_groups):
-            runner.say("writing a checkpoint ...")
-            sizes = list(plan.decoder)
-            runner.job("tools.benching.jobs.checkpoint", directory=str(checkpoint), sizes=sizes, dtype=_STORED)
+    with suite_folder(runner, plan, "serve", plan.serve_groups) as above:
         for group in plan.serve_groups:
-            folder = above / group.bits
-            folder.mkdir()
-            groups.append(_group(runner, plan, group, checkpoint, folder))
-            shutil.rmtree(folder)
-    finally:
-        shutil.rmtree(above, ignore_errors=True)
+            with group_folder(above, group) as folder:
+                groups.append(_group(runner, plan, group, above / "checkpoint", folder))
     return report(plan, groups)
 
 

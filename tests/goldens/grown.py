@@ -1,4 +1,4 @@
-"""Configurations of golden cases at sizes that four devices divide."""
+"""Configurations of golden cases at sizes that several devices divide."""
 
 from typing import Any, Final
 
@@ -10,16 +10,18 @@ _GROWN: Final = frozenset(
     "mamba_num_heads mamba_d_ssm moe_shared_expert_intermediate_size shared_intermediate_size num_heads d_model "
     "ffn_hidden_size block_ff_dim vocab_size_per_layer_input intermediate_size_mlp".split()
 )
+_EXPERTS: Final = frozenset({"num_local_experts", "num_experts", "n_routed_experts"})
 
 
-def grown(config: Any) -> Any:
-    """Returns a configuration with more heads and features; sizes of heads stay."""
+def grown(config: Any, *, experts: bool = False) -> Any:
+    """Returns a configuration with more heads and features, and experts where asked; sizes of heads stay."""
     if not isinstance(config, dict):
         return config
+    multiplied = _GROWN | _EXPERTS if experts else _GROWN
     made: dict[str, Any] = {}
     for name, value in config.items():
-        if name not in _GROWN:
-            made[name] = grown(value)
+        if name not in multiplied:
+            made[name] = grown(value, experts=experts)
         elif isinstance(value, list):
             made[name] = [item * _FACTOR for item in value]
         else:
