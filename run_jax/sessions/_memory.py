@@ -19,10 +19,11 @@ _CPU: Final = "cpu"
 
 
 def placed(array: np.ndarray[Any, Any], sharding: Sharding) -> jax.Array:
-    """Copies an array to the devices; the copy shares no memory with it."""
+    """Copies an array to the devices; the copy shares no memory with it, and whoever owns the array may change it."""
     if sharding.is_fully_addressable:
-        # JAX reads the caller's memory until the copy is there.
-        return jax.device_put(array, sharding, may_alias=False).block_until_ready()
+        # JAX copies in a thread of its own, and not at all where the array lies as its own memory would.
+        copied = jax.device_put(array, sharding, may_alias=False).block_until_ready()
+        return duplicate(copied).block_until_ready() if _shares(copied, array) else copied
     return jax.make_array_from_callback(array.shape, sharding, lambda index: np.array(array[index]))
 
 
@@ -104,6 +105,12 @@ def addresses(array: jax.Array) -> tuple[int, ...] | None:
     if not reached(array):
         return None
     return tuple(shard.data.unsafe_buffer_pointer() for shard in array.addressable_shards)
+
+
+def _shares(array: jax.Array, memory: np.ndarray[Any, Any]) -> bool:
+    """Returns whether a part of an array lies in the memory of one of NumPy."""
+    first, last = np.lib.array_utils.byte_bounds(memory)
+    return array.size > 0 and any(first <= address < last for address in addresses(array) or ())
 
 
 def _whole(array: jax.Array) -> jax.Array | None:

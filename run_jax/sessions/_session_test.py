@@ -84,6 +84,18 @@ def test_an_upload_shares_no_memory_with_the_array(session: Session) -> None:
     np.testing.assert_array_equal(tensor.numpy(), 1)
 
 
+def test_an_upload_is_a_copy_and_over_when_the_call_is(session: Session) -> None:
+    """Arrays that lie at multiples of 64 bytes, which JAX would take as they are, and others."""
+    memory = np.zeros((3 << 18) + 32, np.float32)
+    start = -memory.ctypes.data % 64 // 4
+    for number in range(1, 9):
+        array = memory[start + number % 2 :][: 3 << 18].reshape(-1, 3)
+        array[:] = number
+        tensor = session.upload(array)
+        array[:] = -1
+        np.testing.assert_array_equal(tensor.numpy(), number)
+
+
 def test_held_tensors_are_updated_in_their_place(session: Session) -> None:
     append = session.updating("append", 1)
     held = session.hold([session.zeros(CACHE)])
