@@ -137,7 +137,7 @@ _VERIFY: Final = flags.DEFINE_enum(
     "verify",
     "auto",
     CHOICES["verify"],
-    "parse: StableHLO's verifier. interpreter, iree: also results against the eager context. auto: as iree.",
+    "parse: StableHLO's verifier. interpreter, iree, jax: also results against the eager context. auto: as iree.",
     flag_values=FLAGS,
 )
 _STABLEHLO: Final = flags.DEFINE_string(

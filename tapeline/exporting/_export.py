@@ -45,6 +45,7 @@ from tapeline.exporting._verify import (
     References,
     check_devices,
     check_interpreter,
+    check_jax,
     devices_of,
     measured_invariance,
 )
@@ -253,7 +254,7 @@ class _Run:
         options, weights = self._export.options, self._export.weights
         if options.verify in ("none", "parse") or weights is None:
             return
-        key = {"files": self._export.hashes, "verify": options.verify, "targets": options.target}
+        key = {"files": self._export.hashes, "verify": options.verify, "targets": options.target, "mesh": options.mesh}
         key["source"] = self._source.identity
         known = self._steps.run("verify", key, [], functools.partial(self._results, weights))
         self._export.verification = rows = known["rows"]
@@ -279,6 +280,10 @@ class _Run:
             rows = check_interpreter(
                 export.entry_points, references, weights, precision, self._staging, export.progress
             )
+            return {"rows": rows, "invariant": {}}
+        if options.verify == "jax":
+            bundle = Bundle(self._staging)
+            rows = check_jax(bundle, references, precision, options.mesh_shape, export.progress)
             return {"rows": rows, "invariant": {}}
         work = (
             sum(spec.size for spec in export.lowered.parameters().values()) * export.sizes.batch * export.sizes.sequence

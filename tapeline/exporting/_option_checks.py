@@ -18,7 +18,7 @@ def check_options(options: ExportOptions) -> None:
     Raises:
         InputError: options contradict each other, or the report cannot be written.
     """
-    if options.verify in ("interpreter", "iree") and options.weights == "none":
+    if options.verify in ("interpreter", "iree", "jax") and options.weights == "none":
         raise InputError(f"verify={options.verify} compares results, and weights=none gives none: choose verify=parse")
     if options.verify == "iree" and not options.compiled:
         raise InputError("verify=iree runs the compiled module, and target=none gives none: name a target")

@@ -25,7 +25,7 @@ CHOICES: Final = {
     "activations": ("exact", "q8"),
     "weights": ("external", "inline", "none"),
     "lowering": ("streaming", "buffered"),
-    "verify": ("auto", "none", "parse", "interpreter", "iree"),
+    "verify": ("auto", "none", "parse", "interpreter", "iree", "jax"),
     "kernels": ("none", "tuned"),
 }
 """Options that take one of a few values, with the values."""
@@ -97,8 +97,9 @@ class ExportOptions:
         num_layers: number of layers, the first ones; None is all.
         target: kinds of device to compile for; may be empty. ``stablehlo-per-device`` writes the program of one device
             of the mesh, with explicit collectives.
-        verify: ``parse`` checks the module, ``interpreter`` and ``iree`` also the results; ``auto`` is ``iree`` where
-            there are weights and a target.
+        verify: ``parse`` checks the module, ``interpreter``, ``iree`` and ``jax`` also the results; ``jax`` on one
+            device, and on those of the mesh where they are there; ``auto`` is ``iree`` where there are weights and a
+            target.
         stablehlo_target_version: oldest version of StableHLO that has to read ``module.vhlo``.
         max_memory: budget in bytes for memory that no file backs; None is no limit.
         resume: True continues an interrupted export.

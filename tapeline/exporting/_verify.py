@@ -8,7 +8,16 @@ from typing import Any, Final
 from compile_hlo import lower_module, text_file
 from compile_hlo.emit import ArgumentParameters
 from compile_hlo.portable import interpret
-from lang_core import EagerExecutionContext, EntryPoint, TapelineError, VerificationError, WeightSource, as_dtype
+from lang_core import (
+    DeviceError,
+    EagerExecutionContext,
+    EntryPoint,
+    MeshShape,
+    TapelineError,
+    VerificationError,
+    WeightSource,
+    as_dtype,
+)
 from run_iree import DEVICES, available, target_of_device
 from tapeline.bundle import Bundle
 from tapeline.cli import Progress, ProgressEvent
@@ -24,6 +33,7 @@ from tapeline.divergence import (
     locate,
     next_state,
 )
+from tapeline.engines import Place, Session, open_session
 from tapeline.running import is_invariant
 
 # vmvx interprets: on more multiplications than this a check would take minutes.
@@ -145,6 +155,30 @@ def check_devices(
     return rows
 
 
+def check_jax(
+    bundle: Bundle, references: References, dtype: str, mesh: MeshShape | None, progress: Progress
+) -> list[dict[str, Any]]:
+    """Runs every entry point by XLA, on one device and on those of a mesh, and compares with the eager context.
+
+    Returns:
+        For the report: figures per place, entry point and result; or why a mesh was skipped.
+
+    Raises:
+        VerificationError: a result disagrees; names place, entry point and result.
+    """
+    rows: list[dict[str, Any]] = []
+    for cut in (None, mesh) if mesh is not None and mesh.size > 1 else (None,):
+        place = "jax" if cut is None else f"jax mesh={cut}"
+        try:
+            with open_session(bundle, Place("jax", mesh=cut)) as session:
+                rows += _check_session(bundle, session, references, dtype, place, progress)
+        except DeviceError as error:
+            if cut is None:
+                raise
+            rows.append({"device": place, "skipped": str(error)})
+    return rows
+
+
 def measured_invariance(bundle: Bundle, devices: Collection[str]) -> dict[str, bool]:
     """Returns by target whether a token's bits are the same in every chunk and batch on its device."""
     measured = {}
@@ -157,14 +191,20 @@ def measured_invariance(bundle: Bundle, devices: Collection[str]) -> dict[str, b
 def _check_device(
     bundle: Bundle, references: References, dtype: str, device: str, progress: Progress
 ) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
     with bundle.session(device) as session:
-        side = DeviceSide(bundle, session)
-        for name, inputs, expected in references.calls():
-            try:
-                rows += compared(device, name, side.run(name, inputs), expected, dtype, references.exact)
-            except VerificationError as error:
-                raise _located(error, references, name, side.runner(references.weights), dtype, progress) from None
+        return _check_session(bundle, session, references, dtype, device, progress)
+
+
+def _check_session(
+    bundle: Bundle, session: Session, references: References, dtype: str, place: str, progress: Progress
+) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    side = DeviceSide(bundle, session)
+    for name, inputs, expected in references.calls():
+        try:
+            rows += compared(place, name, side.run(name, inputs), expected, dtype, references.exact)
+        except VerificationError as error:
+            raise _located(error, references, name, side.runner(references.weights), dtype, progress) from None
     return rows
 
 

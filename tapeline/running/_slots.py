@@ -141,7 +141,10 @@ class BundleSlots:
         position: int,
         embeddings: np.ndarray | None = None,
     ) -> Prediction:
-        """Does what ``prefill_row`` does by one of ``prefills``, or ``seeing``, which takes so many tokens."""
+        """Does what ``prefill_row`` does by one of ``prefills``, or ``seeing``, which takes so many tokens.
+
+        ``embeddings`` [tokens, D] are as for ``prefill_row``.
+        """
         padded = np.zeros((1, entry.size), np.int32)
         padded[0, : len(token_ids)] = token_ids
         given: list[np.ndarray] = [padded]

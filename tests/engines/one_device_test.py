@@ -1,5 +1,6 @@
 """One bundle in every engine: the same tokens, and logits as close as roundings are."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ import numpy as np
 import pytest
 
 import tapeline
-from lang_core import InputError
+from lang_core import InputError, VerificationError
 from tapeline.bundle import Bundle
+from tapeline.compare import TOLERANCE
 from tapeline.divergence import model_of
 from tapeline.engines import ENGINES, Place, open_session
 from tapeline.running import BundleModel, open_slots
@@ -169,3 +171,17 @@ def test_a_bundle_that_lacks_a_file_is_refused(demo: Path, tmp_path: Path) -> No
     (tmp_path / "weights.irpa").unlink()
     with pytest.raises(InputError, match=r"has lost weights\.irpa"):
         tapeline.load(tmp_path, engine="jax")
+
+
+def test_an_export_is_verified_by_jax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: Any = {"num_layers": 1, "sequence": 4, "max_sequence": 16, "target": (), "verify": "jax", "mesh": "tp=2"}
+    rows = json.loads((export("demo", tmp_path / "bundle", **sizes) / "report.json").read_text())["verification"]
+    assert {row["entry_point"] for row in rows if row["device"] == "jax"} == {"prefill", "decode"}
+    (skipped,) = [row["skipped"] for row in rows if row["device"] == "jax mesh=tp=2"]
+    assert "2 devices" in skipped
+    monkeypatch.setitem(TOLERANCE, "f32", -1.0)
+    with pytest.raises(
+        VerificationError, match=r"device jax, entry point 'prefill', result .* disagrees with the eager"
+    ):
+        export("demo", tmp_path / "other", **sizes)
+    assert not (tmp_path / "other").exists()
