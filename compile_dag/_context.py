@@ -231,10 +231,7 @@ class GraphExecutionContext(ExecutionContext):
         return self._record(recorder, PARAMETER, (), (parameter.path, parameter.stored_spec), PARAMETER.infer_afresh)[0]
 
     def parameter_or(self, parameter: Parameter, values: Any) -> Tensor:
-        """Records that a weight is read; without a recording, reads it, or gives the values where there is none.
-
-        Its shape and dtype are the parameter's.
-        """
+        """Records that a weight of the parameter's shape is read; else reads it, or gives the values without one."""
         return self._eager.parameter_or(parameter, values) if self._recorder() is None else self.parameter(parameter)
 
     def while_loop(
@@ -260,10 +257,7 @@ class GraphExecutionContext(ExecutionContext):
         on_false: Callable[..., Sequence[Tensor]],
         operands: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        """Records the branch: both functions become graphs, with the operands as captures; or computes it.
-
-        ``pred`` is rank-0 bool; both functions return the same shapes and dtypes.
-        """
+        """Records the branch, both functions as graphs of the same result shapes; or computes it; rank-0 bool pred."""
         op, recorder = OPS["cond"], self._recorder()
         if recorder is None:
             self._computed(op, (pred, *operands))
