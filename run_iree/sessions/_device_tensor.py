@@ -29,6 +29,7 @@ class DeviceTensor(DeviceHandle[Program]):
             return address(self.program.views[self.key])
 
     def donate(self, to: str) -> None:
+        """Marks the tensor as dead, whatever its shape; its memory is gone."""
         self._donated_to = to
         self.program.views.pop(self.key, None)
 

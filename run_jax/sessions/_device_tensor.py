@@ -32,6 +32,7 @@ class DeviceTensor(DeviceHandle[Program]):
         return array
 
     def donate(self, to: str) -> None:
+        """Marks the tensor as dead, whatever its shape; its memory is gone."""
         self._donated_to = to
         self.program.arrays.pop(self.key, None)
 
