@@ -1,6 +1,6 @@
 """Self-attention with shared key/value heads."""
 
-from lang_core import DType, ExecutionContext, Module, OpError, Parameter, Tensor, as_dtype
+from lang_core import DType, ExecutionContext, Module, OpError, Parameter, Tensor, as_dtype, f64
 from transformer_core._attention_config import AttentionConfig
 from transformer_core._cache import CacheLayout, shared_layout
 from transformer_core._kv_cache import KVCache, cache_spec, kv_layout
@@ -197,7 +197,8 @@ class Attention(Module):
         """
         ops, scores = ctx.ops, self.config.scores
         bias = step.biases[self.config.window]
-        if step.places and scores.softcap is None and bias is not None and not ctx.shows("scores", detail=True):
+        fused = step.places and scores.softcap is None and not ctx.shows("scores", detail=True)
+        if fused and bias is not None and q.dtype != f64:  # the op is of f32 at most
             scale = self.config.head_size**-0.5 if scores.scale is None else scores.scale
             over = ops.reshape(bias, (-1, *bias.shape[-2:]))
             heads = ops.cached_attention(q, k, v, over, scale, None if lies is None else lies.rows)
