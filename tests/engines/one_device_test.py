@@ -185,3 +185,18 @@ def test_an_export_is_verified_by_jax(tmp_path: Path, monkeypatch: pytest.Monkey
     ):
         export("demo", tmp_path / "other", **sizes)
     assert not (tmp_path / "other").exists()
+
+
+def test_a_prompt_cache_lookup_and_drafts_change_no_token_on_jax(tmp_path: Path) -> None:
+    sizes: Any = {"num_layers": 1, "sequence": 4, "max_sequence": 40, "target": ()}
+    points: Any = {"entry_points": ("prefill", "decode", "score"), "score_tokens": 4}
+    path = export("demo", tmp_path / "bundle", **sizes, **points)
+    options: Any = {"token_ids": _PROMPT * 2, "max_new_tokens": 6, "ignore_eos": True}
+    with tapeline.load(path, engine="jax") as model:
+        expected = model.generate(**options).token_ids
+    for _ in range(2):
+        with tapeline.load(path, engine="jax", prompt_cache=tmp_path / "cache") as model:
+            assert model.generate(**options).token_ids == expected
+    for keywords in ({"speculate": "prompt_lookup:1"}, {"draft": path}):
+        with tapeline.load(path, engine="jax", **keywords) as model:
+            assert model.generate(**options).token_ids == expected
