@@ -92,5 +92,5 @@ def test_an_engine_is_asked_for_what_it_can_do() -> None:
     with pytest.raises(InputError, match=r"checkpoint=here goes with engine=jax or .*apex: acme maps an archive"):
         Place("acme", checkpoint=Path("here"))
     with pytest.raises(InputError, match="`dump` goes with engine=iree"):
-        Place("apex").check_dumps()
+        Place("apex").dumps()
     assert Place("apex", mesh=MeshShape.parse("tp=2")).name == "grid"

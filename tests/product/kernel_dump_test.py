@@ -25,7 +25,7 @@ from run_iree.dump import (
     read_dump,
 )
 from tapeline.bundle import ARCHIVE, ARTIFACT, DEBUG_MODULE, Bundle, dumping
-from tapeline.engines import ENGINES, Engine, Place, dumped_module, open_session
+from tapeline.engines import ENGINES, Place, dumped_module, open_session
 from tapeline.engines import Session as AnySession
 from tests.goldens.cases import CASES
 from tests.product._bundles import export_case
@@ -51,7 +51,7 @@ def _points(bundle: Path) -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(model, names=("prefill", "decode"), **_SIZES)}
 
 
-def _dump(bundle: Path, directory: Path, level: int, limits: DumpLimits | None = None, engine: Engine = "iree") -> Dump:
+def _dump(bundle: Path, directory: Path, level: int, limits: DumpLimits | None = None, engine: str = "iree") -> Dump:
     """A prompt of two tokens and one more."""
     opened, place = Bundle(bundle), Place(engine)
     module = dumped_module(opened, place)
