@@ -79,7 +79,8 @@ _WINDOW_CACHES: Final = flags.DEFINE_enum(
 _SCORE_TOKENS: Final = flags.DEFINE_integer(
     "score_tokens",
     None,
-    "Tokens that one call of score takes; by default as --sequence.",
+    "Tokens that one call of score takes; by default as --sequence. With --slots: those of score_row, which "
+    "is left out by default.",
     lower_bound=1,
     flag_values=FLAGS,
 )

@@ -40,7 +40,13 @@ class ModelFlags:
             raise InputError(f"{names}: options of an export go with `model`; a `bundle` is exported already")
 
     def bundle(
-        self, place: Place, progress: Progress, *, model: str | None = None, slots: int | None = None
+        self,
+        place: Place,
+        progress: Progress,
+        *,
+        model: str | None = None,
+        slots: int | None = None,
+        score_tokens: int | None = None,
     ) -> tapeline.Bundle:
         """Returns the model's bundle for an engine's device.
 
@@ -49,8 +55,10 @@ class ModelFlags:
             progress: receives steps, warnings and bytes.
             model: model where no flag names one.
             slots: rows of a bundle for a server; None for another bundle.
+            score_tokens: tokens that a call of such a bundle verifies; None where there are no drafts.
         """
-        given: dict[str, Any] = {} if slots is None else {"slots": slots}
+        sizes = {"slots": slots, "score_tokens": score_tokens}
+        given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
         given |= {name: holder.value for name, holder in self.options.items() if holder.value is not None}
         return tapeline.cached_export(
             self.model.value or model or "",

@@ -18,7 +18,7 @@ from lang_core import InputError
 from tapeline.cli import ProgressEvent, parse_size, user_path
 from tapeline.command._model_flags import define_model_flags
 from tapeline.command._place_flags import define_place_flags
-from tapeline.server import Loading, Log, ModelSource, ServerOptions, bundle_source, serve
+from tapeline.server import DraftOptions, Loading, Log, ModelSource, ServerOptions, bundle_source, serve
 from tapeline.serving import EngineSettings
 
 FLAGS: Final = flags.FlagValues()
@@ -27,6 +27,7 @@ _DEMO: Final = "demo"
 # The demo model goes on from a text; so messages are joined.
 _DEMO_TEMPLATE: Final = "{% for message in messages %}{{ message.content }}{% endfor %}"
 _SLOTS: Final = 8
+_DRAFTED: Final = 3
 _OPTIONS: Final = ServerOptions()
 _ENGINE: Final = EngineSettings()
 
@@ -65,6 +66,32 @@ _STALL: Final = flags.DEFINE_float(
 )
 _PREFIX_STORE: Final = flags.DEFINE_string(
     "prefix_store", "256MiB", "Memory for beginnings of prompts, to be used again; 0 for none.", flag_values=FLAGS
+)
+_SPECULATE: Final = flags.DEFINE_string(
+    "speculate",
+    None,
+    "prompt_lookup[:N]: verify what followed the last N tokens (3) earlier in a request's text.",
+    flag_values=FLAGS,
+)
+_DRAFT: Final = flags.DEFINE_string(
+    "draft",
+    None,
+    "Verify what this bundle, with as many slots, of a smaller model, finds likeliest.",
+    flag_values=FLAGS,
+)
+_DRAFT_TOKENS: Final = flags.DEFINE_integer(
+    "draft_tokens",
+    None,
+    f"How many tokens are verified at once, at most; by default as many as score_row takes, {_DRAFTED} with --model.",
+    lower_bound=1,
+    flag_values=FLAGS,
+)
+_DRAFT_ROWS: Final = flags.DEFINE_integer(
+    "draft_rows",
+    1,
+    "Answers that may run at once while drafts are made: a draft costs a call, which otherwise serves all answers.",
+    lower_bound=1,
+    flag_values=FLAGS,
 )
 _LIMITS: Final = {
     name: flags.DEFINE_integer(name, getattr(_OPTIONS, name), text, flag_values=FLAGS)
@@ -147,7 +174,9 @@ def _model_source(log: Log) -> ModelSource:
             log.info("export", step=event.text)
 
     def bundle() -> tapeline.Bundle:
-        return _MODEL.bundle(_PLACE.place(), told, model=_DEMO, slots=_SLOT_COUNT.value or _SLOTS)
+        scored = None if _drafts() is None else (_DRAFT_TOKENS.value or _DRAFTED) + 1
+        slots = _SLOT_COUNT.value or _SLOTS
+        return _MODEL.bundle(_PLACE.place(), told, model=_DEMO, slots=slots, score_tokens=scored)
 
     path = Path(name)
     return bundle_source(path.stem if path.suffix == ".gguf" else path.name, bundle, _loading(template))
@@ -160,7 +189,17 @@ def _loading(template: str | None) -> Loading:
         stall=_STALL.value,
         store_bytes=0 if _PREFIX_STORE.value == "0" else parse_size("prefix_store", _PREFIX_STORE.value),
     )
-    return Loading(place=_PLACE.place(), engine=engine, template=template)
+    return Loading(place=_PLACE.place(), engine=engine, template=template, drafts=_drafts())
+
+
+def _drafts() -> DraftOptions | None:
+    if _SPECULATE.value is None and _DRAFT.value is None:
+        given = [holder.name for holder in (_DRAFT_TOKENS, _DRAFT_ROWS) if holder.present]
+        if given:
+            raise InputError(f"`{given[0]}` goes with `speculate` or `draft`")
+        return None
+    draft = _path(_DRAFT.value)
+    return DraftOptions(speculate=_SPECULATE.value, draft=draft, tokens=_DRAFT_TOKENS.value, rows=_DRAFT_ROWS.value)
 
 
 def _template() -> str | None:

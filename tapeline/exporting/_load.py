@@ -176,6 +176,7 @@ def _entry_points(
             sequence=sizes.sequence,
             max_sequence=sizes.max_sequence,
             window_caches=caches,
+            score_tokens=options.score_tokens,
             slots=options.slots,
         )
     return entry_points(

@@ -45,7 +45,6 @@ def _check_slots(options: ExportOptions) -> None:
         ("entry_points", options.entry_points, None),
         ("positions", options.positions, "shared"),
         ("batch", options.batch, 1),
-        ("score_tokens", options.score_tokens, None),
     ):
         if value != plain:
             text = ",".join(value) if isinstance(value, Sequence) and not isinstance(value, str) else value

@@ -83,7 +83,8 @@ class ExportOptions:
         max_sequence: positions that the key/value caches hold; None is what the model was trained on, 2048 at most.
         positions: ``shared`` by all sequences of a batch, or ``per_row`` for sequences of different lengths.
         window_caches: ``ring`` keeps what a layer's window needs, ``whole`` every position.
-        score_tokens: tokens that one call of score takes; None is as ``sequence``.
+        score_tokens: tokens that one call of score takes; None is as ``sequence``. With ``slots``, those of
+            ``score_row``, with which a server verifies drafts; None is a bundle without.
         slots: rows of the caches of a bundle for a server, whose calls work on some of them; None is a bundle without.
             ``sequence`` is then the most tokens that a call of prefill_row takes: 128 where None, or the capacity.
         mesh: axes of a mesh of devices such as ``tp=4,dp=2``: the description then says how tensors are cut; None is

@@ -28,13 +28,15 @@ from tapeline.running._pictures import ImageEmbedder, ImageSource
 from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._prompt_memory import BundlePromptMemory
 from tapeline.running._ranker import TextRanker, ranks
+from tapeline.running._row_drafts import row_drafters
 from tapeline.running._scores import Scores
-from tapeline.running._slots import BundleSlots
+from tapeline.running._slots import SLOTS, BundleSlots
 from tapeline.running._speculating import Speculating, speculating
 from tapeline.running._stats import GenerationStats, dispatches
 
 __all__ = [
     "DUMP_LIMITS",
+    "SLOTS",
     "BundleBatch",
     "BundleModel",
     "BundleSlots",
@@ -67,6 +69,7 @@ __all__ = [
     "load",
     "open_slots",
     "ranks",
+    "row_drafters",
     "read_inputs",
     "speculating",
     "takes_pictures",

@@ -13,6 +13,7 @@ from tapeline.cli import check_writable
 from tapeline.engines import Session
 from tapeline.running._arrays import ordered_inputs
 from tapeline.running._generation import GenerateOptions, TokenStream
+from tapeline.running._invariance import open_slots
 from tapeline.running._model import (
     ENCODE,
     BundleBatch,
@@ -163,7 +164,7 @@ class Generator:
         ):
             if asked:
                 raise InputError(f"{what} with a bundle exported without slots, and {self._bundle.path} has some")
-        model = RowModel(self._bundle, self._session)
+        model = RowModel(open_slots(self._bundle, self._session))
         self._model, self._memory = model, BundlePromptMemory(model)
         return model
 

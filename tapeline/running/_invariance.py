@@ -8,7 +8,8 @@ import numpy as np
 
 from tapeline.bundle import Bundle
 from tapeline.engines import Session
-from tapeline.running._slots import BundleSlots, SizedCall
+from tapeline.running._sized_calls import SizedCall
+from tapeline.running._slots import BundleSlots
 from transformer_core.generation import Prediction
 
 _STEPS: Final = 3  # tokens that are decoded one by one
@@ -47,9 +48,9 @@ def all_calls_agree(slots: BundleSlots) -> bool:
     """Returns whether all sizes of the entry points give the same bits: logits, entries of caches, states.
 
     The same tokens go through every size of ``prefill_row``, in whole calls and in padded ones, and through every size
-    of ``decode``, in several rows and places of the batch. They stand at the beginning of a row, or go on from random
-    entries: near the beginning, in the middle and at the end. Where a bundle takes pictures, text goes through the
-    calls with embeddings too, and so do embeddings.
+    of ``decode``, in several rows and places of the batch, and ``score_row`` where it can verify drafts. They stand at
+    the beginning of a row, or go on from random entries: near the beginning, in the middle and at the end. Where a
+    bundle takes pictures, text goes through the calls with embeddings too, and so do embeddings.
     """
     last = slots.capacity - min(_FEW, slots.capacity)
     whole = slots.chunks[-1] + _STEPS
@@ -61,6 +62,7 @@ def all_calls_agree(slots: BundleSlots) -> bool:
         (last // 2, _FEW, _Stretch.padded),
         (last, _FEW, _Stretch.steps),
         *(seeing if slots.seeing else ()),
+        *((start, _FEW, _Stretch.scores) for start in (0, last // 2, last) if slots.score_tokens),
     ]
     return all(_all_same(method(_Stretch(slots, start, count))) for start, count, method in calls)
 
@@ -99,6 +101,21 @@ class _Stretch:
         for entry in slots.decodes:
             yield from self._decoded(partial(slots.run_decode, entry), rows[: entry.size], tokens)
         yield from self._decoded(slots.run_in_place, rows[:1], tokens)
+
+    def scores(self) -> Iterator[Arrays]:
+        """Yields what each token gives one by one, and in calls of ``score_row``, whole and padded."""
+        slots, entry = self._slots, self._slots.decodes[0]
+        yield self._scored(lambda tokens, position: slots.run_decode(entry, [0], tokens, [position]), 1)
+        for piece in (slots.score_tokens, slots.score_tokens // 2 + 1):
+            yield self._scored(lambda tokens, position: slots.score_row(tokens, 0, position), piece)
+
+    def _scored(self, score: Callable[[Sequence[int], int], Sequence[Prediction]], piece: int) -> Arrays:
+        self._begin()
+        logits: Arrays = []
+        for at in range(0, len(self._tokens), piece):
+            predictions = score(self._tokens[at : at + piece], self._start + at)
+            logits += [prediction.logits() for prediction in predictions]
+        return [*logits, *self._left(0, self._tokens)]
 
     def text(self) -> Iterator[Arrays]:
         """Yields what ``prefill_row`` leaves of text, and what each call with embeddings does."""

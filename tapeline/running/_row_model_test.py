@@ -42,7 +42,7 @@ def test_prompts_are_cut_into_the_largest_chunks(bundle: tapeline.Bundle, monkey
         return run(self, entry, token_ids, row, position)
 
     with bundle.session("local-task") as session:
-        model = RowModel(bundle, session)
+        model = RowModel(BundleSlots(bundle, session))
         monkeypatch.setattr(BundleSlots, "run_prefill", noted)
         model.prefill(np.ones((1, 40), np.int32), 0, 38)
         assert sizes == [(32, 32), (8, 7)]

@@ -7,10 +7,11 @@ import numpy as np
 
 from lang_core import InputError, checked_choices
 from tapeline.bundle import Bundle
-from tapeline.engines import Session
+from tapeline.engines import Results, Session
 from tapeline.running._pictures import padded_call
 from tapeline.running._predictions import LOGITS, Row, Rows
-from transformer_core.generation import NEXT_IDS, Prediction
+from tapeline.running._sized_calls import SizedCall, sized_calls, smallest
+from transformer_core.generation import Prediction
 from transformer_core.models import ENCODE_IMAGE, PREFILL_EMBEDDINGS_ROW
 
 SLOTS: Final = "slots"
@@ -18,23 +19,8 @@ SLOTS: Final = "slots"
 
 _PREFILL: Final = "prefill_row"
 _DECODE: Final = "decode"
+_SCORE: Final = "score_row"
 _POSITIONS: Final = 1  # axis of positions in a row's part of a cache [K, S, H]
-
-
-class SizedCall:
-    """Entry point in one size, prepared.
-
-    Attributes:
-        size: tokens that a call of ``prefill_row`` takes, or rows that one of ``decode`` does.
-        call: prepared call.
-        next_ids: index of the result with the likeliest tokens.
-    """
-
-    def __init__(self, bundle: Bundle, session: Session, name: str) -> None:
-        point = bundle.entry_point(name)
-        self.size: Final = max(point.arguments[0].spec.shape)
-        self.call: Final = session.updating(name, LOGITS + 1)
-        self.next_ids: Final = [result.name for result in point.results].index(NEXT_IDS)
 
 
 @checked_choices
@@ -50,6 +36,8 @@ class BundleSlots:
         recurrent: whether a layer has a state or a ring, so that a row can only go on where it ended.
         position_axes: axis of positions of each array that ``read_row`` returns; None of a state or a ring.
         position_bytes: bytes of one position of a row in all of those.
+        score_tokens: number of tokens that a call of ``score_row`` takes; 0 where the bundle has none, or has states,
+            which cannot take a token back.
         prefills: sizes of ``prefill_row``, ascending.
         seeing: the same of ``prefill_embeddings_row``; none of a bundle that takes no pictures.
         image_token: token that stands for a picture's embedding; None of a bundle that takes no pictures.
@@ -90,9 +78,9 @@ class BundleSlots:
             spec.nbytes // rows for spec, has in zip(caches.values(), whole, strict=True) if has
         )
         self.cache_specs: Final = caches
-        self.prefills: Final = _sized(bundle, session, _PREFILL)
-        self.decodes: Final = _sized(bundle, session, _DECODE)
-        self.seeing: Final = _sized(bundle, session, PREFILL_EMBEDDINGS_ROW)
+        self.prefills: Final = sized_calls(bundle, session, _PREFILL)
+        self.decodes: Final = sized_calls(bundle, session, _DECODE)
+        self.seeing: Final = sized_calls(bundle, session, PREFILL_EMBEDDINGS_ROW)
         self.chunks: Final = tuple(prefill.size for prefill in self.prefills)
         self._encode: Final = session.function(ENCODE_IMAGE) if self.seeing else None
         self.image_token: Final[int | None] = model["image_token"] if self.seeing else None
@@ -101,6 +89,8 @@ class BundleSlots:
         )
         self._copy: Final = session.updating("copy_row", 0)
         self._clear: Final = session.updating("clear_row", 0) if "clear_row" in names else None
+        self._score: Final = SizedCall(bundle, session, _SCORE) if _SCORE in names else None
+        self.score_tokens: Final = 0 if self._score is None or self._clear else self._score.size
         self._caches: Final = session.hold([session.zeros(spec) for spec in caches.values()])
 
     def prefill_row(
@@ -120,18 +110,12 @@ class BundleSlots:
             InputError: there are no or too many tokens, they do not fit into the row, or the bundle takes no pictures.
         """
         count = len(token_ids)
-        if not 1 <= count <= self.chunks[-1]:
-            raise InputError(f"prefill_row: expected 1 to {self.chunks[-1]} tokens; found {count}: cut the prompt")
-        if position + count > self.capacity:
-            raise InputError(
-                f"prefill_row: {count} tokens at position {position} do not fit into {self.capacity} positions: ask "
-                f"for fewer, or export with a larger max_sequence"
-            )
+        self._check_tokens(_PREFILL, "prompt", count, self.chunks[-1], position)
         if embeddings is None:
-            return self.run_prefill(_smallest(self.prefills, count), token_ids, row, position)
+            return self.run_prefill(smallest(self.prefills, count), token_ids, row, position)
         if not self.seeing:
             raise InputError(f"prefill_row: the bundle has no {PREFILL_EMBEDDINGS_ROW}: leave out the embeddings")
-        return self.run_prefill(_smallest(self.seeing, count), token_ids, row, position, embeddings)
+        return self.run_prefill(smallest(self.seeing, count), token_ids, row, position, embeddings)
 
     def run_prefill(
         self,
@@ -145,14 +129,50 @@ class BundleSlots:
 
         ``embeddings`` [tokens, D] are as for ``prefill_row``.
         """
+        results = self._appended(entry, token_ids, row, position, embeddings)
+        return Row(Rows(results, 1, entry.next_ids, _uncounted), 0)
+
+    def score_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
+        """Appends tokens to a row, as ``prefill_row`` does, and returns the predictions after each of them.
+
+        Args:
+            token_ids: 1 to ``score_tokens`` tokens.
+            row: the row.
+            position: position of the first token.
+
+        Raises:
+            InputError: there are no or too many tokens, or they do not fit into the row, or the bundle cannot score.
+        """
+        if self._score is None:
+            raise InputError(f"{_SCORE}: the bundle was exported without it: export with score_tokens=4")
+        self._check_tokens(_SCORE, "draft", len(token_ids), self.score_tokens, position)
+        results = self._appended(self._score, token_ids, row, position)
+        return Rows(results, self.score_tokens, self._score.next_ids, _uncounted)[: len(token_ids)]
+
+    def _appended(
+        self,
+        entry: SizedCall,
+        token_ids: Sequence[int],
+        row: int,
+        position: int,
+        embeddings: np.ndarray | None = None,
+    ) -> Results:
         padded = np.zeros((1, entry.size), np.int32)
         padded[0, : len(token_ids)] = token_ids
         given: list[np.ndarray] = [padded]
         if embeddings is not None:
             given.append(np.zeros((1, entry.size, embeddings.shape[1]), np.float32))
             given[1][0, : len(token_ids)] = embeddings
-        results = entry.call(self._caches, *given, row, position, len(token_ids) - 1)
-        return Row(Rows(results, 1, entry.next_ids, _uncounted), 0)
+        return entry.call(self._caches, *given, row, position, len(token_ids) - 1)
+
+    def _check_tokens(self, name: str, text: str, count: int, most: int, position: int) -> None:
+        if not 1 <= count <= most:
+            raise InputError(f"{name}: expected 1 to {most} tokens; found {count}: cut the {text}")
+        if position + count > self.capacity:
+            raise InputError(
+                f"{name}: {count} tokens at position {position} do not fit into {self.capacity} positions: ask for "
+                f"fewer, or export with a larger max_sequence"
+            )
 
     def encode_image(self, pixels: np.ndarray) -> np.ndarray:
         """Returns the embeddings f32 [T', D] of a picture, or a tile, of pixels f32 [3, height, width].
@@ -181,7 +201,7 @@ class BundleSlots:
         if not rows or len(set(rows)) != len(rows):
             raise InputError(f"decode: expected at least one row, each once; found {list(rows)}")
         if self.invariant:
-            return self.run_decode(_smallest(self.decodes, len(rows)), rows, token_ids, positions)
+            return self.run_decode(smallest(self.decodes, len(rows)), rows, token_ids, positions)
         return self.run_in_place(rows, token_ids, positions)
 
     def run_decode(
@@ -264,17 +284,6 @@ class BundleSlots:
             raise InputError(f"rows are 0 to {self.slots - 1}; found {row}")
         if not 0 <= start <= stop <= self.capacity:
             raise InputError(f"a row has positions 0 to {self.capacity}; found {start} to {stop}")
-
-
-def _sized(bundle: Bundle, session: Session, name: str) -> list[SizedCall]:
-    """Returns the sizes of an entry point, ascending."""
-    names = [point.name for point in bundle.config.entry_points]
-    sizes = [SizedCall(bundle, session, other) for other in names if other == name or other.startswith(f"{name}_")]
-    return sorted(sizes, key=lambda sized: sized.size)
-
-
-def _smallest(entries: Sequence[SizedCall], count: int) -> SizedCall:
-    return next(entry for entry in entries if entry.size >= count)
 
 
 def _uncounted(nbytes: int) -> None:

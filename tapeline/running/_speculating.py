@@ -18,7 +18,9 @@ Speculating = Callable[[ScoringBundle], Speculation]
 """Begins an answer."""
 
 _LOOKUP: Final = "prompt_lookup"
-_HEAD: Final = "mtp"
+HEAD: Final = "mtp"
+"""Name of drafts by the model's own multi-token prediction head."""
+
 _TOKENIZER: Final = TOKENIZER_FILE
 
 
@@ -44,18 +46,17 @@ def speculating(
         yield None
         return
     _check_lengths(bundle)
-    if draft is None and speculate == _HEAD:
+    if draft is None and speculate == HEAD:
         _check_head(bundle)
         yield lambda model: Speculation(model, PredictionHead(_drafting(model)), most)
         return
     if draft is None:
-        longest = _longest(speculate or "")
+        longest = lookup_length(speculate or "")
         yield lambda model: Speculation(model, PromptLookup(longest), most)
         return
-    if speculate is not None:
-        raise InputError(f"speculate={speculate} and draft={draft} are two ways to get drafts: give one of them")
+    check_one_way(speculate, draft)
     drafting = Bundle(draft)
-    _check_draft(bundle, drafting)
+    check_draft(bundle, drafting)
     with open_session(drafting, place) as session:
         drafter = BundleModel(drafting, session)
         _check_rings(drafting, drafter, most)
@@ -63,12 +64,19 @@ def speculating(
         yield lambda model: Speculation(model, DraftModel(drafter, memory), most)
 
 
-def _longest(speculate: str) -> int:
+def check_one_way(speculate: str | None, draft: Path | None) -> None:
+    """Refuses two ways to get drafts by an InputError."""
+    if speculate is not None and draft is not None:
+        raise InputError(f"speculate={speculate} and draft={draft} are two ways to get drafts: give one of them")
+
+
+def lookup_length(speculate: str) -> int:
+    """Returns N of ``prompt_lookup:N``, 3 where it is not said; an InputError for anything else."""
     name, colon, number = speculate.partition(":")
     if name != _LOOKUP or (colon and not (number.isdecimal() and int(number) > 0)):
         raise InputError(
             f"speculate={speculate}: expected {_LOOKUP}, or {_LOOKUP}:N to look for the last N tokens, 1 or more, or "
-            f"{_HEAD} for the model's multi-token prediction head"
+            f"{HEAD} for the model's multi-token prediction head"
         )
     return int(number) if colon else 3
 
@@ -78,7 +86,7 @@ def _check_head(bundle: Bundle) -> None:
     names = [point.name for point in bundle.config.entry_points]
     if DRAFT not in names:
         raise InputError(
-            f"speculate={_HEAD}: {bundle.path} has the entry points {', '.join(names)}, and no {DRAFT} of a "
+            f"speculate={HEAD}: {bundle.path} has the entry points {', '.join(names)}, and no {DRAFT} of a "
             f"multi-token prediction head: export a model that has one with entry_points=prefill,decode,score,{DRAFT} "
             f"and score_tokens=4"
         )
@@ -104,8 +112,8 @@ def _check_lengths(bundle: Bundle) -> None:
             )
 
 
-def _check_draft(bundle: Bundle, draft: Bundle) -> None:
-    """Refuses a draft with other tokens."""
+def check_draft(bundle: Bundle, draft: Bundle) -> None:
+    """Refuses a draft with other tokens by an InputError."""
     if ENCODE in [point.name for point in draft.config.entry_points]:
         raise InputError(f"draft={draft.path}: the model has an encoder, which nothing is given to: take another")
     ours, theirs = (model.config.model["vocabulary"] for model in (bundle, draft))

@@ -12,14 +12,24 @@ from lang_core import ConfigError, InputError
 from tapeline.audio import LogMel
 from tapeline.bundle import Bundle
 from tapeline.engines import Place, open_session
-from tapeline.running import BundleSlots, LoadedModel, PicturePrompts, load, open_slots, ranks, takes_pictures
+from tapeline.running import (
+    SLOTS,
+    BundleSlots,
+    LoadedModel,
+    PicturePrompts,
+    load,
+    open_slots,
+    ranks,
+    row_drafters,
+    takes_pictures,
+)
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._model import ServedModel, TextModel
 from tapeline.server._models import ModelSource
 from tapeline.server._pictures import PictureReader
 from tapeline.server._ranking_model import RankingModel
 from tapeline.server._transcription_model import TranscriptionModel
-from tapeline.serving import Engine, EngineFigures, EngineSettings, Event, Ticket, TokenRequest
+from tapeline.serving import Drafting, Engine, EngineFigures, EngineSettings, Event, Ticket, TokenRequest
 from tapeline.text import Chat, ChatTemplate, Tokenizer
 from tapeline.toolcalls import ToolSupport
 from transformer_core.generation import SamplingConfig, load_eos_ids
@@ -33,6 +43,23 @@ _SAMPLING: Final = ("temperature", "top_k", "top_p", "min_p", "repetition_penalt
 
 
 @dataclass(frozen=True, kw_only=True)
+class DraftOptions:
+    """Speculation of a server (docs/speculation.md).
+
+    Attributes:
+        speculate: ``prompt_lookup`` or ``prompt_lookup:N``; None with ``draft``.
+        draft: bundle with slots that drafts; None with ``speculate``.
+        tokens: greatest length of a draft; None for as many as a call verifies.
+        rows: answers that may run at once while drafts are made.
+    """
+
+    speculate: str | None = None
+    draft: Path | None = None
+    tokens: int | None = None
+    rows: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
 class Loading:
     """Settings with which bundles are loaded.
 
@@ -40,11 +67,13 @@ class Loading:
         place: engine and devices to run on.
         engine: settings of the engine.
         template: chat template in place of the bundle's own; None for that one.
+        drafts: speculation of text models; None for none.
     """
 
     place: Place = field(default_factory=Place)
     engine: EngineSettings = field(default_factory=EngineSettings)
     template: str | None = None
+    drafts: DraftOptions | None = None
 
 
 def bundle_source(
@@ -66,8 +95,14 @@ def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:
     """Loads a bundle on a device.
 
     Raises:
-        InputError: it was exported without slots, has no tokenizer, or is of a kind that is not served.
+        InputError: it was exported without slots, has no tokenizer, or is of a kind that is not served, or there are to
+            be drafts and it generates no text.
+        ConfigError: it cannot verify the drafts.
     """
+    if loading.drafts is not None and SLOTS not in bundle.config.model:
+        raise InputError(
+            f"{bundle.path} has no slots, whose answers drafts could go with: leave out `speculate` and `draft`"
+        )
     forward = next((point for point in bundle.config.entry_points if point.name == "forward"), None)
     if forward is not None and any(result.name == _EMBEDDING for result in forward.results):
         return EmbeddingModel(
@@ -163,8 +198,17 @@ def _engine(bundle: Bundle, loading: Loading) -> tuple["BundleEngine", BundleSlo
         session = stack.enter_context(open_session(bundle, loading.place))
         slots = open_slots(bundle, session)
         remake = partial(BundleSlots, bundle, session, invariant=slots.invariant)
-        engine = Engine(slots, loading.engine, remake=remake)
+        drafting = _drafting(bundle, loading, stack)
+        engine = Engine(slots, loading.engine, remake=remake, drafting=drafting)
         return BundleEngine(engine, stack.pop_all()), slots
+
+
+def _drafting(bundle: Bundle, loading: Loading, stack: contextlib.ExitStack) -> Drafting | None:
+    drafts = loading.drafts
+    if drafts is None:
+        return None
+    begin = stack.enter_context(row_drafters(bundle, loading.place, drafts.speculate, drafts.draft))
+    return Drafting(begin=begin, tokens=drafts.tokens, rows=drafts.rows)
 
 
 class BundleEngine:

@@ -27,6 +27,11 @@ _COUNTERS: Final[Mapping[str, tuple[str, Callable[[EngineFigures], float]]]] = {
     "prefix_cache_queries": ("Tokens of prompts that were looked up.", lambda figures: figures.prefix_queries),
     "prefix_cache_hits": ("Tokens of prompts that were reused.", lambda figures: figures.prefix_hits),
     "engine_prompt_tokens": ("Tokens of prompts that were computed.", lambda figures: figures.prompt_tokens),
+    "spec_decode_num_draft_tokens": ("Tokens of drafts.", lambda figures: figures.draft_tokens),
+    "spec_decode_num_accepted_tokens": (
+        "Tokens of drafts that became tokens of answers.",
+        lambda figures: figures.accepted_tokens,
+    ),
     "engine_failures": ("Calls of the model that failed.", lambda figures: figures.failures),
 }
 
@@ -106,7 +111,7 @@ class _Engines(Collector):
         yield self._ticks(figures)
 
     def _ticks(self, figures: Mapping[str, EngineFigures]) -> Metric:
-        text = "Time of the engine's ticks, and of their parts: prefix, prefill, decode, choose; tick for all of it."
+        text = "Time of the engine's ticks, and of their parts: prefix, prefill, draft, decode, choose; tick is all."
         family = HistogramMetricFamily(f"{self._prefix}engine_tick_seconds", text, labels=[_MODEL, "part"])
         for model, figure in figures.items():
             for part, times in figure.tick_seconds.items():

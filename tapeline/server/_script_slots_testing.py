@@ -25,6 +25,7 @@ class ScriptSlots:
         self.slots, self.capacity, self.vocabulary = slots, len(script), vocabulary
         self.chunks, self.invariant, self.recurrent = (8, 32), True, False
         self.position_axes, self.position_bytes = (1,), 4
+        self.score_tokens = 0
         self.fails = False
 
     def prefill_row(
@@ -45,6 +46,11 @@ class ScriptSlots:
         if self.fails:
             raise RuntimeError("the device has caught fire")
         return [self._next(position + 1) for position in positions]
+
+    def score_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
+        """Returns the predictions after each of some tokens."""
+        del row
+        return [self._next(position + count) for count in range(1, len(token_ids) + 1)]
 
     def copy_row(self, source: int, target: int) -> None:
         """Copies nothing: rows hold nothing."""

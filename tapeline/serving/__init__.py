@@ -3,6 +3,7 @@
 It sees tokens only: no text, no HTTP, no bundle. A model is anything with the ``SlotModel`` protocol.
 """
 
+from tapeline.serving._drafts import Drafting
 from tapeline.serving._engine import Engine, Ticket
 from tapeline.serving._errors import BusyError, ConstraintError, EngineClosedError, ModelFailedError
 from tapeline.serving._figures import EngineFigures
@@ -24,6 +25,7 @@ from tapeline.serving._times import PartTimes
 __all__ = [
     "BusyError",
     "ConstraintError",
+    "Drafting",
     "EndEvent",
     "Engine",
     "EngineClosedError",

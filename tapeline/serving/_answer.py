@@ -86,6 +86,11 @@ class Answer:
         return self._known - len(self.request.prompt)
 
     @property
+    def remaining(self) -> int:
+        """Number of new tokens that it may still have."""
+        return len(self._tokens) - self._known
+
+    @property
     def prefilling(self) -> bool:
         """True while its prompt is run in chunks."""
         return self.fed < len(self.request.prompt) and self.request.prompt_logprobs is None

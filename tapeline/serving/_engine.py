@@ -7,6 +7,7 @@ from typing import Final
 
 from lang_core import InputError
 from tapeline.serving._answer import Answer
+from tapeline.serving._drafts import Drafting
 from tapeline.serving._errors import EngineClosedError, ModelFailedError
 from tapeline.serving._figures import EngineFigures
 from tapeline.serving._pictures import check_pictures
@@ -40,6 +41,7 @@ class Engine:
         settings: EngineSettings | None = None,
         *,
         remake: Callable[[], SlotModel] | None = None,
+        drafting: Drafting | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Starts the thread.
@@ -49,7 +51,11 @@ class Engine:
             settings: settings; the defaults if None.
             remake: returns a model with caches made anew, after a call of the model failed; if None, or if it raises,
                 the engine closes then.
+            drafting: speculation; None for none.
             clock: seconds that only go up.
+
+        Raises:
+            ConfigError: the model cannot verify drafts, or none so long.
         """
         self._settings: Final = settings or EngineSettings()
         self._clock: Final = clock
@@ -57,7 +63,7 @@ class Engine:
         self._capacity: Final = model.capacity
         self._vocabulary: Final = model.vocabulary
         self._queue: Final = WaitingQueue(self._settings.max_waiting, clock)
-        self._scheduler: Final = Scheduler(model, self._queue, self._settings, clock)
+        self._scheduler: Final = Scheduler(model, self._queue, self._settings, clock, drafting=drafting)
         self._closing = False
         self._draining = False
         self._idle: Final = threading.Event()

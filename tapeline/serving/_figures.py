@@ -19,6 +19,8 @@ class EngineFigures:
         prefix_hits: total tokens of these that were reused.
         prompt_tokens: total tokens of prompts that were run; reused ones are not among them.
         generated_tokens: total new tokens.
+        draft_tokens: total tokens of drafts.
+        accepted_tokens: total tokens of drafts that became tokens of answers.
         ended: total ended requests by reason.
         failures: calls of the model that raised.
         store_bytes: bytes of the prefix store.
@@ -34,6 +36,8 @@ class EngineFigures:
     prefix_hits: int
     prompt_tokens: int
     generated_tokens: int
+    draft_tokens: int
+    accepted_tokens: int
     ended: Mapping[str, int]
     failures: int
     store_bytes: int

@@ -14,7 +14,7 @@ class GuardedModel:
     """Model of which every call, and every reading of a prediction, raises ``ModelFailedError`` or nothing.
 
     Attributes:
-        slots, capacity, vocabulary, invariant, recurrent, position_axes, position_bytes: the model's.
+        slots, capacity, vocabulary, score_tokens, invariant, recurrent, position_axes, position_bytes: the model's.
         chunks: those of the model that are to be used, ascending.
     """
 
@@ -32,6 +32,7 @@ class GuardedModel:
         self.chunks = tuple(
             chunk for chunk in model.chunks if not largest_chunk or chunk <= max(largest_chunk, model.chunks[0])
         )
+        self.score_tokens = model.score_tokens
         self.invariant = model.invariant
         self.recurrent = model.recurrent
         self.position_axes = model.position_axes
@@ -45,38 +46,43 @@ class GuardedModel:
         self, token_ids: Sequence[int], row: int, position: int, embeddings: np.ndarray | None = None
     ) -> Prediction:
         """See ``SlotModel``."""
-        with _guarded("prefill_row"):
+        with guarded("prefill_row"):
             return _GuardedPrediction(self._model.prefill_row(token_ids, row, position, embeddings))
 
     def encode_image(self, pixels: np.ndarray) -> np.ndarray:
         """See ``SlotModel``."""
-        with _guarded("encode_image"):
+        with guarded("encode_image"):
             return self._model.encode_image(pixels)
 
     def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
         """See ``SlotModel``."""
-        with _guarded("decode"):
+        with guarded("decode"):
             predictions = self._model.decode(rows, token_ids, positions)
             return [_GuardedPrediction(predictions[index]) for index in range(len(rows))]
 
+    def score_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
+        """See ``SlotModel``."""
+        with guarded("score_row"):
+            return [_GuardedPrediction(prediction) for prediction in self._model.score_row(token_ids, row, position)]
+
     def copy_row(self, source: int, target: int) -> None:
         """See ``SlotModel``."""
-        with _guarded("copy_row"):
+        with guarded("copy_row"):
             self._model.copy_row(source, target)
 
     def clear_row(self, row: int) -> None:
         """See ``SlotModel``."""
-        with _guarded("clear_row"):
+        with guarded("clear_row"):
             self._model.clear_row(row)
 
     def read_row(self, row: int, start: int, stop: int) -> Sequence[np.ndarray]:
         """See ``SlotModel``."""
-        with _guarded("read_row"):
+        with guarded("read_row"):
             return self._model.read_row(row, start, stop)
 
     def write_row(self, row: int, start: int, arrays: Sequence[np.ndarray]) -> None:
         """See ``SlotModel``."""
-        with _guarded("write_row"):
+        with guarded("write_row"):
             self._model.write_row(row, start, arrays)
 
 
@@ -87,16 +93,17 @@ class _GuardedPrediction:
         self._prediction = prediction
 
     def logits(self) -> np.ndarray:
-        with _guarded("reading of logits"):
+        with guarded("reading of logits"):
             return self._prediction.logits()
 
     def likeliest(self) -> int:
-        with _guarded("reading of the likeliest token"):
+        with guarded("reading of the likeliest token"):
             return self._prediction.likeliest()
 
 
 @contextmanager
-def _guarded(call: str) -> Iterator[None]:
+def guarded(call: str) -> Iterator[None]:
+    """Turns whatever a call of the model raises into ``ModelFailedError``."""
     try:
         yield
     except Exception as error:

@@ -1,5 +1,6 @@
 """Model whose logits are a hash of a row's whole history: any mistake of position, row, copy or rest shows."""
 
+import weakref
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ class HashSlots:
 
     Attributes:
         calls: names of all calls, in order.
+        runs: number of those that make predictions.
         batches: sizes of all batches of ``decode``.
         reads: number of readings of logits, of all such models.
     """
@@ -37,11 +39,14 @@ class HashSlots:
         invariant: bool = True,
         recurrent: bool = False,
         scale: float = 6.0,
+        score_tokens: int = 0,
     ) -> None:
         """Makes empty rows; ``scale`` is the span of the logits."""
+        self.score_tokens = score_tokens
         self.slots, self.capacity, self.vocabulary, self.chunks = slots, capacity, vocabulary, chunks
         self.invariant, self.recurrent = invariant, recurrent
         self.calls: list[str] = []
+        self.runs = 0
         self.batches: list[int] = []
         self._scale = scale
         # Never zero, so that rest of nobody looks like an entry.
@@ -75,6 +80,13 @@ class HashSlots:
             self._append([token_id], row, position, 0)
         return [self._prediction(row, position + 1) for row, position in zip(rows, positions, strict=True)]
 
+    def score_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
+        """See ``SlotModel``."""
+        self._note("score_row")
+        assert 1 <= len(token_ids) <= self.score_tokens
+        self._append(token_ids, row, position, 0)
+        return [self._prediction(row, position + count) for count in range(1, len(token_ids) + 1)]
+
     def copy_row(self, source: int, target: int) -> None:
         """See ``SlotModel``."""
         self._note("copy_row")
@@ -102,6 +114,7 @@ class HashSlots:
 
     def _note(self, call: str) -> None:
         self.calls.append(call)
+        self.runs += call in ("prefill_row", "decode", "score_row")
 
     def _append(
         self, token_ids: Sequence[int], row: int, position: int, chunk: int, embeddings: np.ndarray | None = None
@@ -124,16 +137,31 @@ class HashSlots:
     def _prediction(self, row: int, filled: int) -> Prediction:
         history = int(self._entries[row, :filled].sum(dtype=np.uint64)) + int(self._states[row]) * self.recurrent
         bits = _mix(self._tokens ^ np.uint64(history & _MASK)) >> np.uint64(40)
-        return _HashPrediction((bits.astype(np.float32) * np.float32(2.0**-24) - np.float32(0.5)) * self._scale)
+        logits = (bits.astype(np.float32) * np.float32(2.0**-24) - np.float32(0.5)) * self._scale
+        return _HashPrediction(logits, self, self.runs)
 
 
-class _HashPrediction(KnownLogits):
-    """Prediction that counts how often logits were read."""
+class _HashPrediction:
+    """Prediction that counts how often logits were read, and is gone with the model's next run."""
+
+    def __init__(self, logits: np.ndarray, model: HashSlots, runs: int) -> None:
+        self._known, self._model, self._runs = KnownLogits(logits), weakref.ref(model), runs
 
     def logits(self) -> np.ndarray:
         """Returns the logits f32 [V]."""
         HashSlots.reads += 1
-        return self.array
+        self._check()
+        return self._known.logits()
+
+    def likeliest(self) -> int:
+        """Returns the index of the largest logit."""
+        self._check()
+        return self._known.likeliest()
+
+    def _check(self) -> None:
+        model = self._model()
+        assert model is not None
+        assert model.runs == self._runs, f"read after {model.calls[-1]}"
 
 
 def _mix(values: Any) -> np.ndarray:

@@ -3,12 +3,13 @@
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
 from lang_core import TapelineError
 from tapeline.serving._answer import Answer
+from tapeline.serving._drafts import Drafting, RowDrafts
 from tapeline.serving._errors import ModelFailedError
 from tapeline.serving._figures import EngineFigures
 from tapeline.serving._guard import GuardedModel
@@ -31,10 +32,13 @@ class Scheduler:
         queue: WaitingQueue,
         settings: EngineSettings,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        drafting: Drafting | None = None,
     ) -> None:
-        """Begins with free rows."""
+        """Begins with free rows; raises ``ConfigError`` where the model cannot verify the drafts that are wanted."""
         self._queue: Final = queue
         self._settings: Final = settings
+        self._drafting: Final = drafting
         self._clock: Final = clock
         self._totals: Final[Counter[str]] = Counter()
         self._ended: Final[Counter[str]] = Counter()
@@ -47,6 +51,7 @@ class Scheduler:
         self._model = GuardedModel(model, self._settings.largest_chunk)
         self._slots = [Slot(row, model.capacity) for row in range(model.slots)]
         self._pace = Pace(self._clock)  # of steps, by their number of rows
+        self._drafts = None if self._drafting is None else RowDrafts(self._model, self._drafting)
         self._prefill = Prefill(self._model, self._slots, self._settings, self._clock, self._totals, self._times)
 
     @property
@@ -96,6 +101,8 @@ class Scheduler:
             prefix_hits=self._totals["prefix_hits"],
             prompt_tokens=self._totals["prompt_tokens"],
             generated_tokens=self._totals["generated_tokens"],
+            draft_tokens=self._totals["draft_tokens"],
+            accepted_tokens=self._totals["accepted_tokens"],
             ended=dict(self._ended),
             failures=self._totals["failures"],
             store_bytes=self._prefill.prefixes.store.nbytes,
@@ -145,14 +152,42 @@ class Scheduler:
         slots = [slot for slot in self._slots if slot.ready and slot.answer and not slot.answer.reason]
         if not slots:
             return
+        drafts = self._propose(slots)
+        plain = [slot for slot, draft in zip(slots, drafts, strict=True) if not draft]
+        if plain:
+            self._run_step(plain)
+        for slot, draft in zip(slots, drafts, strict=True):
+            if draft:
+                self._run_draft(slot, draft)
+
+    def _propose(self, slots: Sequence[Slot]) -> Sequence[list[int]]:
+        if self._drafts is None:
+            return [[]] * len(slots)
+        with self._times.part("draft"):
+            return self._drafts.propose(slots)
+
+    def _run_step(self, slots: Sequence[Slot]) -> None:
+        """Runs the next token of each of some rows."""
         rows, positions = [slot.row for slot in slots], [slot.filled for slot in slots]
-        token_ids = [slot.next_token for slot in slots]
-        step = partial(self._model.decode, rows, token_ids, positions)
+        step = partial(self._model.decode, rows, [slot.next_token for slot in slots], positions)
         with self._times.part("decode"):
             predictions = self._pace.measured(len(rows), step)
         for slot, prediction in zip(slots, predictions, strict=True):
             slot.feed(1)
             self._take(slot, prediction)
+
+    def _run_draft(self, slot: Slot, draft: list[int]) -> None:
+        """Runs a row's next token and a draft, up to the draft's first token that is not the one that is chosen."""
+        self._totals["draft_tokens"] += len(draft)
+        with self._times.part("decode"):
+            predictions = self._model.score_row([slot.next_token, *draft], slot.row, slot.filled)
+        for prediction, guess in zip(predictions, [*draft, None], strict=True):
+            slot.feed(1)
+            self._take(slot, prediction)
+            assert slot.answer
+            if slot.answer.reason or slot.next_token != guess:
+                return
+            self._totals["accepted_tokens"] += 1
 
     def _take(self, slot: Slot, prediction: Prediction) -> None:
         answer = slot.answer

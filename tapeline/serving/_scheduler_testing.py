@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tapeline.serving import EngineSettings, TokenRequest
+from tapeline.serving import Drafting, EngineSettings, TokenRequest
 from tapeline.serving._answer import Answer
 from tapeline.serving._hash_slots_testing import HashSlots
 from tapeline.serving._queue import WaitingQueue
@@ -18,11 +18,11 @@ class Bench:
         time: seconds.
     """
 
-    def __init__(self, model: HashSlots, **given: Any) -> None:
+    def __init__(self, model: HashSlots, drafting: Drafting | None = None, **given: Any) -> None:
         self.time = 0.0
         self.model = model
         self.queue = WaitingQueue(99, lambda: self.time)
-        self.scheduler = Scheduler(model, self.queue, EngineSettings(**given), lambda: self.time)
+        self.scheduler = Scheduler(model, self.queue, EngineSettings(**given), lambda: self.time, drafting=drafting)
         self.answers: list[tuple[Answer, Received]] = []
 
     def put(self, prompt: list[int], count: int, expires: float | None = None, **given: Any) -> tuple[Answer, Received]:

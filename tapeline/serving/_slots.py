@@ -12,7 +12,10 @@ from transformer_core.generation import Prediction
 
 
 class SlotModel(Protocol):
-    """Causal language model with caches of B rows, each of which holds one sequence."""
+    """Causal language model with caches of B rows, each of which holds one sequence.
+
+    Predictions are read before the next call that makes some.
+    """
 
     @property
     def slots(self) -> int:
@@ -32,6 +35,11 @@ class SlotModel(Protocol):
     @property
     def chunks(self) -> tuple[int, ...]:
         """Numbers of tokens that calls of ``prefill_row`` are made for, ascending."""
+        ...
+
+    @property
+    def score_tokens(self) -> int:
+        """Number of tokens that calls of ``score_row`` take; 0 where there are none, or their bits differ."""
         ...
 
     @property
@@ -79,6 +87,16 @@ class SlotModel(Protocol):
 
         An invariant model takes the smallest batch that fits; any other one always runs all B rows, each in its place,
         where those that are not named rest.
+        """
+        ...
+
+    def score_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
+        """Appends 1 to ``score_tokens`` tokens to a row at ``position``.
+
+        Tokens are taken back by going on from an earlier position.
+
+        Returns:
+            The predictions after each of them, bit-equal to those of ``decode``.
         """
         ...
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Literal
 
-TickPart = Literal["prefix", "encode", "prefill", "decode", "choose", "tick"]
+TickPart = Literal["prefix", "encode", "prefill", "draft", "decode", "choose", "tick"]
 
 BOUNDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
@@ -36,8 +36,8 @@ class TickTimes:
     """Seconds of the parts of ticks. One thread notes them; any may read.
 
     The parts are: ``prefix`` (finding, copying, storing and restoring of prefixes), ``encode`` (pictures),
-    ``prefill`` and ``decode`` (calls of the model), ``choose`` (sampling, and the listeners' work), and
-    ``tick``, all of it.
+    ``prefill`` and ``decode`` (calls of the model), ``draft`` (where there is speculation), ``choose`` (sampling, and
+    the listeners' work), and ``tick``, all of it.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tapeline.serving import Engine, EngineSettings, TokenRequest, canonical_pieces
+from tapeline.serving import Drafting, Engine, EngineSettings, TokenRequest, canonical_pieces
 from tapeline.serving._answer import Answer
+from tapeline.serving._drafts_testing import OftenRight
 from tapeline.serving._hash_slots_testing import HashSlots
 from tapeline.serving._queue import WaitingQueue
 from tapeline.serving._reference_testing import (
@@ -47,12 +48,18 @@ class _Load:
     """
 
     def __init__(
-        self, model: HashSlots, settings: EngineSettings, seed: int, pictures: PictureKind | None = None
+        self,
+        model: HashSlots,
+        settings: EngineSettings,
+        seed: int,
+        *,
+        pictures: PictureKind | None = None,
+        drafting: Drafting | None = None,
     ) -> None:
         self.time = 0.0
         self.model = model
         self.queue = WaitingQueue(_COUNT, lambda: self.time)
-        self.scheduler = Scheduler(model, self.queue, settings, lambda: self.time)
+        self.scheduler = Scheduler(model, self.queue, settings, lambda: self.time, drafting=drafting)
         self.made: list[tuple[Callable[[], TokenRequest], Received]] = []
         self._random = np.random.default_rng(seed)
         self._makes = random_requests(seed, _COUNT, model.vocabulary, model.capacity)
@@ -118,7 +125,7 @@ def test_answers_to_pictures_are_those_of_requests_alone(
         max_waiting=_COUNT, store_bytes=store_bytes, picture_bytes=picture_bytes, tick_tokens=24, block_tokens=8
     )
     pool = np.random.default_rng(1).standard_normal((3, 3, 5, 2)).astype(np.float32)
-    load = _Load(model, settings, 7, PictureKind(7, 5, list(pool)))
+    load = _Load(model, settings, 7, pictures=PictureKind(7, 5, list(pool)))
     load.run(lambda: None)
     assert sum(bool(make().pictures) for make, _ in load.made) > _COUNT // 3
     for make, received in load.made:
@@ -127,6 +134,20 @@ def test_answers_to_pictures_are_those_of_requests_alone(
     assert figures.prefix_hits > 0 or recurrent
     seen = model.calls.count("encode_image")
     assert seen == 3 if picture_bytes > 50 else seen > 3
+
+
+@pytest.mark.parametrize(("tokens", "rows"), [(None, 4), (1, 2), (3, 1)])
+def test_drafts_change_no_answer(tokens: int | None, rows: int) -> None:
+    model = HashSlots(score_tokens=6)
+    drafting = Drafting(begin=OftenRight, tokens=tokens, rows=rows)
+    settings = EngineSettings(max_waiting=_COUNT, store_bytes=9_000, tick_tokens=24, block_tokens=8)
+    load = _Load(model, settings, 5, drafting=drafting)
+    load.run(lambda: None)
+    for make, received in load.made:
+        _check(received, make(), HashSlots())
+    figures = load.scheduler.figures()
+    assert 0 < figures.accepted_tokens < figures.draft_tokens
+    assert "score_row" in model.calls
 
 
 def test_answers_of_many_threads_are_those_of_requests_alone() -> None:

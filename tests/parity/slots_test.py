@@ -47,11 +47,15 @@ def test_rows_say_what_transformers_says(case: GoldenCase, caches: str, tmp_path
     with opened(case, tmp_path) as (model, ctx):
         if caches == "ring" and not any(model.config.windows):
             return  # whole then too
-        points = entry_points(model, slots=_SLOTS, sequence=length, max_sequence=length + steps, window_caches=caches)
-        slots = EagerSlots(points, ctx)
+        sizes: Any = {"sequence": length, "max_sequence": length + steps, "score_tokens": steps}
+        slots = EagerSlots(entry_points(model, slots=_SLOTS, window_caches=caches, **sizes), ctx)
         _filled(slots, model, other, 2)
         prediction = _filled(slots, model, prompt, 3)
         slots.copy_row(3, 0)
+        slots.copy_row(3, 1)
+        scored = slots.score_row([int(token) for token in golden.tokens[0, : steps - 1]], 1, length)
+        for step, line in enumerate(scored, 1) if not model.config.rope.scaling.depends_on_length else ():
+            assert relative_error(line.logits(), golden.logits[0, step]) < _TOLERANCE, f"scored, step {step}"
         for step in range(steps):
             logits, token = prediction.logits(), int(golden.tokens[0, step])
             assert relative_error(logits, golden.logits[0, step]) < _TOLERANCE, f"step {step}"
@@ -77,9 +81,16 @@ def test_slots_choose_their_own_sizes_and_names(tmp_path: Path) -> None:
         ]
         shapes = [point.arguments[0].spec.shape for point in points[:-1]]
         assert shapes == [(1, 40), (1, 32), (1, 8), (6, 1), (1, 1), (2, 1), (4, 1)]
-        for wrong in ({"batch": 2}, {"positions": "per_row"}, {"score_tokens": 3}, {"names": ["decode"]}):
+        points = entry_points(model, slots=2, sequence=8, max_sequence=48, score_tokens=5)
+        score = next(point for point in points if point.name == "score_row")
+        assert [argument.spec.shape for argument in score.arguments[:4]] == [(1, 5), (), (), ()]
+        for wrong in ({"batch": 2}, {"positions": "per_row"}, {"names": ["decode"]}):
             given: Any = wrong
             with pytest.raises(ConfigError, match="slots: the entry points of slots have names, batches"):
                 entry_points(model, slots=2, **given)
         with pytest.raises(ConfigError, match="slots: expected 1 or more; found 0"):
             entry_points(model, slots=0)
+        with pytest.raises(
+            ConfigError, match="score_tokens: expected at most 48, the positions that caches hold; found 49"
+        ):
+            entry_points(model, slots=2, sequence=8, max_sequence=48, score_tokens=49)

@@ -27,6 +27,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--bundle=DEMO", "--certificate=EMPTY"], "it cannot be used"),
         (["--bundle=DEMO", "--host=256.0.0.1"], "cannot listen there"),
         (["--bundle=DEMO", "--port=99999999"], "--port=99999999 is out of range"),
+        (["--bundle=DEMO", "--draft_tokens=2"], "--draft_tokens goes with --speculate or --draft"),
+        (["--bundle=DEMO", "--draft_rows=2"], "--draft_rows goes with --speculate or --draft"),
         (["--bundle=DEMO", "--stall_seconds=0"], "--stall_seconds=0.0 is out of range"),
     ],
 )

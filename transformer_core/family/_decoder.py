@@ -133,8 +133,9 @@ class DecoderLM(Model[DecoderConfig]):
     ``prefill_row(token_ids [1,T], row, position, last, caches)`` appends tokens to a row and gives logits [1,V], in
     several sizes of T (``prefill_row_32``); ``decode(token_ids [n,1], row [n], position [n], count [n], caches)``
     appends a token to each of n distinct rows, in several n up to N (``decode_1``), and leaves those alone whose
-    ``count`` is 0; ``copy_row(source, target, caches)``; and ``clear_row(row, caches)`` sets states to zeros, where
-    there are some. Padding leaves caches unchanged.
+    ``count`` is 0; with ``score_tokens=T'``, ``score_row(token_ids [1,T'], row, position, last, caches)`` appends as
+    ``prefill_row`` does, and gives logits [1,T',V] of every token; ``copy_row(source, target, caches)``; and
+    ``clear_row(row, caches)`` sets states to zeros, where there are some. Padding leaves caches unchanged.
 
     Args:
         config: sizes and kinds of the layers.
@@ -208,15 +209,22 @@ class DecoderLM(Model[DecoderConfig]):
             **fields,
         )
 
-    def slot_profiles(self, slots: int, sizes: CompileProfile, *, window_caches: str) -> tuple[CompileProfile, ...]:
-        """Returns the profiles of ``prefill_row`` and ``decode`` in several sizes; all have the same caches."""
+    def slot_profiles(
+        self, slots: int, sizes: CompileProfile, *, window_caches: str, score_tokens: int | None
+    ) -> tuple[CompileProfile, ...]:
+        """Returns the profiles of ``prefill_row`` and ``decode`` in several sizes, and of ``score_row`` if asked for.
+
+        All have the same caches.
+        """
         check_size("slots", slots)
+        if score_tokens is not None:
+            check_size("score_tokens", score_tokens, sizes.capacity, "the positions that caches hold")
         tokens = sizes.sequence
         common: dict[str, Any] = {
             "max_sequence": sizes.max_sequence,
             "dtype": sizes.dtype,
             "cache_rows": slots,
-            "ring_tokens": tokens if window_caches == "ring" else None,
+            "ring_tokens": max(tokens, score_tokens or 1) if window_caches == "ring" else None,
             "next_ids": True,
         }
         prefills = [
@@ -227,7 +235,11 @@ class DecoderLM(Model[DecoderConfig]):
             CompileProfile.preset("decode", name=name, batch=size, positions="per_row", **common)
             for name, size in sized_names("decode", slots, [2**power for power in range(slots.bit_length())]).items()
         ]
-        return *prefills, *decodes
+        scores = [
+            CompileProfile.preset("score", name="score_row", sequence=size, **common)
+            for size in ([] if score_tokens is None else [score_tokens])
+        ]
+        return *prefills, *decodes, *scores
 
     def visit(self, change: Callable[[Module], None]) -> None:
         """Calls ``change`` on the modules, on those of layers and of entry points each time they are made."""

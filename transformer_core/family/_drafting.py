@@ -61,9 +61,11 @@ class DraftingLM(DecoderLM):
             return super().profile(name, sizes, **options)
         return replace(super().profile("decode", sizes, **options), name=DRAFT)
 
-    def slot_profiles(self, slots: int, sizes: CompileProfile, *, window_caches: str) -> tuple[CompileProfile, ...]:
+    def slot_profiles(
+        self, slots: int, sizes: CompileProfile, *, window_caches: str, score_tokens: int | None
+    ) -> tuple[CompileProfile, ...]:
         """Refuses slots by a ConfigError."""
-        del sizes, window_caches
+        del sizes, window_caches, score_tokens
         raise ConfigError(f"slots: expected none with {DRAFT}, which works on one prompt; found {slots}")
 
     def entry_point(self, profile: CompileProfile) -> EntryPoint:

@@ -120,18 +120,21 @@ class Model(Module, ABC, Generic[ConfigT]):
                 )
         return replace(sizes, name=name)
 
-    def slot_profiles(self, slots: int, sizes: CompileProfile, *, window_caches: str) -> tuple[CompileProfile, ...]:
+    def slot_profiles(
+        self, slots: int, sizes: CompileProfile, *, window_caches: str, score_tokens: int | None
+    ) -> tuple[CompileProfile, ...]:
         """Returns the profiles of the entry points that work on some of ``slots`` rows of caches; here there are none.
 
         Args:
             slots: number of rows.
             sizes: from ``default_profile``; T is the most tokens that a call appends.
             window_caches: as for ``entry_points``.
+            score_tokens: as for ``entry_points``.
 
         Raises:
             ConfigError: the model has no caches.
         """
-        del slots, sizes, window_caches
+        del slots, sizes, window_caches, score_tokens
         raise ConfigError(
             f"slots: expected none, for {self.config.architecture} has no caches whose rows requests could share"
         )
@@ -167,7 +170,8 @@ def entry_points(
         max_sequence: S, the capacity of caches; the model's default where None.
         positions: ``shared`` by all sequences of a batch, or ``per_row``.
         window_caches: caches of layers with windows, ``whole`` or ``ring``.
-        score_tokens: number of tokens that one call of ``score`` takes; T where None.
+        score_tokens: number of tokens that one call of ``score`` takes; T where None. With ``slots``, that of
+            ``score_row``, which there is only where it is given.
         slots: number of rows of caches, for a server whose calls work on some of these: the entry points are those of
             ``slot_entry_points`` then, and T the most tokens that a call of ``prefill_row`` takes.
 
@@ -178,13 +182,13 @@ def entry_points(
     _check_choice("window_caches", window_caches, WINDOW_CACHES)
     sizes = model.default_profile(batch, sequence, max_sequence)
     if slots is not None:
-        plain = batch == 1 and positions == POSITIONS[0] and score_tokens is None and names is None
+        plain = batch == 1 and positions == POSITIONS[0] and names is None
         if not plain:
             raise ConfigError(
                 "slots: the entry points of slots have names, batches and positions of their own: leave out names, "
-                "batch, positions and score_tokens"
+                "batch and positions"
             )
-        profiles = model.slot_profiles(slots, sizes, window_caches=window_caches)
+        profiles = model.slot_profiles(slots, sizes, window_caches=window_caches, score_tokens=score_tokens)
         return with_row_copies([model.entry_point(profile) for profile in profiles], slots)
     chosen = model.DEFAULT_ENTRY_POINTS if names is None else names
     _check_names(model.ENTRY_POINTS, chosen)

@@ -1,0 +1,92 @@
+"""Drafters of the answers in a server's rows: prompt lookup, or a smaller model with rows of its own."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from lang_core import InputError
+from tapeline.bundle import Bundle
+from tapeline.engines import Place, Session, open_session
+from tapeline.running._prompt_memory import BundlePromptMemory
+from tapeline.running._row_model import RowModel
+from tapeline.running._slots import SLOTS, BundleSlots
+from tapeline.running._speculating import HEAD, check_draft, check_one_way, lookup_length
+from transformer_core.generation import Drafter, DraftModel, PromptLookup
+
+BeginDraft = Callable[[int], Drafter]
+"""Returns the drafter of a new answer in a row, by the row's index."""
+
+
+@contextmanager
+def row_drafters(bundle: Bundle, place: Place, speculate: str | None, draft: Path | None) -> Iterator[BeginDraft]:
+    """Opens what drafts for the rows of a bundle with slots.
+
+    Args:
+        bundle: bundle that answers.
+        place: engine and devices, also of the draft's.
+        speculate: ``prompt_lookup`` or ``prompt_lookup:N``.
+        draft: bundle with slots that drafts.
+
+    Raises:
+        InputError: options contradict each other, or the draft has other tokens, states, or too few slots.
+    """
+    check_one_way(speculate, draft)
+    if draft is None:
+        if speculate == HEAD:
+            raise InputError(f"speculate={HEAD}: a multi-token prediction head works on one prompt, not on slots")
+        longest = lookup_length(speculate or "")
+        yield lambda row: PromptLookup(longest)
+        return
+    drafting = Bundle(draft)
+    check_draft(bundle, drafting)
+    with open_session(drafting, place) as session:
+        yield _DraftRows(bundle, drafting, session)
+
+
+class _DraftRows:
+    """Rows of a smaller model, each with a memory of what it holds."""
+
+    def __init__(self, bundle: Bundle, drafting: Bundle, session: Session) -> None:
+        self._drafting: Final = drafting
+        self._session: Final = session
+        self._make()
+        wanted = bundle.config.model[SLOTS]
+        if len(self._rows) < wanted:
+            raise InputError(
+                f"draft={drafting.path} has {len(self._rows)} slots, and {bundle.path} has {wanted}: export the draft "
+                f"with slots={wanted}"
+            )
+        if self._rows[0][0].recurrent:
+            raise InputError(
+                f"draft={drafting.path}: its layers have states, which take no token back: choose a draft without"
+            )
+
+    def __call__(self, row: int) -> Drafter:
+        if self._broken:
+            self._make()
+        return _RowDrafter(self, *self._rows[row])
+
+    def broke(self) -> None:
+        """Notes that a call has failed, which the caches were donated to."""
+        self._broken = True
+
+    def _make(self) -> None:
+        # Its bits need not be those of other calls: a draft is a guess.
+        slots = BundleSlots(self._drafting, self._session, invariant=True)
+        models = [RowModel(slots, row) for row in range(slots.slots)]
+        self._rows = [(model, BundlePromptMemory(model)) for model in models]
+        self._broken = False
+
+
+class _RowDrafter(DraftModel):
+    def __init__(self, rows: _DraftRows, model: RowModel, memory: BundlePromptMemory) -> None:
+        super().__init__(model, memory)
+        self._all: Final = rows
+
+    def propose(self, history: Sequence[int], count: int) -> list[int]:
+        try:
+            return super().propose(history, count)
+        except BaseException:
+            self._all.broke()
+            raise

@@ -1,0 +1,78 @@
+"""Drafts of a server's rows on a device: the answers are those without them, bit for bit."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lang_core import ConfigError, InputError
+from run_iree import target_of_device
+from tapeline.bundle import Bundle
+from tapeline.engines import Place
+from tapeline.running import BundleSlots, is_invariant, row_drafters
+from tapeline.serving import Drafting, EndEvent, Engine, TokenRequest, canonical_pieces
+from tapeline.serving._reference_testing import Received, alone, random_requests
+from tests.product._bundles import ON_FAST_DEVICES, export
+
+_DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
+_COUNT = 200 if os.environ.get("TAPELINE_LONG") == "1" else 12
+pytestmark = ON_FAST_DEVICES
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    folder = tmp_path_factory.mktemp("drafts") / "bundle"
+    options: Any = {"slots": 2, "score_tokens": 4, "max_sequence": 64, "target": (target_of_device(_DEVICE),)}
+    return Bundle(export("demo", folder, num_layers=1, **options))
+
+
+@pytest.fixture(scope="module")
+def lonely(bundle: Bundle) -> Iterator[BundleSlots]:
+    with bundle.session(_DEVICE) as session:
+        yield BundleSlots(bundle, session, invariant=is_invariant(bundle, session))
+
+
+@pytest.mark.parametrize("drafts", [False, True], ids=["lookup", "draft"])
+def test_answers_are_those_without_drafts(bundle: Bundle, lonely: BundleSlots, drafts: bool) -> None:
+    place, said = Place(device=_DEVICE), None if drafts else "prompt_lookup:2"
+    with (
+        bundle.session(_DEVICE) as session,
+        row_drafters(bundle, place, said, bundle.path if drafts else None) as begin,
+    ):
+        slots, drafting = BundleSlots(bundle, session, invariant=lonely.invariant), Drafting(begin=begin, rows=2)
+        if not lonely.invariant:
+            with pytest.raises(ConfigError, match="a token's bits depend on the call"):
+                Engine(slots, drafting=drafting)
+            return
+        engine = Engine(slots, drafting=drafting)
+        made = [(make, Received()) for make in random_requests(9, _COUNT, slots.vocabulary, slots.capacity)]
+        for make, received in made:
+            engine.submit(make(), received)
+        assert engine.drain(600)
+        engine.close()
+        figures = engine.figures()
+    for make, received in made:
+        _check(make(), received, lonely)
+    assert figures.failures == 0
+    assert 0 < figures.accepted_tokens <= figures.draft_tokens
+
+
+def _check(request: TokenRequest, received: Received, lonely: BundleSlots) -> None:
+    tokens, reason, _ = alone(lonely, request, canonical_pieces(len(request.prompt), lonely.chunks))
+    assert received.tokens == tokens
+    assert isinstance(received.end, EndEvent)
+    assert received.end.reason == reason
+
+
+def test_what_does_not_go_together_is_refused(bundle: Bundle, tmp_path: Path) -> None:
+    fewer = export("demo", tmp_path / "fewer", num_layers=1, slots=1, max_sequence=64, target=bundle.config.targets)
+    for given, message in [
+        (("mtp", None), "speculate=mtp: a multi-token prediction head works on one prompt"),
+        (("guess", None), "speculate=guess: expected prompt_lookup"),
+        (("prompt_lookup", bundle.path), "are two ways to get drafts: give one of them"),
+        ((None, fewer), r"has 1 slots, and .* has 2: export the draft with slots=2"),
+    ]:
+        with pytest.raises(InputError, match=message), row_drafters(bundle, Place(device=_DEVICE), *given):
+            raise AssertionError(f"{given} was taken")
