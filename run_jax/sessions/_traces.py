@@ -23,18 +23,18 @@ class Trace(NamedTuple):
 
     Attributes:
         key: name that the text gives it.
-        count: number of its tensors.
+        tensors: number of its tensors.
         rounds: rounds for which there is place; None outside of loops and branches, where it is met once.
     """
 
     key: str
-    count: int
+    tensors: int
     rounds: int | None
 
     @property
     def results(self) -> int:
         """Number of results: in loops and branches the count of rounds comes first."""
-        return self.count + (self.rounds is not None)
+        return self.tensors + (self.rounds is not None)
 
 
 def return_traces(function: Any, rounds: int) -> tuple[Trace, ...]:
@@ -105,7 +105,7 @@ class _Returning:
             if is_inside:
                 kinds = [ir.RankedTensorType(value.type) for value in op.operands]
                 buffers = [ir.RankedTensorType.get([rounds, *kind.shape], kind.element_type) for kind in kinds]
-                self._kinds += [_count_type(), *buffers]
+                self._kinds.extend([_count_type(), *buffers])
 
     def start(self, block: Any) -> list[Any]:
         """Writes the state before the first round at a function's beginning."""

@@ -58,7 +58,6 @@ def test_an_unknown_option_has_near_names(tmp_path: Path) -> None:
         ({"entry_points": ["prefill", "decode"]}, "entry_points=prefill,decode"),
         ({"positions": "per_row"}, "positions=per_row"),
         ({"batch": 2}, "batch=2"),
-        ({"score_tokens": 4}, "score_tokens=4"),
     ],
 )
 def test_slots_go_with_no_other_entry_points(options: dict[str, Any], named: str, tmp_path: Path) -> None:

@@ -16,12 +16,11 @@ from lang_core import (
     TapelineError,
     VerificationError,
     WeightSource,
-    as_dtype,
 )
 from run_iree import DEVICES, available, target_of_device
 from tapeline.bundle import Bundle
 from tapeline.cli import Progress, ProgressEvent
-from tapeline.compare import TOLERANCE, agreement
+from tapeline.compare import TOLERANCE
 from tapeline.divergence import (
     Arrays,
     DeviceSide,
@@ -29,11 +28,11 @@ from tapeline.divergence import (
     InterpreterRunner,
     Runner,
     example_inputs,
-    expected_result,
     locate,
     next_state,
 )
 from tapeline.engines import Place, Session, open_session
+from tapeline.exporting._compared import compared
 from tapeline.running import is_invariant
 
 # vmvx interprets: on more multiplications than this a check would take minutes.
@@ -245,58 +244,6 @@ def _located(
     except TapelineError as refused:
         divergence = f"the first divergence could not be looked for: {refused}"
     return VerificationError(f"{error}; {divergence or _NOTHING_FOUND}")
-
-
-def compared(
-    device: str,
-    entry_point: str,
-    results: Arrays,
-    expected: Arrays,
-    dtype: str,
-    exact: Callable[[str], Arrays | None] = lambda name: None,
-) -> list[dict[str, Any]]:
-    """Compares results by name.
-
-    Whole numbers must be the same. Two 16-bit computations may differ by more than the tolerance and be right: what
-    normalises a small vector makes its rounding errors large. So where they do, both are compared with f32.
-
-    Args:
-        device: for the report.
-        entry_point: its name.
-        results: the device's results.
-        expected: the eager context's.
-        dtype: of the model: a key of ``TOLERANCE``.
-        exact: gives an entry point's results in f32, or None; asked where results differ by more than the tolerance.
-
-    Raises:
-        VerificationError: one disagrees.
-    """
-    rows = []
-    truth: Arrays | None = None
-    for name in expected:
-        reference = expected_result(name, results, expected)
-        tolerance = TOLERANCE[dtype] if as_dtype(reference.dtype).is_floating else 0.0
-        figures = agreement(results[name], reference)
-        row = {"device": device, "entry_point": entry_point, "result": name, **figures.as_json()}
-        rows.append(row)
-        if figures.within(tolerance):
-            continue
-        if tolerance:
-            truth = truth or exact(entry_point)
-        beside = ""
-        if truth is not None:
-            mine, eager = agreement(results[name], truth[name]), agreement(reference, truth[name])
-            row["to_f32"], row["eager_to_f32"] = mine.as_json(), eager.as_json()
-            if mine.as_near(eager):
-                continue
-            beside = f", NMSE to f32 {mine.nmse:.3g}, where the eager context's is {eager.nmse:.3g}"
-        raise VerificationError(
-            f"device {device}, entry point {entry_point!r}, result {name!r} disagrees with the eager context: "
-            f"largest error {figures.max_abs:.3g} ({figures.max_rel:.3g} of the largest value; "
-            f"{tolerance:.0e} is allowed for {dtype}), cosine {figures.cosine:.6f}{beside}: the bundle was not "
-            f"written"
-        )
-    return rows
 
 
 def devices_of(targets: Sequence[str]) -> list[str]:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from lang_core import Argument, EntryPoint, ExecutionContext, MappingWeights, Tensor, TensorSpec, VerificationError
-from tapeline.exporting._verify import References, compared
+from tapeline.exporting._compared import compared
+from tapeline.exporting._verify import References
 
 _RNG = np.random.default_rng(4)
 _TRUTH = _RNG.standard_normal((3, 40))

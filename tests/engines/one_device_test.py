@@ -197,6 +197,7 @@ def test_a_prompt_cache_lookup_and_drafts_change_no_token_on_jax(tmp_path: Path)
     for _ in range(2):
         with tapeline.load(path, engine="jax", prompt_cache=tmp_path / "cache") as model:
             assert model.generate(**options).token_ids == expected
-    for keywords in ({"speculate": "prompt_lookup:1"}, {"draft": path}):
+    ways: list[dict[str, Any]] = [{"speculate": "prompt_lookup:1"}, {"draft": path}]
+    for keywords in ways:
         with tapeline.load(path, engine="jax", **keywords) as model:
             assert model.generate(**options).token_ids == expected

@@ -53,7 +53,7 @@ class _EveryDevice:
         given = []
         for array, cut, kind in zip(arrays, axes, self.kinds, strict=True):
             kept = () if array.shape == tuple(kind) else cut
-            sharding = Partitions(self._mesh, {"": kept}).parameter("", TensorSpec(array.shape, array.dtype))
+            sharding = Partitions(self._mesh, {"": kept}).parameter("", TensorSpec(array.shape, array.dtype.name))
             given.append(jax.device_put(array, sharding))
         shards = self._loaded.execute_sharded(given).disassemble_into_single_device_arrays()
         return [[np.asarray(part) for part in result] for result in shards]

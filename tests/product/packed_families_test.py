@@ -15,6 +15,7 @@ from tests.goldens.packed_families import FAMILIES, packed_case, packed_case_wei
 from tests.goldens.samples import LONG, in_turns
 from tests.product._bundles import ON_FAST_DEVICES, export, greedy
 from tests.product._eager_model import EagerModel
+from transformer_core.generation import KnownLogits
 from transformer_core.models import entry_points, load_model
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
@@ -60,10 +61,11 @@ def _eagerly(directory: Path, bundle: Path, encoding: str, prompt: list[int], to
     prefill, decode = entry_points(model, names=names, batch=1, sequence=_CHUNK, max_sequence=capacity)
     with ArchiveWeights(bundle / ARCHIVE) as weights:
         eager = EagerModel(prefill, decode, weights)
+        predictions: list[KnownLogits] = []
         for start in range(0, len(prompt), _CHUNK):
             piece = np.zeros((1, _CHUNK), np.int32)
             given = prompt[start : start + _CHUNK]
             piece[0, : len(given)] = given
-            last = eager.prefill(piece, start, len(given) - 1)
-        following = [eager.decode(token, len(prompt) + step) for step, token in enumerate(tokens[:-1])]
-        return [prediction.logits().copy() for prediction in (last, *following)]
+            predictions = [eager.prefill(piece, start, len(given) - 1)]
+        predictions += [eager.decode(token, len(prompt) + step) for step, token in enumerate(tokens[:-1])]
+        return [prediction.logits().copy() for prediction in predictions]

@@ -96,7 +96,7 @@ def test_an_order_as_json(cross: Path, capsys: pytest.CaptureFixture[str]) -> No
     with tapeline.load(cross) as model:
         scores = model.rerank("w8 w4", _DOCUMENTS)
     assert [entry["document"] for entry in ranked] == [_DOCUMENTS[entry["index"]] for entry in ranked]
-    np.testing.assert_array_equal(np.float32([entry["score"] for entry in ranked]), np.sort(scores)[::-1])
+    np.testing.assert_array_equal(np.array([entry["score"] for entry in ranked], np.float32), np.sort(scores)[::-1])
 
 
 def test_an_activation_that_is_not_supported(cross: Path, tmp_path: Path) -> None:

@@ -116,4 +116,4 @@ def _tokenizer() -> dict[str, Any]:
     added = [
         {"id": token, "content": name, "special": not name[2].isdigit(), **ADDED_FLAGS} for name, token in ADDED.items()
     ]
-    return byte_level_tokenizer(WORDS, added)
+    return byte_level_tokenizer({str(word): number for word, number in WORDS.items()}, added)

@@ -74,9 +74,11 @@ class VisionLanguageLM(DecoderLM):
         )
         return replace(profile, name=name)
 
-    def slot_profiles(self, slots: int, sizes: CompileProfile, *, window_caches: str) -> tuple[CompileProfile, ...]:
+    def slot_profiles(
+        self, slots: int, sizes: CompileProfile, *, window_caches: str, score_tokens: int | None
+    ) -> tuple[CompileProfile, ...]:
         """Returns the profiles of a decoder's slots, and those that pictures need."""
-        profiles = super().slot_profiles(slots, sizes, window_caches=window_caches)
+        profiles = super().slot_profiles(slots, sizes, window_caches=window_caches, score_tokens=score_tokens)
         seeing = [
             replace(profile, name=profile.name.replace(_PREFILL_ROW, PREFILL_EMBEDDINGS_ROW))
             for profile in profiles
