@@ -15,7 +15,7 @@ from jaxlib.mlir import ir
 
 import tapeline
 from compile_hlo.portable import verify_text
-from lang_core import Axes, InputError, MeshShape, TensorSpec
+from lang_core import Axes, InputError, MeshShape, TensorSpec, as_dtype
 from run_jax import StableHloFunction
 from run_jax.sessions import Partitions
 from tapeline.bundle import PER_DEVICE, Bundle
@@ -53,7 +53,7 @@ class _EveryDevice:
         given = []
         for array, cut, kind in zip(arrays, axes, self.kinds, strict=True):
             kept = () if array.shape == tuple(kind) else cut
-            sharding = Partitions(self._mesh, {"": kept}).parameter("", TensorSpec(array.shape, array.dtype.name))
+            sharding = Partitions(self._mesh, {"": kept}).parameter("", TensorSpec(array.shape, as_dtype(array.dtype)))
             given.append(jax.device_put(array, sharding))
         shards = self._loaded.execute_sharded(given).disassemble_into_single_device_arrays()
         return [[np.asarray(part) for part in result] for result in shards]

@@ -84,7 +84,10 @@ def test_an_answer_ends_as_the_template_ends_it(bundle: Path, generating: Genera
     [
         (["--system=x", "--prompt=a"], "error: --system goes with --chat"),
         (["--chat", "--token_ids=1"], "error: --chat takes text: give --prompt, or lines on stdin, instead of --token"),
-        (["--chat", "--stats=s.json"], "error: --stats, --logits and --dump are of one answer: give --prompt"),
+        (
+            ["--chat", "--stats=s.json"],
+            "error: --stats, --logits, --dump and --format=json are of one answer: give --prompt",
+        ),
         (["--chat", f"--prompt={'the ' * 200}"], "positions"),
     ],
 )

@@ -63,7 +63,17 @@ def running(
 def test_every_flag_of_the_contract_is_there() -> None:
     ours = set(load_command("run").FLAGS)
     placed = {"device", "engine", "mesh", "checkpoint"}
-    assert ours == {"bundle", "entry_point", "input", "output_dir", *placed, "dump", "dump_level", "dump_limit"}
+    assert ours == {
+        "bundle",
+        "entry_point",
+        "input",
+        "output_dir",
+        *placed,
+        "dump",
+        "dump_level",
+        "dump_limit",
+        "format",
+    }
 
 
 def test_a_dump_of_one_call(running: Run, inputs: dict[str, Path], tmp_path: Path) -> None:
