@@ -159,9 +159,8 @@ class _HashPrediction:
         return self._known.likeliest()
 
     def _check(self) -> None:
-        model = self._model()
-        assert model is not None
-        assert model.runs == self._runs, f"read after {model.calls[-1]}"
+        model = self._model()  # None once nobody can call it
+        assert model is None or model.runs == self._runs, f"read after {model.calls[-1]}"
 
 
 def _mix(values: Any) -> np.ndarray:

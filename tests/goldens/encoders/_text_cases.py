@@ -263,5 +263,26 @@ JINA_CASES = (
         pooling="mean",
         must_matter=({"hidden_act": "relu"}, {"rope_parameters": {"rope_theta": 1000.0, "rope_type": "default"}}),
     ),
+    EncoderCase(
+        "jina_v3_masked",
+        "a language head, and one layer",
+        {**_JINA, "architectures": ["JinaEmbeddingsV3ForMaskedLM"], "num_hidden_layers": 1},
+        seed=77,
+        lengths=(9, 4),
+        must_matter=({"layer_norm_eps": 1e-1},),
+    ),
+    EncoderCase(
+        "jina_v3_classifier",
+        "three classes",
+        {
+            **_JINA,
+            **_classes(3),
+            "architectures": ["JinaEmbeddingsV3ForSequenceClassification"],
+            "num_hidden_layers": 1,
+        },
+        seed=78,
+        lengths=(5, 8),
+        must_matter=({"hidden_act": "relu"},),
+    ),
 )
 TEXT_CASES = (*ROBERTA_CASES, *MPNET_CASES, *MODERNBERT_CASES, *NOMIC_CASES, *JINA_CASES)
