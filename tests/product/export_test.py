@@ -71,7 +71,7 @@ def test_every_flag_of_the_contract_is_there() -> None:
         (["--dtype=f64"], "--dtype=f64: value should be one of <f32|bf16|f16>"),
         (["--weights=some"], "--weights=some: value should be one of <external|inline|none>"),
         (["--lowering=some"], "--lowering=some: value should be one of <streaming|buffered>"),
-        (["--verify=some"], "--verify=some: value should be one of <auto|none|parse|interpreter|iree>"),
+        (["--verify=some"], "--verify=some: value should be one of <auto|none|parse|interpreter|iree|jax>"),
         (["--verify=iree", "--weights=none"], "--weights=none gives none: choose --verify=parse"),
         (["--verify=iree", "--target=none"], "--target=none gives none: name a target"),
         (["--report=."], "no file can be written there"),

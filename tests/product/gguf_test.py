@@ -248,7 +248,7 @@ def test_a_tokenizer_that_is_not_read_is_said_and_left_out(tmp_path: Path, capfd
         assert find_tokenizer(source.directory) is None
     said = capfd.readouterr().err
     assert (
-        "tokenizer.ggml.model: expected one of gpt2, llama, gemma4, bert; found 'rwkv': the bundle will have no "
+        "tokenizer.ggml.model: expected one of gpt2, llama, gemma4, bert, t5; found 'rwkv': the bundle will have no "
         in said
     )
 
