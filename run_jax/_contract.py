@@ -62,12 +62,21 @@ def _conv_shape(x: Array, kernel: Array, strides: Axes, padding: Any, dilation: 
     return (x.shape[0], *spatial, kernel.shape[-1])
 
 
+def _chosen(cache: Array, rows: Array) -> Array:
+    """Returns of a cache the entries of each sequence's row, or of all its rows: [B, K, S, H]."""
+    taken = jnp.take(cache, rows, axis=0, mode="clip")
+    if rows.ndim == 1:
+        return taken
+    batch, pages, heads, page, size = taken.shape
+    return jnp.swapaxes(taken, 1, 2).reshape(batch, heads, pages * page, size)
+
+
 @computes("cached_attention")
 def _cached_attention(q: Array, k: Array, v: Array, bias: Array, *rows_and_scale: Any) -> Array:
     *rows, scale = rows_and_scale
     dtype = as_dtype(v.dtype)
     for row in rows:
-        k, v = (jnp.take(array, row, axis=0, mode="clip") for array in (k, v))
+        k, v = (_chosen(array, row) for array in (k, v))
     q, k, v = (convert(array, f32) for array in (q, k, v))
     scores = jnp.einsum("bkgth,bksh->bkgts", q, k, precision=exact()) * jnp.float32(scale)
     weights = jax.nn.softmax(scores + bias[:, None, None], axis=-1)

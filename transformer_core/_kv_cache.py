@@ -46,8 +46,9 @@ class KVCache:
         Raises:
             OpError: there are more new entries than the cache can hold.
         """
-        if key.shape[2] > self.capacity:
-            raise OpError(f"a KV cache of capacity {self.capacity} cannot take {key.shape[2]} entries at once")
+        capacity = places.capacity(self.key)
+        if key.shape[2] > capacity:
+            raise OpError(f"a KV cache of capacity {capacity} cannot take {key.shape[2]} entries at once")
         return replace(self, key=places.written(ctx, self.key, key), value=places.written(ctx, self.value, value))
 
 

@@ -17,8 +17,12 @@ class Places(ABC):
 
     @property
     def rows(self) -> Tensor | None:
-        """Rows of the sequences in caches that have more, i32 [B]; None where these have B rows."""
+        """Rows of the sequences in caches that have more, i32 [B], or pages [B, M]; None where these have B rows."""
         return None
+
+    def capacity(self, cache: Tensor) -> int:
+        """Returns the positions that a sequence has in a cache [B, K, S, H]: S."""
+        return cache.shape[2]
 
     def seen(self, ctx: ExecutionContext, cache: Tensor) -> Tensor:
         """Returns the entries of the sequences, [B, K, S, H], of a cache that may have more rows."""
@@ -92,6 +96,24 @@ class CacheRowPlaces(Places):
         return row_taken(ctx, cache, self.row)
 
 
+@dataclass(frozen=True, slots=True)
+class PagePlaces(CacheRowPlaces):
+    """Places in pages [P, K, S / M, H] of which each sequence has M: the table ``row`` and ``listed``, i32 [B, M]."""
+
+    def capacity(self, cache: Tensor) -> int:
+        """Returns S."""
+        return cache.shape[2] * self.listed.shape[1]
+
+    def seen(self, ctx: ExecutionContext, cache: Tensor) -> Tensor:
+        """Copies the pages."""
+        ops, (batch, pages) = ctx.ops, self.listed.shape
+        _, heads, page, size = cache.shape
+        taken = ops.reshape(
+            ops.take(cache, ops.reshape(self.listed, (batch * pages,))), (batch, pages, heads, page, size)
+        )
+        return ops.reshape(ops.transpose(taken, (0, 2, 1, 3, 4)), (batch, heads, pages * page, size))
+
+
 def cache_starts(ctx: ExecutionContext, position: Tensor) -> Starts:
     """Returns the places of entries from ``position`` (rank-0 i32) on, the same in all sequences."""
     zero = ctx.ops.constant(0, position.dtype)
@@ -135,31 +157,70 @@ def cache_row_places(
     Raises:
         OpError: no entry may be padding.
     """
+    batch = places.at.shape[0]
+    lines, is_real = _lines(ctx, ctx.ops.reshape(row, (batch, 1)), kv_heads, places, capacity)
+    return CacheRowPlaces(row, ctx.ops.reshape(row, (batch,)), lines, is_real)
+
+
+def page_places(
+    ctx: ExecutionContext, table: Tensor, kv_heads: Iterable[int], places: RowPlaces, page: int
+) -> PagePlaces:
+    """Returns the places of entries in pages.
+
+    Args:
+        ctx: context that computes.
+        table: i32 [B, M], the pages of each sequence.
+        kv_heads: each K that caches have.
+        places: places within the sequences.
+        page: positions of a page.
+
+    Raises:
+        OpError: no entry may be padding.
+    """
+    ops, (batch, pages) = ctx.ops, table.shape
+    begins = ops.reshape(ops.mul(ops.iota((batch,)), pages), (batch, 1))
+    entry = ops.add(begins, ops.quotient(places.at, page))
+    row = ops.take(ops.reshape(table, (batch * pages,)), entry)
+    within = RowPlaces(ops.rem(places.at, page), places.is_real)
+    lines, is_real = _lines(ctx, row, kv_heads, within, page)
+    return PagePlaces(table, table, lines, is_real)
+
+
+def _lines(
+    ctx: ExecutionContext, row: Tensor, kv_heads: Iterable[int], places: RowPlaces, capacity: int
+) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
+    """Returns by K the numbers of entries in rows i32 [B, 1] or [B, T] of caches, and which are not padding."""
     ops, (batch, tokens) = ctx.ops, places.at.shape
     if places.is_real is None:
         raise OpError("places in rows of caches: expected the number of real tokens: pass count=")
-    row_of_sequence = ops.reshape(row, (batch, 1))
+    row = ops.reshape(row, (batch, 1, row.shape[1]))
     at, mask = (ops.reshape(x, (batch, 1, tokens)) for x in (places.at, places.is_real))
     lines, is_real = {}, {}
     for heads in sorted(set(kv_heads)):
-        begins = ops.mul(ops.add(ops.mul(row_of_sequence, heads), ops.iota((1, heads), 1)), capacity)
-        lines[heads] = ops.reshape(ops.add(ops.reshape(begins, (batch, heads, 1)), at), (1, batch * heads * tokens))
+        begins = ops.mul(ops.add(ops.mul(row, heads), ops.iota((1, heads, 1), 1)), capacity)
+        lines[heads] = ops.reshape(ops.add(begins, at), (1, batch * heads * tokens))
         is_real[heads] = ops.reshape(ops.broadcast(mask, (batch, heads, tokens)), (1, batch * heads * tokens))
-    return CacheRowPlaces(row, ops.reshape(row, (batch,)), lines, is_real)
+    return lines, is_real
 
 
-def row_arguments(tokens: int, capacity: int, cache_rows: int, rows: int | None) -> list[Argument]:
+def row_arguments(
+    tokens: int, capacity: int, cache_rows: int, rows: int | None, page: int | None = None
+) -> list[Argument]:
     """Returns the arguments of a function that works on some rows of caches.
 
-    They are ``row``, ``position``, and ``last`` of several tokens or ``count`` of one: 0 where a row rests.
+    They are ``row``, or the table ``pages`` i32 [B, M], ``position``, and ``last`` of several tokens or ``count`` of
+    one: 0 where a row rests.
 
     Args:
         tokens: T.
         capacity: S; as padding is not written, what is no padding must fit.
         cache_rows: number of rows that caches have.
         rows: B where each sequence has its own position; None where one sequence has it all.
+        page: positions of each row of the caches, S / M, where these are pages.
     """
     position, row = _place("position", rows, (0, capacity - 1)), _place("row", rows, (0, cache_rows - 1))
+    if page is not None:
+        row = Argument("pages", TensorSpec((rows or 1, capacity // page), "i32"), bounds=row.bounds)
     if rows is None or tokens > 1:
         return [row, position, last_argument(tokens, rows)]
     return [row, position, _place("count", rows, (0, 1))]

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from lang_core import ConfigError, ExecutionContext, Tensor, checked_choices
 from transformer_core._cache import Cache, State
 from transformer_core._kv_cache import KVCache, RingCache
 from transformer_core._masks import causal_mask, mask_bias
-from transformer_core._places import Places, cache_row_places, cache_starts, row_places
+from transformer_core._places import Places, cache_row_places, cache_starts, page_places, row_places
 from transformer_core._rope import rope_tables
 from transformer_core._rope_config import RopeConfig
+
+_PAGED: Final = 2  # rank of rows of which each sequence has several
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +60,17 @@ class CacheRows:
     """Rows of caches that a call works on.
 
     Attributes:
-        row: i32 of rank 0 or [B]: distinct.
+        row: i32 of rank 0 or [B]: distinct. Or [B, M], the pages of each sequence.
         kv_heads: each K that caches have.
     """
 
     row: Tensor
     kv_heads: tuple[int, ...]
+
+    @property
+    def pages(self) -> int:
+        """Number of rows that a sequence has."""
+        return self.row.shape[1] if self.row.ndim == _PAGED else 1
 
 
 @checked_choices
@@ -94,8 +102,8 @@ def make_step(
         rings: capacities of ring caches, by the window of their layers.
         batch: B; used for places in rings only.
         position: i32 of rank 0 or [B], position of the first new token; None without caches.
-        length: length of the sequence with the new real tokens, as ``position``; T where both are None.
-        count: as in ``StepInputs``. With a position per sequence, padding is not written to caches.
+        length: length of the sequence with the new real tokens, rank 0 or [B]; T where both are None.
+        count: i32 [B], as in ``StepInputs``. With a position per sequence, padding is not written to caches.
         local_rope: RoPE of the layers with windows, where it is not the model's.
         rows: rows of the caches that the sequences have, where these have more than B; with a count.
     """
@@ -157,30 +165,30 @@ def extending_step(
         position: as for ``make_step``.
         last: row of the last real token, as ``position``; T - 1 where None.
         caches: caches of the layers.
-        row: rows of the caches that the sequences have, as ``position``; None where these have B rows.
+        row: rows of the caches that the sequences have, as ``position``, or their pages i32 [B, M]; None where these
+            have B rows.
         local_rope: as for ``make_step``.
     """
     ops, length = ctx.ops, None
     if rope.scaling.depends_on_length:
         length = ops.add(ops.add(position, queries - 1 if last is None else last), 1)
     padded = position.ndim > 0 or row is not None or any(isinstance(cache, State) for cache in caches)
+    rows = None if row is None else CacheRows(row, _kv_heads(caches))
+    held = next((x.capacity for x in caches if isinstance(x, KVCache) and not isinstance(x, RingCache)), None)
     return make_step(
         ctx,
         rope,
         windows,
         queries,
         chunked=chunked,
-        keys=next(
-            (cache.capacity for cache in caches if isinstance(cache, KVCache) and not isinstance(cache, RingCache)),
-            None,
-        ),
+        keys=held if held is None or rows is None else held * rows.pages,
         rings={cache.window: cache.capacity for cache in caches if isinstance(cache, RingCache)},
         batch=batch,
         position=position,
         length=length,
         count=ops.add(last, 1) if last is not None and padded else None,
         local_rope=local_rope,
-        rows=None if row is None else CacheRows(row, _kv_heads(caches)),
+        rows=rows,
     )
 
 
@@ -231,7 +239,10 @@ def _places_in_rows(
         held = capacity if window is None else rings.get(window, capacity)
         if held not in by_capacity:
             within = row_places(ctx, positions, batch, held, count)
-            by_capacity[held] = cache_row_places(ctx, rows.row, rows.kv_heads, within, held)
+            if rows.pages > 1:
+                by_capacity[held] = page_places(ctx, rows.row, rows.kv_heads, within, held // rows.pages)
+            else:
+                by_capacity[held] = cache_row_places(ctx, rows.row, rows.kv_heads, within, held)
         by_window[window] = by_capacity[held]
     return by_window
 

@@ -15,10 +15,12 @@ from compile_hlo.emit._helpers import Helper
 from compile_hlo.emit._packed import bind_blocks, bits_in_name, bits_of, block_specs, quantized
 from compile_hlo.emit._reduce import reduced
 from compile_hlo.emit._slices import rows_of
+from compile_hlo.emit._types import tensor_type
 from compile_hlo.passes import Group
 from lang_core import BLOCK, TensorSpec, f32
 
 _MOST_SUMS: Final = 4096  # of heads that share keys: what a kernel of attention keeps until the end
+_PAGED: Final = 2  # rank of rows of which each sequence has several
 _HEADS_LAST: Final = (0, 3, 1, 2, 4)
 
 
@@ -67,14 +69,18 @@ def _helper(kind: str, node: Node, bits: str = "") -> Helper:
     q, _, v, bias, *rows = node.inputs
     sizes = "x".join(map(str, (*q.shape, *v.shape[2:], bias.shape[0])))
     sizes += f"of{v.shape[0]}" if rows else ""
+    sizes += "".join(f"by{row.shape[1]}" for row in rows if row.ndim == _PAGED)
     scale = node.attributes[0]
     return Helper(kind, f"{v.dtype.name}.{sizes}.{in_name(scale)}{bits}", {"scale": scale})
 
 
 def _attended(e: Builder, q: SsaValue, k: SsaValue, v: SsaValue, bias: SsaValue, *rows: SsaValue, scale: float) -> str:
-    """Writes the attention of q [B, K, G, T, H], k [B, K, S, H], v [B, K, S, H'], bias [B or 1, T, S], rows [B]."""
+    """Writes the attention of q [B, K, G, T, H], k [B, K, S, H], v [B, K, S, H'], bias [B or 1, T, S], rows [B].
+
+    With rows [B, M], k and v are pages [P, K, S / M, H].
+    """
     for row in rows:
-        k, v = rows_of(e, k, row), rows_of(e, v, row)
+        k, v = _chosen(e, k, row), _chosen(e, v, row)
     lines = TensorSpec(q.spec.shape[:4], f32)
     scores = TensorSpec((*lines.shape, k.spec.shape[2]), f32)
     x = product(e, q, k, ((4,), (3,), (0, 1), (0, 1)), scores)
@@ -87,6 +93,23 @@ def _attended(e: Builder, q: SsaValue, k: SsaValue, v: SsaValue, bias: SsaValue,
     weights = SsaValue(e.convert(x, scores, v.spec.dtype), TensorSpec(scores.shape, v.spec.dtype))
     result = TensorSpec((*lines.shape, v.spec.shape[3]), f32)
     return e.convert(product(e, weights, v, ((4,), (2,), (0, 1), (0, 1)), result), result, v.spec.dtype)
+
+
+def _chosen(e: Builder, cache: SsaValue, rows: SsaValue) -> SsaValue:
+    """Writes of a cache the entries of each sequence's row, or of all its rows: [B, K, S, H]."""
+    if rows.spec.ndim < _PAGED:
+        return rows_of(e, cache, rows)
+    (batch, pages), (_, heads, page, size) = rows.spec.shape, cache.spec.shape
+    flat = TensorSpec((batch * pages,), rows.spec.dtype)
+    taken = rows_of(e, cache, SsaValue(e.reshape(rows.name, rows.spec, flat.shape), flat))
+    apart = TensorSpec((batch, pages, heads, page, size), cache.spec.dtype)
+    whole = TensorSpec((batch, heads, pages * page, size), cache.spec.dtype)
+    by_heads = TensorSpec((batch, heads, pages, page, size), cache.spec.dtype)
+    name = e.reshape(taken.name, taken.spec, apart.shape)
+    turned = e.new(
+        f"stablehlo.transpose {name}, dims = [0, 2, 1, 3, 4] : ({tensor_type(apart)}) -> {tensor_type(by_heads)}"
+    )
+    return SsaValue(e.reshape(turned, by_heads, whole.shape), whole)
 
 
 def _over_scores(e: Builder, bias: SsaValue, scores: TensorSpec) -> str:

@@ -11,7 +11,7 @@ from compile_hlo.emit._blocks import BlockFunctions
 from compile_hlo.emit._builder import Write
 from compile_hlo.emit._emitter import CHAINS, LEAVES, Emitter
 from compile_hlo.emit._sites import KernelSite
-from compile_hlo.passes import with_groups
+from compile_hlo.passes import with_groups, with_row_writes
 from lang_core import Argument, GraphError, TensorSpec, near_names
 
 
@@ -70,6 +70,8 @@ class FunctionWriter:
         """
         flow = StretchFlow(nodes)
         nodes = self._emitter.with_products(nodes)
+        if self._emitter.overrides.row_writes:
+            nodes = with_row_writes(nodes, {value.number for value in results})
         nodes = with_groups(nodes, results, self._emitter.leaves, CHAINS)
         call = None
         blocks = self._blocks or self._shadow

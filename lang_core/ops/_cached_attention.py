@@ -1,6 +1,6 @@
 """Attention over the entries of a cache."""
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -9,6 +9,9 @@ from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 from lang_core.ops._base import Operand, OpsBase
 from lang_core.ops._op import Array, Specs, define_op, require
+
+_HIDDEN: Final = -1e30
+_PAGED: Final = 2  # rank of rows of which each sequence has several
 
 
 def _infer(q: TensorSpec, k: TensorSpec, v: TensorSpec, bias: TensorSpec, *rows_and_scale: Any) -> Specs:
@@ -27,17 +30,36 @@ def _infer(q: TensorSpec, k: TensorSpec, v: TensorSpec, bias: TensorSpec, *rows_
     same = q.dtype is k.dtype is v.dtype and q.dtype.is_floating and q.dtype is not f64
     require(same, "cached_attention_c2", f"dtypes {q.dtype}, {k.dtype}, {v.dtype}")
     batch, _, _, queries, _ = q.shape
-    over = bias.ndim == 3 and bias.shape[0] in (1, batch) and bias.shape[1:] == (queries, k.shape[2])
+    keys = k.shape[2] * (rows[0].shape[1] if rows and rows[0].ndim == _PAGED else 1)
+    over = bias.ndim == 3 and bias.shape[0] in (1, batch) and bias.shape[1:] == (queries, keys)
     require(bias.dtype is f32 and over, "cached_attention_c3", f"the bias is {bias!r}, q {q.shape}, k {k.shape}")
-    chosen = all(spec.dtype is i32 and spec.shape == (batch,) for spec in rows)
+    chosen = all(spec.dtype is i32 and _choose(spec.shape, batch) for spec in rows)
     require(chosen, "cached_attention_c4", f"rows are {rows} for q {q.shape}")
     return (TensorSpec((*q.shape[:4], v.shape[3]), v.dtype),)
 
 
+def _choose(shape: tuple[int, ...], batch: int) -> bool:
+    """Returns whether rows of this shape choose one for each of B sequences, or several."""
+    return shape == (batch,) or (len(shape) == _PAGED and shape[0] == batch and shape[1] > 1)
+
+
+def _chosen(cache: Array, rows: Array, shown: int) -> Array:
+    """Returns of a cache the first entries of each sequence's row, or of all its rows: [B, K, S, H]."""
+    rows = np.clip(rows, 0, len(cache) - 1)
+    if rows.ndim < _PAGED:
+        return cache[:, :, :shown][rows]
+    taken = cache[rows[:, : -(-shown // cache.shape[2])]]
+    batch, pages, heads, page, size = taken.shape
+    return taken.swapaxes(1, 2).reshape(batch, heads, pages * page, size)
+
+
 def _eager(q: Array, k: Array, v: Array, bias: Array, *rows_and_scale: Any) -> Array:
     *rows, scale = rows_and_scale
+    shown = _shown(bias)
+    bias = bias[..., :shown]
     for row in rows:
-        k, v = (x[np.clip(row, 0, len(x) - 1)] for x in (k, v))
+        k, v = (_chosen(x, row, shown) for x in (k, v))
+    k, v = k[:, :, :shown], v[:, :, :shown]
     keys, values = (x.astype(np.float32, copy=False)[:, :, np.newaxis] for x in (k, v))
     scores = np.matmul(q.astype(np.float32, copy=False), keys.swapaxes(3, 4)) * np.float32(scale)
     scores += bias[:, np.newaxis, np.newaxis]
@@ -46,17 +68,25 @@ def _eager(q: Array, k: Array, v: Array, bias: Array, *rows_and_scale: Any) -> A
     return np.matmul(weights, values).astype(v.dtype, copy=False)
 
 
+def _shown(bias: Array) -> int:
+    """Returns the number of keys up to the last one that some query sees; all where none does."""
+    seen = np.flatnonzero((bias > _HIDDEN).any(axis=(0, 1)))
+    return int(seen[-1]) + 1 if seen.size else bias.shape[-1]
+
+
 _CACHED_ATTENTION = define_op(
     "cached_attention",
     attributes=("scale",),
     summary="softmax(scale * q k^T + bias) v, in f32. Keys with a bias of -1e30 are hidden, and may be left out: some "
     "key of each query must not be. With rows i32 [B], sequence b has row rows[b] of k and v, clamped; k and v may "
-    "then have any number of rows.",
+    "then have any number of rows. With rows i32 [B, M], it has the rows rows[b], one after the other: pages of S / M "
+    "positions.",
     constraints=(
-        "q is [B, K, G, T, H], k [B, K, S, H], v [B, K, S, H'], S not 0; with rows, k's and v's B is another, not 0",
+        "q is [B, K, G, T, H], k [B, K, S, H], v [B, K, S, H'], S not 0; with rows, k's and v's B is another, not 0, "
+        "and with rows [B, M] their S is S / M",
         "the dtypes are equal: f32, f16 or bf16",
         "the bias is f32 [1, T, S] or [B, T, S]",
-        "rows are i32 [B]",
+        "rows are i32 [B], or [B, M] with M > 1",
     ),
     shape_rule=_infer,
     eager_rule=_eager,
@@ -74,15 +104,16 @@ class CachedAttentionOps(OpsBase):
         """Returns ``softmax(scale * q k^T + bias) v`` (Vaswani et al. 2017, arXiv:1706.03762), G heads for each of K.
 
         A kernel of it reads the keys that are not hidden: its cost goes with the length of a sequence, not with S. With
-        rows it reads the caches where they lie, and no row is copied.
+        rows it reads the caches where they lie, and no row is copied; with pages it reads the table.
 
         Args:
             q: [B, K, G, T, H].
-            k: [B, K, S, H]; with rows the first axis is of any length.
+            k: [B, K, S, H]; with rows the first axis is of any length: [P, K, S / M, H] with pages.
             v: [B, K, S, H']; likewise.
             bias: f32 [1, T, S] or [B, T, S]; -1e30 hides a key from a query.
             scale: of the scores.
-            rows: i32 [B], rows of k and v that the sequences have, clamped; b for sequence b where None.
+            rows: i32 [B], rows of k and v that the sequences have, clamped; b for sequence b where None. Or i32 [B, M],
+                a table of pages: position p of sequence b is entry ``p mod (S / M)`` of row ``rows[b, p // (S / M)]``.
 
         Returns:
             [B, K, G, T, H'] in v's dtype.

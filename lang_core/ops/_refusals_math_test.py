@@ -200,6 +200,7 @@ def test_cached_attention_c3() -> None:
     refused(label, f"{_ATTENTION} f32[3,5,7]", (0.5,), r"the bias is f32\[3,5,7\], q")
     refused(label, f"{_ATTENTION} f32[1,7,5]", (0.5,), "the bias is")
     refused(label, f"{_ATTENTION} f32[5,7]", (0.5,), "the bias is")
+    refused(label, f"{_ATTENTION} f32[1,5,7] i32[2,3]", (0.5,), r"the bias is f32\[1,5,7\], q")
     refused(label, f"{_ATTENTION} bf16[1,5,7]", (0.5,), r"the bias is bf16\[1,5,7\]")
 
 
@@ -208,3 +209,5 @@ def test_cached_attention_c4() -> None:
     refused(label, f"{_ATTENTION} f32[1,5,7] i32[3]", (0.5,), r"rows are \[.*i32\[3\].*\] for q \(2, 3")
     refused(label, f"{_ATTENTION} f32[1,5,7] i64[2]", (0.5,), "rows are")
     refused(label, f"{_ATTENTION} f32[1,5,7] i32[2,1]", (0.5,), "rows are")
+    refused(label, f"{_ATTENTION} f32[1,5,21] i32[3,3]", (0.5,), "rows are")
+    refused(label, f"{_ATTENTION} f32[1,5,7] i32[2,3,1]", (0.5,), "rows are")

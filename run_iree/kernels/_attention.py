@@ -15,7 +15,7 @@ from run_iree.kernels._attention_keys import (
     places,
 )
 from run_iree.kernels._attention_rows import of_rows
-from run_iree.kernels._attention_sizes import AttentionSizes, stored_head
+from run_iree.kernels._attention_sizes import AttentionSizes, block_places, workgroup_places
 from run_iree.kernels._quantize import Blocks, quantized
 from run_iree.kernels._text import (
     Buffer,
@@ -36,19 +36,20 @@ _VECTOR: Final = "vector<16xf32>"
 def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, planes: int = 0) -> CpuKernel:
     """Builds q [B, K, G, T, H], k [B, K, S, H], v [B, K, S, H'], bias f32 [1 or B, T, S]: y [B, K, G, T, H'].
 
-    Where sequences choose rows of caches, k and v have as many as these, and rows i32 [B] follow the bias. H and H' are
-    multiples of 16, and S is at least 16. y has the same dtype, or f32 where the sums are kept in it. With ``planes``
-    the result is y quantized as by ``quantize_kernel``; see ``AttentionSizes.fit_blocks``.
+    Where sequences choose rows of caches, k and v have as many as these, and rows i32 [B] follow the bias. Where they
+    choose several, rows are a table of pages i32 [B, M], and k and v have S / M positions, a multiple of 16. H and H'
+    are multiples of 16, and S is at least 16. y has the same dtype, or f32 where the sums are kept in it. With
+    ``planes`` the result is y quantized as by ``quantize_kernel``; see ``AttentionSizes.fit_blocks``.
     """
     heads, group, tile, queries, keys = sizes.heads, sizes.group, sizes.tile, sizes.queries, sizes.keys
     size, value_size, own = sizes.size, sizes.value_size, sizes.own
     count, stored = heads * group * queries, (sizes.cached or sizes.batch) * sizes.shared
     buffers = (
         Buffer("q", count * size, dtype),
-        Buffer("k", stored * keys * size, dtype),
-        Buffer("v", stored * keys * value_size, dtype),
+        Buffer("k", stored * sizes.page * size, dtype),
+        Buffer("v", stored * sizes.page * value_size, dtype),
         Buffer("bias", sizes.rows * queries * keys, "f32"),
-        *([Buffer("rows", sizes.batch, "i32")] if sizes.cached else []),
+        *([Buffer("rows", sizes.batch * sizes.pages, "i32")] if sizes.cached else []),
     )
     out = Buffer("out", count * value_size, dtype) if sizes.scratch else Buffer("y", count * value_size, "f32")
     blocks = Blocks(sizes.batch, count * value_size // sizes.batch, planes, "out_") if planes else None
@@ -58,8 +59,10 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, planes:
     numbers += [
         *range(1, sizes.together + 1),
         queries * keys,
-        keys * size,
-        keys * value_size,
+        sizes.page * size,
+        sizes.page * value_size,
+        sizes.page,
+        sizes.pages,
         own,
         group * queries,
         queries // tile,
@@ -84,9 +87,7 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, planes:
 %first_query = arith.muli %part_of, %c{tile} : index
 %sequence = arith.divui %head, %c{sizes.shared} : index
 %bias_rows = arith.muli {"%c0" if sizes.rows == 1 else "%sequence"}, %c{queries * keys} : index
-{indented(stored_head(sizes), 0)}
-%k_at = arith.muli %stored_head, %c{keys * size} : index
-%v_at = arith.muli %stored_head, %c{keys * value_size} : index
+{indented(workgroup_places(sizes), 0)}
 %rows_at = arith.muli %head, %c{group * queries} : index
 {indented(panel_scratch(size, value_size) if sizes.panels else [], 0)}
 {sums}scf.for %own = %c0 to %c{own} step %c1 {{
@@ -102,10 +103,7 @@ scf.for %block = %c0 to %c{keys} step %c{KEYS} {{
   %again_i = arith.index_cast %again : index to i32
   %again_all = vector.broadcast %again_i : i32 to vector<16xi32>
   %is_new = arith.cmpi sge, %lane, %again_all : vector<16xi32>
-  %k_skip = arith.muli %first, %c{size} : index
-  %k_block = arith.addi %k_at, %k_skip : index
-  %v_skip = arith.muli %first, %c{value_size} : index
-  %v_block = arith.addi %v_at, %v_skip : index
+{indented(block_places(sizes), 2)}
 {_rows_of_block(sizes, buffers)}
 }}
 scf.for %own = %c0 to %c{own} step %c1 {{

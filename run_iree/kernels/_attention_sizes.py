@@ -19,6 +19,7 @@ class AttentionSizes:
     """Sizes of attention: B, K, G, T, H, S, H', rows of the bias, and rows of caches where sequences choose theirs.
 
     Attributes:
+        pages: rows of the caches that each sequence has, one after the other: pages of S / M positions.
         most_together: rows that may be computed side by side.
     """
 
@@ -31,15 +32,22 @@ class AttentionSizes:
     value_size: int
     rows: int
     cached: int = 0
+    pages: int = 1
     most_together: int = MOST_TOGETHER
 
     def fit(self) -> bool:
         """Returns whether there is a kernel."""
-        return self.size % _LANES == 0 and self.value_size % _LANES == 0 and self.keys >= KEYS
+        whole = self.pages == 1 or self.page % KEYS == 0  # a block of keys is in one page
+        return whole and self.size % _LANES == 0 and self.value_size % _LANES == 0 and self.keys >= KEYS
 
     def fit_blocks(self) -> bool:
         """Returns whether there is a kernel that quantizes its result: of one query, with whole blocks."""
         return self.fit() and self.scratch and self.queries == 1 and self.value_size % BLOCK == 0
+
+    @property
+    def page(self) -> int:
+        """Positions of a row of the caches."""
+        return self.keys // self.pages
 
     @property
     def heads(self) -> int:
@@ -79,12 +87,55 @@ class AttentionSizes:
         return rows * self.value_size
 
 
-def stored_head(sizes: AttentionSizes) -> list[str]:
-    """Makes ``%stored_head``, the head of the caches that the workgroup reads."""
+def workgroup_places(sizes: AttentionSizes) -> list[str]:
+    """Makes ``%k_at`` and ``%v_at``, where the workgroup's keys and values begin, unless they are in several pages."""
+    return [] if sizes.pages > 1 else [*_stored_head(sizes), *_begins(sizes)]
+
+
+def block_places(sizes: AttentionSizes) -> list[str]:
+    """Makes ``%k_block`` and ``%v_block``, where the keys and values from ``%first`` on lie."""
+    lines, within = [], "%first"
+    if sizes.pages > 1:
+        lines = [
+            f"%page = arith.divui %first, %c{sizes.page} : index",
+            f"%in_page = arith.remui %first, %c{sizes.page} : index",
+            *_stored_head(sizes),
+            *_begins(sizes),
+        ]
+        within = "%in_page"
+    return [
+        *lines,
+        f"%k_skip = arith.muli {within}, %c{sizes.size} : index",
+        "%k_block = arith.addi %k_at, %k_skip : index",
+        f"%v_skip = arith.muli {within}, %c{sizes.value_size} : index",
+        "%v_block = arith.addi %v_at, %v_skip : index",
+    ]
+
+
+def _begins(sizes: AttentionSizes) -> list[str]:
+    """Makes ``%k_at`` and ``%v_at``, where the keys and values of ``%stored_head`` begin."""
+    return [
+        f"%k_at = arith.muli %stored_head, %c{sizes.page * sizes.size} : index",
+        f"%v_at = arith.muli %stored_head, %c{sizes.page * sizes.value_size} : index",
+    ]
+
+
+def _stored_head(sizes: AttentionSizes) -> list[str]:
+    """Makes ``%stored_head``, the head of the caches that is read: the workgroup's, or of ``%page`` of its pages."""
     if not sizes.cached:
         return ["%stored_head = arith.addi %head, %c0 : index"]
+    at, entry = list[str](), "%sequence"
+    if sizes.pages > 1:
+        at, entry = (
+            [
+                f"%table_line = arith.muli %sequence, %c{sizes.pages} : index",
+                "%table_at = arith.addi %table_line, %page : index",
+            ],
+            "%table_at",
+        )
     return [
-        f"%stored_given = memref.load %rows[%sequence] : memref<{sizes.batch}xi32>",
+        *at,
+        f"%stored_given = memref.load %rows[{entry}] : memref<{sizes.batch * sizes.pages}xi32>",
         "%stored_least = arith.constant 0 : i32",
         f"%stored_most = arith.constant {sizes.cached - 1} : i32",
         "%stored_above = arith.maxsi %stored_given, %stored_least : i32",

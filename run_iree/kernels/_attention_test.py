@@ -1,11 +1,13 @@
 """The kernel of attention in decoding against the eager op."""
 
 import dataclasses
+import itertools
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters
@@ -23,6 +25,13 @@ _SIZES = (
 # The same, of caches with so many rows, of which sequences choose.
 _CACHED = ((2, 3, 1, 1, 32, 37, 32, 2, 5), (3, 2, 5, 1, 16, 21, 96, 1, 2), (1, 2, 3, 8, 48, 40, 16, 1, 4))
 _TOLERANCE = {"f32": 2e-6, "bf16": 1e-2, "f16": 2e-3}
+
+
+def _typed(sizes: Sequence[tuple[int, ...]]) -> list[tuple[tuple[int, ...], str]]:
+    """Returns sizes with dtypes: by default one dtype for each, in turn, as a dtype has no part in most of a kernel."""
+    if os.environ.get("TAPELINE_LONG"):
+        return list(itertools.product(sizes, _TOLERANCE))
+    return list(zip(sizes, itertools.cycle(_TOLERANCE), strict=False))
 
 
 def _entry_point(sizes: tuple[int, ...], dtype: str) -> EntryPoint:
@@ -50,17 +59,17 @@ def _inputs(point: EntryPoint, seen: slice) -> list[np.ndarray[Any, Any]]:
     return [*(rng.standard_normal(spec.shape).astype(spec.dtype.numpy) for spec in qkv), hidden]
 
 
-@pytest.mark.parametrize("dtype", _TOLERANCE)
-def test_it_computes_what_the_eager_op_does(dtype: str, tmp_path: Path):
-    points = [_entry_point(sizes, dtype) for sizes in _SIZES]
+def test_it_computes_what_the_eager_op_does(tmp_path: Path):
+    points = [_entry_point(sizes, dtype) for sizes, dtype in _typed(_SIZES)]
     module, compiled = tmp_path / "module.mlir", tmp_path / "module.vmfb"
     with module.open("w") as file:
         lower_module(points, file.write, ExternalParameters())
     report = compile_module(module, compiled, "llvm-cpu")
-    assert len(report.kernels) == len(_SIZES)
+    assert len(report.kernels) == len(points)
     assert set(report.kernels.values()) == {"vector-cached-attention"}
     with Session(compiled, "local-task") as session:
         for point in points:
+            dtype = point.arguments[0].spec.dtype.name
             for seen in (slice(0, 2), slice(0, 19), slice(17, 21), slice(3, None)):
                 inputs = _inputs(point, seen)
                 ctx = EagerExecutionContext()
@@ -92,11 +101,12 @@ def _of_rows(sizes: tuple[int, ...], dtype: str, *, copied: bool, blocks: bool) 
     return EntryPoint(name, fn, (*given, Argument("bias", bias), Argument("rows", rows)))
 
 
-@pytest.mark.parametrize("dtype", _TOLERANCE)
-def test_rows_of_caches_are_read_where_they_lie(dtype: str, tmp_path: Path):
-    cases = [(sizes, blocks) for sizes in _CACHED for blocks in (False, True) if not (blocks and sizes[3] > 1)]
+def test_rows_of_caches_are_read_where_they_lie(tmp_path: Path):
+    cases = [(*case, blocks) for case in _typed(_CACHED) for blocks in (False, True) if not (blocks and case[0][3] > 1)]
     points = [
-        _of_rows(sizes, dtype, copied=copied, blocks=blocks) for sizes, blocks in cases for copied in (False, True)
+        _of_rows(sizes, dtype, copied=copied, blocks=blocks)
+        for sizes, dtype, blocks in cases
+        for copied in (False, True)
     ]
     module, compiled = tmp_path / "module.mlir", tmp_path / "module.vmfb"
     with module.open("w") as file:
@@ -104,7 +114,8 @@ def test_rows_of_caches_are_read_where_they_lie(dtype: str, tmp_path: Path):
     report = compile_module(module, compiled, "llvm-cpu")
     names = [name for name in report.kernels if "of" in name]
     assert len(names) == len(cases)
-    assert sum(name.startswith("cached_attention_quantize.") for name in names) == 2
+    assert sum(name.startswith("cached_attention_quantize.") for name in names) == sum(case[2] for case in cases)
+    assert sum(case[2] for case in cases) >= 2
     with Session(compiled, "local-task") as session:
         for point, other in zip(points[::2], points[1::2], strict=True):
             cached = point.arguments[1].spec.shape[0]
@@ -115,6 +126,66 @@ def test_rows_of_caches_are_read_where_they_lie(dtype: str, tmp_path: Path):
                 wanted = [result.numpy() for result in session.function(other.name)(*inputs)]
                 for one, two in zip(made, wanted, strict=True):
                     np.testing.assert_array_equal(one, two, err_msg=f"{point.name} {rows}")
+
+
+# (B, K, G, T, H, page, H', rows of the bias), pages in all, pages of a sequence.
+_PAGED = (((2, 3, 1, 1, 32, 16, 32, 2), 7, 3), ((3, 2, 5, 1, 16, 32, 96, 1), 9, 2), ((1, 2, 3, 8, 48, 48, 16, 1), 4, 4))
+
+
+def _of_pages(sizes: tuple[int, ...], stored: int, pages: int, dtype: str, *, gathered: bool) -> EntryPoint:
+    batch, shared, group, queries, size, page, values, biases = sizes
+
+    def fn(ctx: ExecutionContext, q: Tensor, k: Tensor, v: Tensor, bias: Tensor, table: Tensor) -> dict[str, Tensor]:
+        ops = ctx.ops
+        if not gathered:
+            return {"y": ops.cached_attention(q, k, v, bias, 0.3, table)}
+        lines = ops.reshape(table, (batch * pages,))
+        k, v = (
+            ctx.tag(
+                ops.reshape(
+                    ops.transpose(
+                        ops.reshape(ops.take(cache, lines), (batch, pages, shared, page, -1)), (0, 2, 1, 3, 4)
+                    ),
+                    (batch, shared, pages * page, -1),
+                ),
+                name,
+            )
+            for name, cache in (("k", k), ("v", v))
+        )
+        return {"y": ops.cached_attention(q, k, v, bias, 0.3)}
+
+    shapes = (batch, shared, group, queries, size), (stored, shared, page, size), (stored, shared, page, values)
+    given = [Argument(name, TensorSpec(shape, dtype)) for name, shape in zip("qkv", shapes, strict=True)]
+    bias, table = TensorSpec((biases, queries, pages * page), "f32"), TensorSpec((batch, pages), "i32")
+    name = f"pages_{batch}_{group}_{dtype}_{gathered}"
+    return EntryPoint(name, fn, (*given, Argument("bias", bias), Argument("table", table)))
+
+
+def test_pages_are_read_by_the_table_with_the_bits_of_whole_caches(tmp_path: Path):
+    turns = list(zip(_PAGED, _TOLERANCE, strict=True))
+    cases = list(itertools.product(_PAGED, _TOLERANCE)) if os.environ.get("TAPELINE_LONG") else turns
+    points = [_of_pages(*sizes, dtype, gathered=gathered) for sizes, dtype in cases for gathered in (False, True)]
+    module, compiled = tmp_path / "module.mlir", tmp_path / "module.vmfb"
+    with module.open("w") as file:
+        lower_module(points, file.write, ExternalParameters())
+    report = compile_module(module, compiled, "llvm-cpu")
+    assert sum("by" in name for name in report.kernels) == len(cases)
+    rng = np.random.default_rng(3)
+    with Session(compiled, "local-task") as session:
+        for point, other in zip(points[::2], points[1::2], strict=True):
+            table, stored = point.arguments[4].spec, point.arguments[1].spec.shape[0]
+            dtype = point.arguments[0].spec.dtype.name
+            for _ in range(3):
+                pages = rng.integers(-1, stored + 1, table.shape).astype(np.int32)
+                of_op = dataclasses.replace(point, arguments=point.arguments[:4])
+                inputs = [*_inputs(of_op, slice(0, int(rng.integers(2, of_op.arguments[3].spec.shape[2])))), pages]
+                made = session.function(point.name)(*inputs)[0].numpy()
+                wanted = session.function(other.name)(*inputs)[0].numpy()
+                np.testing.assert_array_equal(made, wanted, err_msg=f"{point.name} {pages}")
+                ctx = EagerExecutionContext()
+                eager = point(ctx, *map(ctx.constant, inputs))["y"].numpy().astype(np.float32)
+                atol = _TOLERANCE[dtype] * np.abs(eager).max()
+                np.testing.assert_allclose(made.astype(np.float32), eager, rtol=0, atol=atol)
 
 
 def test_keys_that_are_hidden_are_not_read(tmp_path: Path):
@@ -153,9 +224,8 @@ def test_rows_side_by_side_have_the_bits_of_each_alone(tmp_path: Path):
 _BLOCK_SIZES = ((1, 2, 4, 1, 64, 48, 64, 1), (2, 3, 1, 1, 32, 37, 32, 2), (2, 1, 5, 1, 16, 21, 96, 1))
 
 
-@pytest.mark.parametrize("dtype", _TOLERANCE)
-def test_one_query_in_blocks_is_the_bits_of_the_two_kernels(dtype: str, tmp_path: Path):
-    cases = [_entry_point(sizes, dtype) for sizes in _BLOCK_SIZES]
+def test_one_query_in_blocks_is_the_bits_of_the_two_kernels(tmp_path: Path):
+    cases = [_entry_point(sizes, dtype) for sizes, dtype in _typed(_BLOCK_SIZES)]
 
     def blocks(ctx: ExecutionContext, given: tuple[Tensor, ...], apart: bool) -> dict[str, Tensor]:
         q, k, v, bias = given

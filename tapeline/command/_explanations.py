@@ -76,6 +76,17 @@ EXPLANATIONS: Final = {
         ("A `kernel_config.json` that was edited, or comes from another export than the module beside it.",),
         ("Export the bundle again; copy bundles as whole directories.",),
     ),
+    "PagesError": Explanation(
+        "A row of a server needs a page of the caches, and none is free that no other row was promised.",
+        (
+            "A program drives the rows of a bundle with pages itself, and begins more sequences than the pages hold.",
+            "`tapeline serve` reserves pages before a request gets its row: from there it is a fault of ours.",
+        ),
+        (
+            "Clear rows whose sequences have ended, or begin fewer at once.",
+            "Export with more pages: `--pages`; docs/serving.md says how many.",
+        ),
+    ),
     "PluginError": Explanation(
         "An installed package that extends Tapeline cannot be loaded.",
         (

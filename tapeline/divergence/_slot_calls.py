@@ -14,7 +14,7 @@ _EMBEDDINGS: Final = "embeddings"
 
 def works_on_rows(arguments: Mapping[str, object]) -> bool:
     """Returns whether an entry point takes rows of caches."""
-    return bool({"row", "source"} & arguments.keys())
+    return bool({"row", "pages", "source"} & arguments.keys())
 
 
 def slot_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: Mapping[str, np.ndarray]) -> Arrays:
@@ -33,6 +33,8 @@ def slot_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: Map
         chosen = _tokens(arguments, vocabulary, filled)
     else:
         chosen = {"row": np.argmax(filled)}
+    if "pages" in arguments:
+        chosen["pages"] = _tables(chosen.pop("row"), arguments["pages"].shape[1], len(filled) - 1)
     if _EMBEDDINGS in arguments:
         spec = arguments[_EMBEDDINGS]
         chosen[_EMBEDDINGS] = np.sin(np.arange(spec.size) * 0.37).reshape(spec.shape)
@@ -45,7 +47,8 @@ def slot_state(inputs: Mapping[str, np.ndarray]) -> Arrays:
     if "position" not in inputs:
         return {}
     count = inputs["count"] if "count" in inputs else inputs["last"] + 1
-    ends = zip(np.atleast_1d(inputs["row"]), np.atleast_1d(inputs["position"] + count), strict=True)
+    rows = inputs["pages"][:, 0] if "pages" in inputs else inputs["row"]
+    ends = zip(np.atleast_1d(rows), np.atleast_1d(inputs["position"] + count), strict=True)
     return {_filled(row): np.asarray(end) for row, end in ends}
 
 
@@ -53,13 +56,20 @@ def _tokens(arguments: Mapping[str, TensorSpec], vocabulary: int, filled: list[i
     """Returns token ids, rows, positions, and the row of the last token or the counts."""
     (batch, tokens), rows = arguments["token_ids"].shape, len(filled)
     capacity = max((spec.shape[2] for name, spec in arguments.items() if name.endswith("_cache")), default=2**30)
-    chosen = rows - 1 - np.arange(batch) if arguments["row"].ndim else np.argmin(filled)
+    if "pages" in arguments:  # the last one is nobody's, and where several sequences write, each stays in its first
+        rows, capacity = rows - 1, capacity * (arguments["pages"].shape[1] if batch == 1 else 1)
+    chosen = rows - 1 - np.arange(batch) if arguments["position"].ndim else np.argmin(filled[:rows])
     begin = np.minimum(np.array(filled)[chosen], capacity - tokens)
     ids = np.arange(batch * tokens, dtype=np.int64) * 7919 + 11 * (int(begin.max()) + 1)
     inputs = {"token_ids": (ids % vocabulary).reshape(batch, tokens), "row": chosen, "position": begin}
     if "last" in arguments:
         return inputs | {"last": np.asarray(max(tokens - 2, 0))}
     return inputs | {"count": (np.arange(batch) < max(batch - 1, 1)).astype(np.int32)}
+
+
+def _tables(rows: Any, pages: int, most: int) -> np.ndarray:
+    """Returns a table of pages [B, M] for sequences that begin in some pages, of the first ``most``."""
+    return (np.atleast_1d(rows)[:, None] + np.arange(pages)) % most
 
 
 def _filled(row: int) -> str:

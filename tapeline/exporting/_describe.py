@@ -108,7 +108,8 @@ def _slots(export: Export) -> dict[str, Any]:
     options = export.options
     if options.slots is None:
         return {}
-    return {"slots": options.slots, "chunks": _chunks(export), "invariant": export.invariant}
+    pages = {} if options.pages is None else {"pages": options.pages, "page_tokens": options.page_tokens}
+    return {"slots": options.slots, **pages, "chunks": _chunks(export), "invariant": export.invariant}
 
 
 def _chunks(export: Export) -> list[int]:

@@ -178,6 +178,7 @@ def _entry_points(
             window_caches=caches,
             score_tokens=options.score_tokens,
             slots=options.slots,
+            pages=None if options.pages is None else (options.pages, options.page_tokens),
         )
     return entry_points(
         model,

@@ -10,6 +10,7 @@ from tapeline.exporting._options import PER_DEVICE_TARGET, ExportOptions
 
 # Targets with sets of flags to choose among (autotune.iree_compiler.CANDIDATE_FLAGS).
 _TUNED_TARGETS: Final = ("llvm-cpu",)
+_LANES: Final = 16
 
 
 def check_options(options: ExportOptions) -> None:
@@ -36,6 +37,14 @@ def check_options(options: ExportOptions) -> None:
         )
     if options.slots is not None:
         _check_slots(options)
+    if options.pages is not None and options.slots is None:
+        raise InputError(
+            f"pages={options.pages} without slots: pages are what rows of a server share: give `slots` too"
+        )
+    if options.page_tokens % _LANES:
+        raise InputError(
+            f"page_tokens={options.page_tokens}: kernels read {_LANES} positions at a time: choose a multiple of them"
+        )
     _check_mesh(options)
     _check_report(options.report)
 
@@ -63,11 +72,6 @@ def _check_mesh(options: ExportOptions) -> None:
                 f"`mesh`, such as tp=2"
             )
         return
-    if PER_DEVICE_TARGET in options.target and shape.size_of("dp") > 1:
-        raise InputError(
-            f"target={PER_DEVICE_TARGET} with mesh={shape}: devices along dp exchange nothing: leave out dp, and give "
-            f"as batch the sequences of one device"
-        )
     if "fsdp" in shape.names:
         raise InputError(f"mesh={shape}: fsdp cuts parameters while a model is trained: choose tp, ep or dp")
     if options.slots is not None and shape.size_of("dp") > 1:

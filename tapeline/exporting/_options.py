@@ -30,7 +30,17 @@ CHOICES: Final = {
 }
 """Options that take one of a few values, with the values."""
 
-_COUNTS: Final = ("batch", "sequence", "max_sequence", "score_tokens", "slots", "num_layers", "max_memory")
+_COUNTS: Final = (
+    "batch",
+    "sequence",
+    "max_sequence",
+    "score_tokens",
+    "slots",
+    "pages",
+    "page_tokens",
+    "num_layers",
+    "max_memory",
+)
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 
 
@@ -46,6 +56,8 @@ class ExportKeywords(TypedDict, total=False):
     window_caches: str
     score_tokens: int | None
     slots: int | None
+    pages: int | None
+    page_tokens: int
     mesh: str | None
     dtype: str
     quantize: str | None
@@ -87,6 +99,9 @@ class ExportOptions:
             ``score_row``, with which a server verifies drafts; None is a bundle without.
         slots: rows of the caches of a bundle for a server, whose calls work on some of them; None is a bundle without.
             ``sequence`` is then the most tokens that a call of prefill_row takes: 128 where None, or the capacity.
+        pages: pages that the caches of a bundle with slots are, which rows then share by the length of their
+            sequences, one of them for nobody; None gives every row ``max_sequence`` positions of its own.
+        page_tokens: positions of a page, of which ``max_sequence`` is a multiple: 32, or another multiple of 16.
         mesh: axes of a mesh of devices such as ``tp=4,dp=2``: the description then says how tensors are cut; None is
             one device. docs/sharding.md has the rules.
         dtype: dtype of activations and unquantized weights.
@@ -132,6 +147,8 @@ class ExportOptions:
     window_caches: str = "ring"
     score_tokens: int | None = None
     slots: int | None = None
+    pages: int | None = None
+    page_tokens: int = 32
     mesh: str | None = None
     dtype: str = "f32"
     quantize: str | None = None

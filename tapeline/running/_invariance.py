@@ -158,7 +158,8 @@ class _Stretch:
 
     def _begin(self) -> None:
         """Makes row 0 what it is before the tokens."""
-        self._slots.clear_row(0)
+        for row in range(self._slots.slots):  # pages that they have may be what row 0 needs
+            self._slots.clear_row(row)
         if self._history:
             self._slots.write_row(0, 0, self._history)
 

@@ -1,6 +1,7 @@
 """A bundle exported with slots on a device: rows of caches that the requests of a server share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -8,9 +9,11 @@ import numpy as np
 from lang_core import InputError, checked_choices
 from tapeline.bundle import Bundle
 from tapeline.engines import Results, Session
+from tapeline.paging import PagePool
 from tapeline.running._pictures import padded_call
 from tapeline.running._predictions import LOGITS, Row, Rows
 from tapeline.running._sized_calls import SizedCall, sized_calls, smallest
+from tapeline.running._slot_rows import POSITIONS, PagedRows, SlotRows, WholeRows
 from transformer_core.generation import Prediction
 from transformer_core.models import ENCODE_IMAGE, PREFILL_EMBEDDINGS_ROW
 
@@ -20,7 +23,6 @@ SLOTS: Final = "slots"
 _PREFILL: Final = "prefill_row"
 _DECODE: Final = "decode"
 _SCORE: Final = "score_row"
-_POSITIONS: Final = 1  # axis of positions in a row's part of a cache [K, S, H]
 
 
 @checked_choices
@@ -44,6 +46,7 @@ class BundleSlots:
         hidden: D, size of an embedding; 0 of a bundle that takes no pictures.
         decodes: sizes of ``decode``, ascending.
         cache_specs: specs of the caches and states of all rows, by name.
+        pages: pages of the rows; None where every row has ``capacity`` positions of its own.
     """
 
     def __init__(self, bundle: Bundle, session: Session, *, invariant: bool | None = None) -> None:
@@ -70,12 +73,12 @@ class BundleSlots:
         self.vocabulary: Final = largest.results[LOGITS].spec.shape[-1]
         measured = model["invariant"].get(session.target, False)
         self.invariant: Final[bool] = measured if invariant is None else invariant
-        whole = [name.endswith("_cache") and spec.shape[2] == self.capacity for name, spec in caches.items()]
-        self.position_axes: Final = tuple(_POSITIONS if has else None for has in whole)
+        held: int = model.get("page_tokens", self.capacity)
+        whole = [name.endswith("_cache") and spec.shape[2] == held for name, spec in caches.items()]
+        self.position_axes: Final = tuple(POSITIONS if has else None for has in whole)
         self.recurrent: Final = None in self.position_axes
-        rows = self.slots * self.capacity
         self.position_bytes: Final = sum(
-            spec.nbytes // rows for spec, has in zip(caches.values(), whole, strict=True) if has
+            spec.nbytes // (spec.shape[0] * held) for spec, has in zip(caches.values(), whole, strict=True) if has
         )
         self.cache_specs: Final = caches
         self.prefills: Final = sized_calls(bundle, session, _PREFILL)
@@ -87,11 +90,18 @@ class BundleSlots:
         self.hidden: Final[int] = (
             bundle.entry_point(PREFILL_EMBEDDINGS_ROW).arguments[1].spec.shape[-1] if self.seeing else 0
         )
-        self._copy: Final = session.updating("copy_row", 0)
         self._clear: Final = session.updating("clear_row", 0) if "clear_row" in names else None
         self._score: Final = SizedCall(bundle, session, _SCORE) if _SCORE in names else None
         self.score_tokens: Final = 0 if self._score is None or self._clear else self._score.size
         self._caches: Final = session.hold([session.zeros(spec) for spec in caches.values()])
+        pool = PagePool(self.slots, model["pages"], held, self.capacity // held) if "pages" in model else None
+        self._rows: Final = self._made_rows(partial(session.updating("copy_row", 0), self._caches), pool)
+        self.pages: Final = pool
+
+    def _made_rows(self, copy: Callable[[int, int], object], pool: PagePool | None) -> SlotRows:
+        if pool is None:
+            return WholeRows(self._caches, self.position_axes, copy)
+        return PagedRows(self._caches, self.position_axes, copy, pool)
 
     def prefill_row(
         self, token_ids: Sequence[int], row: int, position: int, embeddings: np.ndarray | None = None
@@ -163,7 +173,8 @@ class BundleSlots:
         if embeddings is not None:
             given.append(np.zeros((1, entry.size, embeddings.shape[1]), np.float32))
             given[1][0, : len(token_ids)] = embeddings
-        return entry.call(self._caches, *given, row, position, len(token_ids) - 1)
+        place = self._rows.place(row, position, len(token_ids))
+        return entry.call(self._caches, *given, place, position, len(token_ids) - 1)
 
     def _check_tokens(self, name: str, text: str, count: int, most: int, position: int) -> None:
         if not 1 <= count <= most:
@@ -229,17 +240,19 @@ class BundleSlots:
         given = np.zeros((3, entry.size), np.int32)
         given[:, places] = token_ids, positions, np.ones(len(rows), np.int32)
         token, position, count = given
-        results = entry.call(self._caches, token[:, None], np.array(batch, np.int32), position, count)
+        row = self._rows.places(batch, rows, positions)
+        results = entry.call(self._caches, token[:, None], row, position, count)
         predictions = Rows(results, entry.size, entry.next_ids, _uncounted)
         return [predictions[place] for place in places]
 
-    def copy_row(self, source: int, target: int) -> None:
-        """Makes a row's caches and states those of another one."""
+    def copy_row(self, source: int, target: int, count: int | None = None) -> None:
+        """Makes a row's states those of another one, and its first ``count`` positions, or all; pages are shared."""
         if source != target:
-            self._copy(self._caches, source, target)
+            self._rows.copy(source, target, count)
 
     def clear_row(self, row: int) -> None:
-        """Sets a row's states to zeros, where there are some; entries of caches need no clearing."""
+        """Sets a row's states to zeros, where there are some, and takes its pages; entries need no clearing."""
+        self._rows.clear(row)
         if self._clear is not None:
             self._clear(self._caches, row)
 
@@ -253,31 +266,26 @@ class BundleSlots:
             InputError: there is no such row, or it has no such positions.
         """
         self._check_part(row, start, stop)
-        return [self._caches.read(i, self._part(i, row, start, stop)) for i in range(len(self.cache_specs))]
+        return self._rows.read(row, start, stop)
 
     def write_row(self, row: int, start: int, arrays: Sequence[np.ndarray]) -> None:
-        """Writes into a row what ``read_row`` returned, beginning at position ``start``.
+        """Writes into a row what ``read_row`` returned, of its shapes, beginning at position ``start``.
 
         Raises:
             InputError: there is no such row, or it has no such positions.
             DeviceError: an array has another shape or dtype than ``read_row`` gives.
         """
-        for index, array in enumerate(arrays):
-            axis = self.position_axes[index]
-            stop = start if axis is None else start + array.shape[axis]
-            self._check_part(row, start, stop)
-            self._caches.write(index, self._part(index, row, start, stop), array)
+        for axis, array in zip(self.position_axes, arrays, strict=True):
+            self._check_part(row, start, start if axis is None else start + array.shape[axis])
+        self._rows.write(row, start, arrays)
 
     def read_cache(self, name: str, row: int) -> np.ndarray:
-        """Returns a copy of a row of a cache or state: of its shape without the first axis."""
-        return self._caches.read(list(self.cache_specs).index(name), (row,))
+        """Returns a copy of a row of a cache or state: of its shape without the first axis; InputError of pages."""
+        return self._caches.read(*self._rows.whole(list(self.cache_specs).index(name), row))
 
     def write_cache(self, name: str, row: int, array: np.ndarray) -> None:
-        """Replaces a row of a cache or state by an array of its shape without the first axis."""
-        self._caches.write(list(self.cache_specs).index(name), (row,), array)
-
-    def _part(self, index: int, row: int, start: int, stop: int) -> tuple[slice | int, ...]:
-        return (row, slice(None), slice(start, stop)) if self.position_axes[index] else (row,)
+        """Replaces a row of a cache or state by an array of the shape of ``read_cache``; InputError of pages."""
+        self._caches.write(*self._rows.whole(list(self.cache_specs).index(name), row), array)
 
     def _check_part(self, row: int, start: int, stop: int) -> None:
         if not 0 <= row < self.slots:

@@ -19,7 +19,10 @@ _GAUGES: Final[Mapping[str, tuple[str, Callable[[EngineFigures], float]]]] = {
     "num_requests_running": ("Requests that have a slot.", lambda figures: figures.running),
     "num_requests_waiting": ("Requests that wait for a slot.", lambda figures: figures.waiting),
     "num_slots": ("Slots.", lambda figures: figures.slots),
-    "kv_cache_usage_perc": ("Part of the caches' positions in use, 0 to 1.", lambda figures: figures.cache_usage),
+    "kv_cache_usage_perc": (
+        "Part of the caches' positions, or pages, in use, 0 to 1.",
+        lambda figures: figures.cache_usage,
+    ),
     "prefix_store_bytes": ("Bytes of the prefix store.", lambda figures: figures.store_bytes),
     "prefix_store_budget_bytes": ("Bytes that the prefix store may take.", lambda figures: figures.store_budget),
 }

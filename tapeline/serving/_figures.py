@@ -14,7 +14,7 @@ class EngineFigures:
         running: requests that have a row.
         waiting: requests that wait for one.
         slots: rows.
-        cache_usage: part of all positions that running requests hold, 0 to 1.
+        cache_usage: part of all positions, or pages, that running requests hold, 0 to 1.
         prefix_queries: total tokens of prompts for which the rows and the store were searched.
         prefix_hits: total tokens of these that were reused.
         prompt_tokens: total tokens of prompts that were run; reused ones are not among them.

@@ -14,7 +14,8 @@ class GuardedModel:
     """Model of which every call, and every reading of a prediction, raises ``ModelFailedError`` or nothing.
 
     Attributes:
-        slots, capacity, vocabulary, score_tokens, invariant, recurrent, position_axes, position_bytes: the model's.
+        slots, capacity, vocabulary, score_tokens, invariant, recurrent, position_axes, position_bytes, pages: the
+            model's.
         chunks: those of the model that are to be used, ascending.
     """
 
@@ -37,6 +38,7 @@ class GuardedModel:
         self.recurrent = model.recurrent
         self.position_axes = model.position_axes
         self.position_bytes = model.position_bytes
+        self.pages = model.pages
 
     def release(self) -> None:
         """Lets go of the model, so that its memory is free; calls fail from now on."""
@@ -65,10 +67,10 @@ class GuardedModel:
         with guarded("score_row"):
             return [_GuardedPrediction(prediction) for prediction in self._model.score_row(token_ids, row, position)]
 
-    def copy_row(self, source: int, target: int) -> None:
+    def copy_row(self, source: int, target: int, count: int) -> None:
         """See ``SlotModel``."""
         with guarded("copy_row"):
-            self._model.copy_row(source, target)
+            self._model.copy_row(source, target, count)
 
     def clear_row(self, row: int) -> None:
         """See ``SlotModel``."""

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tapeline.paging import PagePool
 from transformer_core.generation import KnownLogits, Prediction
 
 _MASK: Final = (1 << 64) - 1
@@ -28,6 +29,7 @@ class HashSlots:
     reads = 0
     position_axes = (0, None)
     position_bytes = 8
+    pages: PagePool | None = None
 
     def __init__(
         self,
@@ -87,10 +89,11 @@ class HashSlots:
         self._append(token_ids, row, position, 0)
         return [self._prediction(row, position + count) for count in range(1, len(token_ids) + 1)]
 
-    def copy_row(self, source: int, target: int) -> None:
+    def copy_row(self, source: int, target: int, count: int | None = None) -> None:
         """See ``SlotModel``."""
         self._note("copy_row")
         assert source != target
+        assert count is None or 0 < count <= self.capacity
         self._entries[target], self._states[target] = self._entries[source], self._states[source]
 
     def clear_row(self, row: int) -> None:

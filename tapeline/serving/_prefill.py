@@ -98,7 +98,7 @@ class Prefill:
             prefixes.restore(slot, stored, prompt)
         elif most >= gain:
             prefixes.save(slot, 0)
-            self._model.copy_row(source.row, slot.row)
+            self._model.copy_row(source.row, slot.row, most)
             slot.hold(prompt[:most], [stop for stop in source.cut if stop <= most])
             slot.block = source.block
         elif own:

@@ -47,6 +47,11 @@ class WaitingQueue:
             self._count += 1
             self._changed.notify_all()
 
+    def first(self) -> Answer | None:
+        """Returns what ``take`` would return, which stays where it is."""
+        with self._changed:
+            return next((line[0] for line in self._lines.values()), None)
+
     def take(self) -> Answer | None:
         """Removes and returns the first request of the client whose turn it is; None of an empty queue."""
         with self._changed:

@@ -16,6 +16,7 @@ from tapeline.serving._guard import GuardedModel
 from tapeline.serving._pace import Pace
 from tapeline.serving._prefill import Prefill
 from tapeline.serving._queue import WaitingQueue
+from tapeline.serving._row_pages import RowPages
 from tapeline.serving._settings import EngineSettings
 from tapeline.serving._slot import Slot
 from tapeline.serving._slots import SlotModel
@@ -50,9 +51,10 @@ class Scheduler:
         """Goes on with another model, whose rows are empty, and an empty store."""
         self._model = GuardedModel(model, self._settings.largest_chunk)
         self._slots = [Slot(row, model.capacity) for row in range(model.slots)]
-        self._pace = Pace(self._clock)  # of steps, by their number of rows
+        self._pace = Pace(self._clock)  # of a tick's next tokens, by the number of rows
         self._drafts = None if self._drafting is None else RowDrafts(self._model, self._drafting)
         self._prefill = Prefill(self._model, self._slots, self._settings, self._clock, self._totals, self._times)
+        self._pages = RowPages(self._model, self._slots, self._prefill.prefixes)
 
     @property
     def busy(self) -> bool:
@@ -91,12 +93,11 @@ class Scheduler:
 
     def figures(self) -> EngineFigures:
         """Returns the figures. Any thread may call it."""
-        filled = [slot.filled for slot in self._slots if slot.answer]
         return EngineFigures(
-            running=len(filled),
+            running=sum(slot.answer is not None for slot in self._slots),
             waiting=len(self._queue),
             slots=len(self._slots),
-            cache_usage=sum(filled) / (len(self._slots) * self._model.capacity),
+            cache_usage=self._pages.usage(),
             prefix_queries=self._totals["prefix_queries"],
             prefix_hits=self._totals["prefix_hits"],
             prompt_tokens=self._totals["prompt_tokens"],
@@ -133,12 +134,17 @@ class Scheduler:
             if answer and answer.reason:
                 self._ended[answer.reason] += 1
                 slot.free(self._ticks)
+                self._pages.free(slot)
                 if answer.reason == "error":  # nobody knows why, so nothing of it is used again
-                    slot.forget()
+                    self._pages.forget(slot)
 
     def _admit(self) -> None:
-        while (free := [slot for slot in self._slots if slot.answer is None]) and (answer := self._queue.take()):
-            self._prefill.add(self._place(answer, free), answer)
+        while (free := [slot for slot in self._slots if slot.answer is None]) and (answer := self._queue.first()):
+            slot = self._place(answer, free)
+            if not self._pages.reserve(slot, answer):
+                return  # until others have ended
+            self._queue.take()
+            self._prefill.add(slot, answer)
 
     def _place(self, answer: Answer, free: list[Slot]) -> Slot:
         """Returns the row that holds most of a prompt, if that is at least half of what it holds; else the oldest."""
@@ -150,8 +156,11 @@ class Scheduler:
 
     def _decode(self) -> None:
         slots = [slot for slot in self._slots if slot.ready and slot.answer and not slot.answer.reason]
-        if not slots:
-            return
+        if slots:
+            self._pace.measured(len(slots), partial(self._run_next, slots))
+
+    def _run_next(self, slots: Sequence[Slot]) -> None:
+        """Runs the next token of each of some rows, with its draft where there is one."""
         drafts = self._propose(slots)
         plain = [slot for slot, draft in zip(slots, drafts, strict=True) if not draft]
         if plain:
@@ -169,9 +178,8 @@ class Scheduler:
     def _run_step(self, slots: Sequence[Slot]) -> None:
         """Runs the next token of each of some rows."""
         rows, positions = [slot.row for slot in slots], [slot.filled for slot in slots]
-        step = partial(self._model.decode, rows, [slot.next_token for slot in slots], positions)
         with self._times.part("decode"):
-            predictions = self._pace.measured(len(rows), step)
+            predictions = self._model.decode(rows, [slot.next_token for slot in slots], positions)
         for slot, prediction in zip(slots, predictions, strict=True):
             slot.feed(1)
             self._take(slot, prediction)

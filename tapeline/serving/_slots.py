@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from tapeline.paging import PagePool
 from transformer_core.generation import Prediction
 
 
@@ -62,6 +63,14 @@ class SlotModel(Protocol):
         """Bytes of one position of a row in all arrays that have an axis of positions."""
         ...
 
+    @property
+    def pages(self) -> PagePool | None:
+        """Pages of the rows, to be reserved for a request before it gets its row; None where rows have all positions.
+
+        Such a model is not recurrent.
+        """
+        ...
+
     def prefill_row(
         self, token_ids: Sequence[int], row: int, position: int, embeddings: np.ndarray | None = None
     ) -> Prediction:
@@ -100,8 +109,8 @@ class SlotModel(Protocol):
         """
         ...
 
-    def copy_row(self, source: int, target: int) -> None:
-        """Makes a row's caches and states those of another."""
+    def copy_row(self, source: int, target: int, count: int | None = None) -> None:
+        """Makes a row's states those of another, and its first ``count`` positions; all where None."""
         ...
 
     def clear_row(self, row: int) -> None:

@@ -12,6 +12,7 @@ from tapeline.serving import Drafting, Engine, EngineSettings, TokenRequest, can
 from tapeline.serving._answer import Answer
 from tapeline.serving._drafts_testing import OftenRight
 from tapeline.serving._hash_slots_testing import HashSlots
+from tapeline.serving._paged_slots_testing import PagedHashSlots
 from tapeline.serving._queue import WaitingQueue
 from tapeline.serving._reference_testing import (
     PictureKind,
@@ -148,6 +149,33 @@ def test_drafts_change_no_answer(tokens: int | None, rows: int) -> None:
     figures = load.scheduler.figures()
     assert 0 < figures.accepted_tokens < figures.draft_tokens
     assert "score_row" in model.calls
+
+
+@pytest.mark.parametrize("invariant", [True, False])
+@pytest.mark.parametrize("pages", [14, 20, 60])
+@pytest.mark.parametrize("store_bytes", [0, 9_000])
+def test_answers_of_rows_with_few_pages_are_those_of_requests_alone(
+    invariant: bool, pages: int, store_bytes: int
+) -> None:
+    model = PagedHashSlots(pages, invariant=invariant, score_tokens=6)
+    settings = EngineSettings(max_waiting=_COUNT, store_bytes=store_bytes, tick_tokens=24, block_tokens=8)
+    drafting = Drafting(begin=OftenRight, rows=2) if invariant else None
+    load = _Load(model, settings, 13, drafting=drafting)
+    usages = list[float]()
+
+    def check() -> None:
+        held = {page for row in range(model.slots) for page in model.pool.held(row)}
+        assert len(held) + model.pool.free == model.pool.usable
+        usages.append(load.scheduler.figures().cache_usage)
+
+    load.run(check)
+    for make, received in load.made:
+        _check(received, make(), HashSlots(invariant=invariant))
+    figures = load.scheduler.figures()
+    assert sum(figures.ended.values()) == _COUNT
+    assert figures.prefix_hits > 0
+    assert 0.0 == usages[-1] < max(usages) <= 1.0
+    assert bool(model.pool.refused) == (pages < 60)  # 60 are enough for all rows
 
 
 def test_answers_of_many_threads_are_those_of_requests_alone() -> None:

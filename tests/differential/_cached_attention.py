@@ -20,14 +20,18 @@ def _cached_attention(draw: Draw, name: str) -> Trial:
     stored = cached or batch
     shapes = (batch, shared, group, queries, size), (stored, shared, keys, size), (stored, shared, keys, values)
     q, k, v = (rng.standard_normal(shape).astype(kind) for shape in shapes)
-    bias = rng.standard_normal((draw(st.sampled_from((1, batch))), queries, keys)).astype(np.float32)
+    pages = draw(st.integers(1, 3)) if cached else 1
+    bias = rng.standard_normal((draw(st.sampled_from((1, batch))), queries, pages * keys)).astype(np.float32)
     bias[:, :, draw(st.integers(1, 4)) :] = -1e30
     scale = draw(st.sampled_from((0.125, 1.0, 0.3)))
-    rows = (rng.integers(-1, cached + 1, batch).astype(np.int32),) if cached else ()
+    chosen = (batch, pages) if pages > 1 else (batch,)
+    rows = (rng.integers(-1, cached + 1, chosen).astype(np.int32),) if cached else ()
 
     def reference(q: Any, k: Any, v: Any, bias: Any, *rows: Any) -> Any:
         for row in rows:
             k, v = (array[jnp.clip(row, 0, cached - 1)] for array in (k, v))
+            if pages > 1:
+                k, v = (jnp.concatenate([array[:, page] for page in range(pages)], axis=2) for array in (k, v))
         wide = (array.astype(jnp.float64) for array in (q, k, v, bias))
         q, k, v, bias = wide
         scores = jnp.einsum("bkgth,bksh->bkgts", q, k) * scale + bias[:, None, None]
@@ -35,7 +39,7 @@ def _cached_attention(draw: Draw, name: str) -> Trial:
 
     return Trial(
         name,
-        f"{scale} of {cached}",
+        f"{scale} of {cached} by {pages}",
         lambda c, q, k, v, bias, *rows: c.ops.cached_attention(q, k, v, bias, scale, *rows),
         (q, k, v, bias, *rows),
         reference,

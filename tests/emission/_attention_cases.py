@@ -31,6 +31,10 @@ def _cases(dtype: DType) -> Iterator[Case]:
         chosen = np.array([[-1], [3, 1]][batch - 1], np.int32)
         case = f"cached_attention_of_rows_{name}_{dtype.name}"
         yield Case("cached_attention", case, dtype, _attended, (q, k, v, bias, chosen), ulps=ulps)
+        pages = np.array([[[2, -1]], [[3, 1], [0, 9]]][batch - 1], np.int32)
+        over = np.concatenate([bias, bias], axis=2)
+        case = f"cached_attention_of_pages_{name}_{dtype.name}"
+        yield Case("cached_attention", case, dtype, _attended, (q, k, v, over, pages), ulps=ulps)
 
 
 def _beyond() -> Case:

@@ -79,6 +79,15 @@ def wait_until(holds: Callable[[], object], seconds: float = 30) -> None:
 @contextlib.contextmanager
 def serving(folder: Path, *flags: str) -> Iterator[ServerProcess]:
     """Runs a server for the block, which is ready when the block begins."""
+    with started(folder, *flags) as server:
+        if "--certificate" not in " ".join(flags):
+            wait_until(lambda: server.request("/health")[0] == 200, _START_SECONDS)
+        yield server
+
+
+@contextlib.contextmanager
+def started(folder: Path, *flags: str) -> Iterator[ServerProcess]:
+    """Runs a server for the block, which listens when the block begins."""
     folder.mkdir(exist_ok=True)
     log = folder / "log"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "XDG_CACHE_HOME": str(folder / "cache")}
@@ -90,9 +99,6 @@ def serving(folder: Path, *flags: str) -> Iterator[ServerProcess]:
             assert process.stdout is not None
             match = re.fullmatch(r"https?://\S+:(\d+)\n", process.stdout.readline())
             assert match, log.read_text()
-            server = ServerProcess(process, int(match[1]), log)
-            if "--certificate" not in " ".join(flags):
-                wait_until(lambda: server.request("/health")[0] == 200, _START_SECONDS)
-            yield server
+            yield ServerProcess(process, int(match[1]), log)
         finally:
             process.kill()

@@ -159,6 +159,7 @@ def entry_points(
     window_caches: str = "whole",
     score_tokens: int | None = None,
     slots: int | None = None,
+    pages: tuple[int, int] | None = None,
 ) -> tuple[EntryPoint, ...]:
     """Builds entry points of a model at fixed sizes; the docstring of its class lists them with arguments and results.
 
@@ -174,6 +175,7 @@ def entry_points(
             ``score_row``, which there is only where it is given.
         slots: number of rows of caches, for a server whose calls work on some of these: the entry points are those of
             ``slot_entry_points`` then, and T the most tokens that a call of ``prefill_row`` takes.
+        pages: number of pages that the caches are, and positions of each, which rows then share; None for whole rows.
 
     Raises:
         ConfigError: a name is unknown or repeated, a size is out of range, or the model has no such caches.
@@ -189,11 +191,31 @@ def entry_points(
                 "batch and positions"
             )
         profiles = model.slot_profiles(slots, sizes, window_caches=window_caches, score_tokens=score_tokens)
-        return with_row_copies([model.entry_point(profile) for profile in profiles], slots)
+        if pages is not None:
+            _check_pages(*pages, slots, sizes)
+            profiles = [_paged(profile, *pages) for profile in profiles]
+        return with_row_copies([model.entry_point(profile) for profile in profiles], pages[0] if pages else slots)
     chosen = model.DEFAULT_ENTRY_POINTS if names is None else names
     _check_names(model.ENTRY_POINTS, chosen)
     options: Any = {"positions": positions, "window_caches": window_caches, "score_tokens": score_tokens}
     return tuple(model.entry_point(model.profile(name, sizes, **options)) for name in chosen)
+
+
+def _check_pages(pages: int, page_tokens: int, slots: int, sizes: CompileProfile) -> None:
+    of_row = -(-sizes.capacity // page_tokens)
+    least = of_row + slots
+    if pages < least:
+        raise ConfigError(
+            f"pages: expected at least {least}, which are those of one sequence of {sizes.capacity} positions, "
+            f"one for each other row, and one that is nobody's; found {pages}: raise it, or lower max_sequence or slots"
+        )
+
+
+def _paged(profile: CompileProfile, pages: int, page_tokens: int) -> CompileProfile:
+    """Returns a profile whose caches are pages, where it has caches."""
+    if profile.cache_rows is None:
+        return profile
+    return replace(profile, cache_rows=pages, page_tokens=page_tokens)
 
 
 def check_size(name: str, size: int, most: int | None = None, why: str = "") -> None:

@@ -15,7 +15,7 @@ def with_row_copies(points: Sequence[EntryPoint], slots: int) -> tuple[EntryPoin
 
     Args:
         points: entry points that have all the same caches.
-        slots: number of rows of the caches.
+        slots: number of rows of the caches, or of pages.
     """
     caches = tuple(argument for argument in points[0].arguments if argument.alias_result is not None)
     states = [cache.name for cache in caches if cache.name.endswith("_state")]

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from lang_core import Argument, ConfigError, ExecutionContext, Module, Repeated, Tensor, TensorSpec
 from transformer_core._cache import Cache, CacheLayout
-from transformer_core._kv_cache import ring_layout
+from transformer_core._kv_cache import KVCache, ring_layout
 from transformer_core.flow._profile import CompileProfile, Memory, Positions
 
 _CACHE = "_cache"
@@ -97,8 +97,25 @@ def slots_of(root: Module, profile: CompileProfile) -> tuple[Slot, ...]:
 
 
 def _layout(module: Remembering, profile: CompileProfile) -> CacheLayout:
-    layout = module.cache_layout(profile.cache_rows or profile.batch, profile.capacity)
+    layout = module.cache_layout(profile.cache_rows or profile.batch, profile.page_tokens or profile.capacity)
+    if profile.page_tokens is not None:
+        return _paged(module, layout, profile)
     return layout if profile.ring_tokens is None else ring_layout(layout, profile.ring_tokens)
+
+
+def _paged(module: Remembering, layout: CacheLayout, profile: CompileProfile) -> CacheLayout:
+    if layout.specs and layout.make is not KVCache:
+        raise ConfigError(
+            f"page_tokens: {module.path!r} keeps {', '.join(layout.specs)}, and pages hold keys and values alone: "
+            f"leave pages out"
+        )
+    reach = None if layout.window is None else layout.window + (profile.ring_tokens or 0) - 1
+    if profile.ring_tokens is not None and reach is not None and reach < profile.capacity:
+        raise ConfigError(
+            f"page_tokens: {module.path!r} sees {layout.window} keys and would keep a ring of {reach}, which has no "
+            f"pages: choose window_caches=whole, or leave pages out"
+        )
+    return layout
 
 
 def _remembering(module: Module, repeat: str, index: str) -> Iterator[tuple[str, str, Remembering]]:

@@ -117,6 +117,9 @@ class FlowModel(Module):
         """Returns inputs, ``position`` and ``last``, bound cos, sin and masks, then caches, states or pasts.
 
         Functions and blocks that may declare inputs are run on specs for it, once.
+
+        Raises:
+            ConfigError: two arguments have one name, or nothing takes cos, sin and mask.
         """
         if self._traced is None and calls_others(self._stages, self._root):
             self.trace()
@@ -141,11 +144,11 @@ class FlowModel(Module):
         return arguments
 
     def _places(self) -> list[Argument]:
-        """Returns ``row``, ``position`` and ``last`` or ``count``, as far as the profile has them."""
+        """Returns ``row`` or ``pages``, ``position`` and ``last`` or ``count``, as far as the profile has them."""
         profile, tokens, padded = self._profile, self._profile.sequence, self._profile.padded
         rows = profile.batch if profile.positions is Positions.PER_ROW else None
         if profile.cache_rows is not None:
-            return row_arguments(tokens, profile.capacity, profile.cache_rows, rows)
+            return row_arguments(tokens, profile.capacity, profile.cache_rows, rows, profile.page_tokens)
         position = [position_argument(tokens, profile.capacity, rows)] if profile.memory is Memory.CACHES else []
         if padded is None:
             padded = self._registry.takes_last and tokens > 1 and profile.rows is Rows.LAST
@@ -173,10 +176,11 @@ class FlowModel(Module):
             tensors: one per argument, in order, of its shape; sizes of letters may differ from the profile's.
 
         Returns:
-            The result, the side outputs, caches, states or taps, and ``next_ids``: by name.
+            The result, the side outputs, caches, states or taps, and ``next_ids``: by name, of the specs' shapes.
 
         Raises:
             OpError: an input does not fit, or a stage hands on a wrong value.
+            ConfigError: two arguments have one name, or nothing takes cos, sin and mask.
         """
         if len(tensors) != len(self._present_arguments()):
             self.arguments()
@@ -211,6 +215,7 @@ class FlowModel(Module):
             state.inputs[spec.name] = FlowValue.of(tensor)
         places = {argument.name: next(rest) for argument in self._places()}
         state.row, state.position, state.last = (places.get(name) for name in ("row", "position", "last"))
+        state.row = places.get("pages", state.row)
         if "count" in places:
             state.last = ctx.ops.sub(places["count"], 1)
         bound = {argument.name: next(rest) for argument in self._binding_arguments()}
@@ -251,7 +256,7 @@ class FlowModel(Module):
         return {name: state.outputs[name].tensor for name in wanted}
 
     def trace(self) -> FlowTrace:
-        """Runs the model on specs of the profile's sizes: every contract is checked, no weight is read."""
+        """Runs the model on specs of the profile's sizes, no weights; ``ConfigError``, ``OpError`` as ``forward``."""
         if self._traced is None:
             tensors = [SpecTensor(argument.spec) for argument in self._present_arguments()]
             results, state = self._run(SpecContext(), tensors, declares=True)

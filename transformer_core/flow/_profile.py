@@ -59,6 +59,8 @@ class CompileProfile:
             entries that they need (``RingCache``); None: they keep every position.
         cache_rows: number of rows of the caches, of which a call works on B that the argument ``row`` names: a number
             with shared positions, where B is 1, else i32 [B]. B, and no such argument, where None.
+        page_tokens: positions of each row of the caches, if these are pages, of which a sequence has
+            ``max_sequence / page_tokens``: the argument ``pages`` i32 [B, M] is then in the place of ``row``.
         next_ids: whether the index of each row's largest logit is the last result, ``next_ids``.
         outputs: names of the side outputs that are results, in this order; all where None.
 
@@ -82,6 +84,7 @@ class CompileProfile:
     padded: bool | None = None
     ring_tokens: int | None = None
     cache_rows: int | None = None
+    page_tokens: int | None = None
     next_ids: bool = False
     outputs: tuple[str, ...] | None = None
 
@@ -112,6 +115,8 @@ class CompileProfile:
             object.__setattr__(self, "outputs", tuple(self.outputs))
 
     def _check_cache_rows(self) -> None:
+        if self.page_tokens is not None:
+            self._check_pages(self.page_tokens)
         if self.cache_rows is None:
             return
         if self.memory is not Memory.CACHES:
@@ -120,6 +125,20 @@ class CompileProfile:
             raise _wrong("cache_rows", f"at least batch ({self.batch})", self.cache_rows)
         if self.positions is Positions.SHARED and self.batch != 1:
             raise _wrong("batch", "1 with cache_rows and shared positions", self.batch)
+
+    def _check_pages(self, page: int) -> None:
+        if self.cache_rows is None:
+            raise _wrong("cache_rows", "the number of pages, with page_tokens", self.cache_rows)
+        if self.capacity % page or self.capacity == page:
+            raise ConfigError(
+                f"page_tokens: expected a part of max_sequence ({self.capacity}), for a sequence has whole pages, and "
+                f"more than one; found {page}: choose max_sequence={max(2, -(-self.capacity // page)) * page}"
+            )
+        least = self.capacity // page + 1
+        if self.cache_rows < least:
+            raise _wrong(
+                "cache_rows", f"at least {least} pages: a sequence's, and one that is nobody's", self.cache_rows
+            )
 
     @property
     def capacity(self) -> int:
@@ -169,6 +188,7 @@ _SIZES: Final = (
     ("max_sequence", True),
     ("ring_tokens", True),
     ("cache_rows", True),
+    ("page_tokens", True),
 )
 """Fields that are sizes, and whether they may be left out."""
 

@@ -39,7 +39,7 @@ class FlowState:
         inputs: inputs by name.
         declared: inputs that blocks declare; None in a run whose inputs are known.
         layer: path of the repeated layer that runs; empty outside.
-        row: rows of the caches, as ``position``; None where the caches have the rows of the batch.
+        row: rows of the caches, as ``position``, or pages i32 [B, M]; None where the caches have the batch's rows.
         position: i32 of rank 0 or [B], position of the first token; None without caches.
         last: row of the last real token, as ``position``; None without padding.
         bindings: tables and masks of the caller; None where ``rope_tables`` computes them.
