@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from compile_dag import Node
 from compile_hlo.counting._factors import Dims, FactorBuilder, single
 from compile_hlo.counting._rules import rule
+from compile_hlo.passes import RowWrite
 
 _Spread = tuple[Sequence[Dims], Sequence[Dims]]
 
@@ -98,15 +99,17 @@ def _packed_columns(builder: FactorBuilder, node: Node, weight: int) -> tuple[tu
 def _cached_attention(builder: FactorBuilder, node: Node) -> _Spread:
     q, k, v, bias, *rows = (value.spec.shape for value in node.inputs)
     batch, heads, group, queries = builder.all(q[:4])
-    size, keys, width = builder.sum(q[4]), builder.keep(k[2]), builder.new(v[3])
+    size, keys, width = builder.sum(q[4]), builder.keep(bias[2]), builder.new(v[3])
     stored = builder.keep(k[0]) if rows else batch
+    pages = [builder.keep(row[1]) for row in rows if len(row) > 1]
+    page = builder.keep(k[2]) if pages else keys
     shown = single([batch if bias[0] == q[0] else None, queries, keys])
     operands = [
         single([batch, heads, group, queries, size]),
-        single([stored, heads, keys, size]),
-        single([stored, heads, keys, width]),
+        single([stored, heads, page, size]),
+        single([stored, heads, page, width]),
         shown,
-        *(single([batch]) for _ in rows),
+        *(single([batch, *pages]) for _ in rows),
     ]
     return operands, [single([batch, heads, group, queries, width])]
 
@@ -160,6 +163,8 @@ def _scatter(builder: FactorBuilder, node: Node) -> _Spread:
 
 @rule("put")
 def _put(builder: FactorBuilder, node: Node) -> _Spread:
+    if isinstance(node, RowWrite):
+        return _row_write(builder, node)
     x, indices = (value.spec.shape for value in node.inputs[:2])
     axis = node.attributes[0]
     factors = [builder.keep(extent) if i == axis else builder.new(extent) for i, extent in enumerate(x)]
@@ -167,3 +172,13 @@ def _put(builder: FactorBuilder, node: Node) -> _Spread:
     written = single([place if i == axis else factor for i, factor in enumerate(factors)])
     marks = single([factors[0], place])
     return [single(factors), marks, written, *([marks] * (len(node.inputs) - 3))], [single(factors)]
+
+
+def _row_write(builder: FactorBuilder, node: RowWrite) -> _Spread:
+    """Returns the factors of a write into rows, and entries, of x: every device has the places, dimensions stay cut."""
+    x, places, new, *where = (value.spec.shape for value in node.inputs)
+    written = (0, 2) if node.of_entries else (0,)
+    factors = [builder.keep(extent) if i in written else builder.new(extent) for i, extent in enumerate(x)]
+    given = single([builder.keep(new[i]) if i in written else factor for i, factor in enumerate(factors)])
+    marks = single([None, builder.keep(places[1])])
+    return [single(factors), marks, given, *([marks] * len(where))], [single(factors)]

@@ -12,6 +12,7 @@ from compile_hlo.counting._loops import rounds_of
 from compile_hlo.counting._rules import factors_of
 from compile_hlo.counting._spread import Spread, Transfer, moved, spread
 from compile_hlo.counting._work import Collective, Work
+from compile_hlo.passes import with_row_writes
 from lang_core import Axes, TensorSpec
 
 ParameterAxes = Callable[[str, TensorSpec], Axes]
@@ -73,6 +74,7 @@ class Walk:
             needed: numbers of the values that are used afterwards.
             dying: numbers of values from before that are not.
         """
+        nodes = with_row_writes(nodes, needed)
         last = {value.number: i for i, node in enumerate(nodes) for value in node.inputs}
         own = dying | {value.number for node in nodes for value in node.results}
         alive = sum(self.tensors[number].owned for number in dying)

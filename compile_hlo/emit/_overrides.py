@@ -37,11 +37,13 @@ class Overrides:
         watch: makes what follows the values of a function; None where nothing does.
         exact_products: whether products with packed weights take x in f32 where their activations are exact; otherwise
             in integers of 16 bits, as kernels of CPUs do.
+        row_writes: whether writes into rows of tensors seen as matrices are written as such, without the reshapes.
     """
 
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: MappingProxyType({}))
     watch: Callable[[], Watcher] | None = None
     exact_products: bool = False
+    row_writes: bool = False
 
 
 # Plain StableHLO.

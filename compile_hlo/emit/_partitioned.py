@@ -11,16 +11,21 @@ from compile_dag import Node, Value
 from compile_hlo.emit._emitter import Emitter
 from compile_hlo.emit._indexing import clamped
 from compile_hlo.emit._overrides import Overrides
+from compile_hlo.emit._row_writes import row_write
 from compile_hlo.emit._types import integers, tensor_type
+from compile_hlo.passes import RowWrite
 from lang_core import TensorSpec, bool_
 
 
 def _batched_put(plain: Callable[[Emitter, Node], str], e: Emitter, node: Node) -> str:
     """Writes slices into x as a scatter that batches over the dimensions before the axis, heads among them.
 
-    The plain form sees x as a matrix of all rows and heads: a partitioner then gathers whole caches.
+    The plain form sees x as a matrix of all rows and heads: a partitioner then gathers whole caches. Models see x so
+    themselves where they write into some of its rows: the pass ``with_row_writes`` has put the reshapes aside.
     """
     del plain
+    if isinstance(node, RowWrite):
+        return row_write(e, node)
     x, indices, updates, *where = node.inputs
     axis: int = node.attributes[0]
     places = _places(e, indices, x, axis)
@@ -69,5 +74,5 @@ def _scattered(e: Emitter, node: Node, places: tuple[str, TensorSpec], new: str)
     return result
 
 
-PARTITIONED: Final = Overrides({"put": _batched_put}, exact_products=True)
+PARTITIONED: Final = Overrides({"put": _batched_put}, exact_products=True, row_writes=True)
 """Plain StableHLO in forms that can be partitioned."""

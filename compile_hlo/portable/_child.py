@@ -55,7 +55,7 @@ def interpret(text: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.nda
         arrays: arrays, one per argument, of its shape and dtype.
 
     Returns:
-        Arrays, one per result.
+        Arrays, one per result, of its shape and dtype.
 
     Raises:
         VerificationError: the text is not valid, or the interpreter refuses it.
@@ -111,5 +111,14 @@ def answer_call() -> None:
         try:
             outcome = getattr(importlib.import_module(tools), name)(*args), None
         except Exception as error:  # noqa: BLE001 - the parent raises it
-            outcome = None, error
+            outcome = None, _sent(name, error)
         pickle.dump(outcome, answer)
+
+
+def _sent(name: str, error: Exception) -> Exception:
+    """Returns an error that can be sent: jaxlib's hold what cannot."""
+    try:
+        pickle.dumps(error)
+    except TypeError:
+        return VerificationError(f"{name}: {error}")
+    return error

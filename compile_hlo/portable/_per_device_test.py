@@ -71,8 +71,6 @@ def test_an_unknown_function_is_refused(tmp_path: Path) -> None:
         _written(tmp_path, least=([], []))
 
 
-def test_an_abort_of_the_passes_is_an_error(tmp_path: Path) -> None:
-    """An axis that the mesh does not have ends the process."""
-    told = r"write_per_device: the process that ran it died|cannot be written for one device"
-    with pytest.raises(VerificationError, match=told):
+def test_what_jaxlib_refuses_is_an_error_that_says_it(tmp_path: Path) -> None:
+    with pytest.raises(VerificationError, match=r'(?s)write_per_device: .*unknown axis name: "ep"'):
         _written(tmp_path, total=([(None, "ep"), ("ep", None)], [(None, None)]))

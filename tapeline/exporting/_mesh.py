@@ -47,14 +47,30 @@ class ExportMesh:
         )
 
     def axes_by_function(self, lowered: LoweredModule) -> dict[str, tuple[list[Axes], list[Axes]]]:
-        """Returns the axes of what each function of the portable module takes, weights last, and gives."""
+        """Returns the axes of what each function of the portable module takes, weights last, and gives.
+
+        An axis along which one device stands cuts nothing.
+        """
         made: dict[str, tuple[list[Axes], list[Axes]]] = {}
         for function in lowered.functions:
             signature = self.signature(function.signature)
             read = [self.sharding.parameters[path] for path in lowered.parameters() if path in function.parameters]
             given = [argument.axes or () for argument in signature.arguments]
-            made[function.name] = [*given, *read], [result.axes or () for result in signature.results]
+            results = [result.axes or () for result in signature.results]
+            made[function.name] = [*map(self._cutting, [*given, *read])], [*map(self._cutting, results)]
         return made
+
+    def _cutting(self, axes: Axes) -> Axes:
+        return tuple(None if self.shape.size_of(axis) == 1 else axis for axis in axes)
+
+    def of_sequences(self, entry_points: Sequence[EntryPoint], batch: int) -> "ExportMesh":
+        """Returns the mesh of the devices that compute some of the sequences: one along ``dp``.
+
+        Args:
+            entry_points: functions of so many sequences.
+            batch: their number.
+        """
+        return ExportMesh(MeshShape.of({**self.shape.sizes, "dp": 1}), self.sharding, tuple(entry_points), batch)
 
     def facts(self) -> dict[str, Any]:
         """Returns the mesh's entries in the report."""

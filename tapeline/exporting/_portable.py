@@ -7,8 +7,8 @@ from compile_hlo.emit import EXACT_PRODUCTS, PARTITIONED, ArgumentParameters, po
 from compile_hlo.portable import write_artifact, write_per_device
 from compile_hlo.quirks import QUIRKS
 from tapeline.bundle import ARTIFACT, MODULE, PER_DEVICE
-from tapeline.exporting._load import Export
-from tapeline.exporting._mesh import portable_version
+from tapeline.exporting._load import Export, entry_points_of
+from tapeline.exporting._mesh import ExportMesh, portable_version
 from tapeline.exporting._options import PER_DEVICE_TARGET
 
 
@@ -36,5 +36,24 @@ def write_portable(export: Export, staging: Path) -> None:
             file.writelines(portable_text(staging / MODULE, dict(parameters.items()), known))
     write_artifact(text, staging / ARTIFACT, portable_version(options.stablehlo_target_version, mesh))
     if mesh is not None and PER_DEVICE_TARGET in options.target:
-        write_per_device(text, staging / PER_DEVICE, mesh.shape, mesh.axes_by_function(lowered))
+        _write_per_device(export, mesh, text, staging / PER_DEVICE)
     text.unlink()
+
+
+def _write_per_device(export: Export, mesh: ExportMesh, text: Path, output: Path) -> None:
+    """Writes the program of one device: of the sequences that are its own, for devices along ``dp`` exchange nothing.
+
+    Args:
+        export: the export.
+        mesh: its mesh.
+        text: the portable module, of all sequences; it is written anew for fewer.
+        output: file to write.
+    """
+    lowered, sequences, whole = export.lowered, mesh.batch // mesh.shape.size_of("dp"), mesh.shape
+    if sequences != mesh.batch:
+        points = entry_points_of(export, sequences)
+        mesh = mesh.of_sequences(points, sequences)
+        with text_file(text) as file:
+            form = ArgumentParameters(lowered.parameters())
+            lowered = lower_module(points, file.write, form, streaming=True, overrides=PARTITIONED)
+    write_per_device(text, output, whole, mesh.axes_by_function(lowered))

@@ -50,7 +50,11 @@ def facts(bundle: Bundle, *, hashes: bool) -> dict[str, Any]:
 
 @checked_choices
 def files(bundle: Bundle, *, hashes: bool) -> list[dict[str, Any]]:
-    """Returns name, bytes (None if missing) and state of every file that is present or listed."""
+    """Returns name, bytes (None if missing) and state of every file that is present or listed.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
     listed = bundle.config.sha256
     paths = [path for path in bundle.path.rglob("*") if not path.is_dir() or path.is_symlink()]
     present = {path.relative_to(bundle.path).as_posix(): path for path in paths}

@@ -20,6 +20,8 @@ f32 = 1e12
 bf16 = 4e12
 """
 
+_VENDORS: Final = {"NVIDIA": "nvidia.com", "AMD": "amd.com", "Google": "cloud.google.com"}
+
 
 @pytest.mark.parametrize("name", preset_names())
 def test_every_figure_of_a_preset_has_a_source(name: str) -> None:
@@ -32,6 +34,8 @@ def test_every_figure_of_a_preset_has_a_source(name: str) -> None:
     assert all(
         "https://" in text or "same" in text or "given" in text or "Guide" in text for text in hardware.sources.values()
     )
+    vendor = _VENDORS[hardware.name.split()[0]]
+    assert any(f"{vendor}/" in text for text in hardware.sources.values()), "no page or data sheet of the vendor"
     # A device computes more than a number per byte that it reads, and holds what it reads within a minute.
     assert hardware.peak("bf16") > hardware.memory_bandwidth > hardware.memory_bytes / 60
 

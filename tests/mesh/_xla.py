@@ -41,6 +41,14 @@ def mesh_of(shape: MeshShape) -> Mesh:
 class MeshFunction:
     """Entry point, compiled by XLA for a mesh.
 
+    Args:
+        point: the entry point.
+        mesh: the mesh.
+        parameters: axes of the parameters by path.
+        batch: B.
+        overrides: forms of the text.
+        points: other entry points of the model, whose caches its results may be.
+
     Attributes:
         lowered: its signature and parameters.
         collectives: number of each kind in the compiled text.
@@ -54,6 +62,7 @@ class MeshFunction:
         parameters: Mapping[str, Axes],
         batch: int,
         overrides: Overrides = PARTITIONED,
+        points: Sequence[EntryPoint] = (),
     ) -> None:
         text: list[str] = []
         self.lowered: LoweredFunction = lower_module(
@@ -62,7 +71,7 @@ class MeshFunction:
         signature = self.lowered.signature
         named = argument_axes(point, mesh, batch)
         results = [(result.name, result.spec) for result in signature.results]
-        of_results = result_axes(results, [point], mesh, batch)
+        of_results = result_axes(results, [point, *points], mesh, batch)
         values = {("", name): axes for name, axes in (named | of_results).items()}
         partitions = Partitions(mesh_of(mesh), parameters, values)
         self.inputs = [partitions.value("", a.name, a.spec) for a in signature.arguments]

@@ -11,8 +11,9 @@ from lang_core import ConfigError, MeshShape, Module
 from tests.goldens.cases import CASES
 from tests.goldens.grown import grown
 from tests.mesh._models import MeshModel, golden_decoder, random_parameters
+from tests.mesh._xla import MeshFunction
 from transformer_core import Experts
-from transformer_core.models import DecoderConfig, DecoderLM
+from transformer_core.models import DecoderConfig, DecoderLM, entry_points
 from transformer_core.sharding import sharding
 
 _ONE = MeshShape.parse("tp=1")
@@ -129,6 +130,33 @@ def test_positions_per_row_say_what_one_device_says() -> None:
     )
     assert np.abs(cut[0] - one[0]).max() <= 1e-5 * np.abs(one[0]).max()
     np.testing.assert_array_equal(cut[1], one[1])
+
+
+@pytest.mark.parametrize("mesh", ["tp=2", *(["tp=4"] if os.environ.get("TAPELINE_LONG") else [])])
+def test_rows_of_slots_are_written_where_they_lie(mesh: str) -> None:
+    """No cache is gathered: a call exchanges what one of a batch does, and leaves what one device leaves."""
+    model = golden_decoder("llama_gqa")
+    weights = random_parameters(model)
+    points = {p.name: p for p in entry_points(model, slots=3, sequence=8, max_sequence=24)}
+    caches = [
+        np.linspace(-1, 1, a.spec.size, dtype=np.float32).reshape(a.spec.shape)
+        for a in points["decode"].arguments
+        if a.alias_result is not None
+    ]
+    row, position = np.array([2, 0], np.int32), np.array([7, 19], np.int32)
+    calls: dict[str, list[np.ndarray]] = {
+        "prefill_row": [np.arange(8, dtype=np.int32)[None] * 31, *(np.array(n, np.int32) for n in (1, 16, 4))],
+        "decode_2": [np.array([[5], [9]], np.int32), row, position, np.array([1, 0], np.int32)],
+    }
+    for name, given in calls.items():
+        one, cut = (
+            MeshFunction(points[name], at, sharding(model, at).parameters, 0) for at in (_ONE, MeshShape.parse(mesh))
+        )
+        assert cut.collectives == Counter({"all-reduce": 2 * model.config.layers + 3, "all-gather": 1})
+        assert cut.gathered == [(len(given[0]), model.config.vocabulary)]
+        expected, answers = (function([*given, *map(np.copy, caches)], weights) for function in (one, cut))
+        for result, array in expected.items():
+            np.testing.assert_allclose(answers[result], array, rtol=0, atol=1e-5 * np.abs(array).max())
 
 
 def test_devices_along_dp_exchange_nothing() -> None:

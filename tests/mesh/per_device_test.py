@@ -1,5 +1,6 @@
 """Program of one device: run by XLA on every device of a mesh, it says what the whole program says on one."""
 
+import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -68,7 +69,16 @@ def _of_replicas(text: str, devices: int) -> str:
     )
 
 
-@pytest.mark.parametrize(("mesh", "positions"), [("tp=2", "shared"), ("tp=2", "per_row"), ("tp=4", "shared")])
+@pytest.mark.parametrize(
+    ("mesh", "positions"),
+    [
+        ("tp=2", "shared"),
+        ("tp=2", "per_row"),
+        ("tp=4", "shared"),
+        ("tp=2,dp=2", "per_row"),
+        *([("dp=2", "shared")] if os.environ.get("TAPELINE_LONG") else []),
+    ],
+)
 def test_every_device_says_what_the_whole_program_says(tmp_path: Path, mesh: str, positions: str) -> None:
     bundle, devices = _export(tmp_path, mesh, batch=2, positions=positions), MeshShape.parse(mesh)
     config, text = bundle.config, (bundle.path / PER_DEVICE).read_text()
@@ -90,12 +100,34 @@ def test_every_device_says_what_the_whole_program_says(tmp_path: Path, mesh: str
         for result, whole, parts in zip(
             point.results, expected, _EveryDevice(text, point.name, devices)(given, axes), strict=True
         ):
-            cut = [(i, axis) for i, axis in enumerate(result.axes or ()) if axis is not None]
-            group = devices.size // devices.size_of(cut[0][1]) if cut else 1  # devices that hold the same part
-            joined = np.concatenate(parts[::group], cut[0][0]) if cut else parts[0]
+            joined = _joined(parts, whole.shape, result.axes or (), devices)
             np.testing.assert_allclose(joined, whole, rtol=0, atol=1e-5 * max(1.0, np.abs(whole).max()))
-            if not cut:
-                np.testing.assert_array_equal(parts[1], parts[0])
+
+
+def _joined(parts: list[np.ndarray], shape: tuple[int, ...], axes: Axes, mesh: MeshShape) -> np.ndarray:
+    """Returns the whole of the parts of every device; devices that hold the same part have the same bits."""
+    whole, parts_of = np.zeros(shape, parts[0].dtype), dict[tuple[int, ...], np.ndarray]()
+    for device, part in enumerate(parts):
+        place = dict(zip(mesh.names, np.unravel_index(device, list(mesh.sizes.values())), strict=True))
+        where = tuple(
+            0
+            if axis is None
+            else int(place[mesh.axis_of(axis)]) * mesh.size_of(axis) // mesh.size_of(mesh.axis_of(axis))
+            for axis in axes
+        )
+        np.testing.assert_array_equal(part, parts_of.setdefault(where, part))
+        whole[tuple(slice(i * size, (i + 1) * size) for i, size in zip(where, part.shape, strict=False))] = part
+    return whole
+
+
+def test_devices_along_dp_have_programs_of_their_own_sequences(tmp_path: Path) -> None:
+    """Those of one group along tp exchange; nothing goes between the groups."""
+    bundle = _export(tmp_path, "tp=2,dp=2", batch=2)
+    text = (bundle.path / PER_DEVICE).read_text()
+    assert "tensor<1x1x24x16xf32>" in text
+    assert "mhlo.num_partitions = 4" in text
+    assert set(re.findall(r"replica_groups = dense<(\S+ \S+ \S+)>", text)) <= {"[[0, 2], [1, 3]]"}
+    assert "replica_groups = dense<[[0, 2], [1, 3]]>" in text
 
 
 def test_collectives_are_those_of_the_plan_and_caches_are_parts(tmp_path: Path) -> None:
@@ -117,11 +149,6 @@ def test_collectives_are_those_of_the_plan_and_caches_are_parts(tmp_path: Path) 
             None,
             {},
             r"target=stablehlo-per-device writes the program of one device of a mesh, and there is no mesh: give",
-        ),
-        (
-            "tp=2,dp=2",
-            {"batch": 2},
-            r"with mesh=tp=2,dp=2: devices along dp exchange nothing: leave out dp, and give as",
         ),
         ("tp=2", {"verify": "iree"}, "verify=iree runs the compiled module, and target=none gives none: name a target"),
     ],

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,12 +38,15 @@ class Planned:
         point: one of its entry points.
         mesh: the mesh.
         batch: B.
+        points: other entry points of the model, whose caches its results may be.
     """
 
-    def __init__(self, model: Model[Any], point: EntryPoint, mesh: MeshShape, batch: int) -> None:
+    def __init__(
+        self, model: Model[Any], point: EntryPoint, mesh: MeshShape, batch: int, points: Sequence[EntryPoint] = ()
+    ) -> None:
         self._point, self._mesh, self._batch = point, mesh, batch
         self._parameters = sharding(model, mesh).parameters
-        self._kept = cache_axes([point], mesh)
+        self._kept = cache_axes([point, *points], mesh)
 
     def predicted(self) -> Work:
         """Returns what is counted."""

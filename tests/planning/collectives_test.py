@@ -12,6 +12,7 @@ import pytest
 
 from lang_core import MeshShape
 from tests.goldens.cases import CASES
+from tests.goldens.encoders.cases import ENCODER_CASES
 from tests.goldens.grown import grown
 from tests.planning._compiled import Planned, compiled_exchanges, predicted_exchanges
 from transformer_core.models import entry_points, load_model
@@ -39,6 +40,23 @@ def _all() -> list[tuple[str, str, str]]:
     return cases + [(name, mesh, "decode") for name in _EXPERTS for mesh in ("ep=2", "tp=2,ep=2")]
 
 
+def _encoders() -> list[tuple[str, str]]:
+    if not _LONG:
+        return [("vit", "tp=2"), ("t5_gated", "tp=2")]
+    return [(name, mesh) for name in ENCODER_CASES for mesh in ("tp=2", "tp=4")]
+
+
+@pytest.mark.parametrize(("case", "mesh"), _encoders())
+def test_exchanges_of_encoders_are_those_of_the_compiled_text(tmp_path: Path, case: str, mesh: str) -> None:
+    """An encoder's keys and values lie as the decoder has them: no cache is gathered."""
+    (tmp_path / "config.json").write_text(json.dumps(grown(dict(ENCODER_CASES[case].config))))
+    model, shape = load_model(tmp_path, weights=False), MeshShape.parse(mesh)
+    points = entry_points(model, batch=_BATCH)
+    for point in points:
+        planned = Planned(model, point, shape, _BATCH, points)
+        assert predicted_exchanges(planned.predicted()) == compiled_exchanges(planned.compiled(tmp_path))
+
+
 def _planned(directory: Path, case: str, mesh: str, point: str, **options: Any) -> Planned:
     config = {**grown(CASES[case].config), **options.pop("config", {})}
     (directory / "config.json").write_text(json.dumps(config))
@@ -46,7 +64,8 @@ def _planned(directory: Path, case: str, mesh: str, point: str, **options: Any) 
     model = load_model(directory, weights=False, **load)
     divide_experts(model, MeshShape.parse(mesh))
     sizes: dict[str, Any] = {"batch": _BATCH, "sequence": 6, "max_sequence": 24}
-    (made,) = entry_points(model, names=[point], **sizes, **options)
+    names: dict[str, Any] = {} if "slots" in options else {"names": [point]}
+    (made,) = (entry for entry in entry_points(model, **(sizes | options | names)) if entry.name == point)
     return Planned(model, made, MeshShape.parse(mesh), _BATCH)
 
 
@@ -77,6 +96,12 @@ def test_rounds_over_experts_are_as_many_as_are_chosen_of_one_device(tmp_path: P
 @pytest.mark.parametrize("mesh", ["tp=2", "tp=4"] if _LONG else ["tp=2"])
 def test_so_they_are_where_each_row_has_its_position(tmp_path: Path, case: str, mesh: str) -> None:
     _check(tmp_path, case, mesh, "decode", positions="per_row")
+
+
+@pytest.mark.parametrize("case", ["llama_gqa", *(["deepseek_v3", "mistral_window", "mamba2"] if _LONG else [])])
+@pytest.mark.parametrize("point", ["decode_2", "prefill_row", "copy_row"] if _LONG else ["decode_2"])
+def test_so_they_are_where_rows_of_caches_are_slots(tmp_path: Path, case: str, point: str) -> None:
+    _check(tmp_path, case, "tp=2", point, slots=3, batch=1)
 
 
 @pytest.mark.parametrize("encoding", ["q8_0", "q4_0"] if _LONG else ["q8_0"])

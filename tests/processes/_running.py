@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -46,6 +46,21 @@ class Launch:
         """Waits for the end and returns exit code, stdout and stderr."""
         out, _ = self.process.communicate(timeout=seconds)
         return self.process.returncode, out.decode(), self.errors.read_text()
+
+    def ended_by_a_kill(self, rank: int, began: float, ranks: Iterable[int]) -> None:
+        """Checks that everything ended in time after a rank was killed, with an error that names it.
+
+        Args:
+            rank: number of the killed one.
+            began: when it was killed, in seconds of the monotonic clock.
+            ranks: processes of all ranks.
+        """
+        code, _, errors = self.ended()
+        assert time.monotonic() - began < ENDS_WITHIN
+        assert code == 1
+        said = f"error: rank {rank} was killed by signal 9 (SIGKILL): the other ranks were ended"
+        assert errors.splitlines()[-1] == said, errors
+        assert not any(map(is_alive, ranks))
 
     def until_it_says(self, text: str) -> None:
         """Waits for a text on stderr."""

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tests.processes._running import ENDS_WITHIN, Launch, is_alive, until
+from tests.processes._running import Launch, until
 from tests.training._small import OPTIONS, write_small
 
 _LONG: Final = os.environ.get("TAPELINE_LONG") == "1"
@@ -61,12 +61,7 @@ def test_a_rank_that_dies_in_a_save(here: Path, rank: int) -> None:
     ranks = launch.ranks()
     until(lambda: any((work / "checkpoints").glob(f"{_AT}*")) or launch.process.poll() is not None)
     began = time.monotonic()
-    code, _, errors = launch.ended()
-    assert time.monotonic() - began < ENDS_WITHIN
-    assert code == 1
-    said = f"error: rank {rank} was killed by signal 9 (SIGKILL): the other ranks were ended"
-    assert errors.splitlines()[-1] == said, errors
-    assert not any(map(is_alive, ranks.values()))
+    launch.ended_by_a_kill(rank, began, ranks.values())
     assert not (here / output).exists()
     again = Launch(here, "launch", "--processes=2", "--", *_FLAGS, f"--output={output}", "--resume")
     code, _, errors = again.ended()
