@@ -1,6 +1,6 @@
 """One token on AVX2: every encoding, x in one plane and in two, steps of every width, rows that the stack splits."""
 
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ def _function(encoding: Encoding, outputs: int, columns: int, bits: int) -> str:
     kinds, y = [tensor_type(given.spec) for given in function.arguments], tensor_type(function.results[0].spec)
     arguments = ", ".join(f"%a{i}: {kind}" for i, kind in enumerate(kinds))
     return f"""\
-  func.func public @product_{columns}_{bits}({arguments}) -> ({y}) {{
+  func.func public @product_{encoding.name}_{columns}_{bits}({arguments}) -> ({y}) {{
     %y = call @{function.name}(%a0, %a1, %a2, %a3) : ({", ".join(kinds)}) -> {y}
     return %y : {y}
   }}
@@ -53,27 +53,38 @@ def _nmse(y: np.ndarray[Any, Any], x: np.ndarray[Any, Any], weights: np.ndarray[
     return float(((y - x @ weights.T) ** 2).sum() / (x**2 @ (weights**2).T).sum())
 
 
+def _cases(encoding: Encoding) -> list[tuple[int, int, int]]:
+    """Returns outputs, columns and bits of the products that an encoding has."""
+    return [(*sizes, bits) for sizes in _SIZES if sizes[1] % encoding.block == 0 for bits in _BITS]
+
+
+@pytest.fixture(scope="module")
+def products(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """One module with the products of all encodings."""
+    folder = tmp_path_factory.mktemp("products")
+    module, compiled = folder / "module.mlir", folder / "module.vmfb"
+    functions = [_function(encoding, *case) for encoding in ENCODINGS.values() for case in _cases(encoding)]
+    module.write_text(f"module @m {{\n{''.join(functions)}}}\n")
+    compile_spelled(module, compiled, _KERNELS)
+    with Session(compiled, "local-task") as session:
+        yield session
+
+
 @_NO_AVX2
 @pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=ENCODINGS)
-def test_products_of_one_token_are_those_of_f64(encoding: Encoding, tmp_path: Path):
-    sizes = [(outputs, columns) for outputs, columns in _SIZES if columns % encoding.block == 0]
-    module, compiled = tmp_path / "module.mlir", tmp_path / "module.vmfb"
-    cases = [(outputs, columns, bits) for outputs, columns in sizes for bits in _BITS]
-    module.write_text(f"module @m {{\n{''.join(_function(encoding, *case) for case in cases)}}}\n")
-    compile_spelled(module, compiled, _KERNELS)
+def test_products_of_one_token_are_those_of_f64(encoding: Encoding, products: Session):
     rng, ops = np.random.default_rng(0), EagerExecutionContext().ops
-    with Session(compiled, "local-task") as session:
-        for outputs, columns, bits in cases:
-            x = rng.standard_normal((1, columns)).astype(np.float32)
-            x[0, :BLOCK] = 0
-            x[0, -BLOCK:] = -0.5
-            blocks = ops.block_quantize(EagerExecutionContext().constant(x), bits)
-            q, scale, total = (tensor.numpy() for tensor in blocks)
-            w = _weight(rng, encoding, outputs, columns)
-            (y,) = session.function(f"product_{columns}_{bits}")(q, scale, total, w)
-            weights = encoding.unpacked(w)
-            integers = q[:, 0].astype(np.float64) if bits == 8 else 255.0 * q[:, 0] + q[:, 1]
-            rounded = integers * np.repeat(scale.astype(np.float64), BLOCK, axis=-1)
-            assert _nmse(y.numpy(), rounded, weights) < 1e-11, (outputs, columns, bits)
-            if bits == 16:
-                assert _nmse(y.numpy(), x, weights) < 1e-8, (outputs, columns)
+    for outputs, columns, bits in _cases(encoding):
+        x = rng.standard_normal((1, columns)).astype(np.float32)
+        x[0, :BLOCK] = 0
+        x[0, -BLOCK:] = -0.5
+        blocks = ops.block_quantize(EagerExecutionContext().constant(x), bits)
+        q, scale, total = (tensor.numpy() for tensor in blocks)
+        w = _weight(rng, encoding, outputs, columns)
+        (y,) = products.function(f"product_{encoding.name}_{columns}_{bits}")(q, scale, total, w)
+        weights = encoding.unpacked(w)
+        integers = q[:, 0].astype(np.float64) if bits == 8 else 255.0 * q[:, 0] + q[:, 1]
+        rounded = integers * np.repeat(scale.astype(np.float64), BLOCK, axis=-1)
+        assert _nmse(y.numpy(), rounded, weights) < 1e-11, (outputs, columns, bits)
+        if bits == 16:
+            assert _nmse(y.numpy(), x, weights) < 1e-8, (outputs, columns)

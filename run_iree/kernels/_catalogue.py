@@ -1,5 +1,6 @@
 """Kernels by record of a helper function, for the instruction sets of a CPU."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -131,7 +132,8 @@ def _norm(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
 def _attention(kernels: CpuKernels, function: KernelSignature) -> CpuKernel | None:
     q, _, v, bias, *rows = _shapes(function)
     together = MOST_TOGETHER if kernels.avx512 else 1  # others have too few registers for several rows
-    sizes = AttentionSizes(*[*q, *v[2:], bias[0], v[0] if rows else 0], most_together=together)
+    pages = math.prod(rows[0][1:]) if rows else 1
+    sizes = AttentionSizes(*[*q, bias[2], v[3], bias[0], v[0] if rows else 0, pages], most_together=together)
     blocks = function.kind == "cached_attention_quantize"
     if not (sizes.fit_blocks() if blocks else sizes.fit()):
         return None
@@ -160,11 +162,12 @@ def _packed_linear(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
     """Returns the kernel of a product with packed weights."""
     sizes, encoding, dtype, planes = _packed_sizes(function)
     (rows, outputs, columns), invariant = sizes, function.attributes.get("batch_invariant")
-    if not (invariant and kernels.vnni and fits_row_lanes(outputs, columns, encoding)):
+    vnni, wide = kernels.vnni, kernels.vnni or kernels.avx512
+    if not (invariant and wide and fits_row_lanes(outputs, columns, encoding, vnni=vnni)):
         return _packed(kernels, function)
-    if rows <= MOST_TOKENS:
-        return row_lanes_kernel(sizes, encoding, dtype, planes=planes)
-    return integers_matmul_kernel(sizes, encoding, dtype, planes=planes, vnni=True)
+    if vnni and rows > MOST_TOKENS[planes]:
+        return integers_matmul_kernel(sizes, encoding, dtype, planes=planes, vnni=True)
+    return row_lanes_kernel(sizes, encoding, dtype, planes=planes, vnni=vnni)
 
 
 def _packed_sizes(function: KernelSignature) -> tuple[tuple[int, int, int], Encoding, str, int]:

@@ -133,6 +133,16 @@ def word_dot(left: str, right: str) -> str:
     return _call("avx512.pmaddw.d.512", f"{left}, {right}", f"({_WORD_PAIRS}, {_WORD_PAIRS}) -> {_WORDS_512}")
 
 
+def byte_pairs_dot(unsigned: str, signed: str) -> str:
+    """Returns ``vpmaddubsw`` (AVX-512BW): 32 saturated i16 sums of two products of neighbouring bytes.
+
+    Args:
+        unsigned: vector<64xi8>, whose bytes count as 0 to 255.
+        signed: vector<64xi8>.
+    """
+    return _call("avx512.pmaddubs.w.512", f"{unsigned}, {signed}", f"({_QUADS}, {_QUADS}) -> {_WORD_PAIRS}")
+
+
 def words_permuted(table: str, numbers: str) -> str:
     """Returns ``vpermw`` (AVX-512BW): the entries of a table of 32 words that the low five bits of 32 words say."""
     return _call("avx512.permvar.hi.512", f"{table}, {numbers}", f"({_WORD_PAIRS}, {_WORD_PAIRS}) -> {_WORD_PAIRS}")

@@ -17,6 +17,7 @@ from lang_core import (
     ENCODINGS,
     Activations,
     Argument,
+    EagerExecutionContext,
     EntryPoint,
     ExecutionContext,
     Tensor,
@@ -72,9 +73,9 @@ def _shapes(count: int) -> list[tuple[int, int]]:
 
 
 def _check(
-    cases: Mapping[str, _Case], kernels: CpuKernels, folder: Path, counts: Sequence[int] = _COUNTS
+    cases: Mapping[str, _Case], kernels: CpuKernels, folder: Path, counts: Sequence[int] = _COUNTS, near: float = 0
 ) -> dict[str, str]:
-    """Compares each token's results among others, first here and then there, with those alone; returns the kernels."""
+    """Compares each token's results among others with those alone, and with the eager op; returns the kernels."""
     module, compiled = folder / "module.mlir", folder / "module.vmfb"
     points = {
         f"{name}_{batch}_{tokens}": _entry_point(f"{name}_{batch}_{tokens}", case, (batch, tokens))
@@ -95,6 +96,9 @@ def _check(
         for name, case in cases.items():
             numbers = np.arange(max(counts))
             alone = np.concatenate([run(name, case, (1, 1), numbers[i : i + 1]) for i in numbers])
+            if near:
+                wanted = case.fn(ctx := EagerExecutionContext(), *map(ctx.constant, [*case.tokens, *case.parameters]))
+                np.testing.assert_allclose(alone, wanted.numpy().reshape(alone.shape), rtol=0, atol=near)
             for count in counts[1:]:
                 for shape in _shapes(count):
                     for chosen in (numbers[:count], numbers[::-1][:count]):
@@ -130,24 +134,29 @@ _FORMS: tuple[Activations, ...] = ("exact", "q8")
 
 
 def _sampled() -> list[Any]:
-    """Returns sets of kernels with encodings and forms of x: by default one of each for each encoding."""
-    chosen = [(_KERNELS[i % 3], encoding, _FORMS[i % 2]) for i, encoding in enumerate(ENCODINGS)]
-    if _LONG:
-        chosen = list(itertools.product(_KERNELS, ENCODINGS, _FORMS))
+    """Returns sets of kernels with (encoding, form of x) each: by default one set and form for each encoding."""
+    turns = [
+        [(encoding, _FORMS[i % 2]) for i, encoding in enumerate(ENCODINGS) if i % 3 == place] for place in range(3)
+    ]
+    chosen = [list(itertools.product(ENCODINGS, _FORMS))] * 3 if _LONG else turns
     return [
-        pytest.param(*set_.values, encoding, how, id=f"{set_.id}-{encoding}-{how}", marks=set_.marks)
-        for set_, encoding, how in chosen
+        pytest.param(*set_.values, products, id=set_.id, marks=set_.marks)
+        for set_, products in zip(_KERNELS, chosen, strict=True)
     ]
 
 
-@pytest.mark.parametrize(("kernels", "encoding", "how"), _sampled())
-def test_products_with_packed_weights(kernels: CpuKernels, encoding: str, how: Activations, tmp_path: Path):
+@pytest.mark.parametrize(("kernels", "products"), _sampled())
+def test_products_with_packed_weights(kernels: CpuKernels, products: Sequence[tuple[str, Activations]], tmp_path: Path):
     # Whole steps and such that end with a step that begins early, where the set has those.
-    columns = 768 if ENCODINGS[encoding].block > BLOCK else 576
     counts = (1, 2, 9, 17)
-    used = _check({how: _packed(encoding, columns, how, max(counts))}, kernels, tmp_path, counts)
-    products = {name for function, name in used.items() if function.startswith("packed_linear.")}
-    assert {name.partition("-")[2] for name in products} == {"matvec", "few-tokens"}
+    cases = {
+        f"{encoding}_{how}": _packed(encoding, 768 if ENCODINGS[encoding].block > BLOCK else 576, how, max(counts))
+        for encoding, how in products
+    }
+    used = _check(cases, kernels, tmp_path, counts)
+    for encoding in {encoding for encoding, _ in products}:
+        names = {name for function, name in used.items() if function.startswith(f"packed_linear.{encoding}.")}
+        assert {name.partition("-")[2] for name in names} == {"matvec", "few-tokens"}
 
 
 # Parts of the prompts' kernel: 64 of 704 columns, 256 of 512.
@@ -155,10 +164,10 @@ _WHOLE_GROUPS = (
     ("q4_0", "exact", 704),
     ("q4_0", "q8", 512),
     ("q8_0", "exact", 512),
+    ("q4_1", "q8", 704),
     ("q8_0", "q8", 704),
     ("q4_1", "exact", 512),
-    ("q4_1", "q8", 704),
-)
+)[: 6 if _LONG else 4]
 
 
 @_NO_AVX2
@@ -167,14 +176,30 @@ def test_products_of_whole_groups_of_rows_have_the_sums_of_prompts(
     encoding: str, how: Activations, columns: int, tmp_path: Path
 ):
     few = (encoding, how) != ("q4_0", "exact") and not _LONG
-    counts = (1, 2, 8, 17) if few else (1, 2, 4, 8, 9, 16, 32, 128)
+    counts = (1, 2, 17, 25) if few else (1, 2, 4, 8, 9, 16, 32, 128)
     used = _check({"y": _packed(encoding, columns, how, max(counts), 48)}, _SETS["vnni"], tmp_path, counts)
     products = {name for function, name in used.items() if function.startswith("packed_linear.")}
     assert products == {"avx512-vnni-row-lanes", "avx512-vnni-matmul"}
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])
-@pytest.mark.parametrize("kernels", _KERNELS)
+@_NO_AVX2
+def test_products_of_whole_groups_of_rows_without_vnni(tmp_path: Path):
+    cases = {"exact": _packed("q4_0", 704, "exact", 17, 48), "q8": _packed("q4_1", 512, "q8", 17, 48)}
+    used = _check(cases, _SETS["avx512"], tmp_path, (1, 2, 17), near=1e-4)
+    products = {name for function, name in used.items() if function.startswith("packed_linear.")}
+    assert products == {"avx512-row-lanes"}
+
+
+def _products() -> list[Any]:
+    """Returns sets of kernels with dtypes: by default two dtypes for each set, one of them of 16 bits, in turn."""
+    pairs = [(set_, dtype) for i, set_ in enumerate(_KERNELS) for dtype in (("bf16", "f16")[i % 2], "f32")]
+    return [
+        pytest.param(*set_.values, dtype, id=f"{set_.id}-{dtype}", marks=set_.marks)
+        for set_, dtype in (itertools.product(_KERNELS, ("bf16", "f16", "f32")) if _LONG else pairs)
+    ]
+
+
+@pytest.mark.parametrize(("kernels", "dtype"), _products())
 def test_products(kernels: CpuKernels, dtype: str, tmp_path: Path):
     tokens = max(_COUNTS)
     cases = {

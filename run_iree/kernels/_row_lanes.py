@@ -1,17 +1,16 @@
-"""Y = X W^T of few tokens, W packed in blocks of 32: a lane is a row of W, a number of x is on all lanes.
+"""Y = X W^T of tokens, W packed in blocks of 32: a lane is a row of W, a number of x is on all lanes.
 
 A token's results are the bits of ``_integers_matmul.py``, where a lane is a token: block after block, the exact sum of
 a block's products of integers, times its scales, is added to one f32. So prompts may have that kernel where a token's
-bits must not depend on how many there are. Sums stay in registers for all columns; blocks of sixteen rows are turned
-(``_turned_rows.py``) once for all tokens. ``vpdpbusd`` takes x from memory, the high plane first: its sums, times 256,
-are what those of the low one begin with.
+bits must not depend on how many there are. Sums of a tile of tokens stay in registers for all columns; blocks of
+sixteen rows are turned (``_turned_rows.py``) once for a tile, and come from memory for the first tile alone.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 from lang_core import BLOCK, Encoding
-from run_iree.kernels._instruction_sets import vnni_dot
+from run_iree.kernels._block_dots import BlockDots, fits_pair_dots
 from run_iree.kernels._packed_row import packed_buffers
 from run_iree.kernels._row_x import RowX
 from run_iree.kernels._text import (
@@ -30,45 +29,50 @@ from run_iree.kernels._text import (
 from run_iree.kernels._turned_blocks import fits_turned_blocks, turned_blocks
 from run_iree.kernels._turned_rows import BYTES, FLOATS, ROWS, WORD, WORDS, TurnedRows
 
-MOST_TOKENS: Final = 12  # beyond, registers do not hold all sums, and lanes of tokens are as fast
+MOST_TOKENS: Final = {1: 24, 2: 16}  # by planes of x, with VNNI; beyond, lanes of tokens are as fast
+_TILE: Final = 12  # tokens whose sums registers hold
 _TOGETHER: Final = 4  # tokens whose instructions stand side by side
 _NEAR: Final = 24 << 10  # bytes of sixteen rows, up to which the next ones go to the first cache
 _FAR: Final = 3  # times sixteen rows, after those, that go to the second one
 
 
-def fits_row_lanes(outputs: int, columns: int, encoding: Encoding) -> bool:
-    """Returns whether a weight has whole groups of rows, whose blocks can be turned."""
-    return outputs % ROWS == 0 and fits_turned_blocks(columns, encoding)
+def fits_row_lanes(outputs: int, columns: int, encoding: Encoding, *, vnni: bool) -> bool:
+    """Returns whether a weight has whole groups of rows whose blocks can be turned; without VNNI, of four bits."""
+    return outputs % ROWS == 0 and fits_turned_blocks(columns, encoding) and (vnni or fits_pair_dots(encoding))
 
 
-def row_lanes_kernel(sizes: tuple[int, int, int], encoding: Encoding, dtype: str, *, planes: int) -> CpuKernel:
-    """Builds q i8 [T, planes, K], scale f32, total i32 [T, K / 32], w [N, bytes]: y [T, N], with AVX-512 VNNI.
+def row_lanes_kernel(
+    sizes: tuple[int, int, int], encoding: Encoding, dtype: str, *, planes: int, vnni: bool
+) -> CpuKernel:
+    """Builds q i8 [T, planes, K], scale f32, total i32 [T, K / 32], w [N, bytes]: y [T, N], with AVX-512.
 
     Args:
         sizes: T, N, K; see ``MOST_TOKENS`` and ``fits_row_lanes``.
         encoding: encoding of w.
         dtype: dtype of y.
         planes: planes of 8 bits of x's integers.
+        vnni: whether to use VNNI.
     """
     tokens, outputs, columns = sizes
     *given, w, y = packed_buffers(tokens, outputs, columns, encoding, dtype, planes)
     rows = turned_blocks(encoding, w, w.elements // outputs)
     x = RowX(tokens, columns, planes, rows)
-    loop = _Loop(rows, x, y)
+    loop = _Loop(rows, x, y, BlockDots(planes, bool(x.offset), vnni))
     own, workgroups = share(outputs, ROWS, wanted_workgroups(w.elements // 2))
-    numbers = [1, ROWS, own, outputs, *rows.numbers, *x.numbers, *loop.lines]
+    numbers = [1, ROWS, own, outputs, *rows.numbers, *x.numbers, *loop.numbers]
     body = f"""\
 {constants(numbers)}
 {indented(rows.before, 0)}
 %none = arith.constant dense<0.0> : {FLOATS}
-%zero = arith.constant dense<0> : {WORDS}
-%by_base = arith.constant dense<8> : {WORDS}
+{indented(loop.dots.before, 0)}
 {own_rows(own, outputs)}
 scf.for %row = %first to %end step %c{ROWS} {{
 {indented(loop.of_rows(), 2)}
 }}
 """
-    return CpuKernel("avx512-vnni-row-lanes", (x.made, w, y), workgroups, body, x.arrangement(tuple(given)))
+    return CpuKernel(
+        f"avx512{'-vnni' if vnni else ''}-row-lanes", (x.made, w, y), workgroups, body, x.arrangement(tuple(given))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,26 +83,60 @@ class _Loop:
         rows: rows of W.
         x: x of all tokens.
         y: result.
+        dots: products of a block.
     """
 
     rows: TurnedRows
     x: RowX
     y: Buffer
+    dots: BlockDots
+
+    @property
+    def tiles(self) -> int:
+        """Number of tiles of tokens."""
+        return -(-self.x.tokens // _TILE)
+
+    @property
+    def tile(self) -> int:
+        """Tokens of a tile; the last one begins early where there are fewer."""
+        return -(-self.x.tokens // self.tiles)
 
     @property
     def lines(self) -> range:
         """Bytes of a step at which cache lines of the next rows are asked for."""
         return range(0, ROWS * self.rows.step_bytes, LINE)
 
+    @property
+    def numbers(self) -> list[int]:
+        """Index constants that the lines need."""
+        return [*self.lines, self.tiles, self.tile, self.x.tokens - self.tile, self.x.token_words, self._outputs]
+
+    @property
+    def _outputs(self) -> int:
+        return self.y.elements // self.x.tokens
+
     def of_rows(self) -> list[str]:
-        """Makes and stores the results of the sixteen rows from ``%row`` on."""
-        tokens = range(self.x.tokens)
+        """Makes and stores the results of the sixteen rows from ``%row`` on, a tile of tokens after the other."""
+        return [
+            f"%begin = arith.muli %row, %c{self.rows.row_bytes} : index",
+            f"%soon = arith.addi %begin, %c{ROWS * self.rows.row_bytes} : index",
+            f"scf.for %tile = %c0 to %c{self.tiles} step %c1 {{",
+            f"  %token_even = arith.muli %tile, %c{self.tile} : index",
+            f"  %token = arith.minui %token_even, %c{self.x.tokens - self.tile} : index",
+            f"  %token_at = arith.muli %token, %c{self.x.token_words} : index",
+            f"  %y_line = arith.muli %token, %c{self._outputs} : index",
+            "  %y_first = arith.addi %y_line, %row : index",
+            *within(self._of_tile()),
+            "}",
+        ]
+
+    def _of_tile(self) -> list[str]:
+        """Makes and stores the results of the tokens from ``%token`` on."""
+        tokens = range(self.tile)
         made = results("%made", len(tokens))
         carried = ", ".join(f"%sum{t} = %none" for t in tokens)
         kinds = ", ".join([FLOATS] * len(tokens))
         return [
-            f"%begin = arith.muli %row, %c{self.rows.row_bytes} : index",
-            f"%soon = arith.addi %begin, %c{ROWS * self.rows.row_bytes} : index",
             f"%made{'' if len(tokens) == 1 else f':{len(tokens)}'} = scf.for %step = %c0 to %c{self.x.steps} step %c1 "
             f"iter_args({carried}) -> ({kinds}) {{",
             f"  %in_row = arith.muli %step, %c{self.rows.step_bytes} : index",
@@ -106,7 +144,8 @@ class _Loop:
             f"  %in_rows = arith.muli %step, %c{ROWS * self.rows.step_bytes} : index",
             "  %soon_at = arith.addi %soon, %in_rows : index",
             *within(self.rows.of_step),
-            f"  %x_at = arith.muli %step, %c{self.x.step_words} : index",
+            f"  %x_step = arith.muli %step, %c{self.x.step_words} : index",
+            "  %x_at = arith.addi %x_step, %token_at : index",
             *(line for block in range(self.rows.blocks) for line in within(self._of_block(block))),
             f"  scf.yield {', '.join(f'%next{self.rows.blocks - 1}_{t}' for t in tokens)} : {kinds}",
             "}",
@@ -114,8 +153,8 @@ class _Loop:
         ]
 
     def _of_block(self, block: int) -> list[str]:
-        """Makes ``%next<block>_<token>`` of all tokens; what does not wait for one another stands side by side."""
-        tokens = range(self.x.tokens)
+        """Makes ``%next<block>_<token>`` of the tile; what does not wait for one another stands side by side."""
+        tokens = range(self.tile)
         own = -(-len(self.lines) // self.rows.blocks)
         lines = [*self._asked_for(block, self.lines[own * block : own * block + own]), *self.rows.of_blocks[block]]
         for first in range(0, len(tokens), _TOGETHER):
@@ -138,24 +177,15 @@ class _Loop:
     def _of_token(self, block: int, t: int) -> list[str]:
         """Makes ``%next<block>_<t>`` of the sum before it and a block of all rows."""
         x, n = self.x, f"{block}_{t}"
-        lines, total = list[str](), "%zero"
-        if x.offset:
-            lines += x.broadcast(f"start{n}", block, t, x.start, "i32")
-            total = total if x.planes > 1 else f"%start{n}"
+        lines = x.broadcast(f"start{n}", block, t, x.start, "i32") if x.offset else []
         for plane in range(x.planes):
-            if plane:
-                lines.append(f"%based{n} = arith.shli {total}, %by_base : {WORDS}")
-                total = f"%based{n}"
-                if x.offset:
-                    lines.append(f"%started{n} = arith.addi {total}, %start{n} : {WORDS}")
-                    total = f"%started{n}"
             for word in range(BLOCK // WORD):
-                name = f"{n}_{plane}_{word}"
-                lines += x.broadcast(f"x{name}", block, t, plane * (BLOCK // WORD) + word, "i32")
-                lines.append(f"%x_bytes{name} = vector.bitcast %x{name} : {WORDS} to {BYTES}")
-                lines.append(f"%dot{name} = {vnni_dot(total, f'%w{block}_{word}', f'%x_bytes{name}')}")
-                total = f"%dot{name}"
-        return [*lines, *self._scaled(block, t, total)]
+                name = f"x{n}_{plane}_{word}"
+                lines += x.broadcast(name, block, t, plane * (BLOCK // WORD) + word, "i32")
+                lines.append(f"%{name}_bytes = vector.bitcast %{name} : {WORDS} to {BYTES}")
+                lines += self.dots.added(n, plane, word, f"%w{block}_{word}", f"%{name}_bytes")
+            lines += self.dots.joined(n, plane)
+        return [*lines, *self._scaled(block, t, f"%total{n}")]
 
     def _scaled(self, block: int, t: int, total: str) -> list[str]:
         """Adds a block's products, times scales, and minima times x's sums, to a token's sum."""
@@ -177,8 +207,8 @@ class _Loop:
         """Stores a token's results of the sixteen rows."""
         kind = f"vector<{ROWS}x{self.y.kind}>"
         lines = [
-            f"%line{t} = arith.constant {t * (self.y.elements // self.x.tokens)} : index",
-            f"%y_at{t} = arith.addi %row, %line{t} : index",
+            f"%line{t} = arith.constant {t * self._outputs} : index",
+            f"%y_at{t} = arith.addi %y_first, %line{t} : index",
         ]
         if self.y.kind != "f32":
             lines.append(f"%rounded{t} = arith.truncf {value} : {FLOATS} to {kind}")

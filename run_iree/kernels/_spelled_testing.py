@@ -69,6 +69,8 @@ def _spelled(call: re.Match[str]) -> str:
     name, instruction, operands = call["name"], call["instruction"], call["operands"].split(", ")
     if instruction == "avx512.permvar.hi.512":
         lines = _looked_up(name, *operands)
+    elif instruction == "avx512.pmaddubs.w.512":
+        lines = _byte_pairs(name, *operands)
     elif instruction.startswith("avx512.mask.scalef.ps."):
         lines = _scaled(name, operands[0], operands[1], int(instruction.rsplit(".", 1)[1]) // 32)
     else:
@@ -117,6 +119,25 @@ def _looked_up(name: str, table: str, numbers: str) -> list[str]:
             f"{chosen} = arith.select {name}_is{i}, {name}_entry{i}, {name}_chosen{i - 1} : {masks}, {pairs}",
         ]
     return lines
+
+
+def _byte_pairs(name: str, unsigned: str, signed: str) -> list[str]:
+    """Returns lines that add two products of neighbouring bytes, whose sums 16 bits hold."""
+    pairs, lines = "vector<32xi16>", list[str]()
+    lines.append(f"{name}_by = arith.constant dense<8> : {pairs}")
+    for side, given, op in (("u", unsigned, "shrui"), ("s", signed, "shrsi")):
+        lines += [
+            f"{name}_{side} = vector.bitcast {given} : vector<64xi8> to {pairs}",
+            f"{name}_{side}up = arith.shli {name}_{side}, {name}_by : {pairs}",
+            f"{name}_{side}low = arith.{op} {name}_{side}up, {name}_by : {pairs}",
+            f"{name}_{side}high = arith.{op} {name}_{side}, {name}_by : {pairs}",
+        ]
+    return [
+        *lines,
+        f"{name}_low = arith.muli {name}_ulow, {name}_slow : {pairs}",
+        f"{name}_high = arith.muli {name}_uhigh, {name}_shigh : {pairs}",
+        f"{name} = arith.addi {name}_low, {name}_high : {pairs}",
+    ]
 
 
 def _scaled(name: str, values: str, exponents: str, lanes: int) -> list[str]:
