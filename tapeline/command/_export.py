@@ -91,6 +91,21 @@ _SLOTS: Final = flags.DEFINE_integer(
     lower_bound=1,
     flag_values=FLAGS,
 )
+_PAGES: Final = flags.DEFINE_integer(
+    "pages",
+    None,
+    "With --slots: pages that the caches are, which rows share by the length of their sequences, one for nobody; by "
+    "default every row has --max_sequence positions of its own.",
+    lower_bound=1,
+    flag_values=FLAGS,
+)
+_PAGE_TOKENS: Final = flags.DEFINE_integer(
+    "page_tokens",
+    32,
+    "Positions of a page; --max_sequence is a multiple of them, and they are one of 16.",
+    lower_bound=16,
+    flag_values=FLAGS,
+)
 _MESH: Final = flags.DEFINE_string(
     "mesh",
     None,
@@ -230,6 +245,8 @@ def _options() -> ExportKeywords:
         "window_caches": _WINDOW_CACHES.value,
         "score_tokens": _SCORE_TOKENS.value,
         "slots": _SLOTS.value,
+        "pages": _PAGES.value,
+        "page_tokens": _PAGE_TOKENS.value,
         "mesh": _MESH.value,
         "dtype": _DTYPE.value,
         "quantize": _QUANTIZE.value,

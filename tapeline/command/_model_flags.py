@@ -9,6 +9,7 @@ import tapeline
 from lang_core import InputError
 from run_iree import target_of_device
 from tapeline.cli import Progress, user_path
+from tapeline.command._export_process import ExportProcess
 from tapeline.engines import Place
 
 
@@ -47,6 +48,7 @@ class ModelFlags:
         model: str | None = None,
         slots: int | None = None,
         score_tokens: int | None = None,
+        process: ExportProcess | None = None,
     ) -> tapeline.Bundle:
         """Returns the model's bundle for an engine's device.
 
@@ -56,18 +58,17 @@ class ModelFlags:
             model: model where no flag names one.
             slots: rows of a bundle for a server; None for another bundle.
             score_tokens: tokens that a call of such a bundle verifies; None where there are no drafts.
+            process: exports, where that is not to be done here; None for here.
         """
         sizes = {"slots": slots, "score_tokens": score_tokens}
         given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
         given |= {name: holder.value for name, holder in self.options.items() if holder.value is not None}
-        return tapeline.cached_export(
-            self.model.value or model or "",
-            progress=progress,
-            base=user_path(""),
-            again=self.again.value,
-            target=["none" if place.engine != "iree" else target_of_device(place.name)],
-            **given,
-        )
+        given["target"] = [target_of_device(place.name)] if place.engine == "iree" else []
+        given |= {"base": user_path(""), "again": self.again.value}
+        name = self.model.value or model or ""
+        if process is not None:
+            return process.run(name, progress, given)
+        return tapeline.cached_export(name, progress=progress, **given)
 
 
 def define_model_flags(values: flags.FlagValues) -> ModelFlags:

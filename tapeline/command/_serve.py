@@ -16,6 +16,7 @@ from absl import flags
 import tapeline
 from lang_core import InputError
 from tapeline.cli import ProgressEvent, parse_size, user_path
+from tapeline.command._export_process import ExportProcess
 from tapeline.command._model_flags import define_model_flags
 from tapeline.command._place_flags import define_place_flags
 from tapeline.server import DraftOptions, Loading, Log, ModelSource, ServerOptions, bundle_source, serve
@@ -170,16 +171,19 @@ def _model_source(log: Log) -> ModelSource:
     template = _DEMO_TEMPLATE if name == _DEMO and _CHAT_TEMPLATE.value is None else _template()
 
     def told(event: ProgressEvent) -> None:
-        if event.done is None:
-            log.info("export", step=event.text)
+        if event.done is None or event.step is not None:
+            log.info("export", step=str(event))
+
+    process = ExportProcess()  # that can be ended, and whose memory is not the server's
 
     def bundle() -> tapeline.Bundle:
         scored = None if _drafts() is None else (_DRAFT_TOKENS.value or _DRAFTED) + 1
         slots = _SLOT_COUNT.value or _SLOTS
-        return _MODEL.bundle(_PLACE.place(), told, model=_DEMO, slots=slots, score_tokens=scored)
+        return _MODEL.bundle(_PLACE.place(), told, model=_DEMO, slots=slots, score_tokens=scored, process=process)
 
     path = Path(name)
-    return bundle_source(path.stem if path.suffix == ".gguf" else path.name, bundle, _loading(template))
+    name = path.stem if path.suffix == ".gguf" else path.name
+    return bundle_source(name, bundle, _loading(template), end=process.end)
 
 
 def _loading(template: str | None) -> Loading:

@@ -77,7 +77,12 @@ class Loading:
 
 
 def bundle_source(
-    name: str, bundle: Callable[[], Bundle], loading: Loading, directory: Path | None = None
+    name: str,
+    bundle: Callable[[], Bundle],
+    loading: Loading,
+    directory: Path | None = None,
+    *,
+    end: Callable[[], object] = lambda: None,
 ) -> ModelSource:
     """Returns the source of a bundle's model.
 
@@ -86,9 +91,10 @@ def bundle_source(
         bundle: opens the bundle; it may take as long as an export.
         loading: settings.
         directory: directory of the bundle, to be looked at for changes; None never looks.
+        end: ends what ``bundle`` waits for.
     """
     stamp = (lambda: None) if directory is None else lambda: _stamp(directory)
-    return ModelSource(name, lambda: load_bundle(name, bundle(), loading), stamp)
+    return ModelSource(name, lambda: load_bundle(name, bundle(), loading), stamp, end)
 
 
 def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:

@@ -156,6 +156,7 @@ class TextModel:
 
         Raises:
             InputError: there is no template, it refuses the messages, or a picture cannot be taken.
+            RequestError: the model has no chat template, or a variable is one that the server gives.
         """
         if self.pictures is None:
             refuse_pictures(messages, self.name)

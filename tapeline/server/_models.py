@@ -25,11 +25,13 @@ class ModelSource:
         name: name of the model.
         load: loads it; called once more for every reload.
         stamp: returns what differs once the model should be loaded again.
+        end: ends what ``load`` waits for, now and later; any thread may call it.
     """
 
     name: str
     load: Callable[[], ServedModel]
     stamp: Callable[[], object] = lambda: None
+    end: Callable[[], object] = lambda: None
 
 
 class Models:
@@ -41,7 +43,7 @@ class Models:
         drain_seconds: time that the answers of a replaced model have to end.
 
     Attributes:
-        failure: why the first load failed; None where it did not.
+        failure: why the first load failed; None where it did not, or was ended.
     """
 
     def __init__(self, sources: Sequence[ModelSource], log: Log, drain_seconds: float = 600.0) -> None:
@@ -51,6 +53,7 @@ class Models:
         self._models: Final[dict[str, ServedModel]] = {}
         self._stamps: Final[dict[str, object]] = {}
         self._reloading: Final = threading.Lock()
+        self._ended = False
         self.failure: TapelineError | None = None
 
     @property
@@ -68,8 +71,15 @@ class Models:
             for source in self._sources:
                 self._load(source)
         except TapelineError as error:
-            self.failure = error
+            if not self._ended:
+                self.failure = error
             raise
+
+    def end_loading(self) -> None:
+        """Ends loads that wait for something, such as an export; they fail then. Any thread may call it."""
+        self._ended = True
+        for source in self._sources:
+            source.end()
 
     @checked_choices
     def reload(self, *, changed_only: bool = False) -> None:

@@ -92,8 +92,9 @@ class _Process:
         try:
             await asyncio.to_thread(self._service.models.load)
         except TapelineError as error:
-            self._service.log.error("load failed", error=str(error))
             self._server.should_exit = True
+            if not self._told.is_set():
+                self._service.log.error("load failed", error=str(error))
             return
         self._service.log.info("ready")
         while self._service.options.watch_seconds:
@@ -109,6 +110,7 @@ class _Process:
         await self._told.wait()
         self._service.draining = True
         self._service.log.info("draining", active=self._service.active)
+        self._start(asyncio.to_thread(self._service.models.end_loading))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._service.options.drain_seconds):
                 while self._service.active:

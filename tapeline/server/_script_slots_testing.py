@@ -25,7 +25,7 @@ class ScriptSlots:
         self.slots, self.capacity, self.vocabulary = slots, len(script), vocabulary
         self.chunks, self.invariant, self.recurrent = (8, 32), True, False
         self.position_axes, self.position_bytes = (1,), 4
-        self.score_tokens = 0
+        self.score_tokens, self.pages = 0, None
         self.fails = False
 
     def prefill_row(
@@ -52,7 +52,7 @@ class ScriptSlots:
         del row
         return [self._next(position + count) for count in range(1, len(token_ids) + 1)]
 
-    def copy_row(self, source: int, target: int) -> None:
+    def copy_row(self, source: int, target: int, count: int | None = None) -> None:
         """Copies nothing: rows hold nothing."""
 
     def clear_row(self, row: int) -> None:

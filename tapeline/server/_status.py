@@ -11,10 +11,12 @@ from tapeline.server._events import to_json
 from tapeline.server._generation import JSON
 from tapeline.server._model import ServedModel, TextModel
 from tapeline.server._openapi import document
+from tapeline.server._options import ServerOptions
 from tapeline.server._service import service_of
 from tapeline.server._transcription_model import TranscriptionModel
 
 _PAGE: Final = files(__package__ or "").joinpath("page.html")
+_IMAGE_LIMITS: Final = ("max_images", "max_image_bytes", "max_image_pixels", "max_body_bytes")
 _PAGE_HEADERS: Final = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -25,14 +27,16 @@ _PAGE_HEADERS: Final = {
 
 async def list_models(request: Request) -> Response:
     """Lists every model."""
-    models = [_model(model) for model in service_of(request).models.loaded()]
+    service = service_of(request)
+    models = [_model(model, service.options) for model in service.models.loaded()]
     return Response(to_json({"object": "list", "data": models}), media_type=JSON)
 
 
 async def retrieve_model(request: Request) -> Response:
     """Tells of one model."""
-    model = service_of(request).models.named(request.path_params["model"])
-    return Response(to_json(_model(model)), media_type=JSON)
+    service = service_of(request)
+    model = service.models.named(request.path_params["model"])
+    return Response(to_json(_model(model, service.options)), media_type=JSON)
 
 
 async def health(request: Request) -> Response:
@@ -57,7 +61,7 @@ async def page(_: Request) -> Response:
     return Response(_PAGE.read_bytes(), headers=_PAGE_HEADERS, media_type="text/html")
 
 
-def _model(model: ServedModel) -> dict[str, Any]:
+def _model(model: ServedModel, options: ServerOptions) -> dict[str, Any]:
     kind = "generate" if isinstance(model, TextModel) else "embed"
     if isinstance(model, TranscriptionModel):
         kind = "transcribe"
@@ -70,4 +74,12 @@ def _model(model: ServedModel) -> dict[str, Any]:
         "max_model_len": model.context,
         "task": kind,
         "chat": chat,
+        "images": _image_limits(model, options),
     }
+
+
+def _image_limits(model: ServedModel, options: ServerOptions) -> dict[str, int] | None:
+    """Returns the limits of a conversation's pictures; None of a model that takes none."""
+    if not isinstance(model, TextModel) or model.pictures is None:
+        return None
+    return {name: getattr(options, name) for name in _IMAGE_LIMITS}

@@ -91,6 +91,11 @@ class Answer:
         return len(self._tokens) - self._known
 
     @property
+    def positions(self) -> int:
+        """Number of positions that it needs at most: the last token is never run."""
+        return len(self._tokens) - 1
+
+    @property
     def prefilling(self) -> bool:
         """True while its prompt is run in chunks."""
         return self.fed < len(self.request.prompt) and self.request.prompt_logprobs is None

@@ -1,26 +1,28 @@
 """The model fails, the constraint fails, the engine is closed: every request gets its end, and none a wrong token."""
 
 import contextlib
-import queue
 import weakref
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tapeline.serving import (
-    ConstraintError,
+    Drafting,
     EndEvent,
     Engine,
     EngineClosedError,
     EngineSettings,
     ModelFailedError,
+    PromptPicture,
     TokenRequest,
     canonical_pieces,
 )
+from tapeline.serving._ends_testing import Ends
 from tapeline.serving._hash_slots_testing import HashSlots
-from tapeline.serving._reference_testing import EveryOther, Received, alone
+from tapeline.serving._reference_testing import Received, alone
 from transformer_core.generation import SamplingConfig
 
 
@@ -62,35 +64,28 @@ class _Failing(HashSlots):
         return Late()
 
 
-def _requests() -> list[TokenRequest]:
+class _Repeating:
+    """Drafter whose guess is the last token again."""
+
+    def propose(self, history: Sequence[int], count: int) -> Sequence[int]:
+        return [history[-1]] * count
+
+
+def _requests(*, pictures: bool = False) -> list[TokenRequest]:
+    """Requests that share beginnings; with pictures in some, of which two are the same."""
     stem = [1, 2, 3, 4, 5, 6, 7, 8, 9]
     prompts = [stem, [*stem, 1, 2], [5], [*stem, 2, 2, 2, 2], stem, [7, 7, 7], [*stem, 1, 2, 3], stem[:4]]
     sampled = SamplingConfig(temperature=1.0, seed=3)
+    pool = np.arange(2 * 3 * 3 * 2, dtype=np.float32).reshape(2, 3, 3, 2)
     return [
-        TokenRequest(prompt=prompt, max_new_tokens=3, sampling=sampled if index % 2 else SamplingConfig())
+        TokenRequest(
+            prompt=prompt,
+            max_new_tokens=3,
+            sampling=sampled if index % 2 else SamplingConfig(),
+            pictures=[PromptPicture(pixels=pool[index // 4], start=2, stop=5)] if pictures and len(prompt) > 9 else (),
+        )
         for index, prompt in enumerate(prompts)
     ]
-
-
-class _Ends:
-    """Listener of several requests that waits for their ends."""
-
-    def __init__(self) -> None:
-        self.ends: queue.Queue[EndEvent] = queue.Queue()
-
-    def listen(self) -> tuple[Received, Any]:
-        received = Received()
-
-        def on_event(event: Any) -> None:
-            received(event)
-            if isinstance(event, EndEvent):
-                self.ends.put(event)
-
-        return received, on_event
-
-    def wait(self, count: int) -> None:
-        for _ in range(count):
-            self.ends.get(timeout=30)
 
 
 def _check(received: Received, request: TokenRequest, **kind: Any) -> None:
@@ -103,24 +98,27 @@ def _check(received: Received, request: TokenRequest, **kind: Any) -> None:
         assert (received.tokens, received.end.reason) == (tokens, reason)
 
 
-@pytest.mark.parametrize("kind", [{}, {"recurrent": True}, {"invariant": False}])
-def test_a_failure_at_any_call_ends_what_runs_and_the_rest_is_answered(kind: dict[str, bool]) -> None:
+@pytest.mark.parametrize("pictures", [False, True])
+@pytest.mark.parametrize("kind", [{}, {"recurrent": True}, {"invariant": False}, {"score_tokens": 4}])
+def test_a_failure_at_any_call_ends_what_runs_and_the_rest_is_answered(kind: dict[str, Any], pictures: bool) -> None:
+    drafting = Drafting(begin=lambda _: _Repeating(), rows=2) if "score_tokens" in kind else None
+    asked = partial(_requests, pictures=pictures)
     seen: set[str] = set()
     failed = True
     for fail_at in range(1, 400):
-        fuse, ends = _Fuse(fail_at), _Ends()
+        fuse, ends = _Fuse(fail_at), Ends()
         made = [_Failing(fuse, **kind), _Failing(_Fuse(0), **kind)]
         models = iter(made)
         settings = EngineSettings(block_tokens=4, tick_tokens=8)
-        engine = Engine(next(models), settings, remake=lambda models=models: next(models))
-        listeners = [ends.listen() for _ in _requests()]
-        for request, (_, on_event) in zip(_requests(), listeners, strict=True):
+        engine = Engine(next(models), settings, remake=lambda models=models: next(models), drafting=drafting)
+        listeners = [ends.listen() for _ in asked()]
+        for request, (_, on_event) in zip(asked(), listeners, strict=True):
             engine.submit(request, on_event)
         ends.wait(len(listeners))
         again, on_event = ends.listen()
-        engine.submit(_requests()[0], on_event)
+        engine.submit(asked()[0], on_event)
         ends.wait(1)
-        for request, (received, _) in zip(_requests(), listeners, strict=True):
+        for request, (received, _) in zip(asked(), listeners, strict=True):
             _check(received, request, **kind)
         failed = fuse.left <= 0
         assert again.end.reason != "error" or engine.figures().failures == 1
@@ -131,12 +129,13 @@ def test_a_failure_at_any_call_ends_what_runs_and_the_rest_is_answered(kind: dic
             break
         seen.add(made[0].calls[-1])
     assert not failed
-    assert {"prefill_row", "decode", "read_row"} <= seen
+    expected = {"prefill_row", "decode", "read_row"} | ({"encode_image"} if pictures else set())
+    assert expected | ({"score_row"} if drafting else set()) <= seen
 
 
 def test_an_engine_whose_model_cannot_be_made_anew_closes_and_says_so() -> None:
     for remake, message in ((None, r"failed \(RuntimeError: the device is gone\)"), (_no_memory, "made anew .no memo")):
-        ends = _Ends()
+        ends = Ends()
         engine = Engine(_Failing(_Fuse(9)), remake=remake)
         listeners = [ends.listen() for _ in range(6)]
         for received, on_event in listeners:
@@ -155,7 +154,7 @@ def test_an_engine_whose_model_cannot_be_made_anew_closes_and_says_so() -> None:
 
 @pytest.mark.parametrize("fail_at", [1, 2, 3, 4])  # calls, and readings of what they predict
 def test_a_model_that_failed_is_gone_before_another_is_made(fail_at: int) -> None:
-    model, ends, gone = _Failing(_Fuse(fail_at)), _Ends(), list[bool]()
+    model, ends, gone = _Failing(_Fuse(fail_at)), Ends(), list[bool]()
     reference = weakref.ref(model)
 
     def remake() -> HashSlots:
@@ -180,7 +179,7 @@ def _no_memory() -> Any:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_fault_of_the_engine_itself_leaves_nobody_waiting() -> None:
     times = iter([0.0] * 5)
-    engine, ends = Engine(HashSlots(1), clock=lambda: next(times)), _Ends()
+    engine, ends = Engine(HashSlots(1), clock=lambda: next(times)), Ends()
     listeners = [ends.listen() for _ in range(3)]
     for _, on_event in listeners:
         with contextlib.suppress(StopIteration, EngineClosedError):
@@ -219,7 +218,7 @@ def test_drain_waits_for_all_answers() -> None:
 
 def test_an_engine_can_be_closed_by_a_listener() -> None:
     engine = Engine(HashSlots(2))
-    ends = _Ends()
+    ends = Ends()
     received, on_event = ends.listen()
 
     def listen(event: Any) -> None:
@@ -229,69 +228,3 @@ def test_an_engine_can_be_closed_by_a_listener() -> None:
     engine.submit(TokenRequest(prompt=[1], max_new_tokens=40, sampling=SamplingConfig()), listen)
     ends.wait(1)
     assert isinstance(received.end.error, EngineClosedError)
-
-
-class _Nothing(EveryOther):
-    def mask(self, out: np.ndarray) -> None:
-        out[:] = False
-
-
-class _Broken(EveryOther):
-    def accept(self, token_id: int) -> None:
-        raise RuntimeError(f"no {token_id}")
-
-
-class _Unmaskable(EveryOther):
-    def mask(self, out: np.ndarray) -> None:
-        raise RuntimeError("no mask")
-
-
-@pytest.mark.parametrize(
-    ("constraint", "message"),
-    [
-        (_Nothing(41, 3), "the request's constraint allows no token here: give one that an answer can satisfy"),
-        (_Broken(41, 3), r"the request's constraint failed in accept \(RuntimeError: no \d+\): give another"),
-        (_Unmaskable(41, 3), r"the request's constraint failed in mask \(RuntimeError: no mask\): give another"),
-    ],
-)
-def test_a_constraint_that_fails_ends_its_answer_without_a_token(constraint: Any, message: str) -> None:
-    engine, ends = Engine(HashSlots(2)), _Ends()
-    received, on_event = ends.listen()
-    other, on_other = ends.listen()
-    request = TokenRequest(prompt=[1, 2], max_new_tokens=4, sampling=SamplingConfig())
-    engine.submit(TokenRequest(**{**vars(request), "constraint": constraint}), on_event)
-    engine.submit(request, on_other)
-    ends.wait(2)
-    assert not received.tokens
-    assert received.end.reason == "error"
-    with pytest.raises(ConstraintError, match=message):
-        raise received.end.error or AssertionError
-    assert other.end.reason == "length"
-    engine.close()
-
-
-class _NotFinite(HashSlots):
-    """Model whose logits are not finite after one token."""
-
-    def _prediction(self, row: int, filled: int) -> Any:
-        prediction = super()._prediction(row, filled)
-        if 9 in self.last:
-            prediction.logits()[:] = np.nan
-        return prediction
-
-    def prefill_row(self, token_ids: Sequence[int], row: int, position: int, embeddings: Any = None) -> Any:
-        self.last = list(token_ids)
-        return super().prefill_row(token_ids, row, position, embeddings)
-
-
-def test_logits_that_are_not_finite_end_one_answer_and_are_not_reused() -> None:
-    engine, ends = Engine(_NotFinite(2)), _Ends()
-    (first, on_first), (second, on_second) = ends.listen(), ends.listen()
-    engine.submit(TokenRequest(prompt=[1, 2, 3, 4, 5, 9], max_new_tokens=4, sampling=SamplingConfig()), on_first)
-    ends.wait(1)
-    engine.submit(TokenRequest(prompt=[1, 2, 3, 4, 5, 8], max_new_tokens=4, sampling=SamplingConfig()), on_second)
-    ends.wait(1)
-    assert "logits are not finite" in str(first.end.error)
-    assert second.end.reason == "length"
-    assert second.end.reused_tokens == 0
-    engine.close()

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tapeline.serving import PromptPicture
+from tapeline.serving import Drafting, PromptPicture
 from tapeline.serving._hash_slots_testing import HashSlots
 from tapeline.serving._scheduler_testing import Bench
 
@@ -33,7 +33,7 @@ def test_prompts_hold_up_running_answers_for_one_call_at_a_time() -> None:
 
 
 class _SlowSlots(HashSlots):
-    """A prompt's token takes 10 ms, a step 30 ms, and each copy of a row's entries 50 ms of a bench's time."""
+    """A prompt's token takes 10 ms, a step 30 ms, a draft 60 ms, a copy of a row's entries 50 ms of a bench's time."""
 
     bench: Bench
 
@@ -49,14 +49,18 @@ class _SlowSlots(HashSlots):
         self.bench.time += 0.03
         return super().decode(rows, token_ids, positions)
 
+    def score_row(self, token_ids: Any, row: int, position: int) -> Any:
+        self.bench.time += 0.06
+        return super().score_row(token_ids, row, position)
+
     def read_row(self, row: int, start: int, stop: int) -> Any:
         self.bench.time += 0.05
         return super().read_row(row, start, stop)
 
 
-def _slow_bench(**given: Any) -> Bench:
-    model = _SlowSlots(2, 96, 101, (1, 4, 16))
-    model.bench = Bench(model, **given)
+def _slow_bench(drafting: Drafting | None = None, **given: Any) -> Bench:
+    model = _SlowSlots(2, 96, 101, (1, 4, 16), score_tokens=4)
+    model.bench = Bench(model, drafting, **given)
     return model.bench
 
 
@@ -76,6 +80,22 @@ def test_a_step_and_prompts_beside_it_take_no_longer_than_the_stall(stall: float
     bench.put(list(range(60)), 1)
     _stalls(bench, 4)  # every size is measured
     assert _stalls(bench, 3) == [expected] * 3
+
+
+@pytest.mark.parametrize(("stall", "expected"), [(0.205, 200), (0.1, 120)])
+def test_prompts_beside_a_draft_get_the_time_that_is_left(stall: float, expected: int) -> None:
+    class Slow:
+        def propose(self, history: Any, count: int) -> list[int]:
+            bench.time += 0.01
+            return [0] * count
+
+    bench = _slow_bench(Drafting(begin=lambda _: Slow()), stall=stall)
+    bench.put([3], 90)
+    bench.put(list(range(90)), 1)
+    _stalls(bench, 4)  # every size is measured
+    calls = len(bench.model.calls)
+    assert _stalls(bench, 2) == [expected] * 2
+    assert bench.model.calls[calls:].count("score_row") == 2
 
 
 def test_what_is_stored_for_a_new_answer_is_part_of_the_stall() -> None:

@@ -23,7 +23,8 @@ def test_every_flag_of_the_contract_is_there() -> None:
     promised = (
         "model output entry_points batch sequence max_sequence dtype quantize weights lowering num_layers target "
         "verify positions window_caches score_tokens dry_run max_memory resume report dump_tags graph "
-        "stablehlo_target_version tune kernels locations activations adapter slots mesh hardware format"
+        "stablehlo_target_version tune kernels locations activations adapter slots pages page_tokens mesh hardware "
+        "format"
     )
     ours = set(load_command("export").FLAGS)
     assert ours == set(promised.split())

@@ -2,6 +2,7 @@
 
 import base64
 import concurrent.futures
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import openai
 import pytest
 
 import tapeline
+from tapeline.server._browser_testing import CHROMIUM, Browser, browsing
 from tapeline.text import Tokenizer
 from tests.goldens.vision_language.cases import CASES, Turn
 from tests.goldens.vision_language.files import (
@@ -157,3 +159,100 @@ def test_pictures_that_cannot_be_taken_are_400(client: openai.OpenAI, folder: Pa
     with pytest.raises(openai.BadRequestError, match="has 1 image tokens"):
         client.completions.create(model="smolvlm", prompt="<image>", max_tokens=1)
     assert ask(client, user(folder, Turn(("rgb",), "?"))).choices
+
+
+PENDING = "document.querySelectorAll('#pending img').length"
+NOTE = "at('note').textContent"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("this machine has no Chromium: Debian's package is chromium")
+    with browsing(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(browser: Browser, server: ServerProcess) -> Browser:
+    browser.open(f"http://127.0.0.1:{server.port}/", 390, 780)
+    browser.wait("document.readyState === 'complete' && document.querySelectorAll('#model option').length === 1")
+    for name, value in (("temperature", "0"), ("max_tokens", str(STEPS))):
+        browser.run(f"at('{name}').value = '{value}'")
+    return browser
+
+
+def choose(page: Browser, *files: Path) -> None:
+    """Chooses files in the page's dialog."""
+    root = page.call("DOM.getDocument")["root"]["nodeId"]
+    node = page.call("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]
+    page.call("DOM.setFileInputFiles", nodeId=node, files=[str(file) for file in files])
+
+
+def hand_over(page: Browser, file: Path, event: str) -> None:
+    """Lets an event bring a file."""
+    data = base64.b64encode(file.read_bytes()).decode()
+    page.run(
+        f"data = new DataTransfer(); bytes = Uint8Array.from(atob('{data}'), one => one.charCodeAt(0));"
+        f"data.items.add(new File([bytes], 'a.png', {{type: 'image/png'}})); document.dispatchEvent({event})"
+    )
+
+
+def send(page: Browser, text: str) -> str:
+    """Sends a message and returns its answer."""
+    page.run("at('text').focus()")
+    page.type(text)
+    page.press_enter()
+    page.wait("!running && at('turns').children.length > 1")
+    return page.run("[...document.querySelectorAll('.turn.assistant')].at(-1)?.textContent ?? ''")
+
+
+def test_the_page_sends_pictures(page: Browser, client: openai.OpenAI, folder: Path) -> None:
+    assert page.run("!at('attach').hidden")
+    file = folder / "rgb.png"
+    file.write_bytes((folder / "rgb").read_bytes())
+    choose(page, file)
+    page.wait(f"{PENDING} === 1 && !reading")
+    assert page.run(NOTE).startswith("1 of 3 pictures, 0.0 MiB of 4.0 MiB")
+    page.type("What is this?")
+    page.screenshot(Path(os.environ.get("TEST_UNDECLARED_OUTPUTS_DIR") or folder) / "serve_page_picture.png")
+    page.run("at('text').value = ''")
+    first = user(folder, Turn(("rgb",), "What is this?"))
+    given: dict[str, Any] = {"model": "smolvlm", "temperature": 0, "max_tokens": STEPS}
+    expected = client.chat.completions.create(messages=[first], **given).choices[0].message.content  # pyright: ignore
+    assert send(page, "What is this?") == expected
+    assert page.run(f"{PENDING} === 0 && at('note').hidden && document.querySelectorAll('.turn.user img').length === 1")
+    hand_over(page, folder / "rgba", "new ClipboardEvent('paste', {clipboardData: data})")
+    page.wait(f"{PENDING} === 1 && !reading")
+    hand_over(page, folder / "rgb", "new DragEvent('drop', {dataTransfer: data})")
+    page.wait(f"{PENDING} === 2 && !reading")
+    assert page.run(NOTE).startswith("3 of 3 pictures")
+    choose(page, file)
+    page.wait(f"{NOTE}.includes('rgb.png: a conversation has at most 3 pictures')")
+    page.run("document.querySelector('#pending button').click()")
+    assert page.run(PENDING) == 1
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    page.run("at('fresh').click()")
+    assert page.run(PENDING) == 0
+    choose(page, file)
+    page.wait(f"{PENDING} === 1 && !reading")
+    send(page, "")  # a picture says enough
+    assert page.run("document.querySelector('.turn.wrong')?.textContent") is None
+    assert page.run("messages[0].content.map(part => part.type).join()") == "image_url"
+
+
+def test_the_page_makes_large_pictures_smaller(page: Browser, folder: Path) -> None:
+    large = page.run(
+        "canvas = document.createElement('canvas'); canvas.width = 3000; canvas.height = 1000;"
+        "canvas.getContext('2d').fillRect(9, 9, 500, 500); canvas.toDataURL('image/png')"
+    )
+    (folder / "large.png").write_bytes(base64.b64decode(large.partition(",")[2]))
+    (folder / "broken.png").write_bytes(b"none")
+    choose(page, folder / "broken.png", folder / "large.png")
+    page.wait(f"{PENDING} === 1 && !reading")
+    assert page.run(NOTE) == "broken.png: no picture that this browser can read."
+    assert page.run("pending[0].startsWith('data:image/jpeg;base64,')")
+    image = "document.querySelector('#pending img')"
+    assert page.run(f"[{image}.naturalWidth, {image}.naturalHeight]") == [109, 36]
+    send(page, "What is this?")
+    assert page.run("document.querySelector('.turn.wrong')?.textContent") is None
