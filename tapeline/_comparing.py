@@ -48,7 +48,7 @@ def compare_bundles(
         reference_engine: engine of the reference; that of the bundle if None.
         reference_device: device of the reference; that of the bundle in the same engine if None.
         entry_point: only this entry point; all of them if None.
-        inputs: arguments of ``entry_point`` by name; example inputs for those that are missing.
+        inputs: arguments of ``entry_point`` by name, of its specs' shapes; example inputs for those that are missing.
         tolerance: relative to a tensor's largest value; that of the coarsest dtype if None.
         inside: calls whose inner tensors are compared: the first that diverges (``auto``), ``always`` or ``never``.
 

@@ -30,6 +30,7 @@ _ERROR: Final = re.compile(
 _PLAIN_ERROR: Final = re.compile(r"^.*\berror: .*$", re.MULTILINE)
 _TAIL_LINES: Final = 5
 _CHUNK: Final = 2**20
+_LARGE: Final = 2**20  # bytes of text from which on a second process is worth its start
 
 
 @checked_choices
@@ -150,10 +151,31 @@ class _Compilation:
 
     def _run(self, text: Path) -> tuple[int, int, str, dict[str, Schedule]]:
         with _tuning_flags(self.target, self.flags) as tuning, schedule_file() as schedule:
-            command = [compiler_path(), text.name, "-o", str(self.output.absolute())]
-            command += [*self.flags, *tuning, *schedule.flags]
-            outcome = _checked_if_it_fails(command, self.target.unchecked, text.parent)
+            flags = [*self.flags, *tuning, *schedule.flags]
+            if tuning and text.stat().st_size >= _LARGE and len(os.sched_getaffinity(0)) > 1:
+                outcome = self._run_in_two(text, flags)
+            else:
+                outcome = self._run_once(text.name, [*flags, "-o", str(self.output.absolute())], text.parent)
             return *outcome, schedule.read()
+
+    def _run_once(self, text: str, flags: Sequence[str], folder: Path) -> tuple[int, int, str]:
+        return _checked_if_it_fails([compiler_path(), text, *flags], self.target.unchecked, folder)
+
+    def _run_in_two(self, text: Path, flags: Sequence[str]) -> tuple[int, int, str]:
+        """Runs the compiler up to where the tuning spec is used up, and then from there on all cores; same bytes."""
+        configured = self.output.absolute().with_name(f"{self.output.name}.mlirbc")
+        until, since = (f"--compile-{way}=executable-configurations" for way in ("to", "from"))
+        try:
+            first = self._run_once(
+                text.name, [*flags, until, "--emit-mlir-bytecode", "-o", f"{configured}"], text.parent
+            )
+            if first[0] != 0:
+                return first
+            threaded = [*self.flags, since, "-o", str(self.output.absolute())]
+            status, peak, messages = self._run_once(str(configured), threaded, text.parent)
+            return status, max(first[1], peak), messages
+        finally:
+            configured.unlink(missing_ok=True)
 
     def _report(self, started: float, peak: int, schedules: Mapping[str, Schedule]) -> CompileReport:
         seconds, size = time.perf_counter() - started, self.output.stat().st_size

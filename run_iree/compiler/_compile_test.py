@@ -166,3 +166,27 @@ def test_the_result_does_not_know_where_it_was_made(source: Path, tmp_path: Path
         made.append((folder / "m.vmfb").read_bytes())
     assert made[0] == made[1]
     assert str(tmp_path).encode() not in made[0]
+
+
+def test_large_texts_are_compiled_in_two_processes_to_the_same_bytes(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = target_named("llvm-cpu")
+    once, twice = tmp_path / "once" / "m.vmfb", tmp_path / "twice" / "m.vmfb"
+    runs: list[list[str]] = []
+    run = _compile._run
+    monkeypatch.setattr(_compile, "_run", lambda command, folder: (runs.append(command), run(command, folder))[1])
+    monkeypatch.setattr(_compile.os, "sched_getaffinity", lambda process: {0, 1})
+    for output, large in ((once, 2**30), (twice, 0)):
+        monkeypatch.setattr(_compile, "_LARGE", large)
+        output.parent.mkdir()
+        report = compile_module(source, output, target)
+    assert ["--mlir-disable-threading" in command for command in runs] == [True, True, False]
+    assert once.read_bytes() == twice.read_bytes()
+    assert report.schedules
+    assert report.peak_rss_bytes > 10**7
+    assert [path.name for path in twice.parent.iterdir()] == ["m.vmfb"]
+    source.write_text(STEP.replace("contracting_dims = [1] x [1]", "contracting_dims = [0] x [1]"))
+    with pytest.raises(CompileError, match=r"for llvm-cpu: contracting dimension sizes .* op stablehlo\.dot_general"):
+        compile_module(source, twice, target)
+    assert [path.name for path in twice.parent.iterdir()] == ["m.vmfb"]

@@ -49,7 +49,7 @@ class Companion(Protocol):
         Args:
             entry_point: entry point that was called.
             results: names of the results.
-            actual: what ``run`` returned.
+            actual: what ``run`` returned, of its specs' shapes.
             expected: results of the call, of the same shapes.
 
         Raises:

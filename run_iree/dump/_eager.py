@@ -130,7 +130,7 @@ def eager_call(
         inputs: arrays by the argument's name, of the shapes and dtypes of the entry point's specs.
 
     Returns:
-        The results by name.
+        The results by name, of the shapes of the entry point's specs.
     """
     call = dumper.call(entry_point.name)
 

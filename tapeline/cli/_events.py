@@ -9,21 +9,27 @@ class ProgressEvent:
     """State of a long call; its ``str`` is one line of text.
 
     Attributes:
-        text: step that begins, warning, or name of what is counted in bytes.
-        done: bytes done so far; None where nothing is counted.
-        total: bytes in all; None where nothing is counted.
+        text: step that begins, warning, or name of what is counted.
+        done: bytes done so far, or steps before the one that begins; None where nothing is counted.
+        total: bytes or steps in all; None where nothing is counted.
+        step: name of the step that begins, where steps are counted; None where bytes are.
 
     >>> print(ProgressEvent("weights", 1 << 20, 4 << 20))
     weights: 1 of 4 MiB
+    >>> print(ProgressEvent("verifying", 1, 2, "decode"))
+    verifying 2 of 2: decode
     """
 
     text: str
     done: int | None = None
     total: int | None = None
+    step: str | None = None
 
     def __str__(self) -> str:
         if self.done is None or self.total is None:
             return self.text
+        if self.step is not None:
+            return f"{self.text} {self.done + 1} of {self.total}: {self.step}"
         return f"{self.text}: {self.done / 2**20:.0f} of {self.total / 2**20:.0f} MiB"
 
 

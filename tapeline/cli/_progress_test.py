@@ -8,7 +8,16 @@ from collections.abc import Callable
 
 import pytest
 
-from tapeline.cli import ByteProgress, StepProgress, _progress, say, say_error, show
+from tapeline.cli import (
+    ByteProgress,
+    ProgressEvent,
+    StepProgress,
+    TerminalProgress,
+    _progress,
+    say,
+    say_error,
+    show,
+)
 
 
 def test_say_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,3 +130,32 @@ def test_tables_are_plain_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
     show("devices\n  cuda  no\n")
     say_error("wrong")
     assert capsys.readouterr() == ("devices\n  cuda  no\n", "error: wrong\n")
+
+
+def test_steps_say_how_long_the_rest_takes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(_progress.time, "monotonic", lambda: now[0])
+    with TerminalProgress() as progress:
+        progress(ProgressEvent("verifying ..."))
+        for done in range(3):
+            progress(ProgressEvent("verifying", done, 3, f"entry {done}"))
+            now[0] += 4
+        progress(ProgressEvent("weights", 1, 1))
+    assert capsys.readouterr().err.splitlines() == [
+        "verifying ...",
+        "verifying 1 of 3: entry 0",
+        "verifying 2 of 3: entry 1, 8 s left",
+        "verifying 3 of 3: entry 2, 4 s left",
+        "weights: 0 of 0 MiB, 0 MiB/s, 0 s left",
+    ]
+
+
+def test_what_cannot_be_counted_has_a_clock_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write() -> None:
+        with TerminalProgress() as progress:
+            progress(ProgressEvent("compiling [module] ..."))
+            progress(ProgressEvent("verifying", 0, 2, "prefill"))
+
+    text = _uncoloured(_terminal(monkeypatch, "stderr", write))
+    assert re.search(r"compiling \[module\] \.\.\. 0:00:00", text)
+    assert re.search(r"verifying .* 0/2 .*prefill", text)

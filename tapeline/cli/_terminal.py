@@ -9,7 +9,9 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    SpinnerColumn,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
@@ -42,6 +44,12 @@ def steps_bar(stream: TextIO) -> Progress:
     """Returns a bar of steps; the field ``running`` of its task is shown beside it."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, TextColumn("{task.fields[running]}", markup=False), console=Console(file=stream))
+
+
+def clock(stream: TextIO) -> Progress:
+    """Returns a line with the time that has passed."""
+    columns = (SpinnerColumn(finished_text=" "), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    return Progress(*columns, console=Console(file=stream))
 
 
 def print_error(text: str, stream: TextIO) -> None:

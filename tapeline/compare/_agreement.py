@@ -23,6 +23,8 @@ FORMER_ACTIVATIONS: Final = "q8"
 # Factor between the errors of two computations that round at other places.
 _AS_NEAR: Final = 2.0
 
+_ELEMENTS_AT_ONCE: Final = 2**15
+
 
 def precision_of(model: Mapping[str, Any]) -> str:
     """Returns the key of ``TOLERANCE`` for a model's description: its dtype, or that of products if that is coarser."""
@@ -69,24 +71,57 @@ class Agreement:
 
 
 def agreement(actual: np.ndarray, reference: np.ndarray) -> Agreement:
-    """Compares two arrays of one shape ``[.., V]``, in float64."""
-    a, b = actual.astype(np.float64), reference.astype(np.float64)
-    finite = np.isfinite(b)
-    infinite = np.isinf(a) & np.isinf(b)
-    same = bool(np.array_equal(np.isfinite(a), finite) and np.array_equal(a[infinite], b[infinite]))
-    x, y = np.where(finite & np.isfinite(a), a, 0.0), np.where(finite & np.isfinite(a), b, 0.0)
-    error = np.abs(x - y)
-    scale = float(np.abs(y).max(initial=0.0))
-    norms = math.sqrt(float((x * x).sum()) * float((y * y).sum()))
-    power = float((y * y).sum())
-    rows = reference.reshape(-1, reference.shape[-1]) if reference.ndim and reference.size else reference.reshape(1, -1)
-    top1 = float((actual.reshape(rows.shape).argmax(-1) == rows.argmax(-1)).mean()) if reference.size else 1.0
-    max_abs = float(error.max(initial=0.0))
-    return Agreement(
-        max_abs=max_abs,
-        max_rel=max_abs / scale if scale else max_abs,
-        cosine=float((x * y).sum()) / norms if norms else float(max_abs == 0),
-        nmse=float((error * error).sum()) / power if power else max_abs,
-        top1=top1,
-        nonfinite_match=same,
-    )
+    """Compares two arrays of one shape ``[.., V]``, in float64.
+
+    Some rows at a time, so that what is large, as caches are, is read from memory once.
+    """
+    width = reference.shape[-1] if reference.ndim and reference.size else max(reference.size, 1)
+    mine, theirs = actual.reshape(-1, width), reference.reshape(-1, width)
+    sums, rows = _Sums(), max(1, _ELEMENTS_AT_ONCE // width)
+    for start in range(0, len(theirs), rows):
+        sums.add(mine[start : start + rows], theirs[start : start + rows])
+    return sums.figures(len(theirs))
+
+
+class _Sums:
+    """Sums over the rows that were compared so far."""
+
+    def __init__(self) -> None:
+        self._max_abs = self._scale = 0.0
+        self._product = self._own = self._power = self._error = 0.0
+        self._top1 = 0
+        self._same = True
+
+    def add(self, actual: np.ndarray, reference: np.ndarray) -> None:
+        """Adds rows ``[.., V]``."""
+        x, y = actual.astype(np.float64), reference.astype(np.float64)
+        self._top1 += int((actual.argmax(-1) == reference.argmax(-1)).sum())
+        if not (np.isfinite(x).all() and np.isfinite(y).all()):
+            x, y = self._finite(x, y)
+        error = x - y
+        self._max_abs = max(self._max_abs, float(np.abs(error).max(initial=0.0)))
+        self._scale = max(self._scale, float(np.abs(y).max(initial=0.0)))
+        self._product += float((x * y).sum())
+        self._own += float((x * x).sum())
+        self._power += float((y * y).sum())
+        self._error += float((error * error).sum())
+
+    def _finite(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Notes whether the same elements are finite, and returns both with 0 for those that are not."""
+        finite, infinite = np.isfinite(b), np.isinf(a) & np.isinf(b)
+        same = np.array_equal(np.isfinite(a), finite) and np.array_equal(a[infinite], b[infinite])
+        self._same = self._same and bool(same)
+        both = finite & np.isfinite(a)
+        return np.where(both, a, 0.0), np.where(both, b, 0.0)
+
+    def figures(self, rows: int) -> Agreement:
+        """Returns the figures of so many rows."""
+        norms = math.sqrt(self._own * self._power)
+        return Agreement(
+            max_abs=self._max_abs,
+            max_rel=self._max_abs / self._scale if self._scale else self._max_abs,
+            cosine=self._product / norms if norms else float(self._max_abs == 0),
+            nmse=self._error / self._power if self._power else self._max_abs,
+            top1=self._top1 / rows if rows else 1.0,
+            nonfinite_match=self._same,
+        )

@@ -57,3 +57,19 @@ def test_zeros_scalars_and_nothing() -> None:
     assert agreement(scalar, scalar).within(0)
     nothing = np.zeros((0, 3), np.float32)
     assert agreement(nothing, nothing).within(0)
+
+
+def test_figures_of_many_rows_are_those_of_all_at_once() -> None:
+    random = np.random.default_rng(0)
+    reference = random.standard_normal((3, 700, 64)).astype(np.float32)
+    actual = reference + random.standard_normal(reference.shape).astype(np.float32) * np.float32(1e-3)
+    actual[2, 650, 3], reference[2, 650, 3] = 1, np.inf
+    shown = np.isfinite(reference)
+    x, y = actual[shown].astype(np.float64), reference[shown].astype(np.float64)
+    result = agreement(actual, reference)
+    assert result.max_abs == np.abs(x - y).max()
+    assert result.max_rel == pytest.approx(np.abs(x - y).max() / np.abs(y).max())
+    assert result.cosine == pytest.approx(x @ y / np.sqrt((x @ x) * (y @ y)))
+    assert result.nmse == pytest.approx(((x - y) ** 2).sum() / (y @ y))
+    assert result.top1 == pytest.approx((actual.argmax(-1) == reference.argmax(-1)).mean())
+    assert not result.nonfinite_match

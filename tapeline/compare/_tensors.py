@@ -13,7 +13,7 @@ def compare_tensors(label: TensorLabel, actual: np.ndarray, reference: np.ndarra
 
     Args:
         label: name and place of the tensor.
-        actual: array that is judged.
+        actual: array of any shape that is judged.
         reference: array of the same shape that is held to be right.
         tolerance: largest error of floats, relative to the largest reference value.
     """

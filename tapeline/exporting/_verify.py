@@ -85,7 +85,9 @@ class References:
         self._made: dict[str, tuple[Arrays, Arrays]] = {}
         self._is_complete = False
         arguments = [argument.name for entry_point in entry_points for argument in entry_point.arguments]
-        self._keeps: Final = "row" not in arguments  # caches of many rows, of many entry points, are too much
+        self._keeps: Final = not {"row", "pages"}.intersection(
+            arguments
+        )  # caches of many rows, of many entry points, are too much
 
     def calls(self) -> Iterator[tuple[str, Arrays, Arrays]]:
         """Yields names of entry points, inputs and results, in order; each is there for ``of`` until the next is made.
@@ -124,6 +126,21 @@ class References:
             ctx.constant(inputs[argument.name].astype(argument.spec.dtype.numpy)) for argument in entry_point.arguments
         ]
         return {result: tensor.numpy() for result, tensor in entry_point(ctx, *given).items()}
+
+
+def announced(references: References, place: str, progress: Progress) -> Iterator[tuple[str, Arrays, Arrays]]:
+    """Yields the calls of all entry points; each is told before its results are made.
+
+    Args:
+        references: what is called.
+        place: device that they are compared with.
+        progress: receives a step per entry point.
+    """
+    calls, total = references.calls(), len(references.entry_points)
+    for done, name in enumerate(references.entry_points):
+        progress(ProgressEvent("verifying", done, total, f"{name} on {place}"))
+        yield next(calls)
+    next(calls, None)  # lets it know that all were made
 
 
 def check_devices(
@@ -199,7 +216,7 @@ def _check_session(
 ) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     side = DeviceSide(bundle, session)
-    for name, inputs, expected in references.calls():
+    for name, inputs, expected in announced(references, place, progress):
         try:
             rows += compared(place, name, side.run(name, inputs), expected, dtype, references.exact)
         except VerificationError as error:
@@ -219,7 +236,7 @@ def check_interpreter(
     rows: list[dict[str, Any]] = []
     text = staging / "interpreter.mlir"
     points = {entry_point.name: entry_point for entry_point in entry_points}
-    for name, inputs, expected in references.calls():
+    for name, inputs, expected in announced(references, "the interpreter", progress):
         with text_file(text) as file:
             lowered = lower_module([points[name]], file.write, ArgumentParameters())
         parameters = [weights.read(path).astype(spec.dtype.numpy) for path, spec in lowered.parameters().items()]

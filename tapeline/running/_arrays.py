@@ -12,7 +12,7 @@ from tapeline.running._pictures import PIXELS, pixel_values
 
 
 def read_inputs(entry_point: Signature, pairs: Sequence[str], directory: Path | None = None) -> list[np.ndarray | int]:
-    """Reads an entry point's arguments from ``NAME=FILE.npy`` pairs and returns them in its order.
+    """Reads an entry point's arguments from ``NAME=FILE.npy`` pairs; returns them in its order, of its shapes.
 
     Args:
         entry_point: the entry point.

@@ -41,7 +41,7 @@ def dumper_of(bundle: Bundle, place: Place, dump: DumpOptions | None, progress: 
         progress: receives a summary of what was dumped at the end.
 
     Raises:
-        InputError: the level is unknown or needs a debug module, or the directory cannot be
+        InputError: the engine has no dumps, the level is unknown or needs a debug module, or the directory cannot be
             written.
     """
     if dump is None:

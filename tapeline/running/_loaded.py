@@ -141,7 +141,7 @@ class LoadedModel(Senses):
         images: Sequence[ImageSource] = (),
         **options: Unpack[GenerateKeywords],
     ) -> TokenStream:
-        """Continues a prompt and returns an iterator of tokens; arguments and errors as for ``generate``."""
+        """Continues a prompt and returns an iterator of tokens; arguments and ``InputError`` as for ``generate``."""
         if images:
             return self._stream_seeing(prompt, token_ids, images, generate_options(options))
         return self.stream_batch(
@@ -240,11 +240,11 @@ class LoadedModel(Senses):
         return scores(ids, cached_logits(model, ids))
 
     def run(self, entry_point: str, inputs: Mapping[str, np.ndarray | int]) -> dict[str, np.ndarray]:
-        """Runs one entry point on arrays and returns its results by name.
+        """Runs one entry point on arrays and returns its results by name, of the shapes and dtypes of its specs.
 
         Args:
             entry_point: name, such as ``forward``.
-            inputs: arguments by name, of the shapes and dtypes of its specs, as are the results.
+            inputs: arguments by name, of the shapes and dtypes of its specs.
 
         Raises:
             InputError: the entry point does not exist, or an argument is missing, unknown or does not fit.

@@ -51,6 +51,8 @@ class _DraftRows:
         self._drafting: Final = drafting
         self._session: Final = session
         self._make()
+        if "pages" in drafting.config.model:
+            raise InputError(f"draft={drafting.path} has pages, and a row of drafts reserves none: export it without")
         wanted = bundle.config.model[SLOTS]
         if len(self._rows) < wanted:
             raise InputError(
