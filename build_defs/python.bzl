@@ -3,6 +3,7 @@
 load("@local_devices//:env.bzl", "VULKAN_ENV")
 load("@rules_python//python:defs.bzl", "py_test", _py_binary = "py_binary", _py_library = "py_library")
 load("@rules_python//python:packaging.bzl", "py_package", "py_wheel")
+load("//build_defs:bytecode.bzl", "bytecode_of_deps")
 load("//build_defs:version.bzl", "VERSION")
 
 # BUILD files load one file.
@@ -35,7 +36,7 @@ def py_library(name = None, srcs = None, **kwargs):
         **kwargs
     )
 
-def py_pytest_test(name = "tests", srcs = None, deps = [], args = [], **kwargs):
+def py_pytest_test(name = "tests", srcs = None, deps = [], args = [], data = [], **kwargs):
     """A py_test that runs pytest over srcs; each of srcs has to hold a test.
 
     Args:
@@ -43,14 +44,23 @@ def py_pytest_test(name = "tests", srcs = None, deps = [], args = [], **kwargs):
       srcs: test modules, by default every `*_test.py` of the package.
       deps: what the modules import; pytest need not be named.
       args: further arguments of pytest.
+      data: further files.
       **kwargs: of py_test.
     """
     srcs = native.glob(["**/*_test.py"]) if srcs == None else srcs
+    bytecode_of_deps(
+        name = name + "_bytecode",
+        testonly = True,
+        deps = deps,
+        tags = ["manual"],
+        target_compatible_with = kwargs.get("target_compatible_with"),
+    )
     py_test(
         name = name,
         srcs = srcs + [_MAIN],
         main = _MAIN,
         args = ["$(rootpath %s)" % s for s in srcs] + args,
+        data = data + [":%s_bytecode" % name],
         deps = deps + ["@pip//pytest"],
         **kwargs
     )
