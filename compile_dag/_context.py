@@ -146,7 +146,7 @@ class GraphExecutionContext(ExecutionContext):
 
     @contextmanager
     def watched(self) -> Iterator[list[Node]]:
-        """Yields a list to which each node of the present recording is added besides."""
+        """Yields a list to which each node of the open recording is added; ``RecordingError`` where none is open."""
         with self._open_recorder("watched()").tape.watched() as nodes:
             yield nodes
 
@@ -237,7 +237,7 @@ class GraphExecutionContext(ExecutionContext):
     def while_loop(
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
     ) -> tuple[Tensor, ...]:
-        """Records the loop, whose functions become graphs; or computes it; shapes as of ``ops.while_loop``."""
+        """Records the loop, its functions as graphs, or computes it; shapes, ``OpError`` as of ``ops.while_loop``."""
         op, recorder = OPS["while"], self._recorder()
         if recorder is None:
             return self._eager.while_loop(cond, body, self._computed(op, init))
@@ -257,7 +257,7 @@ class GraphExecutionContext(ExecutionContext):
         on_false: Callable[..., Sequence[Tensor]],
         operands: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        """Records the branch, both functions as graphs of the same result shapes; or computes it; rank-0 bool pred."""
+        """Records the branch, both functions as graphs, or computes it; shapes and ``OpError`` as of ``ops.cond``."""
         op, recorder = OPS["cond"], self._recorder()
         if recorder is None:
             self._computed(op, (pred, *operands))

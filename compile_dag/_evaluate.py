@@ -24,7 +24,7 @@ def evaluate(graph: ComputeGraph, ctx: ExecutionContext, inputs: Mapping[str, Te
         inputs: tensors of ``ctx``, of the inputs' shapes and dtypes, by the graph's input names.
 
     Returns:
-        The outputs by name.
+        The outputs by name, of the graph's specs.
 
     Raises:
         GraphError: an input is missing, unknown, or of another spec.

@@ -114,7 +114,7 @@ class ExecutionContext(ABC):
         """Returns a weight, in the dtype and shape the module declared."""
 
     def parameter_or(self, parameter: Parameter, values: Any) -> Tensor:
-        """Returns a weight, or where the context knows its weights and they lack it, these values.
+        """Returns a weight, in its shape, or where the context knows its weights and they lack it, these values.
 
         Args:
             parameter: the parameter.

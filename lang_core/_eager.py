@@ -92,7 +92,11 @@ class EagerExecutionContext(ExecutionContext):
         return EagerTensor(TensorSpec(array.shape, as_dtype(array.dtype)), array)
 
     def tag(self, x: T, name: str, *, detail: bool = False) -> T:
-        """Hands the tensor to the sink, where there is one."""
+        """Hands the tensor to the sink, where there is one.
+
+        Raises:
+            OpError: the tensor is another context's.
+        """
         if self._tag_sink is not None:
             self._tag_sink(tag_name(self.module_path, name), self._tensor(OPS["constant"], x))
         return x
@@ -136,6 +140,7 @@ class EagerExecutionContext(ExecutionContext):
 
         Raises:
             CheckpointError: there are no weights, or the stored tensor has another shape or encoding.
+            OpError: the given value is another context's tensor.
         """
         given = self._given_for(parameter)
         if given is not None:
@@ -154,7 +159,7 @@ class EagerExecutionContext(ExecutionContext):
             return EagerTensor(spec, self._weights.read(path).astype(spec.dtype.numpy, copy=False))
 
     def parameter_or(self, parameter: Parameter, values: Any) -> EagerTensor:
-        """Returns the weight, or these values where no weight has its path."""
+        """Returns the weight, or these values of its shape where no weight has its path."""
         is_given = self._given_for(parameter) is not None
         if is_given or (self._weights is not None and self._weights.has(parameter.path)):
             return self.parameter(parameter)
@@ -163,7 +168,11 @@ class EagerExecutionContext(ExecutionContext):
     def while_loop(
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
     ) -> tuple[Tensor, ...]:
-        """Runs the loop in Python, checking each round's shapes and dtypes, which are those of ``init``."""
+        """Runs the loop in Python, checking each round's shapes and dtypes, which are those of ``init``.
+
+        Raises:
+            OpError: a tensor is another context's, or a round changes shapes or dtypes.
+        """
         op = OPS["while"]
         values = tuple(self._tensor(op, value) for value in init)
         while True:
@@ -184,7 +193,11 @@ class EagerExecutionContext(ExecutionContext):
         on_false: Callable[..., Sequence[Tensor]],
         operands: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        """Runs one of the branches; ``pred`` is rank-0 bool, and both give the same shapes and dtypes."""
+        """Runs one of the branches; ``pred`` is rank-0 bool, and both give the same shapes and dtypes.
+
+        Raises:
+            OpError: a tensor is another context's, or the branches do not fit each other.
+        """
         op = OPS["cond"]
         inputs = tuple(self._tensor(op, operand) for operand in (pred, *operands))
         chosen = on_true if inputs[0].spec.size == 1 and inputs[0].data else on_false

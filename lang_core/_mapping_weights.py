@@ -15,7 +15,7 @@ class MappingWeights:
     """Arrays by name, as a ``WeightSource``. Reading gives a read-only view; nothing is copied.
 
     Args:
-        arrays: by key, in the order of the keys.
+        arrays: arrays of any shape by key, in the order of the keys.
         where: what ``origin`` says.
 
     >>> weights = MappingWeights({"norm.weight": np.ones(3, np.float32)})
@@ -45,11 +45,19 @@ class MappingWeights:
         return TensorSpec(array.shape, as_dtype(array.dtype))
 
     def encoding(self, key: str) -> None:
-        """Returns None: arrays are not packed."""
+        """Returns None: arrays are not packed.
+
+        Raises:
+            CheckpointError: there is no such array.
+        """
         self._found(key)
 
     def read(self, key: str) -> np.ndarray:
-        """Returns the array, of the shape that it was given in."""
+        """Returns the array, of the shape that it was given in.
+
+        Raises:
+            CheckpointError: there is no such array.
+        """
         view = self._found(key).view()
         view.flags.writeable = False
         return view
@@ -63,7 +71,11 @@ class MappingWeights:
         return rows_of(self.read(key), start, stop, key, self._where)
 
     def origin(self, key: str) -> str:
-        """Returns the mapping's origin, the same for every array."""
+        """Returns the mapping's origin, the same for every array.
+
+        Raises:
+            CheckpointError: there is no such array.
+        """
         self._found(key)
         return self._where
 

@@ -32,7 +32,11 @@ class Tensor:
         return len(self.spec.shape)
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Returns the data, of the tensor's shape, where it has data."""
+        """Returns the data, of the tensor's shape, where it has data.
+
+        Raises:
+            TraceEscapeError: the value is recorded, and has no data.
+        """
         self._escape("numpy()")
 
     def _escape(self, asked: str) -> NoReturn:

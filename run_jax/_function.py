@@ -55,7 +55,7 @@ def parameter_arrays(
     weights: WeightSource,
     sharding: Callable[[str, TensorSpec], Sharding | None] | None = None,
 ) -> dict[str, jax.Array]:
-    """Reads a module's weights as arrays of JAX: a pytree to differentiate, to update and to shard.
+    """Reads a module's weights as arrays of JAX of their shapes: a pytree to differentiate, update and shard.
 
     Args:
         module: module whose parameters are read, each in its own dtype; packed ones as their bytes.

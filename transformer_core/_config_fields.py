@@ -36,7 +36,11 @@ class ConfigFields:
         return value
 
     def number(self, name: str, default: float | None = None, above: float = 0.0) -> float:
-        """Reads a finite number greater than ``above``; otherwise as ``integer``."""
+        """Reads a finite number greater than ``above``; otherwise as ``integer``.
+
+        Raises:
+            ConfigError: the field is missing without a default, or is no such number.
+        """
         expected = f"a finite number above {above:g}"
         value = self._value(name, default, expected)
         if not _is_number(value) or value <= above:
@@ -44,7 +48,11 @@ class ConfigFields:
         return float(value)
 
     def numbers(self, name: str, count: int) -> tuple[float, ...]:
-        """Reads a list of ``count`` finite numbers above 0."""
+        """Reads a list of ``count`` finite numbers above 0.
+
+        Raises:
+            ConfigError: the field is missing without a default, or is no such list.
+        """
         expected = f"a list of {count} finite numbers above 0"
         value = self._value(name, None, expected)
         if not isinstance(value, list) or len(value) != count or not all(_is_number(x) and x > 0 for x in value):
@@ -53,14 +61,22 @@ class ConfigFields:
 
     @checked_choices
     def boolean(self, name: str, default: bool) -> bool:
-        """Reads true or false."""
+        """Reads true or false.
+
+        Raises:
+            ConfigError: the field is missing without a default, or is neither.
+        """
         value = self._value(name, default, "true or false")
         if not isinstance(value, bool):
             self.refuse(name, "true or false")
         return value
 
     def choice(self, name: str, known: Iterable[str], default: str | None = None) -> str:
-        """Reads one of the known strings; the error lists them, near ones last."""
+        """Reads one of the known strings; the error lists them, near ones last.
+
+        Raises:
+            ConfigError: the field is missing without a default, or is another string.
+        """
         names = tuple(known)
         expected = f"one of {', '.join(names)}"
         value = self._value(name, default, expected)
@@ -69,7 +85,11 @@ class ConfigFields:
         return value
 
     def object(self, name: str) -> "ConfigFields":
-        """Returns the fields of an inner object."""
+        """Returns the fields of an inner object.
+
+        Raises:
+            ConfigError: the field is missing, or is no object.
+        """
         value = self._value(name, None, "an object")
         if not isinstance(value, Mapping):
             self.refuse(name, "an object")

@@ -123,7 +123,7 @@ def apply_rope(ctx: ExecutionContext, x: Tensor, cos: Tensor, sin: Tensor, mode:
         ctx: context that computes.
         x: [.., H], rank 2 or more.
         cos: [.., R] from ``rope_tables``, broadcast to x's shape but for the last axis.
-        sin: as ``cos``.
+        sin: [.., R], as ``cos``.
         mode: layout of the pairs, the same as the tables'.
 
     Returns:

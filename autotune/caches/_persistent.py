@@ -82,7 +82,11 @@ class PersistentCache(Generic[Cfg]):
         return self._store.change(change)
 
     def get(self, device: str, op_id: str, call_key: str) -> Cfg | None:
-        """Returns the last configuration stored under a key, of any source of the kernel."""
+        """Returns the last configuration stored under a key, of any source of the kernel.
+
+        Raises:
+            KernelError: the entry cannot be read.
+        """
         wanted = (device, op_id, call_key)
         entries = [(Key(*json.loads(text)), raw) for text, raw in self._store.read()["entries"].items()]
         matching = [(key, raw) for key, raw in entries if key[:3] == wanted]
@@ -104,7 +108,11 @@ class PersistentCache(Generic[Cfg]):
         return self._store.change(lambda content: content["failures"].setdefault(_text(key), {}).update(failed))
 
     def entries(self) -> list[CacheEntry[Any]]:
-        """Returns all entries; a configuration whose class is not loaded is a mapping."""
+        """Returns all entries; a configuration whose class is not loaded is a mapping.
+
+        Raises:
+            KernelError: an entry cannot be read.
+        """
         return [self._entry(Key(*json.loads(t)), raw, dict) for t, raw in self._store.read()["entries"].items()]
 
     def keys(self) -> list[tuple[str, str, str]]:

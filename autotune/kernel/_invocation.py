@@ -54,7 +54,11 @@ class Invocation(Generic[Cfg, Out]):
 
     @property
     def call_key(self) -> str:
-        """16 hexadecimal digits of specs, static values, batch axes, method and mesh; data does not count."""
+        """16 hexadecimal digits of specs, static values, batch axes, method and mesh; data does not count.
+
+        Raises:
+            KernelError: the batch axes are no dict, or a value cannot be part of a key.
+        """
         return self._key(self.bucket)
 
     def _key(self, bucket: Bucket | None) -> str:

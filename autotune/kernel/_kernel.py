@@ -160,6 +160,9 @@ def variant(kernel: Kernel[Any, Any], name: str, platform: str, method: str | No
         name: name of the method, such as ``run``.
         platform: platform of the devices, such as ``cpu``.
         method: way of execution, if one is asked for.
+
+    Raises:
+        KernelError: the method has no argument ``cfg``.
     """
     return getattr(kernel, _variant(type(kernel), name, platform, method))
 

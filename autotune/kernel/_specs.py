@@ -103,7 +103,11 @@ def short_hash(value: Any) -> str:
 
 
 def describe(value: Any) -> Any:
-    """Returns a value as JSON values, different for different values."""
+    """Returns a value as JSON values, different for different values.
+
+    Raises:
+        KernelError: another process would not understand a value of this type.
+    """
     if isinstance(value, enum.Enum):  # first, because a member may also be a number or a string
         return {"enum": f"{type(value).__module__}.{type(value).__qualname__}.{value.name}"}
     if isinstance(value, _PLAIN):

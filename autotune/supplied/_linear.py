@@ -73,7 +73,11 @@ class LinearKernel(Kernel[LinearConfig, Tensor]):
         ctx: ExecutionContext,
         layout: str = "output_major",
     ) -> Tensor:
-        """Returns [.., out] in x's dtype."""
+        """Returns [.., out] in x's dtype.
+
+        Raises:
+            OpError: the layout is unknown.
+        """
         ops, axis = ctx.ops, _output_axis(layout)
         lead = tuple(x.shape[:-1])
         flat = x if cfg.form == "direct" else ops.reshape(x, (int(np.prod(lead)), x.shape[-1]))
@@ -95,7 +99,11 @@ class LinearKernel(Kernel[LinearConfig, Tensor]):
         return LinearConfig()
 
     def candidate_cfgs(self, inv: Invocation[Any, Any]) -> list[LinearConfig]:
-        """Returns every form, whole and in blocks."""
+        """Returns every form, whole and in blocks.
+
+        Raises:
+            OpError: the layout is unknown.
+        """
         layout = inv.kwargs.get("layout", "output_major")
         count = inv.args[1].shape[_output_axis(layout)]
         forms: tuple[Form, ...] = ("direct", "flat", "unpacked" if layout in ENCODINGS else "weight_first")

@@ -42,11 +42,11 @@ class Holding(ABC, Generic[P, H]):
         """Lets go of all: a call that had them failed."""
 
     def read(self, index: int, part: Part) -> np.ndarray:
-        """Copies a part of one to the host; all of it passes where the host cannot reach the device's memory.
+        """Copies a part of one to the host, in the part's shape; all of it passes where the host cannot reach it.
 
         Args:
             index: number of the held tensor.
-            part: a slice or an index per axis, of the first ones; the result has the part's shape.
+            part: a slice or an index per axis, of the first ones.
 
         Raises:
             DeviceError: the session is closed, or a call that had them failed.

@@ -50,11 +50,19 @@ class ArchiveWeights:
         return self._record(key)[1]
 
     def encoding(self, key: str) -> None:
-        """Returns None: tensors lie in the archive in their spec's dtype."""
+        """Returns None: tensors lie in the archive in their spec's dtype.
+
+        Raises:
+            CheckpointError: the archive lacks the tensor, or does not tell its shape.
+        """
         self._record(key)
 
     def read(self, key: str) -> np.ndarray:
-        """Returns the whole tensor, of its spec's shape."""
+        """Returns the whole tensor, of its spec's shape.
+
+        Raises:
+            CheckpointError: the archive lacks the tensor, or does not tell its shape.
+        """
         record, spec = self._record(key)
         flat = np.frombuffer(self._map, spec.dtype.numpy, spec.size, record.offset)
         return flat.reshape(spec.shape)
@@ -81,7 +89,11 @@ class ArchiveWeights:
         return array
 
     def origin(self, key: str) -> str:
-        """Returns the archive's path."""
+        """Returns the archive's path.
+
+        Raises:
+            CheckpointError: the archive lacks the tensor, or does not tell its shape.
+        """
         self._record(key)
         return str(self._path)
 

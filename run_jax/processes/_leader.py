@@ -74,6 +74,7 @@ class Leader:
 
         Raises:
             InputError: a rank cannot open it, or has something else than rank 0; names the rank.
+            ProcessError: a rank cannot be reached.
         """
         with self._lock:
             call, number = self._told({"open": arguments}), self._free
@@ -94,7 +95,11 @@ class Leader:
             return Mirrored(self, session, number)
 
     def call(self, target: Mirrored, method: str, values: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        """Calls a method on every rank and returns what it gives on rank 0; see ``Mirrored``."""
+        """Calls a method on every rank and returns what it gives on rank 0; see ``Mirrored``.
+
+        Raises:
+            ProcessError: a rank cannot be reached.
+        """
         with self._lock:
             message = {
                 "target": target.shared_number,

@@ -66,15 +66,15 @@ def _cached(spec: TensorSpec, known: np.ndarray | None) -> np.ndarray:
 
 
 def expected_result(name: str, actual: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns the expected value of a result: the reference's, except for the likeliest tokens.
+    """Returns the expected value of a result, of its shape: the reference's, except for the likeliest tokens.
 
     Rounding decides which of two nearly equal logits is larger. Logits are therefore compared with the reference, and
     the likeliest tokens must be exactly those of the same side's own logits.
 
     Args:
         name: name of the result.
-        actual: results of the compared side.
-        reference: results of the reference.
+        actual: results of the compared side, of their specs' shapes; logits are [.., V].
+        reference: results of the reference, of the same shapes.
 
     >>> actual = {"logits": np.array([[1.0, 1.01]], np.float32), "next_ids": np.array([1], np.int32)}
     >>> expected_result("next_ids", actual, {"next_ids": np.array([0], np.int32)}).tolist()

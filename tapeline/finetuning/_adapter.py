@@ -64,6 +64,8 @@ def adapted_modules(model: DecoderLM, targets: Sequence[str]) -> list[AdaptedMod
 def first_values(modules: Sequence[AdaptedModule], rank: int, seed: int) -> dict[str, np.ndarray]:
     """Returns A and B of each module as PEFT begins: A uniform in +-1 / sqrt(inputs) (Kaiming's with a = sqrt(5)), B 0.
 
+    A is f32 [rank, inputs], B f32 [outputs, rank].
+
     Raises:
         ConfigError: the rank is larger than a module's inputs or outputs.
     """

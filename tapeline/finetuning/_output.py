@@ -33,7 +33,7 @@ def write_adapter(
 
     Args:
         directory: where they go.
-        factors: A and B by key.
+        factors: A [rank, inputs] and B [outputs, rank] by key.
         modules: modules that are adapted.
         rank: r.
         alpha: numerator of the scaling.

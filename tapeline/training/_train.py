@@ -61,13 +61,13 @@ def train(
 
     Args:
         session: with the entry point ``train`` of ``training_step``.
-        parameters: the initial values by path, in the model's order.
+        parameters: the initial values by path, in the model's order and shapes.
         draw: the token ids of a step, i32 [B, T + 1].
         schedule: how many steps, and how fast.
         on_step: is told each step's number and loss.
 
     Returns:
-        The trained parameters, and the loss of each step.
+        The trained parameters, of the same shapes, and the loss of each step.
 
     Raises:
         VerificationError: a loss is not finite.

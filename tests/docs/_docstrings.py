@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,12 +21,14 @@ class Public(NamedTuple):
         path: of the file, relative to the tree's root.
         node: definition; None where the file has none of the name.
         docstring: of the definition, or the string behind an assignment; empty without one.
+        helpers: private functions of its file.
     """
 
     name: str
     path: str
     node: Definition | None
     docstring: str
+    helpers: dict[str, ast.FunctionDef]
 
 
 class Documented(NamedTuple):
@@ -37,12 +39,14 @@ class Documented(NamedTuple):
         node: definition.
         docstring: its own, and for a constructor that of the class.
         arguments: names, without self.
+        helpers: private functions of its file, and private methods of its class as ``self._name``.
     """
 
     name: str
     node: ast.FunctionDef
     docstring: str
     arguments: list[str]
+    helpers: dict[str, ast.FunctionDef]
 
     @property
     def listed(self) -> list[str]:
@@ -51,8 +55,18 @@ class Documented(NamedTuple):
         return _ENTRY.findall(section[1]) if section else []
 
     def raised(self) -> set[str]:
-        """Returns names of classes that the function itself raises, and does not catch."""
-        return {name for statement in self.node.body for name in _raised(statement)}
+        """Returns names of classes that the function raises, itself or by helpers that it calls outside of ``try``."""
+        return {name for node in self._own() for statement in node.body for name in _raised(statement)}
+
+    def _own(self) -> list[ast.FunctionDef]:
+        """Returns the function and the helpers that it calls, and these call."""
+        nodes, left = {self.name: self.node}, [self.node]
+        while left:
+            called = {name for statement in left.pop().body for name in _called(statement)}
+            new = {name: self.helpers[name] for name in called & self.helpers.keys() - nodes.keys()}
+            nodes |= new
+            left += new.values()
+        return [*nodes.values()]
 
 
 def public_names(root: Path, rooms: dict[str, Room]) -> Iterator[Public]:
@@ -67,13 +81,14 @@ def public_names(root: Path, rooms: dict[str, Room]) -> Iterator[Public]:
 def functions_of(public: Public) -> Iterator[Documented]:
     """Gives a public function, or the public methods and the constructor of a class."""
     if isinstance(public.node, ast.FunctionDef):
-        yield _documented(public.name, public.node, public.docstring)
+        yield _documented(public.name, public.node, public.docstring, public.helpers)
     elif isinstance(public.node, ast.ClassDef):
+        helpers = public.helpers | _private(public.node.body, "self.")
         for node in public.node.body:
             if isinstance(node, ast.FunctionDef) and _is_public(node):
                 own = ast.get_docstring(node) or ""
                 text = f"{public.docstring}\n\n{own}" if node.name == "__init__" else own or _entry(public, node.name)
-                yield _documented(f"{public.name}.{node.name}", node, text)
+                yield _documented(f"{public.name}.{node.name}", node, text, helpers)
 
 
 def _entry(public: Public, name: str) -> str:
@@ -89,10 +104,10 @@ def _public(root: Path, public: str, module: str, name: str) -> Public:
         if isinstance(node, ast.ImportFrom) and (original := _imported(node, name)):
             return _public(root, public, node.module or "", original)
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name and not _is_overload(node):
-            return Public(public, path, node, ast.get_docstring(node) or "")
+            return Public(public, path, node, ast.get_docstring(node) or "", _private(body))
         if isinstance(node, ast.Assign | ast.AnnAssign) and name in _targets(node):
-            return Public(public, path, node, _string(following))
-    return Public(public, path, None, "")
+            return Public(public, path, node, _string(following), {})
+    return Public(public, path, None, "", {})
 
 
 def _file(root: Path, module: str) -> str:
@@ -123,11 +138,29 @@ def _is_overload(node: ast.FunctionDef | ast.ClassDef) -> bool:
     return any(ast.unparse(decorator).endswith(("overload", ".setter")) for decorator in node.decorator_list)
 
 
-def _documented(name: str, node: ast.FunctionDef, docstring: str) -> Documented:
+def _documented(name: str, node: ast.FunctionDef, docstring: str, helpers: dict[str, ast.FunctionDef]) -> Documented:
     arguments = node.args
     listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     rest = [argument for argument in (arguments.vararg, arguments.kwarg) if argument]
-    return Documented(name, node, docstring, [a.arg for a in (*listed, *rest) if a.arg not in ("self", "cls")])
+    names = [a.arg for a in (*listed, *rest) if a.arg not in ("self", "cls")]
+    return Documented(name, node, docstring, names, helpers)
+
+
+def _called(node: ast.AST) -> Iterator[str]:
+    """Gives the names of what is called, but in functions inside, and where errors are caught."""
+    if isinstance(node, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+        return
+    if isinstance(node, ast.Call):
+        yield ast.unparse(node.func)
+    caught = node.body if isinstance(node, ast.Try) and node.handlers else []
+    for child in ast.iter_child_nodes(node):
+        if child not in caught:
+            yield from _called(child)
+
+
+def _private(nodes: Sequence[ast.stmt], prefix: str = "") -> dict[str, ast.FunctionDef]:
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+    return {prefix + node.name: node for node in functions if re.match(r"_(?!_)", node.name)}
 
 
 def _raised(node: ast.AST) -> Iterator[str]:

@@ -56,3 +56,10 @@ def test_functions_of_many_arguments_explain_each() -> None:
 def test_errors_that_are_raised_are_named() -> None:
     silent = {f.name: {error for error in f.raised() & _ERRORS if error not in f.docstring} for f in _FUNCTIONS}
     assert not {name: errors for name, errors in silent.items() if errors}
+
+
+def test_the_rule_of_errors_follows_private_helpers() -> None:
+    raised = {f.name: f.raised() & _ERRORS for f in _FUNCTIONS}
+    assert {"ConfigError"} <= raised["transformer_core.ConfigFields.number"]  # by a method of the class
+    assert {"CheckpointError"} <= raised["transformer_core.models.stored_encodings"]  # by a function of the file
+    assert sum(map(len, raised.values())) > 300

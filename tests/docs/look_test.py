@@ -24,6 +24,11 @@ _OUTSIDE: Final = """[...document.querySelectorAll('.md-content *')].filter(one 
     && !one.closest('.md-typeset__scrollwrap, pre, .highlight, .life')
 ).map(one => one.tagName + ' ' + one.textContent.slice(0, 40))"""
 
+# Rows for titles of columns that have none.
+_EMPTY_TITLES: Final = """[...document.querySelectorAll('.md-content thead')].filter(head =>
+    head.offsetHeight && !head.textContent.trim()
+).length"""
+
 
 class _Silent(http.server.SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
@@ -67,6 +72,7 @@ def test_pages_fit(browser: Browser, address: str, pictures: Path, page: str, wi
     browser.wait(f"document.readyState === 'complete' && location.pathname === '/{page}.html'")
     assert browser.run("document.documentElement.scrollWidth <= innerWidth")
     assert not browser.run(_OUTSIDE)
+    assert not browser.run(_EMPTY_TITLES)
     for palette in ("default", "slate"):  # the one that was chosen on the page before is remembered
         browser.wait(f"!!{_TOGGLE} && !!document.body.dataset.mdColorScheme")
         if browser.run("document.body.dataset.mdColorScheme") != palette:

@@ -20,27 +20,41 @@ _MEASURE: Final = re.compile(
     r"(?:^|_)(?:timeout|deadline|duration|interval|stall|retry_after|latency|bandwidth|frequency|max_memory)$"
 )
 _UNIT: Final = re.compile(r"\b(?:milli|micro)?seconds?\b|\bbytes?\b|\b[MG]iB\b|\bHz\b|\bper second\b")
+_SECTIONS: Final = re.compile(r"^(?:Args|Returns|Yields|Raises|Attributes):$", re.MULTILINE)
+_RETURNS: Final = r"^(?:Returns|Yields):\n((?:    .*\n?|\n)+)"
 _ENTRY: Final = r"^    {}(?: \([^)]*\))?: (.*(?:\n        .*)*)"
 
 
-def _with_arrays(function: Documented) -> bool:
-    """Returns whether an argument or the result is of arrays; a string names a class that is defined below."""
+def _arrays(function: Documented) -> Iterator[str]:
+    """Gives the arguments that are of arrays, and ``return``; a string names a class that is defined below."""
     arguments = function.node.args
     listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    annotations = [*(argument.annotation for argument in listed), function.node.returns]
-    return any(node is not None and _ARRAY.search(ast.unparse(node)) for node in annotations)
+    rest = [argument for argument in (arguments.vararg, arguments.kwarg) if argument]
+    annotations = {argument.arg: argument.annotation for argument in (*listed, *rest)}
+    for name, node in {**annotations, "return": function.node.returns}.items():
+        if node is not None and _ARRAY.search(ast.unparse(node)):
+            yield name
+
+
+def _said_of(function: Documented, name: str) -> str:
+    """Returns what a docstring says of an argument or the result: its entry, and the text before all entries."""
+    text = _SECTIONS.split(function.docstring)[0]
+    pattern = _RETURNS if name == "return" else _ENTRY.format(rf"\*{{0,2}}{name}")
+    entry = re.search(pattern, function.docstring, re.MULTILINE)
+    return f"{text}\n{entry[1] if entry else ''}"
 
 
 def test_the_rule_knows_arrays_and_shapes() -> None:
-    named = {function.name for function in _FUNCTIONS if _with_arrays(function)}
+    named = {function.name for function in _FUNCTIONS if [*_arrays(function)]}
     assert {"transformer_core.rope", "lang_core.WeightSource.read", "run_jax.training.Trainer.collect"} & named
     assert len(named) > 250
     assert all(map(_SHAPE.search, ("x [B, T, D]", "i32 [1, T']", "[stop - start, ..]", "rank 0", "any shape")))
     assert not any(map(_SHAPE.search, ("Returns the whole tensor.", "a list of arrays, by name")))
 
 
-def test_arrays_have_shapes() -> None:
-    assert not [f.name for f in _FUNCTIONS if _with_arrays(f) and not _SHAPE.search(f.docstring)]
+def test_each_array_has_a_shape() -> None:
+    silent = {f.name: [name for name in _arrays(f) if not _SHAPE.search(_said_of(f, name))] for f in _FUNCTIONS}
+    assert not {name: arrays for name, arrays in silent.items() if arrays}
 
 
 def _measures(public: Public) -> Iterator[tuple[str, str]]:

@@ -33,15 +33,9 @@ def add_sparse_fields(writer: GGUFWriter, config: Config, name: str) -> None:
 
 
 def _add_glm(writer: GGUFWriter, config: Config) -> None:
-    writer.add_expert_count(config["n_routed_experts"])
-    writer.add_expert_used_count(config["num_experts_per_tok"])
+    _add_dots(writer, config)
     writer.add_expert_group_count(config["n_group"])
     writer.add_expert_group_used_count(config["topk_group"])
-    writer.add_expert_shared_count(config["n_shared_experts"])
-    writer.add_leading_dense_block_count(config["first_k_dense_replace"])
-    writer.add_expert_gating_func(ExpertGatingFuncType.SIGMOID)
-    writer.add_expert_weights_scale(config["routed_scaling_factor"])
-    writer.add_expert_weights_norm(config["norm_topk_prob"])
     writer.add_nextn_predict_layers(config["num_nextn_predict_layers"])
 
 

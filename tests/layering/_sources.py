@@ -95,9 +95,9 @@ def _imports_in(node: ast.AST, modules: frozenset[str], context: Import) -> Iter
             is_module = child.module in NAMESPACES
             for module in dict.fromkeys(n if is_module or n in modules else child.module for n in named):
                 yield context._replace(module=module, line=child.lineno)
-        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _imports_in(child, modules, context._replace(local=True))
         elif isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
             yield from _imports_in(child, modules, context._replace(typing=True))
-        else:
+        elif not isinstance(child, ast.expr):  # most of a tree, and no statement is in one
             yield from _imports_in(child, modules, context)

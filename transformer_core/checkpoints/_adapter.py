@@ -45,6 +45,7 @@ class Adapter:
     Raises:
         CheckpointError: a file is missing or damaged, or tensors contradict the settings or each other.
         ConfigError: the adapter is of another kind, or has a setting that is not supported.
+        InputError: the weight is not 1 where only 1 is defined: with DoRA, or where tensors are replaced.
     """
 
     def __init__(self, directory: str | os.PathLike[str], weight: float = 1.0) -> None:

@@ -103,7 +103,11 @@ class PackedWeights:
         return self._quantised(key, encoding, start * height, stop * height).reshape(stop - start, *shape[1:])
 
     def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Reads rows [stop - start, columns] of a tensor as a matrix, as ``MatrixRows``."""
+        """Reads rows [stop - start, columns] of a tensor as a matrix, as ``MatrixRows``.
+
+        Raises:
+            InputError: nothing packs this encoding, or an element is not finite.
+        """
         encoding = self._encodings.get(key)
         if encoding is None:
             return matrix_rows_of(self._source, key, start, stop)

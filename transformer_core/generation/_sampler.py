@@ -96,7 +96,13 @@ class Sampler:
     def scores(
         self, logits: np.ndarray, history: History, *, prompt_tokens: int = 0, allowed: Mask | None = None
     ) -> Scores:
-        """Returns the processed logits ``[V]`` float32, -inf where a token cannot be drawn. Errors as for a call."""
+        """Returns the processed logits ``[V]`` float32, -inf where a token cannot be drawn. Errors as for a call.
+
+        Raises:
+            InputError: no token may be chosen, or an id of the history is negative.
+            ConfigError: a setting takes a logit out of the range of f32.
+            VerificationError: the logits have another shape or dtype, or are not finite.
+        """
         scores = self._penalized(logits, history, prompt_tokens)
         ids, kept = _allowed(scores, allowed)
         if self._config.temperature > 0:

@@ -82,7 +82,11 @@ def weights_of(model: Model[Any], source: WeightSource, adapters: Sequence[Adapt
 
 
 def stored_encodings(model: Model[Any], source: WeightSource, adapters: Sequence[Adapter] = ()) -> dict[str, Encoding]:
-    """Returns the encodings of the checkpoint's matrices that the model can keep, by path: for ``keep_packed``."""
+    """Returns the encodings of the checkpoint's matrices that the model can keep, by path: for ``keep_packed``.
+
+    Raises:
+        CheckpointError: an adapter changes what the model keeps packed.
+    """
     weights = _named(model, source, adapters)
     if not isinstance(weights, PackedRows):
         return {}

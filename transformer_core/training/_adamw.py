@@ -61,7 +61,7 @@ class AdamW:
             step: rank-0 i32, 1 in the first step.
 
         Returns:
-            The new parameter, in its dtype, and the new moments.
+            The new parameter, of its shape and dtype, and the new moments, likewise.
         """
         ops = ctx.ops
         wide, count = ops.cast(gradient, "f32"), ops.cast(step, "f32")

@@ -135,7 +135,11 @@ class GgufFile(TensorFile[GgufTensor]):
         return self.encoding(key) if len(self._found(key).shape) > 1 else None
 
     def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Reads rows [stop - start, ..] of the first axis of ``read_packed``; else as ``read_rows``."""
+        """Reads rows [stop - start, ..] of the first axis of ``read_packed``; else as ``read_rows``.
+
+        Raises:
+            CheckpointError: the tensor's type cannot be read.
+        """
         tensor = self._readable(key)
         check_rows(tensor.shape, start, stop, key, self.path)
         rows = self.read_packed(key)[start:stop]
