@@ -50,6 +50,8 @@ class WaitingQueue:
     def first(self) -> Answer | None:
         """Returns what ``take`` would return, which stays where it is."""
         with self._changed:
+            if not self._lines:
+                self._taken_at = None
             return next((line[0] for line in self._lines.values()), None)
 
     def take(self) -> Answer | None:

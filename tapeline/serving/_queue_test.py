@@ -1,5 +1,6 @@
 """The queue: clients in turn, each in order, and no more than it may hold."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -54,6 +55,22 @@ def test_a_full_queue_says_when_to_ask_again() -> None:
     with pytest.raises(BusyError, match="2 requests wait already, and no more are taken: ask again in 5 s, or") as info:
         queue.put(_answer("c"))
     assert info.value.retry_after == pytest.approx(5.0, abs=0.1)
+
+
+@pytest.mark.parametrize("look", [WaitingQueue.first, WaitingQueue.take])
+def test_time_without_requests_is_no_interval(look: Callable[[WaitingQueue], Answer | None]) -> None:
+    time = 0.0
+    queue = WaitingQueue(1, lambda: time)
+    for pause in (0.0, 2.0, 900.0):
+        time += pause
+        queue.put(_answer("a"))
+        queue.take()
+        if pause:
+            assert look(queue) is None
+    queue.put(_answer("a"))
+    with pytest.raises(BusyError) as info:
+        queue.put(_answer("a"))
+    assert info.value.retry_after < 2
 
 
 def test_a_closed_queue_says_why() -> None:
