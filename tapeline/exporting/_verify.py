@@ -85,9 +85,8 @@ class References:
         self._made: dict[str, tuple[Arrays, Arrays]] = {}
         self._is_complete = False
         arguments = [argument.name for entry_point in entry_points for argument in entry_point.arguments]
-        self._keeps: Final = not {"row", "pages"}.intersection(
-            arguments
-        )  # caches of many rows, of many entry points, are too much
+        # Caches of many rows, of many entry points, are too much.
+        self._keeps: Final = not {"row", "pages"}.intersection(arguments)
 
     def calls(self) -> Iterator[tuple[str, Arrays, Arrays]]:
         """Yields names of entry points, inputs and results, in order; each is there for ``of`` until the next is made.
