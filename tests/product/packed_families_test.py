@@ -21,10 +21,12 @@ from transformer_core.models import entry_points, load_model
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 pytestmark = ON_FAST_DEVICES
 _STEPS, _CHUNK = 6, 4
-# Random delta rules carry roundings along and make them larger: results of the export's own inputs, caches among them,
-# are up to 2.1e-3 apart, above its bound. The logits here are held to the same bound as those of all others.
+# Random delta rules make roundings larger. In the eager context without packed weights, a change of the first norm's
+# weights by 1e-5 moves the logits of Qwen3.5 by up to 6.6e-4, of Qwen3-Next by 9e-5, of Qwen2 by 1e-5; an integer of 16
+# bits is off by up to 1.5e-5 of the greatest. Results of the export's own inputs, caches too, are up to 2.1e-3 apart.
 _CARRYING = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
 _TOLERANCE = 1e-3  # kernels take x in integers of 16 bits, whose last bit is a whole step now and then
+_CARRIED = 3e-3
 _NAMES = tuple(FAMILIES) if LONG else ("mamba2",)
 
 
@@ -46,9 +48,10 @@ def test_a_bundle_says_what_the_eager_context_says(name: str, encoding: str, tmp
     }
     bundle = export(model, tmp_path / "bundle", **sizes, **options)
     tokens, logits = greedy(bundle, _DEVICE, prompt, _STEPS)
+    tolerance = _CARRIED if name in _CARRYING else _TOLERANCE
     for token, row, expected in zip(tokens, logits, _eagerly(model, bundle, encoding, prompt, tokens), strict=True):
-        assert np.abs(row - expected).max() < _TOLERANCE * np.abs(expected).max()
-        assert expected[token] >= expected.max() - _TOLERANCE * np.abs(expected).max()
+        assert np.abs(row - expected).max() < tolerance * np.abs(expected).max()
+        assert expected[token] >= expected.max() - tolerance * np.abs(expected).max()
 
 
 def _eagerly(directory: Path, bundle: Path, encoding: str, prompt: list[int], tokens: list[int]) -> list[np.ndarray]:
