@@ -35,12 +35,32 @@ class Conv1d(Module):
 
 @checked_choices
 class CausalConv(Module):
-    """Each channel convolved by itself, over its own and earlier tokens. The weight lies as PyTorch's Conv1d has it."""
+    """Each channel convolved by itself, over its own and earlier tokens. The weight lies as PyTorch's Conv1d has it.
 
-    def __init__(self, channels: int, taps: int, *, bias: bool = False, dtype: DType | str = "f32") -> None:
+    Args:
+        channels: C.
+        taps: W.
+        bias: whether there is one.
+        groups: number of groups of x's channels. With more than one, the weight has the first part of every group,
+            then the second part of every group, ..., while x has group after group, so that devices can divide groups.
+        parts: number of channels of each part of a group.
+        dtype: dtype of the parameters.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        taps: int,
+        *,
+        bias: bool = False,
+        groups: int = 1,
+        parts: tuple[int, ...] = (),
+        dtype: DType | str = "f32",
+    ) -> None:
         self.weight = Parameter((channels, 1, taps), dtype)
         self.bias = Parameter((channels,), dtype) if bias else None
         self.channels, self.taps = channels, taps
+        self.groups, self.parts = groups, parts
 
     def forward(
         self, ctx: ExecutionContext, x: Tensor, state: Tensor | None = None, count: Tensor | None = None
@@ -48,4 +68,21 @@ class CausalConv(Module):
         """x [B, T, C] after state [B, W - 1, C]: the same shapes, see ``ops.causal_conv``."""
         weight = ctx.ops.reshape(ctx.parameter(self.weight), (self.channels, self.taps))
         bias = None if self.bias is None else ctx.parameter(self.bias)
+        if self.groups > 1:
+            weight, bias = self._by_group(ctx, weight), None if bias is None else self._by_group(ctx, bias)
         return ctx.ops.causal_conv(x, weight, bias, state, count)
+
+    def _by_group(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """Takes x [C, ..], which has part after part, in the order of the groups.
+
+        As a gather it leaves x whole on every device; of slices beside each other a partitioner cuts x itself, and
+        mends that by exchanges.
+        """
+        ops, width = ctx.ops, sum(self.parts)
+        group, channel = ops.iota((self.groups, width), 0), ops.iota((self.groups, width), 1)
+        places, begin = channel, 0
+        for size in self.parts:
+            place = ops.add(ops.add(ops.mul(group, size), channel), (self.groups - 1) * begin)
+            places = ops.select(ops.greater_equal(channel, begin), place, places)
+            begin += size
+        return ops.take(x, ops.reshape(places, (self.channels,)), 0)

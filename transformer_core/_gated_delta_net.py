@@ -55,7 +55,8 @@ class DeltaState(State):
     """State of a Gated DeltaNet after the tokens so far; its size does not depend on their number.
 
     Attributes:
-        conv: [B, W - 1, C], the convolution's last inputs, of C = 2 K Hk + N Hv channels.
+        conv: [B, W - 1, C], the convolution's last inputs, of C = 2 K Hk + N Hv channels: q, k and v of key head after
+            key head where one projection has them so, else all of q, all of k, all of v.
         delta: f32 or wider [B, N, Hk, Hv].
     """
 
@@ -68,9 +69,10 @@ class DeltaState(State):
         return self.conv, self.delta
 
 
-def delta_layout(conv: TensorSpec, delta: TensorSpec) -> CacheLayout:
-    """Returns the layout of a ``DeltaState`` with tensors of these specs."""
-    axes = {"conv_state": ("dp", None, None), "delta_state": ("dp", None, None, None)}
+def delta_layout(conv: TensorSpec, delta: TensorSpec, *, by_heads: bool = False) -> CacheLayout:
+    """Returns the layout of a ``DeltaState`` with tensors of these specs; ``by_heads``, devices divide the heads."""
+    heads = "tp" if by_heads else None
+    axes = {"conv_state": ("dp", None, heads), "delta_state": ("dp", heads, None, None)}
     return CacheLayout(DeltaState, {"conv_state": conv, "delta_state": delta}, axes=axes)
 
 
@@ -131,7 +133,9 @@ class GatedDeltaNet(StateMixer):
             self.in_proj_b = Linear(size, value_heads, dtype=dtype)
             self.in_proj_a = Linear(size, value_heads, dtype=dtype)
         self.grouped = grouped
-        self.conv1d = CausalConv(2 * keys + values, taps, dtype=dtype)
+        groups = key_heads if grouped else 1
+        parts = (key_size, key_size, values // key_heads)
+        self.conv1d = CausalConv(2 * keys + values, taps, groups=groups, parts=parts, dtype=dtype)
         self.dtype = as_dtype(dtype)
         self.wide = f64 if self.dtype is f64 else f32
         self.dt_bias = Parameter((value_heads,), self.wide)
@@ -147,8 +151,7 @@ class GatedDeltaNet(StateMixer):
         batch, tokens, _ = x.shape
         mixed, z, b, a = self._grouped(ctx, x) if self.grouped else self._separate(ctx, x)
         mixed, conv = self.conv1d(ctx, mixed, None if state is None else state.conv, count)
-        keys, values = self.key_heads * self.key_size, self.value_heads * self.value_size
-        q, k, v = ops.split(ops.cast(ops.silu(mixed), self.wide), (keys, keys, values), 2)
+        q, k, v = self._heads(ctx, ops.cast(ops.silu(mixed), self.wide))
         q, k = (
             repeat_heads(ctx, ops.l2_norm(ops.reshape(part, (batch, tokens, -1, self.key_size))), *self._repeat)
             for part in (q, k)
@@ -167,27 +170,37 @@ class GatedDeltaNet(StateMixer):
         o, delta = ctx.tag(o, "heads"), ctx.tag(delta, "state")
         gate = ctx.tag(ops.reshape(z, (batch, tokens, self.value_heads, self.value_size)), "gate")
         normed = self.norm(ctx, ops.cast(o, x.dtype), gate)
-        y = self.out_proj(ctx, ops.reshape(normed, (batch, tokens, values)))
+        y = self.out_proj(ctx, ops.reshape(normed, (batch, tokens, -1)))
         return y, None if state is None else DeltaState(conv, delta)
 
     @property
     def _repeat(self) -> tuple[int, HeadOrder]:
         return self.value_heads, self.order
 
+    def _heads(self, ctx: ExecutionContext, mixed: Tensor) -> tuple[Tensor, ...]:
+        """Takes q [B, T, .., Hk], k and v [B, T, .., g Hv] from what comes out of the convolution, [B, T, C]."""
+        keys, values = self.key_heads * self.key_size, self.value_heads * self.value_size
+        if not self.grouped:
+            return ctx.ops.split(mixed, (keys, keys, values), 2)
+        by_head = ctx.ops.reshape(mixed, (*mixed.shape[:2], self.key_heads, -1))
+        return ctx.ops.split(by_head, self.conv1d.parts, 3)
+
     def _grouped(self, ctx: ExecutionContext, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Projects x by two matrices to q, k and v side by side [B, T, C], z [B, T, N Hv], b and a [B, T, N]."""
+        """Projects x by two matrices to q, k and v of head after head [B, T, C], z [B, T, N Hv], b and a [B, T, N].
+
+        Nothing leaves its key head: devices that divide the heads exchange nothing.
+        """
         ops = ctx.ops
         lead, group = x.shape[:2], self.value_heads // self.key_heads
         qkvz = ops.reshape(self.in_proj_qkvz(ctx, x), (*lead, self.key_heads, -1))
         values = group * self.value_size
-        *parts, z = ops.split(qkvz, (self.key_size, self.key_size, values, values), 3)
-        mixed = ops.concat([ops.reshape(part, (*lead, -1)) for part in parts], 2)
+        mixed, z = ops.split(qkvz, (2 * self.key_size + values, values), 3)
         ba = ops.split(ops.reshape(self.in_proj_ba(ctx, x), (*lead, self.key_heads, -1)), (group, group), 3)
         b, a = (ops.reshape(part, (*lead, -1)) for part in ba)
-        return mixed, ops.reshape(z, (*lead, -1)), b, a
+        return ops.reshape(mixed, (*lead, -1)), ops.reshape(z, (*lead, -1)), b, a
 
     def _separate(self, ctx: ExecutionContext, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Projects x by four matrices; results as of ``_grouped``."""
+        """Projects x by four matrices; results as of ``_grouped``, but all of q, all of k and all of v."""
         return self.in_proj_qkv(ctx, x), self.in_proj_z(ctx, x), self.in_proj_b(ctx, x), self.in_proj_a(ctx, x)
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
@@ -195,4 +208,4 @@ class GatedDeltaNet(StateMixer):
         del capacity
         conv = TensorSpec((batch, self.conv1d.taps - 1, self.conv1d.channels), self.dtype)
         delta = TensorSpec((batch, self.value_heads, self.key_size, self.value_size), self.wide)
-        return delta_layout(conv, delta)
+        return delta_layout(conv, delta, by_heads=self.grouped)

@@ -212,14 +212,34 @@ def test_arguments_and_results_by_sequence() -> None:
 
 def test_mixers_with_states_are_whole_and_that_is_said() -> None:
     sizes = Mamba2Sizes(heads=4, head_size=6, groups=1, state_size=5, taps=3)
-    mixers = GatedDeltaNet(16, 2, 4, 6, 6), GatedDeltaNet(16, 2, 4, 6, 6, grouped=False), Mamba2(16, sizes)
-    for mixer in (*mixers, ShortConv(16, 3)):
+    for mixer in (GatedDeltaNet(16, 2, 4, 6, 6, grouped=False), Mamba2(16, sizes), ShortConv(16, 3)):
         result = sharding(mixer, TP2)
         assert not any(map(any, result.parameters.values()))
         assert f"{len(result.parameters)} parameters such as" in result.notes[0]
         assert "have 1 block of states, which tp=2 does not divide: replicated" in result.notes[0]
         for name, axes in mixer.cache_layout(2, 9).axes.items():
             assert axes == ("dp", *[None] * (len(mixer.cache_layout(2, 9).specs[name].shape) - 1))
+
+
+def test_a_delta_net_whose_projection_has_head_after_head_is_cut_by_key_heads() -> None:
+    mixer = GatedDeltaNet(16, 2, 4, 6, 6)
+    result = sharding(mixer, TP2)
+    assert result.parameters == {
+        "in_proj_qkvz.weight": ("tp", None),
+        "in_proj_ba.weight": ("tp", None),
+        "conv1d.weight": (None, None, None),
+        "dt_bias": ("tp",),
+        "A_log": ("tp",),
+        "norm.weight": (None,),
+        "out_proj.weight": (None, "tp"),
+    }
+    assert not result.notes
+    assert mixer.cache_layout(2, 9).axes == {
+        "conv_state": ("dp", None, "tp"),
+        "delta_state": ("dp", "tp", None, None),
+    }
+    with pytest.raises(ConfigError, match=r"weight has 2 key heads, which tp=4 does not divide; tp may be 1 or 2"):
+        sharding(mixer, MeshShape.parse("tp=4"))
 
 
 def test_the_greatest_free_dimension_is_cut_while_training() -> None:

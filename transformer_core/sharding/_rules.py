@@ -11,6 +11,7 @@ from transformer_core._attention import Attention
 from transformer_core._cache import StateMixer
 from transformer_core._embedding import TokenEmbedding
 from transformer_core._feed_forward import FeedForward, SwiGLU
+from transformer_core._gated_delta_net import GatedDeltaNet
 from transformer_core._joint_block import JointStream
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._linear import VocabularyLinear
@@ -79,6 +80,22 @@ def _experts(module: Experts) -> Iterator[Cut]:
         if parameter is not None:
             yield Cut(parameter, "tp", 1, inner, "features of an expert")
     yield Cut(module.down_proj, "tp", 2, inner, "features of an expert")
+
+
+@cuts_of(GatedDeltaNet)
+def _delta(module: GatedDeltaNet) -> Iterator[Cut]:
+    """Cuts by key heads where one projection has q, k, v and z of head after head; the convolution's weight is whole.
+
+    Each device takes its heads of that weight, which is in the checkpoint's order, without an exchange.
+    """
+    if not module.grouped:
+        yield from _states(module)
+        return
+    for projection in (module.in_proj_qkvz, module.in_proj_ba):
+        yield from columns(projection, module.key_heads, "key heads")
+    for parameter in (module.dt_bias, module.A_log):
+        yield Cut(parameter, "tp", 0, module.key_heads, "key heads")
+    yield from rows(module.out_proj, module.key_heads, "key heads")
 
 
 @cuts_of(StateMixer)
