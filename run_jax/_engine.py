@@ -6,26 +6,15 @@ from typing import Any, Final
 import jax
 import jax.extend.backend
 import jax.interpreters.mlir
-import ml_dtypes
 import numpy as np
 from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue] - it has no stubs
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from lang_core import DeviceError, InputError, VerificationError, near_names
+from lang_core import DeviceError, InputError, OpError, VerificationError, as_dtype, near_names
 
 _MAIN: Final = "main"
-_DTYPES: Final = {
-    "i1": "bool",
-    "i8": "int8",
-    "ui8": "uint8",
-    "i32": "int32",
-    "i64": "int64",
-    "bf16": "bfloat16",
-    "f16": "float16",
-    "f32": "float32",
-    "f64": "float64",
-}
+_NAMES: Final = {"i1": "bool", "ui8": "u8"}  # our dtypes by MLIR's name, where that differs
 
 
 class StableHloFunction:
@@ -42,7 +31,7 @@ class StableHloFunction:
 
     Raises:
         InputError: the file or the function does not exist.
-        VerificationError: the module is not valid StableHLO, or XLA refuses it.
+        VerificationError: the module is not valid StableHLO, XLA refuses it, or an argument's dtype is unknown.
     """
 
     def __init__(self, source: Path | str, name: str | None = None) -> None:
@@ -52,7 +41,7 @@ class StableHloFunction:
             module = _parsed(source, where, context)
             function = _public(module, where, name)
             self.name: Final[str] = ir.StringAttr(function.attributes["sym_name"]).value
-            self.argument_specs: Final = [_spec(ir.RankedTensorType(kind)) for kind in function.type.inputs]
+            self.argument_specs: Final = _specs(function, where, self.name)
             function.attributes["sym_name"] = ir.StringAttr.get(_MAIN)  # XLA runs the function of this name
             options = jax.extend.backend.get_compile_options(num_replicas=1, num_partitions=1)
             device = jax.devices()[0]
@@ -112,6 +101,11 @@ def _public(module: Any, where: str, name: str | None) -> Any:
     return functions[name]
 
 
-def _spec(kind: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    name = _DTYPES[str(kind.element_type)]
-    return tuple(kind.shape), np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+def _specs(function: Any, where: str, name: str) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    kinds = [ir.RankedTensorType(kind) for kind in function.type.inputs]
+    elements = [str(kind.element_type) for kind in kinds]
+    try:
+        dtypes = [as_dtype(_NAMES.get(element, element)).numpy for element in elements]
+    except OpError as error:
+        raise VerificationError(f"{where}: an argument of {name!r}: {error}") from None
+    return [(tuple(kind.shape), dtype) for kind, dtype in zip(kinds, dtypes, strict=True)]

@@ -47,6 +47,8 @@ def test_a_module_that_cannot_run_is_refused(tmp_path: Path) -> None:
         StableHloFunction(_MODULE)
     with pytest.raises(VerificationError, match=r"the module: not valid StableHLO: .*"):
         StableHloFunction("module {")
+    with pytest.raises(VerificationError, match=r"the module: an argument of 'main': .*ui32"):
+        StableHloFunction("func.func @main(%x: tensor<2xui32>) -> tensor<2xui32> { return %x : tensor<2xui32> }")
     with pytest.raises(InputError, match=r"no\.mlir: no such file"):
         StableHloFunction(tmp_path / "no.mlir")
     with pytest.raises(DeviceError, match=r"'start' takes .*\(2, 3\), dtype\(bfloat16\)\), .* found \[\(\(2,\)"):

@@ -13,7 +13,8 @@ from run_jax.processes._meeting import Meeting, meet
 from run_jax.processes._place import Place
 
 _CONNECT: Final = 60  # seconds; all ranks are there when JAX begins to connect them
-_LOOPBACK: Final = ("localhost", "127.0.0.1")
+_LOOPBACK: Final = {"localhost": "127.0.0.1", "127.0.0.1": "127.0.0.1", "[::1]": "[::1]"}
+"""Address at which the coordination service listens, by rank 0's host where that is this machine alone."""
 
 
 def join(place: Place, facts: Mapping[str, Any], *, secret: bytes = b"", timeout: float = 60) -> Meeting:
@@ -45,7 +46,7 @@ def join(place: Place, facts: Mapping[str, Any], *, secret: bytes = b"", timeout
             local_device_ids=place.local_device_ids,
             cluster_detection_method="deactivate",
             initialization_timeout=_CONNECT,
-            coordinator_bind_address=f"127.0.0.1:{port}" if host in _LOOPBACK else None,
+            coordinator_bind_address=f"{_LOOPBACK[host]}:{port}" if host in _LOOPBACK else None,
         )
     except RuntimeError as error:
         raise ProcessError(f"rank {place.rank}: JAX does not connect the ranks at {meeting.service}: {error}") from None

@@ -60,7 +60,7 @@ def _receive_all(place: Place, facts: Facts, secret: bytes, timeout: float) -> M
         with _listening(place) as server:
             _admit(server, place, secret, (channels, others), time.monotonic() + timeout)
         host = place.address[0]
-        service = f"{host}:{_free_port(host)}"
+        service = f"{f'[{host}]' if ':' in host else host}:{_free_port(host)}"
         trouble = _disagreement(others)
         if trouble is not None:
             raise InputError(trouble)
@@ -163,8 +163,7 @@ def _listening(place: Place):
         if inherited is not None:
             server = socket.socket(fileno=int(inherited))
         else:
-            host, port = place.address
-            server = socket.create_server((host if host in _LOOPBACK else "", port), backlog=place.processes)
+            server = _server(*place.address, backlog=place.processes)
     except OSError as error:
         raise InputError(
             f"coordinator={place.coordinator}: rank 0 cannot listen there ({error.strerror or error}): choose a free "
@@ -175,8 +174,14 @@ def _listening(place: Place):
 
 
 def _free_port(host: str) -> int:
-    with socket.create_server((host if host in _LOOPBACK else "", 0)) as server:
+    with _server(host, 0) as server:
         return server.getsockname()[1]
+
+
+def _server(host: str, port: int, backlog: int = 1) -> socket.socket:
+    """Listens where others reach the host: on this machine alone, or by each of its addresses of that kind."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host if host in _LOOPBACK else "", port), family=family, backlog=backlog)
 
 
 def _disagreement(facts: Mapping[int, Facts]) -> str | None:

@@ -14,9 +14,16 @@ from run_jax.processes._meeting import Meeting, meet
 from run_jax.processes._place import Place
 
 
-def _port() -> int:
-    with socket.create_server(("localhost", 0)) as server:
+def _port(host: str = "localhost") -> int:
+    with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as server:
         return server.getsockname()[1]
+
+
+def _has_ipv6() -> bool:
+    try:
+        return _port("::1") > 0
+    except OSError:
+        return False
 
 
 def _meet(facts: list[Mapping[str, Any]], secrets: list[bytes], timeout: float = 20) -> list[Meeting | Exception]:
@@ -48,6 +55,20 @@ def test_all_meet() -> None:
         meetings[0].channels[rank].send([rank, "go"])
         assert meetings[rank].channels[0].receive() == (rank, "go")
     for meeting in meetings:
+        for channel in meeting.channels.values():
+            channel.close()
+
+
+@pytest.mark.skipif(not _has_ipv6(), reason="this machine has no loopback of IPv6")
+def test_ranks_meet_by_ipv6() -> None:
+    place, outcomes = Place(f"[::1]:{_port('::1')}", 2, 0), list[Meeting]()
+    zero = threading.Thread(target=lambda: outcomes.append(meet(place, {}, b"s", 20)))
+    zero.start()
+    outcomes.append(meet(place._replace(rank=1), {}, b"s", 20))
+    zero.join()
+    assert len(outcomes) == 2
+    for meeting in outcomes:
+        assert meeting.service.startswith("[::1]:")
         for channel in meeting.channels.values():
             channel.close()
 

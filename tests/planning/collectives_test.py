@@ -58,7 +58,7 @@ def test_exchanges_of_encoders_are_those_of_the_compiled_text(tmp_path: Path, ca
 
 
 def _planned(directory: Path, case: str, mesh: str, point: str, **options: Any) -> Planned:
-    config = {**grown(CASES[case].config), **options.pop("config", {})}
+    config = {**grown(CASES[case].config, experts="ep" in mesh), **options.pop("config", {})}
     (directory / "config.json").write_text(json.dumps(config))
     load = {name: options.pop(name) for name in ("dtype", "quantize") if name in options}
     model = load_model(directory, weights=False, **load)
