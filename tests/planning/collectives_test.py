@@ -29,6 +29,7 @@ _SAMPLE: Final = (
     ("qwen3_next", "tp=2,dp=2", "decode"),
     ("deepseek_v3", "tp=2,dp=2", "decode"),
 )
+_SLOTS: Final = ("deepseek_v3", "mistral_window", "mamba2", "qwen3_next")
 _EXPERTS: Final = ("deepseek_v3", "gpt_oss", "mixtral", "nemotron_h", "llama4")
 _ODD: Final = "lfm2_4x", "tp=4"  # 162 features, which four devices do not divide
 
@@ -98,7 +99,7 @@ def test_so_they_are_where_each_row_has_its_position(tmp_path: Path, case: str, 
     _check(tmp_path, case, mesh, "decode", positions="per_row")
 
 
-@pytest.mark.parametrize("case", ["llama_gqa", *(["deepseek_v3", "mistral_window", "mamba2"] if _LONG else [])])
+@pytest.mark.parametrize("case", ["llama_gqa", *(_SLOTS if _LONG else ())])
 @pytest.mark.parametrize("point", ["decode_2", "prefill_row", "copy_row"] if _LONG else ["decode_2"])
 def test_so_they_are_where_rows_of_caches_are_slots(tmp_path: Path, case: str, point: str) -> None:
     _check(tmp_path, case, "tp=2", point, slots=3, batch=1)
