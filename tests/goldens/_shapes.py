@@ -72,7 +72,7 @@ def sizes_of(config: Config) -> tuple[int, int, int, int]:
 def is_zero_centred(config: Config, key: str) -> bool:
     """Returns whether the model adds 1 to a norm's weight."""
     family = text_of(config)["model_type"]
-    ones = family in ("gemma", "gemma2", "gemma3_text", "nemotron")
+    ones = family in ("gemma", "gemma2", "vaultgemma", "gemma3_text", "nemotron")
     return ones or (family in _HYBRID and not key.endswith("linear_attn.norm.weight"))
 
 

@@ -9,7 +9,7 @@ _PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 _NUMBERED = ("w1", "w3", "w2")
 
 
-def _sparse_model(
+def sparse_model(
     config: Config, attention: Callable[[Config, str], Shapes], feed_forward: Callable[[Config, int, str], Shapes]
 ) -> Shapes:
     """Yields a model whose layers have two norms around what the families have each of their own."""
@@ -39,7 +39,7 @@ def sparse_attention(config: Config, prefix: str, biased: str = "", norms: str =
         yield prefix + "k_norm.weight", (h if norms == "head" else k * h,)
 
 
-def _projections(prefix: str, d: int, f: int, names: tuple[str, ...] = _PROJECTIONS, *, biased: bool = False) -> Shapes:
+def projections(prefix: str, d: int, f: int, names: tuple[str, ...] = _PROJECTIONS, *, biased: bool = False) -> Shapes:
     for name, out, inner in zip(names, (f, f, d), (d, d, f), strict=True):
         yield f"{prefix}{name}.weight", (out, inner)
         if biased:
@@ -50,27 +50,27 @@ def sparse_experts(prefix: str, count: int, d: int, f: int, names: tuple[str, ..
     """Yields a router and its experts."""
     yield prefix + "gate.weight", (count, d)
     for expert in range(count):
-        yield from _projections(f"{prefix}experts.{expert}.", d, f, names)
+        yield from projections(f"{prefix}experts.{expert}.", d, f, names)
 
 
 def sparse_feed_forward(config: Config, layer: int, prefix: str) -> Shapes:
     """Yields the feed-forward of a layer as DeepSeek-V3 has it: dense, or with routed and shared experts."""
     d, inner, count = (config[name] for name in ("hidden_size", "moe_intermediate_size", "n_routed_experts"))
     if layer < config["first_k_dense_replace"]:
-        yield from _projections(prefix + "mlp.", d, config["intermediate_size"])
+        yield from projections(prefix + "mlp.", d, config["intermediate_size"])
         return
     yield from sparse_experts(prefix + "mlp.", count, d, inner)
     yield prefix + "mlp.gate.e_score_correction_bias", (count,)
-    yield from _projections(prefix + "mlp.shared_experts.", d, inner * config["n_shared_experts"])
+    yield from projections(prefix + "mlp.shared_experts.", d, inner * config["n_shared_experts"])
 
 
 def _qwen2_moe(config: Config, layer: int, prefix: str) -> Shapes:
     d = config["hidden_size"]
     if layer in config["mlp_only_layers"] or (layer + 1) % config["decoder_sparse_step"]:
-        yield from _projections(prefix + "mlp.", d, config["intermediate_size"])
+        yield from projections(prefix + "mlp.", d, config["intermediate_size"])
         return
     yield from sparse_experts(prefix + "mlp.", config["num_experts"], d, config["moe_intermediate_size"])
-    yield from _projections(prefix + "mlp.shared_expert.", d, config["shared_expert_intermediate_size"])
+    yield from projections(prefix + "mlp.shared_expert.", d, config["shared_expert_intermediate_size"])
     yield prefix + "mlp.shared_expert_gate.weight", (1, d)
 
 
@@ -86,25 +86,25 @@ def _ernie4_5_moe(config: Config, layer: int, prefix: str) -> Shapes:
     last, biased = config["moe_layer_end_index"], config["use_bias"]
     last = config["num_hidden_layers"] - 1 if last == -1 else last
     if not config["moe_layer_start_index"] <= layer <= last or (layer + 1) % config["moe_layer_interval"]:
-        yield from _projections(prefix + "mlp.", d, config["intermediate_size"], biased=biased)
+        yield from projections(prefix + "mlp.", d, config["intermediate_size"], biased=biased)
         return
     yield from sparse_experts(prefix + "mlp.", count, d, inner)
     yield prefix + "mlp.moe_statics.e_score_correction_bias", (1, count)
     if config["moe_num_shared_experts"]:
         shared = inner * config["moe_num_shared_experts"]
-        yield from _projections(prefix + "mlp.shared_experts.", d, shared, biased=biased)
+        yield from projections(prefix + "mlp.shared_experts.", d, shared, biased=biased)
 
 
 def _deepseek_v2(config: Config, layer: int, prefix: str) -> Shapes:
     d, inner, biased = config["hidden_size"], config["moe_intermediate_size"], config["mlp_bias"]
     if layer < config["first_k_dense_replace"]:
-        yield from _projections(prefix + "mlp.", d, config["intermediate_size"], biased=biased)
+        yield from projections(prefix + "mlp.", d, config["intermediate_size"], biased=biased)
         return
     yield from sparse_experts(prefix + "mlp.", config["n_routed_experts"], d, inner)
-    yield from _projections(prefix + "mlp.shared_experts.", d, inner * config["n_shared_experts"], biased=biased)
+    yield from projections(prefix + "mlp.shared_experts.", d, inner * config["n_shared_experts"], biased=biased)
 
 
-def _latent(config: Config, prefix: str) -> Shapes:
+def latent_attention(config: Config, prefix: str) -> Shapes:
     d, n, rank = config["hidden_size"], config["num_attention_heads"], config["kv_lora_rank"]
     plain, rotated, value = (config[name] for name in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
     if config["q_lora_rank"] is None:
@@ -122,21 +122,21 @@ def _latent(config: Config, prefix: str) -> Shapes:
 def _glm4_moe_shapes(config: Config) -> Shapes:
     biased = "qkv" if config["attention_bias"] else ""
     norms = "head" if config["use_qk_norm"] else ""
-    return _sparse_model(config, lambda c, prefix: sparse_attention(c, prefix, biased, norms), sparse_feed_forward)
+    return sparse_model(config, lambda c, prefix: sparse_attention(c, prefix, biased, norms), sparse_feed_forward)
 
 
 def _qwen2_moe_shapes(config: Config) -> Shapes:
     biased = "qkv" if config.get("qkv_bias", True) else ""
-    return _sparse_model(config, lambda c, prefix: sparse_attention(c, prefix, biased), _qwen2_moe)
+    return sparse_model(config, lambda c, prefix: sparse_attention(c, prefix, biased), _qwen2_moe)
 
 
 def _minimax_m2_shapes(config: Config) -> Shapes:
-    return _sparse_model(config, lambda c, prefix: sparse_attention(c, prefix, norms="whole"), _minimax_m2)
+    return sparse_model(config, lambda c, prefix: sparse_attention(c, prefix, norms="whole"), _minimax_m2)
 
 
 def _ernie4_5_moe_shapes(config: Config) -> Shapes:
     biased = "qkvo" if config["use_bias"] else ""
-    yield from _sparse_model(config, lambda c, prefix: sparse_attention(c, prefix, biased), _ernie4_5_moe)
+    yield from sparse_model(config, lambda c, prefix: sparse_attention(c, prefix, biased), _ernie4_5_moe)
     if biased:
         yield "lm_head.bias", (config["vocab_size"],)
 
@@ -145,17 +145,17 @@ def _llama4(config: Config, layer: int, prefix: str) -> Shapes:
     d, inner, count = (config[name] for name in ("hidden_size", "intermediate_size", "num_local_experts"))
     prefix += "feed_forward."
     if layer not in config["moe_layers"]:
-        yield from _projections(prefix, d, config["intermediate_size_mlp"])
+        yield from projections(prefix, d, config["intermediate_size_mlp"])
         return
     yield prefix + "experts.gate_up_proj", (count, d, 2 * inner)
     yield prefix + "experts.down_proj", (count, inner, d)
     yield prefix + "router.weight", (count, d)
-    yield from _projections(prefix + "shared_expert.", d, inner)
+    yield from projections(prefix + "shared_expert.", d, inner)
 
 
 def _llama4_shapes(config: Config) -> Shapes:
     biased = "qkvo" if config["attention_bias"] else ""
-    return _sparse_model(config, lambda c, prefix: sparse_attention(c, prefix, biased), _llama4)
+    return sparse_model(config, lambda c, prefix: sparse_attention(c, prefix, biased), _llama4)
 
 
 def _phimoe(config: Config, layer: int, prefix: str) -> Shapes:
@@ -166,7 +166,7 @@ def _phimoe(config: Config, layer: int, prefix: str) -> Shapes:
 
 def _phimoe_shapes(config: Config) -> Shapes:
     d, biased = config["hidden_size"], "qkvo" if config["attention_bias"] else ""
-    for key, shape in _sparse_model(config, lambda c, prefix: sparse_attention(c, prefix, biased), _phimoe):
+    for key, shape in sparse_model(config, lambda c, prefix: sparse_attention(c, prefix, biased), _phimoe):
         yield key, shape
         if key.endswith("norm.weight"):
             yield key.replace(".weight", ".bias"), (d,)
@@ -175,7 +175,7 @@ def _phimoe_shapes(config: Config) -> Shapes:
 
 
 SPARSE_SHAPES: dict[str, Callable[[Config], Shapes]] = {
-    "deepseek_v2": lambda config: _sparse_model(config, _latent, _deepseek_v2),
+    "deepseek_v2": lambda config: sparse_model(config, latent_attention, _deepseek_v2),
     "glm4_moe": _glm4_moe_shapes,
     "qwen2_moe": _qwen2_moe_shapes,
     "minimax_m2": _minimax_m2_shapes,

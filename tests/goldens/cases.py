@@ -19,6 +19,7 @@ from tests.goldens._family_cases import (
     STABLELM_CASES,
 )
 from tests.goldens._further_cases import FURTHER_CASES
+from tests.goldens._further_sparse_cases import FURTHER_SPARSE_CASES
 from tests.goldens._gemma_cases import GEMMA_TEXT_CASES
 from tests.goldens._hybrid_cases import QWEN3_NEXT_CASES
 from tests.goldens._llama_cases import ROPE_SCALING_CASES, STRUCTURE_CASES
@@ -63,6 +64,7 @@ CASES: dict[str, GoldenCase] = {
         *LLAMA_KIND_CASES,
         *UNGATED_CASES,
         *FURTHER_CASES,
+        *FURTHER_SPARSE_CASES,
     )
 }
 ROPE_CASES: dict[str, RopeCase] = {case.name: case for case in _ROPE_CASES}

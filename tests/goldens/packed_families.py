@@ -16,7 +16,7 @@ _SIZES: Final[dict[str, Any]] = {
     "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
     "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32, "q_lora_rank": 32, "kv_lora_rank": 32,
     "v_head_dim": 16, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "n_embd": 64, "n_inner": 96,
-    "hidden_size_per_layer_input": 32, "laurel_rank": 32, "global_head_dim": 24,
+    "shared_intermediate_size": 64, "hidden_size_per_layer_input": 32, "laurel_rank": 32, "global_head_dim": 24,
     "per_layer_config": {"2": {"head_dim": 24}, "4": {"head_dim": 24}},
 }  # fmt: skip
 CARRYING: Final = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "mamba2", "granitemoehybrid")
@@ -55,6 +55,11 @@ ALL_EXPERTS: Final[dict[str, dict[str, int]]] = {
     "llama4_text": {"num_experts_per_tok": 5},
     "olmoe": {"num_experts_per_tok": 6},
     "dots1": {"num_experts_per_tok": 6, "topk_group": 2},
+    "granitemoe": {"num_experts_per_tok": 5},
+    "granitemoeshared": {"num_experts_per_tok": 5},
+    "hunyuan_v1_moe": {"moe_topk": 5},
+    "glm4_moe_lite": {"num_experts_per_tok": 6, "topk_group": 2},
+    "solar_open": {"num_experts_per_tok": 6, "topk_group": 2},
 }
 
 
@@ -64,7 +69,7 @@ def packed_case(name: str) -> GoldenCase:
     sizes = {
         key: size for key, size in _SIZES.items() if case.config.get(key) is not None or key == "n_inner" in case.config
     }
-    if name in ("deepseek_v2", "deepseek_v3"):
+    if name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite"):
         sizes["num_key_value_heads"] = sizes["num_attention_heads"]
     sizes |= _OWN_SIZES.get(name, {})
     return dataclasses.replace(

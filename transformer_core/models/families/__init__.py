@@ -23,19 +23,24 @@ from transformer_core.models.families._gemma4_unified import GEMMA4_UNIFIED, GEM
 from transformer_core.models.families._glm import GLM
 from transformer_core.models.families._glm4 import GLM4
 from transformer_core.models.families._glm4_moe import GLM4_MOE
+from transformer_core.models.families._glm4_moe_lite import GLM4_MOE_LITE
 from transformer_core.models.families._gpt2 import GPT2
 from transformer_core.models.families._gpt_neox import GPT_NEOX
 from transformer_core.models.families._gpt_oss import GPT_OSS
 from transformer_core.models.families._granite import GRANITE
+from transformer_core.models.families._granitemoe import GRANITE_MOE, GRANITE_MOE_SHARED
 from transformer_core.models.families._granitemoehybrid import GRANITE_HYBRID
 from transformer_core.models.families._helium import HELIUM
 from transformer_core.models.families._hunyuan_v1_dense import HUNYUAN_V1_DENSE
+from transformer_core.models.families._hunyuan_v1_moe import HUNYUAN_V1_MOE
+from transformer_core.models.families._jais2 import JAIS2
 from transformer_core.models.families._lfm2 import LFM2
 from transformer_core.models.families._lfm2_moe import LFM2_MOE
 from transformer_core.models.families._llama import LLAMA
 from transformer_core.models.families._llama4 import LLAMA4, LLAMA4_WRAPPED
 from transformer_core.models.families._mamba2 import MAMBA2
 from transformer_core.models.families._minimax_m2 import MINIMAX_M2
+from transformer_core.models.families._ministral import MINISTRAL
 from transformer_core.models.families._ministral3 import MINISTRAL3
 from transformer_core.models.families._mistral import MISTRAL
 from transformer_core.models.families._mistral3 import MISTRAL3
@@ -57,8 +62,10 @@ from transformer_core.models.families._qwen3_moe import QWEN3_MOE
 from transformer_core.models.families._qwen3_next import QWEN3_NEXT
 from transformer_core.models.families._seed_oss import SEED_OSS
 from transformer_core.models.families._smollm3 import SMOLLM3
+from transformer_core.models.families._solar_open import SOLAR_OPEN
 from transformer_core.models.families._stablelm import STABLELM
 from transformer_core.models.families._starcoder2 import STARCODER2
+from transformer_core.models.families._vaultgemma import VAULT_GEMMA
 
 FAMILIES = (
     LLAMA,
@@ -83,14 +90,19 @@ FAMILIES = (
     GPT_OSS,
     ERNIE4_5_MOE,
     GLM4_MOE,
+    GLM4_MOE_LITE,
+    SOLAR_OPEN,
     MINIMAX_M2,
     QWEN2_MOE,
     LLAMA4,
     LLAMA4_WRAPPED,
     PHIMOE,
     DOTS1,
+    HUNYUAN_V1_MOE,
     PHI3,
     GRANITE,
+    GRANITE_MOE,
+    GRANITE_MOE_SHARED,
     SMOLLM3,
     OLMO,
     OLMO2,
@@ -98,6 +110,7 @@ FAMILIES = (
     OLMOE,
     GEMMA,
     GEMMA2,
+    VAULT_GEMMA,
     GEMMA3,
     GEMMA3_WRAPPED,
     GEMMA3N,
@@ -109,6 +122,7 @@ FAMILIES = (
     GLM,
     GLM4,
     STABLELM,
+    MINISTRAL,
     MINISTRAL3,
     MISTRAL3,
     COHERE,
@@ -122,6 +136,7 @@ FAMILIES = (
     APERTUS,
     ARCEE,
     NEMOTRON,
+    JAIS2,
     STARCODER2,
     PHI,
     GPT_NEOX,

@@ -9,18 +9,23 @@ from transformer_core.family._other_layers import SandwichLayer
 from transformer_core.models.families._gemma import gemma_kind
 
 
-def _read(fields: ConfigFields) -> DecoderConfig:
+def gemma2_kind(fields: ConfigFields, architecture: str) -> DecoderConfig:
+    """Reads the fields that Gemma 2 and what came of it share."""
     layers = fields.integer("num_hidden_layers")
     types = ["full_attention" if index % 2 else "sliding_attention" for index in range(layers)]
     return gemma_kind(
         fields,
-        GEMMA2.architecture,
+        architecture,
         activation=activation_of(fields, "hidden_activation", "gelu_pytorch_tanh"),
         windows=windows_by_type(fields, types),
         scale=fields.number("query_pre_attn_scalar", 256.0) ** -0.5,
         softcap=optional_number(fields, "attn_logit_softcapping", 50.0),
         logits_softcap=optional_number(fields, "final_logit_softcapping", 30.0),
     )
+
+
+def _read(fields: ConfigFields) -> DecoderConfig:
+    return gemma2_kind(fields, GEMMA2.architecture)
 
 
 GEMMA2: Final = Family("Gemma2ForCausalLM", "gemma2", _read, SandwichLayer)

@@ -8,10 +8,11 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core._routing import Routing
 from transformer_core.checkpoints import Cut, Recipe, Stored
 from transformer_core.family._config import DecoderConfig, Family
-from transformer_core.family._fields import heads_of, kinds_of_layers, llama_kind, whole_rope
+from transformer_core.family._fields import heads_of, kinds_of_layers, whole_rope
 from transformer_core.family._layer import hybrid_layer
 from transformer_core.family._layer_configs import ExpertsConfig, Mamba2Config
 from transformer_core.family._mamba_fields import mamba_sizes, no_rope
+from transformer_core.models.families._granite import granite_kind
 
 _STATE: Final = ("mamba", "linear_attention")  # as transformers 4 and 5 call them
 _KINDS: Final = (*_STATE, "attention", "full_attention")
@@ -20,8 +21,7 @@ _PART: Final = re.compile(r"(.*\.)mlp\.(experts\.)?(?:shared_experts\.)?(gate|up
 
 def _read(fields: ConfigFields) -> DecoderConfig:
     layers, hidden = fields.integer("num_hidden_layers"), fields.integer("hidden_size")
-    heads, kv_heads, head_size = heads_of(fields, kv_heads_default=True)
-    biased = fields.boolean("attention_bias", False)
+    head_size = heads_of(fields, kv_heads_default=True)[2]
     name = "layers_block_type" if fields.has("layers_block_type") else "layer_types"
     stateful = tuple(kind in _STATE for kind in kinds_of_layers(fields, _KINDS, _STATE[:1] * layers, name))
     mixer = None
@@ -30,36 +30,36 @@ def _read(fields: ConfigFields) -> DecoderConfig:
         sizes = mamba_sizes(fields, inner, output_bias=fields.boolean("mamba_proj_bias", False))
         mixer = Mamba2Config(layers=stateful, sizes=sizes)
     rotated = fields.values.get("position_embedding_type") == "rope"
-    return llama_kind(
+    return granite_kind(
         fields,
         GRANITE_HYBRID.architecture,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_size=head_size,
-        qkv_bias=biased,
-        output_bias=biased,
-        scale=fields.number("attention_multiplier", 1.0),
-        embedding_scale=fields.number("embedding_multiplier", 1.0),
-        residual_scale=fields.number("residual_multiplier", 1.0),
-        logits_scale=1.0 / fields.number("logits_scaling", 1.0),
         mixer=mixer,
         **({"rope": whole_rope(fields, GRANITE_HYBRID.architecture, head_size)} if rotated else no_rope(layers)),
-        **_feed_forward(fields, layers),
+        **_feed_forward(fields),
     )
 
 
-def _feed_forward(fields: ConfigFields, layers: int) -> dict[str, Any]:
+def _feed_forward(fields: ConfigFields) -> dict[str, Any]:
     """Returns the shared experts as dense feed-forward, or beside routed ones."""
     shared = fields.integer("shared_intermediate_size", 1024)
-    experts = fields.integer("num_local_experts", 8, minimum=0)
-    if not experts:
+    if not fields.integer("num_local_experts", 8, minimum=0):
         return {"intermediate": shared}
-    routing = Routing(experts=experts, chosen=fields.integer("num_experts_per_tok", 2))
-    inner = fields.integer("intermediate_size")
-    return {"experts": ExpertsConfig(routing=routing, inner=inner, layers=(True,) * layers, shared=shared)}
+    return {"experts": granite_experts(fields, shared)}
 
 
-def _stored(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
+def granite_experts(fields: ConfigFields, shared: int) -> ExpertsConfig:
+    """Reads the routed experts, which are in every layer.
+
+    Args:
+        fields: fields of config.json.
+        shared: F of the experts that every token goes through; 0 without.
+    """
+    routing = Routing(experts=fields.integer("num_local_experts", 8), chosen=fields.integer("num_experts_per_tok", 2))
+    layers = (True,) * fields.integer("num_hidden_layers")
+    return ExpertsConfig(routing=routing, inner=fields.integer("intermediate_size"), layers=layers, shared=shared)
+
+
+def granite_stored(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
     """Returns the recipe of a router or a feed-forward, whose gate and up projections are stored as one."""
     if name.endswith(".mlp.gate.weight"):
         return Stored(name.replace("mlp.gate", "block_sparse_moe.router.layer"), shape)
@@ -75,5 +75,5 @@ def _stored(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe |
 
 
 GRANITE_HYBRID: Final = Family(
-    "GraniteMoeHybridForCausalLM", "granitemoehybrid", _read, hybrid_layer, lambda config: _stored
+    "GraniteMoeHybridForCausalLM", "granitemoehybrid", _read, hybrid_layer, lambda config: granite_stored
 )

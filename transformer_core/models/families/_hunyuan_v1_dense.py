@@ -1,6 +1,6 @@
 """Hunyuan, dense: a Llama that norms queries and keys after RoPE, whose base may be stretched."""
 
-from typing import Final
+from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
 from transformer_core._rope_config import DEFAULT_BASE
@@ -9,24 +9,30 @@ from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind, whole_rope
 from transformer_core.family._layer import DecoderLayer
 
-_STORED: Final = {"q_norm": "query_layernorm", "k_norm": "key_layernorm"}
+STORED_NORMS: Final = {"q_norm": "query_layernorm", "k_norm": "key_layernorm"}
 
 
-def _read(fields: ConfigFields) -> DecoderConfig:
+def hunyuan_kind(fields: ConfigFields, architecture: str, **known: Any) -> DecoderConfig:
+    """Reads the fields that both Hunyuans share; arguments as of ``llama_kind``."""
     heads, kv_heads, head_size = heads_of(fields, kv_heads_default=True)
     biased = fields.boolean("attention_bias", False)
     return llama_kind(
         fields,
-        HUNYUAN_V1_DENSE.architecture,
+        architecture,
         heads=heads,
         kv_heads=kv_heads,
         head_size=head_size,
-        rope=whole_rope(_stretched(fields, head_size), HUNYUAN_V1_DENSE.architecture, head_size),
+        rope=whole_rope(_stretched(fields, head_size), architecture, head_size),
         qkv_bias=biased,
         output_bias=biased,
         qk_norm=True,
         qk_norm_after_rope=True,
+        **known,
     )
+
+
+def _read(fields: ConfigFields) -> DecoderConfig:
+    return hunyuan_kind(fields, HUNYUAN_V1_DENSE.architecture)
 
 
 def _stretched(fields: ConfigFields, head_size: int) -> ConfigFields:
@@ -46,5 +52,5 @@ def _stretched(fields: ConfigFields, head_size: int) -> ConfigFields:
 
 
 HUNYUAN_V1_DENSE: Final = Family(
-    "HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", _read, DecoderLayer, lambda config: RenamedKeys(_STORED)
+    "HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", _read, DecoderLayer, lambda config: RenamedKeys(STORED_NORMS)
 )

@@ -1,0 +1,131 @@
+"""Cases of further families with mixtures of experts."""
+
+from tests.goldens._case_types import Config, GoldenCase, prompt
+from tests.goldens._llama_kind_forms import form5
+
+_GRANITE = dict(
+    attention_bias=False,
+    attention_multiplier=0.4,
+    embedding_multiplier=1.5,
+    logits_scaling=0.8,
+    num_experts_per_tok=2,
+    num_local_experts=5,
+    output_router_logits=False,
+    residual_multiplier=0.7,
+    router_aux_loss_coef=0.001,
+)
+_SCALES_MATTER: tuple[Config, ...] = (
+    {"attention_multiplier": 1.0},
+    {"embedding_multiplier": 1.0},
+    {"residual_multiplier": 1.0},
+    {"num_experts_per_tok": 3},
+)
+_GROUPED = dict(
+    n_group=2,
+    n_routed_experts=6,
+    n_shared_experts=1,
+    norm_topk_prob=True,
+    num_experts_per_tok=2,
+    output_router_logits=False,
+    routed_scaling_factor=1.5,
+    topk_group=1,
+)
+_GROUPS_MATTER: tuple[Config, ...] = ({"n_group": 1}, {"routed_scaling_factor": 1.0}, {"norm_topk_prob": False})
+
+FURTHER_SPARSE_CASES = (
+    GoldenCase(
+        name="granitemoe",
+        twist="2 of 5 experts in every layer, a scale everywhere; hidden states",
+        config=form5("granitemoe", "GraniteMoeForCausalLM", 2, dict(D=48, F=26, V=83, L=2, N=4), **_GRANITE),
+        form="5.x",
+        seed=440,
+        prompt=prompt(9, vocab=83),
+        hidden=True,
+        must_matter=_SCALES_MATTER,
+    ),
+    GoldenCase(
+        name="granitemoeshared",
+        twist="a shared expert of another size beside them, tied embeddings",
+        config=form5(
+            "granitemoeshared",
+            "GraniteMoeSharedForCausalLM",
+            1,
+            dict(D=40, F=22, V=81, L=3, N=4),
+            shared_intermediate_size=34,
+            **_GRANITE,
+        )
+        | {"tie_word_embeddings": True},
+        form="5.x",
+        seed=441,
+        prompt=prompt(8, vocab=81),
+        must_matter=_SCALES_MATTER,
+    ),
+    GoldenCase(
+        name="hunyuan_v1_moe",
+        twist="2 of 5 experts beside a shared one, each head normed after RoPE; hidden states",
+        config=form5(
+            "hunyuan_v1_moe",
+            "HunYuanMoEV1ForCausalLM",
+            2,
+            dict(D=48, F=30, V=85, L=2, N=4),
+            attention_bias=False,
+            eod_token_id=3,
+            head_dim=14,
+            moe_topk=[2, 2],
+            num_experts=5,
+            output_router_logits=False,
+            pretraining_tp=1,
+            sep_token_id=4,
+        ),
+        form="5.x",
+        seed=450,
+        prompt=prompt(9, vocab=85),
+        hidden=True,
+        must_matter=({"moe_topk": [3, 3]}, {"rms_norm_eps": 1e-2}),
+    ),
+    GoldenCase(
+        name="glm4_moe_lite",
+        twist="latent attention; a sparse layer before a dense one; 2 of 6 experts in 2 groups",
+        config=form5(
+            "glm4_moe_lite",
+            "Glm4MoeLiteForCausalLM",
+            4,
+            dict(D=48, F=58, V=82, L=3, N=4),
+            attention_bias=False,
+            kv_lora_rank=18,
+            mlp_layer_types=["sparse", "dense", "sparse"],
+            moe_intermediate_size=22,
+            pretraining_tp=1,
+            q_lora_rank=26,
+            qk_head_dim=20,
+            qk_nope_head_dim=12,
+            qk_rope_head_dim=8,
+            rope_interleave=True,
+            v_head_dim=14,
+            **_GROUPED,
+        ),
+        form="5.x",
+        seed=443,
+        prompt=prompt(9, vocab=82),
+        must_matter=(*_GROUPS_MATTER, {"rope_interleave": False}),
+    ),
+    GoldenCase(
+        name="solar_open",
+        twist="2 of 6 experts in 2 groups and a shared one in every layer, biases",
+        config=form5(
+            "solar_open",
+            "SolarOpenForCausalLM",
+            2,
+            dict(D=44, F=1, V=84, L=2, N=4),
+            "intermediate_size",
+            attention_bias=True,
+            head_dim=12,
+            moe_intermediate_size=24,
+            **_GROUPED,
+        ),
+        form="5.x",
+        seed=444,
+        prompt=prompt(10, vocab=84),
+        must_matter=(*_GROUPS_MATTER, {"attention_bias": False}),
+    ),
+)
