@@ -9,11 +9,12 @@ from transformer_core.family._fields import llama_kind
 from transformer_core.family._layer import DecoderLayer
 from transformer_core.models.families._deepseek import grouped_experts
 
-_HEAD_SIZE: Final = 128  # transformers' default
+_HEAD_SIZE: Final = 128  # transformers' default, as is the base of RoPE
+_BASE: Final = 1e6
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:
-    routed = ConfigFields({**fields.values, "first_k_dense_replace": 0}, fields.where)
+    fields = ConfigFields({"rope_theta": _BASE, **fields.values, "first_k_dense_replace": 0}, fields.where)
     return llama_kind(
         fields,
         SOLAR_OPEN.architecture,
@@ -23,7 +24,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
         intermediate=fields.integer("moe_intermediate_size"),  # no layer is dense
         norm_eps=fields.number("rms_norm_eps", 1e-5),
         qkv_bias=fields.boolean("attention_bias", False),
-        experts=grouped_experts(routed, dense=0, scale=1.0, groups=1, chosen_groups=1),
+        experts=grouped_experts(fields, dense=0, scale=1.0, groups=1, chosen_groups=1),
     )
 
 
