@@ -38,10 +38,13 @@ _UNPACKED: Final[dict[str, set[str]]] = {
     "falcon_h1": {"model.layers.*.mamba.conv1d.weight"},
     "nemotron_h": {"model.layers.*.mixer.conv1d.weight", "model.layers.*.mixer.gate.weight"},
     "gpt_oss": _ROUTERS | {f"model.layers.*.mlp.experts.{name}_proj_bias" for name in ("gate", "up", "down")},
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3"), _ROUTERS | {"model.layers.*.self_attn.kv_b_proj.weight"}),
+    **dict.fromkeys(
+        ("deepseek_v2", "deepseek_v3", "glm4_moe_lite"), _ROUTERS | {"model.layers.*.self_attn.kv_b_proj.weight"}
+    ),
     **dict.fromkeys(
         ("glm4_moe", "qwen2_moe", "minimax_m2", "ernie4_5_moe", "llama4_text", "phimoe", "olmoe", "dots1"), _ROUTERS
     ),
+    **dict.fromkeys(("granitemoe", "granitemoeshared", "hunyuan_v1_moe", "solar_open"), _ROUTERS),
 }
 
 
