@@ -26,7 +26,7 @@ LAYERS: Final = {
     "compile_hlo": _layer("compile_dag lang_core", "jax jaxlib ml_dtypes numpy"),
     "transformer_core": _layer("lang_core", "gguf numpy"),
     "run_iree": _layer("compile_dag compile_hlo lang_core", "iree_base_compiler iree_base_runtime ml_dtypes numpy"),
-    "run_jax": _layer("compile_dag compile_hlo lang_core", "jax jaxlib ml_dtypes numpy optax orbax_checkpoint"),
+    "run_jax": _layer("compile_dag compile_hlo lang_core", "jax jaxlib numpy optax orbax_checkpoint"),
     "autotune": _layer(
         "compile_dag compile_hlo lang_core run_iree run_jax transformer_core",
         "jax ml_dtypes numpy",
