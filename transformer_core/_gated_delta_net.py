@@ -69,6 +69,7 @@ class DeltaState(State):
         return self.conv, self.delta
 
 
+@checked_choices
 def delta_layout(conv: TensorSpec, delta: TensorSpec, *, by_heads: bool = False) -> CacheLayout:
     """Returns the layout of a ``DeltaState`` with tensors of these specs; ``by_heads``, devices divide the heads."""
     heads = "tp" if by_heads else None

@@ -33,7 +33,7 @@ _CARRIES = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "gemma4", "gemma4_wrapped")
 
 
 def _tolerance(name: str, mesh: str, expected: np.ndarray, off: float) -> float:
-    """Returns the greatest difference of a mesh: where roundings carry on, three times one device's own."""
+    """Returns the greatest difference of a mesh: where roundings carry on, ten times one device's own."""
     least = 1e-5 * np.abs(expected).max()
     if name not in _CARRIES or off <= least:
         return least
@@ -41,7 +41,7 @@ def _tolerance(name: str, mesh: str, expected: np.ndarray, off: float) -> float:
     weights = random_parameters(model)
     cut, one = (MeshModel(model, MeshShape.parse(shape)).answers(weights)[0] for shape in (mesh, "tp=1"))
     np.testing.assert_allclose(cut, one, rtol=0, atol=1e-6 * np.abs(one).max())
-    return max(least, 3 * np.abs(expected - one).max())
+    return max(least, 10 * np.abs(expected - one).max())
 
 
 def _modules(model: Module) -> list[Module]:
