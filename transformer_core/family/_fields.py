@@ -8,6 +8,7 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation
 from transformer_core._rope_config import DEFAULT_BASE, RopeConfig
 from transformer_core.family._config import DecoderConfig
+from transformer_core.family._switches import refuse_unread_switches
 
 _SLIDING: Final = "sliding_attention"
 _FULL: Final = "full_attention"
@@ -29,14 +30,21 @@ _DEFAULT_WINDOW: Final = 4096  # transformers' default
 def llama_kind(fields: ConfigFields, architecture: str, **known: Any) -> DecoderConfig:
     """Reads the configuration of a decoder that differs from a Llama in the ``known`` attributes only.
 
+    Read are the sizes, ``rms_norm_eps``, RoPE, ``hidden_act``, ``tie_word_embeddings`` and the token ids, each but where
+    the attribute is known. No other field is; one that would change the result (``attention_bias``, ``mlp_bias``,
+    ``sliding_window``, ``layer_types``, experts, scales, caps, ...) is refused where it is on and its attribute is not
+    known.
+
     Args:
         fields: fields of config.json.
         architecture: architecture of the family.
         **known: attributes of ``DecoderConfig`` that the family reads itself.
 
     Raises:
-        ConfigError: a field is missing, of the wrong type, out of range, or contradicts another.
+        ConfigError: a field is missing, of the wrong type, out of range, contradicts another, or changes the result and
+            nobody has read it.
     """
+    refuse_unread_switches(fields, architecture, known)
     layers = fields.integer("num_hidden_layers")
     sizes: dict[str, Any] = known
     if "heads" not in known:

@@ -41,7 +41,6 @@ def test_llamas_biases():
 
 
 def test_families():
-    assert not read("Mistral", num_key_value_heads=2, attention_bias=True).qkv_bias  # Mistral has no such field
     qwen2 = read("Qwen2", num_key_value_heads=3)
     assert (qwen2.qkv_bias, qwen2.output_bias, qwen2.qk_norm) == (True, False, False)
     qwen3 = read("Qwen3", num_key_value_heads=3, head_dim=10, attention_bias=True)

@@ -20,6 +20,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
         qkv_bias=biased,
         output_bias=biased,
         mlp_bias=fields.boolean("mlp_bias", False),
+        windows=(None,) * fields.integer("num_hidden_layers"),  # transformers' Llama ignores sliding_window
     )
 
 
