@@ -33,6 +33,7 @@ from transformer_core.checkpoints._keys import (
     fused_experts,
 )
 from transformer_core.checkpoints._packed import DequantizedWeights, PackedWeights
+from transformer_core.checkpoints._random import write_random_checkpoint
 from transformer_core.checkpoints._random_llama import (
     LLAMA_PRESETS,
     LlamaSizes,
@@ -93,6 +94,7 @@ __all__ = [
     "llama_config",
     "llama_specs",
     "read_shard_names",
+    "write_random_checkpoint",
     "write_random_llama",
     "write_safetensors",
     "write_sharded_safetensors",

@@ -2,17 +2,11 @@
 
 import json
 import os
-import zlib
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from lang_core import DType, InputError, TensorSpec
-from transformer_core.checkpoints._writer import write_sharded_safetensors
+from transformer_core.checkpoints._random import STANDARD_DEVIATION, write_random_checkpoint
 
-_BLOCK: Final = 1 << 20  # elements made at a time
-_STD: Final = 0.02
 _TORCH_NAMES: Final = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
@@ -67,7 +61,7 @@ def llama_config(sizes: LlamaSizes, dtype: DType) -> dict[str, object]:
         "eos_token_id": 2,
         "hidden_act": "silu",
         "hidden_size": sizes.hidden,
-        "initializer_range": _STD,
+        "initializer_range": STANDARD_DEVIATION,
         "intermediate_size": sizes.intermediate,
         "max_position_embeddings": sizes.positions,
         "model_type": "llama",
@@ -89,12 +83,10 @@ def llama_config(sizes: LlamaSizes, dtype: DType) -> dict[str, object]:
 def write_random_llama(
     directory: str | os.PathLike[str], sizes: LlamaSizes, dtype: DType, *, seed: int = 0, shards: int = 1
 ) -> list[str]:
-    """Writes ``config.json`` and random weights: norms are 1, the rest normal with standard deviation 0.02.
-
-    A tensor's values depend on the seed and its key only; memory does not grow with the model.
+    """Writes ``config.json`` and random weights, as ``write_random_checkpoint`` does.
 
     Args:
-        directory: existing directory.
+        directory: directory to write, made where it is absent.
         sizes: sizes of the model.
         dtype: dtype of the weights.
         seed: seed of the weights.
@@ -108,22 +100,5 @@ def write_random_llama(
     """
     if dtype.name not in _TORCH_NAMES:
         raise InputError(f"random weights are {', '.join(_TORCH_NAMES)}, not {dtype.name}")
-
-    def chunks(key: str, spec: TensorSpec) -> Iterator[np.ndarray]:
-        if spec.ndim == 1:
-            yield np.ones(spec.shape, spec.dtype.numpy)
-            return
-        generator = np.random.default_rng([seed, zlib.crc32(key.encode())])
-        for start in range(0, spec.size, _BLOCK):
-            block = generator.standard_normal(min(_BLOCK, spec.size - start), np.float32)
-            yield np.multiply(block, np.float32(_STD), out=block).astype(spec.dtype.numpy)
-
-    try:
-        os.makedirs(directory, exist_ok=True)
-        config = os.path.join(directory, "config.json")
-        with open(config, "w", encoding="utf-8") as file:
-            json.dump(llama_config(sizes, dtype), file, indent=2)
-            file.write("\n")
-    except OSError as error:
-        raise InputError(f"{os.fspath(directory)}: cannot write the checkpoint: {error.strerror or error}") from None
-    return [config, *write_sharded_safetensors(directory, llama_specs(sizes, dtype), chunks, shards)]
+    config = json.dumps(llama_config(sizes, dtype), indent=2) + "\n"
+    return write_random_checkpoint(directory, config, llama_specs(sizes, dtype), seed=seed, shards=shards)

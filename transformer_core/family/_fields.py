@@ -30,10 +30,9 @@ _DEFAULT_WINDOW: Final = 4096  # transformers' default
 def llama_kind(fields: ConfigFields, architecture: str, **known: Any) -> DecoderConfig:
     """Reads the configuration of a decoder that differs from a Llama in the ``known`` attributes only.
 
-    Read are the sizes, ``rms_norm_eps``, RoPE, ``hidden_act``, ``tie_word_embeddings`` and the token ids, each but where
-    the attribute is known. No other field is; one that would change the result (``attention_bias``, ``mlp_bias``,
-    ``sliding_window``, ``layer_types``, experts, scales, caps, ...) is refused where it is on and its attribute is not
-    known.
+    It reads the sizes, ``rms_norm_eps``, RoPE, ``hidden_act``, ``tie_word_embeddings`` and the token ids, each unless
+    its attribute is known. It refuses a field of ``SWITCHES`` (biases, windows, experts, scales, caps) that is on and
+    whose attribute is not known.
 
     Args:
         fields: fields of config.json.

@@ -51,8 +51,8 @@ def refuse_unread_switches(fields: ConfigFields, architecture: str, known: Itera
     for name, attributes in SWITCHES.items():
         if read.isdisjoint(attributes) and _is_on(fields, name):
             raise ConfigError(
-                f"{fields.where}: field {name!r}: expected it to be absent or off, for {architecture} does not read it; "
-                f"found {fields.values[name]!r}: give llama_kind {' or '.join(attributes)}, or take the field out of "
+                f"{fields.where}: field {name!r}: expected none or off, for {architecture} does not read it; found "
+                f"{fields.values[name]!r}: give llama_kind {' or '.join(attributes)}, or take the field out of "
                 "the file where the model was trained without it"
             )
 

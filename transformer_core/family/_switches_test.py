@@ -40,11 +40,11 @@ def read(known=None, **changes):
 
 @pytest.mark.parametrize("name", SWITCHES)
 def test_a_switch_that_is_on_and_unread_is_refused(name):
-    found = ON.get(name, True)
+    value = ON.get(name, True)
     attributes = " or ".join(SWITCHES[name])
     match = rf"config\.json: field '{name}': expected .* OwnForCausalLM does not read it; found .* give llama_kind "
     with pytest.raises(ConfigError, match=match + attributes):
-        read(**{name: found})
+        read(**{name: value})
 
 
 def test_a_switch_that_is_on_and_read():

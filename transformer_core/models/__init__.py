@@ -47,6 +47,7 @@ from transformer_core.family import (
     register_refusal,
 )
 from transformer_core.models._load import load_model
+from transformer_core.models._random import write_random_model
 from transformer_core.models._weights import (
     stored_encodings,
     stored_specs,
@@ -118,4 +119,5 @@ __all__ = [
     "unquantized",
     "unused_keys",
     "weights_of",
+    "write_random_model",
 ]

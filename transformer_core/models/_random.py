@@ -1,0 +1,54 @@
+"""Checkpoints with random weights for a configuration of any family."""
+
+import os
+from typing import Final
+
+from lang_core import ConfigError, DType, InputError, MappingWeights
+from transformer_core.checkpoints import write_random_checkpoint
+from transformer_core.checkpoints.quantized import quantization_fields
+from transformer_core.family._registry import CONFIG_FILE, config_values
+from transformer_core.models._load import load_model
+from transformer_core.models._weights import stored_specs
+
+_DTYPES: Final = ("bf16", "f16", "f32")
+
+
+def write_random_model(
+    directory: str | os.PathLike[str],
+    config: str | os.PathLike[str],
+    dtype: DType,
+    *,
+    seed: int = 0,
+    shards: int = 1,
+) -> list[str]:
+    """Writes a checkpoint of random weights, under the keys that the configuration's family reads.
+
+    Args:
+        directory: directory to write, made where it is absent.
+        config: path of a ``config.json``, which is copied.
+        dtype: dtype of the weights: bf16, f16 or f32.
+        seed: as for ``write_random_checkpoint``.
+        shards: as for ``write_random_checkpoint``.
+
+    Returns:
+        The paths of the files.
+
+    Raises:
+        ConfigError: the file describes no model that is supported, or one whose weights are stored quantised.
+        InputError: the dtype is another, or a file cannot be read or written.
+    """
+    if dtype.name not in _DTYPES:
+        raise InputError(f"random weights are {', '.join(_DTYPES)}, not {dtype.name}")
+    path = os.fspath(config)
+    if os.path.basename(path) != CONFIG_FILE:
+        raise ConfigError(f"{path}: expected the path of a {CONFIG_FILE}; found a file of another name")
+    if quantization_fields(config_values(os.path.dirname(path))) is not None:
+        raise ConfigError(f"{path}: field 'quantization_config': random weights are not quantised: take the field out")
+    model = load_model(os.path.dirname(path), dtype)
+    specs = stored_specs(model, MappingWeights({}))
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = file.read()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    return write_random_checkpoint(directory, content, specs, seed=seed, shards=shards)
