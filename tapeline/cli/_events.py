@@ -30,7 +30,17 @@ class ProgressEvent:
             return self.text
         if self.step is not None:
             return f"{self.text} {self.done + 1} of {self.total}: {self.step}"
-        return f"{self.text}: {self.done / 2**20:.0f} of {self.total / 2**20:.0f} MiB"
+        unit, size = byte_unit(self.total)
+        return f"{self.text}: {self.done / size:.0f} of {self.total / size:.0f} {unit}"
+
+
+def byte_unit(total: int) -> tuple[str, int]:
+    """Returns the unit in which a number of bytes up to a total is told, and its bytes.
+
+    >>> byte_unit(300_000), byte_unit(3_000_000)
+    (('KiB', 1024), ('MiB', 1048576))
+    """
+    return ("MiB", 1 << 20) if total >= 1 << 20 else ("KiB", 1 << 10)
 
 
 Progress = Callable[[ProgressEvent], None]

@@ -8,7 +8,7 @@ from typing import Final, Self, TypeVar
 
 from rich.progress import Progress, TaskID
 
-from tapeline.cli._events import ProgressEvent
+from tapeline.cli._events import ProgressEvent, byte_unit
 from tapeline.cli._say import say
 from tapeline.cli._terminal import bar, clock, steps_bar
 
@@ -42,7 +42,8 @@ class ByteProgress:
         self._said = now
         speed = (done - self._begun) / max(now - self._started, 1e-9)
         left = (total - done) / speed if speed else 0.0
-        state = f"{done / 2**20:.0f} of {total / 2**20:.0f} MiB, {speed / 2**20:.0f} MiB/s, {left:.0f} s left"
+        unit, size = byte_unit(total)
+        state = f"{done / size:.0f} of {total / size:.0f} {unit}, {speed / size:.0f} {unit}/s, {left:.0f} s left"
         say(f"{self._label}: {state}")
 
     def __enter__(self) -> Self:

@@ -46,7 +46,7 @@ def test_lines_come_every_few_seconds_and_at_the_end(
 def test_nothing_to_do_is_no_division_by_zero(capsys: pytest.CaptureFixture[str]) -> None:
     with ByteProgress("weights") as progress:
         progress(0, 0)
-    assert capsys.readouterr().err.startswith("weights: 0 of 0 MiB")
+    assert capsys.readouterr().err.startswith("weights: 0 of 0 KiB")
 
 
 def _terminal(monkeypatch: pytest.MonkeyPatch, stream: str, write: Callable[[], None]) -> str:
@@ -146,7 +146,7 @@ def test_steps_say_how_long_the_rest_takes(capsys: pytest.CaptureFixture[str], m
         "verifying 1 of 3: entry 0",
         "verifying 2 of 3: entry 1, 8 s left",
         "verifying 3 of 3: entry 2, 4 s left",
-        "weights: 0 of 0 MiB, 0 MiB/s, 0 s left",
+        "weights: 0 of 0 KiB, 0 KiB/s, 0 s left",
     ]
 
 

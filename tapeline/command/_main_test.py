@@ -61,7 +61,11 @@ def test_a_command_starts_from_its_defaults_each_time(capsys: pytest.CaptureFixt
 
 def test_unexpected_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "stray", "word"]) == 2
-    assert "error: unexpected arguments stray word: every option is a --flag" in capsys.readouterr().err
+    assert "error: unexpected arguments stray word: every option is a --flag\n" in capsys.readouterr().err
+    assert main(["inspect", "dir"]) == 2
+    assert "error: unexpected arguments dir: every option is a --flag; did you mean --bundle=dir?" in (
+        capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,15 @@ def parse_command(name: str, arguments: Sequence[str]) -> int | None:
     if hasattr(command, "REST"):
         command.REST[:] = rest[1:]
     elif rest[1:]:
-        say_error(f"unexpected arguments {' '.join(rest[1:])}: every option is a --flag")
+        say_error(f"unexpected arguments {' '.join(rest[1:])}: every option is a --flag{_as_flag(command, rest[1:])}")
         return EXIT_INPUT
     return None
+
+
+def _as_flag(command: Command, rest: Sequence[str]) -> str:
+    """Returns a lone argument as the flag that is the command's first, a model or a bundle; empty otherwise."""
+    first = next((name for name in ("bundle", "model") if name in command.FLAGS), None)
+    return "" if first is None or len(rest) != 1 else f"; did you mean --{first}={rest[0]}?"
 
 
 def _asks_for_help(arguments: Sequence[str]) -> bool:

@@ -266,6 +266,8 @@ class _Run:
             self._say(f"warning: not verified on {reason}")
         if options.verify == "iree" and len(skipped) == len(rows):
             raise VerificationError(f"verify=iree: no device could run the bundle ({'; '.join(skipped)})")
+        ran = dict.fromkeys(row["device"] for row in rows if "skipped" not in row)
+        self._say(f"verified on {', '.join(ran)}")
 
     def _results(self, weights: WeightSource) -> dict[str, Any]:
         export, options = self._export, self._export.options
@@ -292,4 +294,4 @@ class _Run:
         bundle = Bundle(self._staging)
         rows = check_devices(bundle, references, precision, devices, work, export.progress)
         ran = {row["device"] for row in rows if "skipped" not in row}
-        return {"rows": rows, "invariant": measured_invariance(bundle, ran) if options.slots else {}}
+        return {"rows": rows, "invariant": measured_invariance(bundle, ran, export.progress) if options.slots else {}}

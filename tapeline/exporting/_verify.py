@@ -194,10 +194,11 @@ def check_jax(
     return rows
 
 
-def measured_invariance(bundle: Bundle, devices: Collection[str]) -> dict[str, bool]:
+def measured_invariance(bundle: Bundle, devices: Collection[str], progress: Progress) -> dict[str, bool]:
     """Returns by target whether a token's bits are the same in every chunk and batch on its device."""
     measured = {}
     for device in sorted(devices):
+        progress(ProgressEvent(f"comparing a token alone and beside others on {device} ..."))
         with bundle.session(device) as session:
             measured[target_of_device(device)] = is_invariant(bundle, session)
     return measured

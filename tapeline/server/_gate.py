@@ -25,7 +25,9 @@ from tapeline.server._service import Service
 from tapeline.serving import BusyError, EngineClosedError
 
 _HEALTH: Final = "/health"
+_POLLED: Final = (_HEALTH, "/metrics")  # not logged: a line for each poll would hide the others
 _PAGE: Final = "/"
+_API: Final = "/v1/"
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _GONE: Final = 499  # nginx's status, for the log alone
 
@@ -89,6 +91,8 @@ class _Exchange:
         facts = self._scope.get("state", {}).get("facts", {})
         route = getattr(self._scope.get("route"), "path", "")
         self._service.metrics.responded(route, self._status or 0)
+        if self._scope["path"] in _POLLED and self._error is None:
+            return
         self._service.log.info(
             "request",
             request_id=self._id,
@@ -132,8 +136,9 @@ class _Exchange:
         return key
 
     def _check_state(self) -> None:
-        service, models = self._service, self._service.models
-        if self._scope["method"] != "POST" or (models.ready and not service.draining):
+        service, asks = self._service, self._scope["method"] == "POST"
+        loading = not service.models.ready and (asks or self._scope["path"].startswith(_API))
+        if not loading and not (asks and service.draining):
             return
         what = "the server ends" if service.draining else "the models are being loaded"
         raise RequestError(f"{what}: ask again", status=503, code="unavailable", retry_after=1)

@@ -61,6 +61,8 @@ def test_a_server_that_loads_or_ends_says_so(tmp_path: Path) -> None:
         waiting = server.request("/v1/chat/completions", CHAT)
         assert (waiting.status, waiting.error["code"]) == (503, "unavailable")
         assert waiting.headers["retry-after"] == "1"
+        listed = server.request("/v1/models")
+        assert (listed.status, listed.error["message"]) == (503, "the models are being loaded: ask again")
         server.service.models.load()
         assert server.request("/v1/chat/completions", CHAT).status == 200
         server.service.draining = True

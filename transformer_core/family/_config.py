@@ -188,6 +188,9 @@ class DecoderConfig:
                 if self.layer_sizes
                 else {}
             ),
+            "norm": self.norm.value,
+            "activation": self.activation.value,
+            "gated_mlp": self.gated_mlp,
             "windows": list(self.windows),
             **({"chunked": True} if self.chunked else {}),
             "tied": self.tied,
