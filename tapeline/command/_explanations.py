@@ -274,4 +274,4 @@ def kind_of(error: BaseException) -> str | None:
 def see_also(error: BaseException) -> str:
     """Returns a line, behind a line break, that says where an error is explained; empty where it is not."""
     kind = kind_of(error)
-    return "" if kind is None else f"\nsee: {ERRORS_PAGE}#{kind.lower()}, or: tapeline explain {kind}"
+    return "" if kind is None else f"\nsee: tapeline explain {kind}, or {ERRORS_PAGE}#{kind.lower()}"

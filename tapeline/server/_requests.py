@@ -16,7 +16,7 @@ _TOKENS: Final = Items(Whole(0), 1)
 _MOST_PROMPTS: Final = 64
 _MOST_TEXTS: Final = 2048
 _NO_AUDIO: Final = "text only; leave the field out"
-_NO_REASONING: Final = "the model's template says how it thinks; give chat_template_kwargs"
+_NO_REASONING: Final = "leave the field out; a template that has a switch for thinking takes it by chat_template_kwargs"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -55,7 +55,7 @@ def test_a_command_says_where_its_error_is_explained(capsys: pytest.CaptureFixtu
     assert main(["generate", "--bundle=nowhere", "--prompt=a"]) == 2
     *_, said, seen = capsys.readouterr().err.splitlines()
     assert said.startswith("error: nowhere is not a bundle")
-    assert seen == "see: docs/errors.md#inputerror, or: tapeline explain InputError"
+    assert seen == "see: tapeline explain InputError, or docs/errors.md#inputerror"
     assert main(["explain", "inputerror"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("InputError: ")
@@ -66,5 +66,5 @@ def test_a_kind_of_another_package_has_that_of_its_base() -> None:
     class AcmeError(CheckpointError):
         pass
 
-    assert see_also(AcmeError("odd")).endswith("tapeline explain CheckpointError")
+    assert see_also(AcmeError("odd")).startswith("\nsee: tapeline explain CheckpointError, ")
     assert see_also(ZeroDivisionError()) == ""

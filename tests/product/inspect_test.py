@@ -129,7 +129,7 @@ def test_a_changed_file_is_named(inspecting: Inspect, bundle: Path) -> None:
     assert done.err == (
         f"error: {bundle} is damaged: weights.irpa: not what was exported (sha256 differs); module.vhlo: missing: "
         f"export the bundle again\n"
-        f"see: docs/errors.md#inputerror, or: tapeline explain InputError\n"
+        f"see: tapeline explain InputError, or docs/errors.md#inputerror\n"
     )
     states = {line.split()[0]: line.split()[-1] for line in done.out.splitlines() if line.startswith("  ")}
     assert (states["weights.irpa"], states["module.vhlo"], states["notes.txt"]) == ("differs", "missing", "listed")

@@ -68,7 +68,7 @@ def test_a_bound_that_is_no_size(
         2,
         [
             "error: TAPELINE_MODULE_CACHE=much: expected a size such as 512MiB, 1GiB or 2.5GB",
-            "see: docs/errors.md#inputerror, or: tapeline explain InputError",
+            "see: tapeline explain InputError, or docs/errors.md#inputerror",
         ],
     )
     with pytest.raises(InputError, match="TAPELINE_MODULE_CACHE=much: expected a size"):

@@ -1,11 +1,11 @@
-"""Docstrings as Markdown: examples and literal blocks become fenced blocks. Named in mkdocs.yml."""
+"""Docstrings as Markdown: examples and literal blocks are fenced, members of enums listed. Named in mkdocs.yml."""
 
 import re
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from griffe import Extension, Object
+from griffe import Class, Extension, Object
 
 # A docstring's links to files are for readers of the source.
 _FILE_LINK = re.compile(r"\[([^\]\n]+)\]\((?!https?:)[^)\s]+\)")
@@ -19,6 +19,15 @@ class DocstringForms(Extension):
         """Rewrites a docstring in place."""
         if obj.docstring is not None:
             obj.docstring.value = as_markdown(obj.docstring.value)
+            if isinstance(obj, Class) and any("Enum" in str(base) for base in obj.bases):
+                obj.docstring.value += _members(obj)
+
+
+def _members(kind: Class) -> str:
+    """Returns a list of an enum's members; those with a docstring have their own place on the page."""
+    values = [(name, member) for name, member in kind.attributes.items() if member.value is not None]
+    lines = [f"- `{name}` = `{member.value}`" for name, member in values if member.docstring is None]
+    return "\n\nMembers:\n\n" + "\n".join(lines) if lines else ""
 
 
 def as_markdown(text: str) -> str:

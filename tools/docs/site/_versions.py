@@ -14,6 +14,7 @@ _UNRELEASED: Final = re.compile(r"^## \[Unreleased\]\n(.*?)(?=^## )", re.MULTILI
 _RELEASED: Final = re.compile(r"^## \[(\d[^\]]*)\]", re.MULTILINE)
 _LEAD: Final = (
     '<!doctype html><meta charset="utf-8"><title>Tapeline</title><meta http-equiv="refresh" content="0; url={}/">'
+    '<p><a href="{}/">Tapeline</a></p>'
 )
 
 
@@ -31,7 +32,7 @@ def publish(folder: Path, version: str) -> None:
     versions = sorted({version, *known}, key=_order, reverse=True)
     newest = next((name for name in versions if name != NEXT), NEXT)
     file.write_text(json.dumps([_entry(name, newest) for name in versions], indent=1))
-    (folder / "index.html").write_text(_LEAD.format(newest))
+    (folder / "index.html").write_text(_LEAD.format(newest, newest))
 
 
 def _order(version: str) -> tuple[bool, list[int]]:
