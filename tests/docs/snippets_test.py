@@ -73,8 +73,8 @@ def _blocks(page: str) -> list[tuple[str, str]]:
 
 
 _WITH_PYTHON: Final = [page for page in _PAGES if any(language == "python" for language, _ in _blocks(page))]
-_RUN_HERE: Final = [page for page in _WITH_PYTHON if page not in {*_RUN_ELSEWHERE, *_CALLED_BY}]
-_RUN_HERE += ["docs/start.md"]  # but for what asks a server
+_ALSO_HERE: Final = ["docs/start.md"]  # but for what asks a server
+_RUN_HERE: Final = [page for page in _WITH_PYTHON if page not in {*_RUN_ELSEWHERE, *_CALLED_BY}] + _ALSO_HERE
 
 
 def test_the_tables_name_pages_with_python() -> None:
