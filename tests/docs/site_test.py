@@ -2,6 +2,7 @@
 
 import json
 import posixpath
+import re
 from collections.abc import Iterator
 from urllib.parse import unquote
 
@@ -45,3 +46,9 @@ def test_the_first_page_leads_to_the_version() -> None:
     (entry,) = json.loads((site_folder() / "versions.json").read_text())
     assert entry["version"] == pages_folder().name
     assert f"url={entry['version']}/" in (site_folder() / "index.html").read_text()
+
+
+def test_enums_list_their_members() -> None:
+    page = (pages_folder() / "api" / "transformer_core.family.html").read_text(encoding="utf-8")
+    kind = re.sub("<[^>]+>", "", page.partition("The norms of a decoder.")[2])
+    assert kind.split()[:4] == ["Members:", "RMS", "=", "'rms'"]
