@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tapeline
 from lang_core import ConfigError, DeviceError, InputError
 from run_iree import target_of_device
 from tapeline.bundle import Bundle
+from tapeline.engines import Place
 from tapeline.paging import PagesError
-from tapeline.running import BundleSlots
+from tapeline.running import BundleSlots, row_drafters
 from tapeline.serving import Engine, EngineSettings, canonical_pieces
 from tapeline.serving._reference_testing import Received, alone, random_requests
 from tests.goldens.cases import CASES
@@ -125,6 +127,20 @@ def test_pages_that_are_not_there_are_refused_before_the_call(bundles: tuple[Bun
         given[1][0, 3] = 14
         with pytest.raises((DeviceError, InputError), match=r"pages.*14"):
             session.function("decode_1")(*given)
+
+
+def test_a_bundle_of_pages_generates_for_one_prompt_and_drafts_for_none(bundles: tuple[Bundle, Bundle]) -> None:
+    whole, paged = bundles
+    texts = set()
+    for bundle in bundles:
+        with tapeline.load(bundle.path, device=_DEVICE) as model:
+            texts.add(model.generate("It was the best", max_new_tokens=40).text)
+    assert len(texts) == 1
+    with (
+        pytest.raises(InputError, match="has pages, and a row of drafts reserves none: export it without"),
+        row_drafters(whole, Place(device=_DEVICE), None, paged.path),
+    ):
+        pass
 
 
 def _zeros(slots: BundleSlots, count: int) -> Sequence[np.ndarray]:
