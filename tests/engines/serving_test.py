@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tapeline.bundle import Bundle
 from tapeline.engines import Place, open_session
 from tapeline.running import BundleSlots
@@ -13,8 +15,9 @@ from tests.product._bundles import export
 _COUNT = 5
 
 
-def test_answers_are_those_of_requests_alone(tmp_path: Path) -> None:
-    sizes: Any = {"num_layers": 1, "slots": 3, "max_sequence": 64, "target": ()}
+@pytest.mark.parametrize("pages", [{}, {"pages": 8, "page_tokens": 16}], ids=["rows", "pages"])
+def test_answers_are_those_of_requests_alone(pages: dict[str, int], tmp_path: Path) -> None:
+    sizes: Any = {"num_layers": 1, "slots": 3, "max_sequence": 64, "target": (), **pages}
     bundle = Bundle(export("demo", tmp_path / "bundle", **sizes))
     with open_session(bundle, Place("jax")) as session, open_session(bundle, Place("jax")) as other:
         slots, lonely = BundleSlots(bundle, session), BundleSlots(bundle, other)

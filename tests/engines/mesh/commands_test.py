@@ -87,8 +87,9 @@ def test_an_export_is_verified_on_its_mesh(tmp_path: Path, monkeypatch: pytest.M
         export("demo", tmp_path / "other", **sizes)
 
 
-def test_rows_of_slots_are_verified_on_their_mesh(tmp_path: Path) -> None:
-    sizes: Any = {"num_layers": 1, "sequence": 8, "max_sequence": 16, "slots": 2, "target": ()}
+@pytest.mark.parametrize("pages", [{}, {"pages": 5, "page_tokens": 16}], ids=["rows", "pages"])
+def test_rows_of_slots_are_verified_on_their_mesh(pages: dict[str, int], tmp_path: Path) -> None:
+    sizes: Any = {"num_layers": 1, "sequence": 8, "max_sequence": 32, "slots": 2, "target": (), **pages}
     path = export("demo", tmp_path / "bundle", **sizes, verify="jax", mesh="tp=2")
     rows = json.loads((path / "report.json").read_text())["verification"]
     assert {row["entry_point"] for row in rows if row["device"] == "jax mesh=tp=2"} >= {"prefill_row", "decode"}

@@ -112,8 +112,9 @@ def test_rows_of_a_batch_lie_on_devices_of_their_own(tmp_path: Path) -> None:
     np.testing.assert_allclose(cut, whole, rtol=0, atol=1e-6 * np.abs(whole).max())
 
 
-def test_rows_of_slots_are_read_and_written_through_cut_caches(tmp_path: Path) -> None:
-    sizes: Any = {"max_sequence": 16, "slots": 2, "sequence": 8}
+@pytest.mark.parametrize("pages", [{}, {"pages": 5, "page_tokens": 16}], ids=["rows", "pages"])
+def test_rows_of_slots_are_read_and_written_through_cut_caches(pages: dict[str, int], tmp_path: Path) -> None:
+    sizes: Any = {"max_sequence": 32, "slots": 2, "sequence": 8, **pages}
     bundle = _exported(tmp_path, mesh="tp=2", **sizes)
     with open_session(bundle, _place("tp=2")) as session:
         slots = BundleSlots(bundle, session)
