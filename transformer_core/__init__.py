@@ -28,6 +28,7 @@ from transformer_core._attention_config import (
     LayerRope,
     QueryGrowth,
     QueryKeyNorm,
+    QueryKeyNormKind,
     ScoreConfig,
 )
 from transformer_core._cache import Cache, CachedLayer, CacheLayout, SharedCache, State, StateMixer, shared_layout
@@ -115,6 +116,7 @@ __all__ = [
     "ProportionalScaling",
     "QueryGrowth",
     "QueryKeyNorm",
+    "QueryKeyNormKind",
     "RMSNorm",
     "RingCache",
     "RopeConfig",

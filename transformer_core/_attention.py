@@ -5,8 +5,8 @@ from transformer_core._attention_config import AttentionConfig
 from transformer_core._cache import CacheLayout, shared_layout
 from transformer_core._kv_cache import KVCache, cache_spec, kv_layout
 from transformer_core._linear import Linear
-from transformer_core._norm import RMSNorm
 from transformer_core._places import Places
+from transformer_core._query_key_norm import HeadNorm, head_norm
 from transformer_core._rope import apply_rope
 from transformer_core._rope_config import RopeKind
 from transformer_core._step import StepInputs, for_heads
@@ -93,16 +93,9 @@ class Attention(Module):
         own_values = own and not config.values_are_keys
         self.v_proj = Linear(size, kv_heads, bias=config.qkv_bias, dtype=dtype) if own_values else None
         self.o_proj = Linear(heads, size, bias=config.output_bias, dtype=dtype)
-        self.q_norm = self._norm(heads, dtype)
-        self.k_norm = self._norm(kv_heads, dtype) if own else None
+        self.q_norm = head_norm(config.norm, config.heads, config.head_size, dtype)
+        self.k_norm = head_norm(config.norm, config.kv_heads, config.head_size, dtype) if own else None
         self.sinks = Parameter((config.heads,), dtype) if config.sinks else None
-
-    def _norm(self, whole_size: int, dtype: DType | str) -> RMSNorm | None:
-        norm = self.config.norm
-        if norm is None or not norm.weighted:
-            return None
-        size = whole_size if norm.whole else self.config.head_size
-        return RMSNorm(size, eps=norm.eps, zero_centred=norm.zero_centred, dtype=dtype)
 
     def forward(
         self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: KVCache | None = None
@@ -236,7 +229,7 @@ class Attention(Module):
             return q, k
         return self.q_norm(ctx, q), self.k_norm(ctx, k)
 
-    def _placed(self, ctx: ExecutionContext, x: Tensor, norm: RMSNorm | None, step: StepInputs) -> Tensor:
+    def _placed(self, ctx: ExecutionContext, x: Tensor, norm: HeadNorm | None, step: StepInputs) -> Tensor:
         """Rotates x [.., T, H], and norms it where norms come after RoPE."""
         x, kind = self._rotated(ctx, x, step), self.config.norm
         if kind is None or not kind.after_rope:

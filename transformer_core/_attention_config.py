@@ -1,23 +1,35 @@
 """Sizes and options of attention."""
 
+import enum
 from dataclasses import dataclass
 
 from lang_core import ConfigError, checked_choices
 from transformer_core._rope_config import RopeKind, RopeMode
 
 
+class QueryKeyNormKind(enum.Enum):
+    """The norms of queries and keys."""
+
+    RMS = "rms"
+    LAYER = "layer"
+    """A layer norm with a bias, the same for each head (Phi)."""
+    LAYER_PER_HEAD = "layer_per_head"
+    """Layer norms without a bias, each head with a weight of its own (Command R+)."""
+
+
 @checked_choices
 @dataclass(frozen=True, slots=True)
 class QueryKeyNorm:
-    """RMSNorms of queries and keys (Qwen3).
+    """Norms of queries and keys (Qwen3).
 
     Attributes:
-        eps: added to the mean square.
+        eps: added to the mean square, or to the variance.
         zero_centred: whether 1 is added to the norms' weights.
         whole: whether a norm goes over all heads at once (OLMo-2), and not over each head.
         after_rope: whether each head is normed after RoPE (Hunyuan), and not before.
         values: whether each head of values is normed too, without a weight (Gemma 3n).
         weighted: whether they have weights; those after RoPE need none (Llama 4).
+        kind: kind of the norms; all but RMS norms are over each head, before RoPE.
     """
 
     eps: float
@@ -26,12 +38,19 @@ class QueryKeyNorm:
     after_rope: bool = False
     values: bool = False
     weighted: bool = True
+    kind: QueryKeyNormKind = QueryKeyNormKind.RMS
 
     def __post_init__(self) -> None:
         if self.whole and self.after_rope:
             raise ConfigError("norms of queries and keys: expected whole or after_rope; found both")
         if not self.weighted and not self.after_rope:
             raise ConfigError("norms of queries and keys: expected weights, or after_rope; found neither")
+        if self.kind is not QueryKeyNormKind.RMS and (self.whole or self.after_rope or self.zero_centred):
+            raise ConfigError(
+                f"norms of queries and keys: kind {self.kind.value}: expected norms of each head before RoPE, not "
+                f"zero-centred; found whole={self.whole}, after_rope={self.after_rope}, "
+                f"zero_centred={self.zero_centred}"
+            )
 
 
 @checked_choices

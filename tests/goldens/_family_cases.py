@@ -211,6 +211,15 @@ STABLELM_CASES = (
         must_matter=({"use_qkv_bias": False}, {"layer_norm_eps": 1e-2}),
     ),
     GoldenCase(
+        name="stablelm_normed",
+        twist="layer norms of queries and keys, stored head by head; side by side behind one norm",
+        config=stablelm5(K=2, sizes=dict(D=96, F=50, V=83, L=2, N=6), use_parallel_residual=True, qk_layernorm=True),
+        form="5.x",
+        seed=903,
+        prompt=prompt(9, vocab=83),
+        must_matter=({"layer_norm_eps": 1e-2},),
+    ),
+    GoldenCase(
         name="stablelm_parallel",
         twist="attention and feed-forward side by side behind one norm; batch of 2",
         config=stablelm5(K=2, sizes=dict(D=48, F=60, V=81, L=2, N=2), use_parallel_residual=True),

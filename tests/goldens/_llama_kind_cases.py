@@ -104,6 +104,15 @@ _COHERE_CASES = (
         must_matter=({"logit_scale": 0.5}, {"layer_norm_eps": 1e-1}, {"attention_bias": False}),
     ),
     GoldenCase(
+        name="cohere_normed",
+        twist="layer norms of queries and keys with a weight for each head, batch of 2",
+        config=cohere5(K=2, sizes=dict(D=48, F=58, V=89, L=2, N=6), use_qk_norm=True),
+        form="5.x",
+        seed=911,
+        prompt=prompt(7, 7, vocab=89),
+        must_matter=({"layer_norm_eps": 1e-1},),
+    ),
+    GoldenCase(
         name="cohere2",
         twist="window 5 and RoPE in all layers but the second, untied; hidden states",
         config=cohere2_5(

@@ -150,6 +150,13 @@ def _attention(config: Config, prefix: str, d: int, n: int) -> Shapes:
     if family in ("qwen3", "qwen3_moe", *_HYBRID, "gemma3_text", "exaone4", "olmo2", "olmo3"):
         yield prefix + "q_norm.weight", (n * h if family in ("olmo2", "olmo3") else h,)
         yield prefix + "k_norm.weight", (k * h if family in ("olmo2", "olmo3") else h,)
+    if config.get("use_qk_norm") and family == "cohere":
+        yield prefix + "q_norm.weight", (n, h)
+        yield prefix + "k_norm.weight", (k, h)
+    if config.get("qk_layernorm") and family == "stablelm":
+        yield from (
+            (f"{prefix}{x}_layernorm.norms.{i}.weight", (h,)) for x, m in (("q", n), ("k", k)) for i in range(m)
+        )
     if family == "hunyuan_v1_dense":
         yield prefix + "query_layernorm.weight", (h,)
         yield prefix + "key_layernorm.weight", (h,)

@@ -8,6 +8,15 @@ _HALF_LINEAR = {"factor": 3.0, "partial_rotary_factor": 0.5, "rope_theta": 10000
 
 _PHI_CASES = (
     GoldenCase(
+        name="phi_normed",
+        twist="layer norms with biases over the heads of queries and keys",
+        config=phi5(K=2, sizes=dict(D=48, F=62, V=80, L=2, N=4), qk_layernorm=True),
+        form="5.x",
+        seed=912,
+        prompt=prompt(8, vocab=80),
+        must_matter=({"layer_norm_eps": 1e-1},),
+    ),
+    GoldenCase(
         name="phi",
         twist="one layer norm for both parts, half of a head rotated, biases, also of the head; hidden states",
         config=phi5(K=2, sizes=dict(D=48, F=66, V=84, L=3, N=4)),

@@ -48,6 +48,8 @@ def _attention(config: Config, prefix: str) -> Shapes:
         yield f"{prefix}{name}.weight", shape
         if biased:
             yield f"{prefix}{name}.bias", shape[:1]
+    if config.get("qk_layernorm"):
+        yield from ((f"{prefix}{x}_layernorm.{part}", (h,)) for x in "qk" for part in ("weight", "bias"))
 
 
 def _feed_forward(config: Config, prefix: str) -> Shapes:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, is_dataclass, replace
 from typing import Any
 
 from lang_core import ConfigError, DType, Module, checked_choices
-from transformer_core._attention_config import QueryGrowth
+from transformer_core._attention_config import QueryGrowth, QueryKeyNormKind
 from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation
 from transformer_core._rope_config import RopeConfig, RopeKind
@@ -54,6 +54,7 @@ class DecoderConfig:
         qk_norm_whole: whether the norms of q and k go over all heads at once.
         qk_norm_after_rope: whether they come after RoPE.
         qk_norm_weighted: whether the norms of q and k have weights.
+        qk_norm_kind: kind of the norms of q and k.
         qkv_clip: bound of queries, keys and values on both sides; none where None.
         norm: kind of the norms of the residual stream.
         activation: activation of the feed-forward.
@@ -108,6 +109,7 @@ class DecoderConfig:
     qk_norm_whole: bool = False
     qk_norm_after_rope: bool = False
     qk_norm_weighted: bool = True
+    qk_norm_kind: QueryKeyNormKind = QueryKeyNormKind.RMS
     qkv_clip: float | None = None
     norm: NormKind = NormKind.RMS
     activation: Activation = Activation.SILU

@@ -161,7 +161,7 @@ def attention(config: DecoderConfig, index: int, dtype: DType) -> Attention | La
 
 
 def _attention_config(config: DecoderConfig, index: int) -> AttentionConfig:
-    kinds = config.qk_norm_whole, config.qk_norm_after_rope, config.v_norm, config.qk_norm_weighted
+    kinds = config.qk_norm_whole, config.qk_norm_after_rope, config.v_norm, config.qk_norm_weighted, config.qk_norm_kind
     norm = QueryKeyNorm(config.norm_eps, config.zero_centred, *kinds)
     sizes = config.sizes_of(index)
     return AttentionConfig(

@@ -1,9 +1,10 @@
-"""Command R: attention and feed-forward side by side behind one layer norm without a bias; scaled logits."""
+"""Command R and R+: attention and feed-forward side by side behind one layer norm without a bias; scaled logits."""
 
 from dataclasses import replace
 from typing import Any, Final
 
 from lang_core import DType
+from transformer_core._attention_config import QueryKeyNormKind
 from transformer_core._config_fields import ConfigFields
 from transformer_core._rope_config import DEFAULT_BASE, RopeMode
 from transformer_core.family._config import DecoderConfig, Family
@@ -51,9 +52,13 @@ def one_norm_layer(config: DecoderConfig, index: int, dtype: DType) -> ParallelL
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:
-    if fields.boolean("use_qk_norm", False):
-        fields.refuse("use_qk_norm", "false: layer norms with weights of their own for each head are not supported")
-    return cohere_kind(fields, COHERE.architecture, default_base=_ROPE_BASE)
+    return cohere_kind(
+        fields,
+        COHERE.architecture,
+        default_base=_ROPE_BASE,
+        qk_norm=fields.boolean("use_qk_norm", False),
+        qk_norm_kind=QueryKeyNormKind.LAYER_PER_HEAD,
+    )
 
 
 COHERE: Final = Family("CohereForCausalLM", "cohere", _read, one_norm_layer)

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from transformer_core._attention_config import QueryKeyNormKind
 from transformer_core._config_fields import ConfigFields
 from transformer_core._rope_config import RopeConfig
 from transformer_core.checkpoints import RenamedKeys
@@ -10,12 +11,17 @@ from transformer_core.family._fields import activation_of, heads_of, llama_kind
 from transformer_core.family._layer_configs import NormKind
 from transformer_core.models.families._cohere import one_norm_layer
 
-_STORED: Final = {"o_proj": "dense", "up_proj": "fc1", "down_proj": "fc2", "norm": "final_layernorm"}
+_STORED: Final = {
+    "o_proj": "dense",
+    "up_proj": "fc1",
+    "down_proj": "fc2",
+    "norm": "final_layernorm",
+    "q_norm": "q_layernorm",
+    "k_norm": "k_layernorm",
+}
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:
-    if fields.boolean("qk_layernorm", False):
-        fields.refuse("qk_layernorm", "false: layer norms of queries and keys are not supported")
     if fields.boolean("tie_word_embeddings", False):
         fields.refuse("tie_word_embeddings", "false: the head has a bias, which an embedding has not")
     heads, kv_heads, head_size = heads_of(fields, kv_heads_default=True)
@@ -30,6 +36,8 @@ def _read(fields: ConfigFields) -> DecoderConfig:
         output_bias=True,
         mlp_bias=True,
         head_bias=True,
+        qk_norm=fields.boolean("qk_layernorm", False),
+        qk_norm_kind=QueryKeyNormKind.LAYER,
         norm=NormKind.LAYER,
         norm_eps=fields.number("layer_norm_eps", 1e-5),
         activation=activation_of(fields, default="gelu_new"),
