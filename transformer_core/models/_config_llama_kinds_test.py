@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lang_core import ConfigError
-from transformer_core import QueryGrowth, RopeKind, RopeMode, YarnScaling
+from transformer_core import QueryGrowth, QueryKeyNormKind, RopeKind, RopeMode, YarnScaling
 from transformer_core._rope_scaling import NoScaling
 from transformer_core.family._layer_configs import NormKind
 from transformer_core.models._config_testing import read
@@ -48,6 +48,20 @@ def test_coheres() -> None:
     assert second.windows == (9, 9, 9, None, 9)
     assert second.rope_kinds == (RopeKind.MODEL,) * 3 + (RopeKind.NONE, RopeKind.MODEL)
     assert second.rope.base == 1e4
+
+
+@pytest.mark.parametrize(
+    ("architecture", "switch", "kind"),
+    [
+        ("Cohere", "use_qk_norm", QueryKeyNormKind.LAYER_PER_HEAD),
+        ("StableLm", "qk_layernorm", QueryKeyNormKind.LAYER_PER_HEAD),
+        ("Phi", "qk_layernorm", QueryKeyNormKind.LAYER),
+    ],
+)
+def test_layer_norms_of_queries_and_keys(architecture: str, switch: str, kind: QueryKeyNormKind) -> None:
+    assert not read(architecture, num_key_value_heads=2).qk_norm
+    config = read(architecture, num_key_value_heads=2, **{switch: True})
+    assert (config.qk_norm, config.qk_norm_kind) == (True, kind)
 
 
 def test_exaone4() -> None:
@@ -98,7 +112,6 @@ def test_hunyuan_stretches_the_base_of_rope() -> None:
             {"num_key_value_heads": 2, "head_dim": 6, "rope_parameters": {**_PLAIN, "llama_4_scaling_beta": 0.1}},
             "rope_parameters: field 'original_max_position_embeddings' is missing",
         ),
-        ("Cohere", {"use_qk_norm": True}, "'use_qk_norm': expected false: layer norms with weights of their own"),
         ("Cohere2", {"layer_types": [_FULL] * 2}, r"'layer_types': expected a list of 3 \(num_hidden_layers\)"),
         (
             "Exaone4",
@@ -116,7 +129,6 @@ def test_hunyuan_stretches_the_base_of_rope() -> None:
             "rope_scaling: field 'alpha': expected none: heads of 2 dims have no base to stretch",
         ),
         ("SeedOss", {"num_key_value_heads": 2}, "field 'head_dim' is missing"),
-        ("Phi", {"qk_layernorm": True}, "'qk_layernorm': expected false: layer norms of queries and keys are not"),
         ("Phi", {"tie_word_embeddings": True}, "'tie_word_embeddings': expected false: the head has a bias"),
         (
             "Helium",
