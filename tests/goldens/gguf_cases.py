@@ -11,7 +11,7 @@ AS_THEY_ARE: Final = (
     "llama_gqa", "llama_tied", "llama_wide_heads", "llama_biases", "llama_eps_theta", "llama_4x_first", "tinyllama_4x",
     "llama_linear", "llama_linear_4x", "llama_yarn", "llama_llama3", "llama_llama3_4x", "mistral_window", "mixtral",
     "qwen2_full_4x", "qwen2_yarn_4x", "qwen3", "qwen3_moe", "phi3_longrope_partial", "phi3_window_4x", "gpt2",
-    "gpt2_4x", "granite", "olmo2", "gpt_neox", "gpt_neox_4x", "stablelm", "stablelm_parallel",
+    "gpt2_4x", "granite", "olmo2", "gpt_neox", "gpt_neox_4x", "stablelm", "stablelm_parallel", "stablelm_normed",
     "deepseek_v3_plain_4x", "olmo3", "olmo3_4x", "ministral3", "exaone4", "exaone4_4x", "seed_oss",
     "ernie4_5", "ernie4_5_biases", "phi_4x",
     "starcoder2_plain", "nemotron_plain", "arcee", "minimax_m2", "minimax_m2_4x",
@@ -44,6 +44,7 @@ FIXED: Final[dict[str, dict[str, Any]]] = {
         },
     },
     "cohere": {"attention_bias": False},
+    "cohere_normed": {"attention_bias": False},
     "cohere2": {
         "num_hidden_layers": 4,
         "layer_types": [*["sliding_attention"] * 3, "full_attention"],

@@ -27,7 +27,14 @@ from tests.goldens._shapes import sizes_of, weight_shapes
 from tests.goldens.gguf_deepseek import add_deepseek_fields, deepseek_tensors, gpt_oss_tensors
 from tests.goldens.gguf_gemma import GEMMA_LAYERS, add_gemma_layer_fields, gemma_layer_tensors
 from tests.goldens.gguf_hybrids import HYBRIDS, add_hybrid_fields, hybrid_tensors
-from tests.goldens.gguf_llama_kinds import LAYER_NORMS, UNGATED, WINDOWS, add_llama_kind_fields, layer_norm_eps
+from tests.goldens.gguf_llama_kinds import (
+    LAYER_NORMS,
+    UNGATED,
+    WINDOWS,
+    add_llama_kind_fields,
+    layer_norm_eps,
+    stablelm_tensors,
+)
 from tests.goldens.gguf_nemotron_h import add_nemotron_h_fields, nemotron_h_name, nemotron_h_tensors
 from tests.goldens.gguf_rope import add_rope, rope_of, rope_tensors
 from tests.goldens.gguf_states import STATE_KINDS, add_mamba2_fields, add_state_fields, state_tensors
@@ -48,6 +55,7 @@ _RENAMED = {**gguf_sparse.RENAMED, "deepseek2": deepseek_tensors, "gpt-oss": gpt
 _RENAMED |= dict.fromkeys(HYBRIDS.values(), hybrid_tensors)
 _RENAMED |= dict.fromkeys(STATE_KINDS.values(), state_tensors)
 _RENAMED |= dict.fromkeys(("nemotron_h", "nemotron_h_moe"), nemotron_h_tensors)
+_RENAMED["stablelm"] = stablelm_tensors
 _RENAMED |= dict.fromkeys(GEMMA_LAYERS, gemma_layer_tensors)
 _PERMUTED = ("llama", "olmo", "granite", "smollm3", "mistral3", "arcee", "granitehybrid")
 _EXPERT = re.compile(r"(model\.layers\.\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight")

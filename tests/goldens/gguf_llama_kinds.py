@@ -1,8 +1,10 @@
 """Metadata of dense models that are nearly a Llama, as llama.cpp's converter writes them."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from gguf import GGUFWriter
 
 from tests.goldens._case_types import Config
@@ -12,6 +14,7 @@ UNGATED = {"phi": "phi2", "starcoder2": "starcoder2", "nemotron": "nemotron", "a
 LAYER_NORMS = ("olmo", "command-r", "cohere2", "phi2", "starcoder2", "nemotron")
 WINDOWS = ("olmo2", "exaone4", "cohere2")
 _BY_TYPES = ("olmo2", "exaone4")
+_HEAD_NORM = re.compile(r"(.*\.[qk]_layernorm)\.norms\.(\d+)\.weight")
 
 
 def layer_norm_eps(config: Config) -> float:
@@ -36,3 +39,15 @@ def add_llama_kind_fields(writer: GGUFWriter, config: Config, name: str, rope: M
     if name == "mistral3":
         writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
         writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
+
+
+def stablelm_tensors(stored: Mapping[str, np.ndarray], _: Config) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields the weights with the norms of heads stacked, as ``StableLMModel`` of the converter does."""
+    heads: dict[str, list[np.ndarray]] = {}
+    for key, array in stored.items():
+        if match := _HEAD_NORM.fullmatch(key):
+            assert len(heads.setdefault(match[1], [])) == int(match[2]), key
+            heads[match[1]].append(array)
+        else:
+            yield key, array
+    yield from ((f"{key}.weight", np.stack(norms)) for key, norms in heads.items())
