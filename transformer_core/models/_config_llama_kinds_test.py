@@ -59,7 +59,7 @@ def test_coheres() -> None:
     ],
 )
 def test_layer_norms_of_queries_and_keys(architecture: str, switch: str, kind: QueryKeyNormKind) -> None:
-    sizes = {"num_key_value_heads": 2, "hidden_size": 64}
+    sizes = {"num_key_value_heads": 2, "hidden_size": 96}
     assert not read(architecture, **sizes).qk_norm
     config = read(architecture, **sizes, **{switch: True})
     assert (config.qk_norm, config.qk_norm_kind) == (True, kind)
