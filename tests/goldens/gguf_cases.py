@@ -132,8 +132,9 @@ HYBRID_CASES: Final[dict[str, GoldenCase]] = {
 # YaRN's betas from its command line, and the two best of a group for DeepSeek-V2's groups, where the model takes the
 # best. Phi-3.5-MoE's experts it chooses as Mixtral's. Sizes of Gemma 3n are fixed there, and its standard deviations
 # unbiased, which matters where F is as small as here. States carry the rounding to bf16 along, which in one file of
-# Granite 4 is above the tolerance.
+# Granite 4 is above the tolerance. Command R's norms of queries and keys it reads from models of 64 layers and more.
 NOT_LLAMA_CPPS: Final = (
+    "cohere_normed",
     "mistral_window",
     "phi3_window_4x",
     "llama_yarn",

@@ -18,12 +18,13 @@ from transformer_core.sharding import sharding
 
 _ONE = MeshShape.parse("tp=1")
 _MESHES = ("tp=2", "tp=4", "dp=2", "tp=2,dp=2", "ep=2", "ep=2,tp=2")
-# Whole caches, rings, a latent beside experts, experts, delta rule, state space, convolution.
+# Whole caches, rings, a latent beside experts, experts, norms with a weight per head, delta rule, state space, convolution.
 _SAMPLE = {
     "llama_gqa": "tp=2,dp=2",
     "mistral_window": "tp=4",
     "deepseek_v3": "tp=2",
     "mixtral": "ep=2,tp=2",
+    "cohere_normed": "tp=2",
     "qwen3_next": "tp=2",
     "mamba2": "dp=2",
     "lfm2": "tp=2",
