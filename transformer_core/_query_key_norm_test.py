@@ -35,6 +35,7 @@ def test_each_head_has_a_weight_of_its_own(tokens: int, heads: int, size: int, e
 )
 def test_kinds(norm: QueryKeyNorm, kind: type, shapes: list[tuple[int, ...]]) -> None:
     made = head_norm(norm, 4, 6, "f32")
+    assert made is not None
     assert isinstance(made, kind)
     assert [parameter.spec.shape for _, parameter in made.named_parameters()] == shapes
 

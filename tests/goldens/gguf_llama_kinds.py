@@ -41,10 +41,11 @@ def add_llama_kind_fields(writer: GGUFWriter, config: Config, name: str, rope: M
         writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
 
 
-def stablelm_tensors(stored: Mapping[str, np.ndarray], _: Config) -> Iterator[tuple[str, np.ndarray]]:
+def stablelm_tensors(weights: Mapping[str, np.ndarray], config: Config) -> Iterator[tuple[str, np.ndarray]]:
     """Yields the weights with the norms of heads stacked, as ``StableLMModel`` of the converter does."""
+    del config
     heads: dict[str, list[np.ndarray]] = {}
-    for key, array in stored.items():
+    for key, array in weights.items():
         if match := _HEAD_NORM.fullmatch(key):
             assert len(heads.setdefault(match[1], [])) == int(match[2]), key
             heads[match[1]].append(array)

@@ -18,7 +18,7 @@ from transformer_core.sharding import sharding
 
 _ONE = MeshShape.parse("tp=1")
 _MESHES = ("tp=2", "tp=4", "dp=2", "tp=2,dp=2", "ep=2", "ep=2,tp=2")
-# Whole caches, rings, a latent beside experts, experts, norms with a weight per head, delta rule, state space, convolution.
+# Whole caches, rings, a latent beside experts, experts, a norm per head, delta rule, state space, convolution.
 _SAMPLE = {
     "llama_gqa": "tp=2,dp=2",
     "mistral_window": "tp=4",
