@@ -75,6 +75,10 @@ class KernelConfig:
             fields = json.loads(path.read_text())
         except FileNotFoundError:
             raise InputError(f"{path.parent} is not a bundle: it has no {path.name}: export one first") from None
+        except NotADirectoryError:
+            raise InputError(
+                f"bundle={path.parent}: it is a file, and a bundle is a directory: give a model's file as `model`"
+            ) from None
         except (OSError, ValueError) as error:
             raise InputError(f"{path}: cannot be read ({error}): export the bundle again") from None
         schema = fields.get("schema") if isinstance(fields, dict) else type(fields).__name__

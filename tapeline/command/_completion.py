@@ -11,7 +11,7 @@ from typing import Final
 import shtab
 from absl import flags
 
-from tapeline.command._program import COMMANDS, Command, command_of
+from tapeline.command._program import COMMANDS, Command, load_command
 
 FLAGS: Final = flags.FlagValues()
 
@@ -31,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("tapeline", add_help=False)
     commands = parser.add_subparsers()
     for name, line in COMMANDS.items():
-        _add_flags(commands.add_parser(name, help=line, description=line, add_help=False), command_of(name))
+        _add_flags(commands.add_parser(name, help=line, description=line, add_help=False), load_command(name))
     return parser
 
 

@@ -59,6 +59,7 @@ EXPLANATIONS: Final = {
             "A family of models, a RoPE scaling, an activation or an attention that Tapeline does not know.",
             "A `config.json` that was written by hand or by an older library.",
             "A mesh whose text is malformed.",
+            "An option of sampling outside its range, such as `--temperature=-1`.",
         ),
         (
             "docs/supported.md and docs/models.md list what is supported.",

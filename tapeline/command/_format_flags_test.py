@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 
 import tapeline
-from tapeline.command import COMMANDS, command_of, main
+from tapeline.command import COMMANDS, load_command, main
 from tapeline.finetuning import TrainedModel
 
 _WITHOUT: Final = {
@@ -17,7 +17,7 @@ _WITHOUT: Final = {
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_prints_json_or_says_why_not(name: str) -> None:
-    known = command_of(name).FLAGS
+    known = load_command(name).FLAGS
     if name in _WITHOUT:
         assert "format" not in known, f"{name} has the flag: take it off the list"
     else:

@@ -21,7 +21,7 @@ from absl import flags
 
 import tapeline
 from lang_core import InputError
-from tapeline.cli import TerminalProgress, output_file, user_path
+from tapeline.cli import TerminalProgress, output_file, say, user_path
 from tapeline.command._dump_flags import define_dump_flags
 from tapeline.command._flags import flag_translator
 from tapeline.command._format_flags import FormatFlag, put_json
@@ -138,7 +138,8 @@ def _streams(model: LoadedModel) -> Iterator[TokenStream]:
     """Yields the answers, one after the other; several prompts have one answer together."""
     options = _options()
     if _CHAT.value:
-        yield from Turns(model, _SYSTEM.value, _PROMPT.value, options, [*map(user_path, _IMAGE.value)])
+        translate = flag_translator(FLAGS)
+        yield from Turns(model, _SYSTEM.value, _PROMPT.value, options, [*map(user_path, _IMAGE.value)], translate)
     elif _IMAGE.value:
         yield _seeing(model, options)
     elif _TOKEN_IDS.value is not None:
@@ -204,6 +205,8 @@ def main() -> None:
                     output.push(token)
                     stats.token(model.counters, model.token_bytes)
             output.finish(stream.answers)
+            if _CHAT.value and stream.answers[0].ended == "length" and not _FORMAT.is_json:
+                say(f"(cut off by --max_new_tokens={_MAX_NEW_TOKENS.value})")
             if logits_file:
                 _write_logits(logits_file, output)
             if stats_file or _FORMAT.is_json:

@@ -14,7 +14,7 @@ from absl import flags
 
 from lang_core import InputError, MeshShape, near_names
 from tapeline.cli import output_file, say_error
-from tapeline.command._program import COMMANDS, Command, command_of, load_command, parse_command
+from tapeline.command._program import COMMANDS, Command, load_command, parse_command
 from tapeline.launching import launch
 
 FLAGS: Final = flags.FlagValues()
@@ -46,7 +46,7 @@ def main() -> None:
         place = (_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
         code = load_command("rank").run_rank(place, _TIMEOUT.value, name, REST[1:], figures)
     else:
-        _check_processes(command_of(name), _PROCESSES.value)
+        _check_processes(load_command(name), _PROCESSES.value)
         code, error = launch(_PROCESSES.value, [*_own_flags(), "--", *REST])
         if error is not None:
             say_error(error)
@@ -73,7 +73,7 @@ def _checked_command() -> str:
         raise InputError(
             f"launch: command {name!r} not found; available: {', '.join(_able())}{near_names(name, COMMANDS)}"
         )
-    command = command_of(name)
+    command = load_command(name)
     if not _is_able(command):
         raise InputError(f"launch: {name} runs in one process; available: {', '.join(_able())}")
     code = parse_command(name, REST[1:])
@@ -97,7 +97,7 @@ def _check_processes(command: Command, processes: int) -> None:
 
 
 def _able() -> list[str]:
-    return [name for name in COMMANDS if _is_able(command_of(name))]
+    return [name for name in COMMANDS if _is_able(load_command(name))]
 
 
 def _is_able(command: Command) -> bool:

@@ -1,6 +1,7 @@
 import dataclasses
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -45,7 +46,7 @@ def test_help_of_a_command(name: str, capsys: pytest.CaptureFixture[str]) -> Non
         streams = capsys.readouterr()
         assert streams.err == ""
         assert "\nFlags:\n" in streams.out
-        command = load_command("generate" if name == "chat" else name)
+        command = load_command(name)
         for flag in command.FLAGS:
             assert f"--{flag}:" in streams.out or f"--[no]{flag}:" in streams.out
 
@@ -62,10 +63,19 @@ def test_a_command_starts_from_its_defaults_each_time(capsys: pytest.CaptureFixt
 def test_unexpected_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "stray", "word"]) == 2
     assert "error: unexpected arguments stray word: every option is a --flag\n" in capsys.readouterr().err
-    assert main(["inspect", "dir"]) == 2
-    assert "error: unexpected arguments dir: every option is a --flag; did you mean --bundle=dir?" in (
-        capsys.readouterr().err
-    )
+
+
+def test_a_lone_argument_is_a_bundle_or_a_model(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "dir" / "kernel_config.json").touch()
+    for command in ("inspect", "chat"):
+        for argument, flag in {"dir": "bundle", "model.gguf": "model", "demo": "model"}.items():
+            assert main([command, argument]) == 2
+            hint = f"unexpected arguments {argument}: every option is a --flag; did you mean --{flag}={argument}?"
+            assert f"error: {hint}\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Flags of a model that is exported into the user's cache before it is used."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from absl import flags
 
@@ -71,6 +71,14 @@ class ModelFlags:
         return tapeline.cached_export(name, progress=progress, **given)
 
 
+_OPTIONS: Final = {
+    "dtype": "what the model computes in",
+    "quantize": "how weights are packed",
+    "activations": "how packed products round their inputs",
+    "verify": "what the export is compared with",
+}
+
+
 def define_model_flags(values: flags.FlagValues) -> ModelFlags:
     """Defines the flags of a model in a command's flags."""
     return ModelFlags(
@@ -83,12 +91,17 @@ def define_model_flags(values: flags.FlagValues) -> ModelFlags:
         ),
         flags.DEFINE_bool("export_again", False, "With --model: export also where it is there.", flag_values=values),
         {
-            name: flags.DEFINE_string(name, None, "With --model: as for export.", flag_values=values)
-            for name in ("dtype", "quantize", "activations", "verify")
+            name: flags.DEFINE_string(name, None, f"With --model: {text}, as for export.", flag_values=values)
+            for name, text in _OPTIONS.items()
         }
         | {
             "max_sequence": flags.DEFINE_integer(
-                "max_sequence", None, "With --model: as for export.", lower_bound=1, flag_values=values
+                "max_sequence",
+                None,
+                "With --model: tokens of prompt and answer together that the caches hold; the model's own most by "
+                "default. Each value has an export of its own.",
+                lower_bound=1,
+                flag_values=values,
             )
         },
     )

@@ -8,14 +8,14 @@ from typing import Any, Final, Protocol
 from absl import flags
 
 from lang_core import OpError
-from tapeline.cli import EXIT_INPUT, guarded, say_error
+from tapeline.cli import EXIT_INPUT, guarded, say_error, user_path
 from tapeline.command._explanations import see_also
 from tapeline.command._flags import as_flags
 
 COMMANDS: Final = {
     "export": "writes a verified bundle of a checkpoint",
     "generate": "generates text with a bundle",
-    "chat": "talks with a bundle or a model: generate --chat",
+    "chat": "talks with a model or a bundle",
     "run": "runs one entry point of a bundle on arrays",
     "serve": "serves bundles over HTTP, as OpenAI's API has it",
     "embed": "embeds sentences and compares them",
@@ -34,9 +34,6 @@ COMMANDS: Final = {
 }
 """The commands with a line of help each."""
 
-# Commands that are another one with flags given.
-_ALIASES: Final = {"chat": ("generate", ("--chat",))}
-
 # Every option of an export has its flag here, and messages of other commands name them too ("export with ...").
 _OPTIONS_OF: Final = "export"
 
@@ -50,12 +47,14 @@ class Command(Protocol):
     Attributes:
         FLAGS: its flags.
         POSITIONAL: name of the flag whose value may stand first without ``--name=``, and the values.
+        GIVEN: flags that are given before those of the user; a command without it has none.
         REST: what stands behind the flags is put here; a command without it takes nothing more.
         EVERY_RANK: True where all ranks of a launch run the command; else rank 0 does, whose calls the others follow.
     """
 
     FLAGS: flags.FlagValues
     POSITIONAL: tuple[str, Sequence[str]]
+    GIVEN: Sequence[str]
     REST: list[str]
     EVERY_RANK: bool
     __doc__: str | None
@@ -71,11 +70,6 @@ def load_command(name: str) -> Any:
     return importlib.import_module(f"tapeline.command._{name.replace('-', '_')}")
 
 
-def command_of(name: str) -> Command:
-    """Returns the module of a command, or of the one that it is an alias of."""
-    return load_command(_ALIASES.get(name, (name, ()))[0])
-
-
 def run_command(name: str, arguments: Sequence[str]) -> int:
     """Runs a command and returns the exit code.
 
@@ -86,7 +80,7 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     Returns:
         0 done, 2 wrong input, 3 verification failed, 130 interrupted, 1 anything else.
     """
-    command = command_of(name)
+    command = load_command(name)
     if _asks_for_help(arguments):
         print(_help(command))
         return 0
@@ -98,12 +92,12 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
 
 def parse_command(name: str, arguments: Sequence[str]) -> int | None:
     """Parses a command's flags, prints what is wrong with them, and returns an exit code then; else None."""
-    command, given = command_of(name), _ALIASES.get(name, (name, ()))[1]
+    command: Command = load_command(name)
     values = command.FLAGS
     for flag in values:
         values[flag].unparse()
     try:
-        rest = values(["tapeline", *given, *_named(command, arguments)])
+        rest = values(["tapeline", *getattr(command, "GIVEN", ()), *_named(command, arguments)])
     except flags.Error as error:
         say_error(f"{error}\nPass --help for the flags.")
         return EXIT_INPUT
@@ -117,8 +111,11 @@ def parse_command(name: str, arguments: Sequence[str]) -> int | None:
 
 def _as_flag(command: Command, rest: Sequence[str]) -> str:
     """Returns a lone argument as the flag that is the command's first, a model or a bundle; empty otherwise."""
-    first = next((name for name in ("bundle", "model") if name in command.FLAGS), None)
-    return "" if first is None or len(rest) != 1 else f"; did you mean --{first}={rest[0]}?"
+    if len(rest) != 1:
+        return ""
+    names = ("bundle", "model") if (user_path(rest[0]) / "kernel_config.json").is_file() else ("model", "bundle")
+    first = next((name for name in names if name in command.FLAGS), None)
+    return "" if first is None else f"; did you mean --{first}={rest[0]}?"
 
 
 def _asks_for_help(arguments: Sequence[str]) -> bool:

@@ -13,7 +13,7 @@ from lang_core import MeshShape, ProcessError
 from run_jax.processes import Leader, Meeting, connect_devices, exit_for, follow, join, lead, leave, place_of
 from tapeline.bundle import Bundle
 from tapeline.cli import VERSION, say_error
-from tapeline.command._program import command_of, run_command
+from tapeline.command._program import load_command, run_command
 from tapeline.engines import Place, open_on_rank
 from tapeline.launching import TOKEN, guard_rank, stdout_is_ours
 
@@ -45,7 +45,7 @@ def run_rank(
     spot = place_of(*place, timeout=timeout)
     stdout_is_ours(wanted=spot.rank == 0)
     meeting = join(spot, {"tapeline": VERSION, "flags": [name, *arguments]}, secret=secret, timeout=timeout)
-    if getattr(command_of(name), "EVERY_RANK", False):
+    if getattr(load_command(name), "EVERY_RANK", False):
         return _run_alike(meeting, name, arguments)
     if spot.rank == 0:
         return _run_leading(meeting, name, arguments, figures)

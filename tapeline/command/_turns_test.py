@@ -10,7 +10,9 @@ from typing import Any, cast
 
 import pytest
 
+from lang_core import InputError
 from tapeline.command import _turns
+from tapeline.command._flags import flag_translator
 from tapeline.command._turns import Turns, stoppable
 
 
@@ -60,7 +62,10 @@ def test_an_interrupt_at_the_prompt_drops_the_line(
 class _Answers:
     """Model whose conversations note what they were asked."""
 
-    def __init__(self) -> None:
+    bundle = SimpleNamespace(path="b")
+
+    def __init__(self, *, sees: bool = True) -> None:
+        self.sees = sees
         self.asked: list[tuple[str, list[str]]] = []
 
     def chat(self, system: str | None) -> "_Answers":
@@ -69,12 +74,58 @@ class _Answers:
 
     def stream(self, text: str, *, images: Sequence[Path], **options: object) -> str:
         assert options == {"seed": 3}
+        if text == "too long":
+            raise InputError("export with max_sequence=9")
         self.asked.append((text, [path.name for path in images]))
         return text
 
 
-def test_pictures_go_with_the_turn_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("first\n/image b.png\n/image c.png\nsecond\nthird\n"))
+def test_pictures_go_with_the_turn_that_follows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("b.png", "c d.png"):
+        (tmp_path / name).touch()
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
+    monkeypatch.setattr("sys.stdin", io.StringIO("first\n/image b.png\n/image c d.png\nsecond\nthird\n"))
     model = _Answers()
     assert [*Turns(cast(Any, model), None, None, {"seed": 3}, [Path("a.png")])] == ["first", "second", "third"]
-    assert model.asked == [("first", ["a.png"]), ("second", ["b.png", "c.png"]), ("third", [])]
+    assert model.asked == [("first", ["a.png"]), ("second", ["b.png", "c d.png"]), ("third", [])]
+
+
+def _terminal(text: str) -> _Terminal:
+    terminal = _Terminal(text)
+    terminal.pressed = True
+    return terminal
+
+
+def test_what_is_refused_on_a_terminal_does_not_end_the_conversation(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
+    lines = "first\ntoo long\n/image no.png\n/rest\n/image\n/usr/bin is a turn\n"
+    monkeypatch.setattr("sys.stdin", _terminal(lines))
+    model = _Answers()
+    turns = Turns(cast(Any, model), None, None, {"seed": 3}, translate=flag_translator(["max_sequence"]))
+    assert [*turns] == ["first", "/usr/bin is a turn"]
+    err = capsys.readouterr().err
+    assert "error: export with --max_sequence=9\n(the turn is forgotten, what was said before is not)" in err
+    assert "error: /image no.png: there is no file " in err
+    assert "error: /rest: unknown command; did you mean '/reset'?: one turn per line; /reset forgets" in err
+    assert "error: /image: unknown command" in err
+    assert "/image FILE puts a picture before the next turn" in err
+
+
+def test_a_model_that_takes_no_pictures_refuses_them_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", _terminal("/image a.png\nfirst\n"))
+    assert [*Turns(cast(Any, _Answers(sees=False)), None, None, {"seed": 3})] == ["first"]
+    err = capsys.readouterr().err
+    assert "error: /image a.png: b is of a model that takes no pictures" in err
+    assert "FILE" not in err
+
+
+def test_elsewhere_what_is_refused_ends_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("too long\nnever asked\n"))
+    model = _Answers()
+    with pytest.raises(InputError, match="export with max_sequence=9"):
+        list(Turns(cast(Any, model), None, None, {"seed": 3}))
+    assert model.asked == []

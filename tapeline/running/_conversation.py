@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Unpack
 
+from lang_core import InputError
 from tapeline.running._generation import (
     GeneratedToken,
     GenerateKeywords,
@@ -53,7 +54,8 @@ class Conversation:
             **options: fields of ``GenerateOptions``.
 
         Raises:
-            InputError: the template refuses the messages, or the conversation does not fit into the caches.
+            InputError: the template refuses the messages, or the conversation does not fit into the caches. The turn
+                is forgotten then; what was said before it stays.
         """
         stream = self.stream(text, images=images, **options)
         for token in stream:
@@ -69,5 +71,10 @@ class Conversation:
         if self._last is not None:
             self._chat.answered(self._last.answers[0].text)
             self._last = None
-        self._last = self._stream(text, images, chosen)
+        said = self._chat.messages
+        try:
+            self._last = self._stream(text, images, chosen)
+        except InputError:
+            self._chat.messages = said
+            raise
         return self._last

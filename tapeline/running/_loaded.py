@@ -210,11 +210,13 @@ class LoadedModel(Senses):
                 return self._generator.stream([chat.ask(text, self.vocabulary)], options, ends, self.tokenizer)
             eyes = self._eyes
             eyes.check_text(text)
-            seen.extend(eyes.see(images))
+            pictures = [*seen, *eyes.see(images)]
             ids = chat.ask(
-                text, self.vocabulary, pictures=len(images), written=lambda rendered: eyes.written(rendered, seen)
+                text, self.vocabulary, pictures=len(images), written=lambda rendered: eyes.written(rendered, pictures)
             )
-            return self._generator.stream([ids], options, ends, self.tokenizer, eyes.placed(ids, seen))
+            answer = self._generator.stream([ids], options, ends, self.tokenizer, eyes.placed(ids, pictures))
+            seen[:] = pictures
+            return answer
 
         return Conversation(chat, stream)
 

@@ -17,6 +17,7 @@ from tapeline.running._ranker import TextRanker
 from tapeline.running._speech import Sound, SpeechBundle, samples_of
 from tapeline.text import Tokenizer
 from tapeline.transcribing import Segment, Task, Transcriber, Transcription
+from transformer_core.models import ENCODE_IMAGE
 
 
 class Senses:
@@ -30,6 +31,11 @@ class Senses:
         """Takes the session, and runs nothing yet."""
         self.bundle: Final = bundle
         self._session: Final = session
+
+    @property
+    def sees(self) -> bool:
+        """True where prompts and conversations may have pictures."""
+        return any(entry_point.name == ENCODE_IMAGE for entry_point in self.bundle.config.entry_points)
 
     def embed(self, texts: Sequence[str], *, prompt_name: str | None = None) -> np.ndarray:
         """Returns one vector f32 [texts, D] for each text, with a bundle of a sentence embedder.

@@ -16,12 +16,15 @@ class Chat:
         template: of the model.
         tokenizer: of the model.
         system: what the model is told before everything else; nothing where None.
+
+    Attributes:
+        messages: all that was said. A turn that was refused after ``ask`` is forgotten by setting those from before it.
     """
 
     def __init__(self, template: ChatTemplate, tokenizer: Tokenizer, system: str | None = None) -> None:
         self._template: Final = template
         self._tokenizer: Final = tokenizer
-        self._messages: list[Message] = [] if system is None else [{"role": "system", "content": system}]
+        self.messages: tuple[Message, ...] = () if system is None else ({"role": "system", "content": system},)
 
     @classmethod
     def of(cls, directory: Path, tokenizer: Tokenizer | None, system: str | None = None) -> "Chat":
@@ -54,15 +57,15 @@ class Chat:
             InputError: the template refuses the messages, or the text gives ids that the model does not have.
         """
         content = [*({"type": "image"} for _ in range(pictures)), {"type": "text", "text": text}]
-        self._messages.append({"role": "user", "content": content if pictures else text})
-        rendered = self._template.render(self._messages)
+        self.messages += ({"role": "user", "content": content if pictures else text},)
+        rendered = self._template.render([*self.messages])
         if written is not None:
             rendered = written(rendered)
         return self._tokenizer.encode(rendered, model_size, special_tokens=False)  # the template writes them
 
     def answered(self, text: str) -> None:
         """Notes the model's answer."""
-        self._messages.append({"role": "assistant", "content": text})
+        self.messages += ({"role": "assistant", "content": text},)
 
     def end_ids(self) -> frozenset[int]:
         """Returns the ids with which the model ends an answer, beside those of its configuration.

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from lang_core import CheckpointError
-from tapeline.command import COMMANDS, ERRORS_PAGE, EXPLANATIONS, command_of, main, see_also
+from tapeline.command import COMMANDS, ERRORS_PAGE, EXPLANATIONS, load_command, main, see_also
 from tests.layering._sources import workspace_root
 
 _ROOT: Final = workspace_root()
@@ -47,7 +47,7 @@ def test_links_lead_to_sections() -> None:
 def test_pages_and_flags_of_explanations_exist() -> None:
     text = "\n".join(line for _, causes, cures in EXPLANATIONS.values() for line in (*causes, *cures))
     assert [page for page in set(re.findall(r"docs/[\w-]+\.md", text)) if not (_ROOT / page).is_file()] == []
-    flags = {flag for name in COMMANDS for flag in command_of(name).FLAGS}
+    flags = {flag for name in COMMANDS for flag in load_command(name).FLAGS}
     assert set(re.findall(r"--(\w+)", text)) - {"help"} <= flags
 
 

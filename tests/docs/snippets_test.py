@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from absl import flags
 
-from tapeline.command import COMMANDS, command_of
+from tapeline.command import COMMANDS, load_command
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _PAGES: Final = {
@@ -145,7 +145,7 @@ def _flags_of(words: list[str]) -> list[str]:
 
 def _refusal(name: str, argument: str) -> str:
     flag, _, value = argument[2:].partition("=")
-    known = command_of(name).FLAGS
+    known = load_command(name).FLAGS
     if flag.removeprefix("no") not in known and flag not in known:
         return f"{name} has no flag {argument}"
     choices = getattr(known[flag].parser, "enum_values", None) if flag in known else None
@@ -168,6 +168,6 @@ def test_tables_of_commands_are_whole(page: str) -> None:
 
 
 def test_flags_are_absl_s() -> None:
-    assert isinstance(command_of("export").FLAGS, flags.FlagValues)
+    assert isinstance(load_command("export").FLAGS, flags.FlagValues)
     assert _refusal("export", "--wrong=1") == "export has no flag --wrong=1"
     assert "expected one of" in _refusal("export", "--dtype=f8")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import tapeline
+from lang_core import InputError
 from tapeline.text import Tokenizer
 from tests.product._bundles import Finished, export, invoke
 
@@ -108,3 +110,28 @@ def test_a_bundle_without_a_template(bundle: Path, generating: Generate, tmp_pat
     done = generating(other, "--chat", "--prompt=a")
     assert (done.code, done.out) == (2, "")
     assert "has no chat template, neither chat_template.jinja nor chat_template in tokenizer_config.json" in done.err
+
+
+def test_a_turn_that_does_not_fit_is_forgotten(bundle: Path) -> None:
+    with tapeline.load(bundle, device="local-sync") as model:
+        conversation, other = model.chat(), model.chat()
+        conversation.ask("It was", max_new_tokens=4, ignore_eos=True)
+        with pytest.raises(InputError, match="positions, the bundle's caches hold 96: ask for fewer, or export with"):
+            conversation.stream("the " * 200, max_new_tokens=4)  # at once, before a token is asked for
+        answer = conversation.ask("the worst", max_new_tokens=4, ignore_eos=True)
+        other.ask("It was", max_new_tokens=4, ignore_eos=True)
+        assert other.ask("the worst", max_new_tokens=4, ignore_eos=True).token_ids == answer.token_ids
+
+
+def test_an_answer_that_is_cut_off_says_so(bundle: Path, generating: Generate) -> None:
+    cut = generating(bundle, "--chat", "--prompt=It was", "--max_new_tokens=4", "--ignore_eos")
+    assert "(cut off by --max_new_tokens=4)" in cut.err
+    plain = generating(bundle, "--prompt=It was", "--max_new_tokens=4", "--ignore_eos")
+    assert "cut off" not in plain.err
+
+
+def test_a_file_is_no_bundle(generating: Generate, tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").touch()
+    done = generating(tmp_path / "model.gguf", "--chat", "--prompt=a")
+    assert (done.code, done.out) == (2, "")
+    assert "model.gguf: it is a file, and a bundle is a directory: give a model's file as --model" in done.err

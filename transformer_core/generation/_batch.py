@@ -44,7 +44,7 @@ class CachedBatch(Protocol):
 def generate_batch(
     model: CachedBatch, prompts: Sequence[Sequence[int]], samplers: Sequence[Sampler], stop: StopRule
 ) -> Iterator[tuple[int, TokenStep]]:
-    """Yields new tokens of all prompts until the rule has ended each.
+    """Returns an iterator of new tokens of all prompts, until the rule has ended each.
 
     The tokens of a prompt do not depend on the other prompts.
 
@@ -54,12 +54,12 @@ def generate_batch(
         samplers: one sampler per prompt.
         stop: rule that ends each prompt's tokens.
 
-    Yields:
-        The index of the prompt, and its next token.
+    Returns:
+        Pairs: the index of the prompt, and its next token.
 
     Raises:
         InputError: there is no prompt or there are more than B, or one of them is empty or does not fit into the
-            caches with its new tokens.
+            caches with its new tokens; at once, before a token is asked for.
     """
     if not 0 < len(prompts) <= model.batch:
         raise InputError(
@@ -69,6 +69,12 @@ def generate_batch(
     for number, prompt in enumerate(prompts):
         which = f"prompt (number {number + 1})" if len(prompts) > 1 else "prompt"
         check_room(prompt, stop.max_new_tokens, model.capacity, which)
+    return _tokens(model, prompts, samplers, stop)
+
+
+def _tokens(
+    model: CachedBatch, prompts: Sequence[Sequence[int]], samplers: Sequence[Sampler], stop: StopRule
+) -> Iterator[tuple[int, TokenStep]]:
     histories = [list(prompt) for prompt in prompts]
     predictions = _run_prompts(model, prompts)
     running = set(range(len(prompts)))

@@ -47,7 +47,7 @@ def generate(
     memory: PromptMemory | None = None,
     speculation: Speculation | None = None,
 ) -> Iterator[TokenStep]:
-    """Yields new tokens until the rule ends generation.
+    """Returns an iterator of new tokens, until the rule ends generation.
 
     Args:
         model: model with empty caches, or with those that the memory knows; its caches are filled.
@@ -58,9 +58,21 @@ def generate(
         speculation: speculation with this model, for several tokens per call; the tokens are the same.
 
     Raises:
-        InputError: the prompt is empty, or it and the new tokens do not fit into the caches.
+        InputError: the prompt is empty, or it and the new tokens do not fit into the caches; at once, before a token is
+            asked for.
     """
     check_room(prompt, stop.max_new_tokens, model.capacity)
+    return _tokens(model, prompt, sampler, stop, memory, speculation)
+
+
+def _tokens(
+    model: CachedModel,
+    prompt: Sequence[int],
+    sampler: Sampler,
+    stop: StopRule,
+    memory: PromptMemory | None,
+    speculation: Speculation | None,
+) -> Iterator[TokenStep]:
     history, count = list(prompt), 0
     predictions: Sequence[Prediction] = [run_prompt(model, prompt, memory)]
     draft: Sequence[int] = ()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from absl import flags
 
-from tapeline.command import COMMANDS, command_of
+from tapeline.command import COMMANDS, load_command
 
 # absl writes the values of a choice before its help.
 _CHOICES = re.compile(r"^<[^>]*>: ")
@@ -18,9 +18,9 @@ def commands_reference() -> str:
 
 
 def _command(name: str) -> Iterator[str]:
-    command = command_of(name)
+    command = load_command(name)
     yield f"\n## {name}\n\n`tapeline {name}` {COMMANDS[name]}.\n"
-    original = next(other for other in COMMANDS if command_of(other) is command)
+    original = next(other for other in COMMANDS if load_command(other).FLAGS is command.FLAGS)
     if original != name:
         yield f"Its flags are those of [{original}](#{original}).\n"
         return

@@ -45,6 +45,7 @@ DAMAGED = [
     (b"PK\3\4" + bytes(40), r"begins with b'PK\\x03\\x04', expected b'GGUF': this is not a GGUF file"),
     (raw(version=1), "GGUF version 1, read are 2 and 3: convert the model again"),
     (raw(version=4), "GGUF version 4"),
+    (raw(version=0x62626262), "GGUF version 1650614882, read are 2 and 3: the file is damaged: fetch it again"),
     (raw(version=3 << 24), "the file is big-endian: convert it with gguf-convert-endian"),
     (raw()[:20], "truncated: the number of metadata fields needs 8 bytes"),
     (raw(tensors_said=1 << 60), r"truncated: the list of \d+ tensors needs \d+ bytes or more"),

@@ -92,7 +92,8 @@ def _counts(cursor: Cursor) -> tuple[int, int]:
                 f"{cursor.path}: the file is big-endian: convert it with gguf-convert-endian, of the gguf package"
             )
         known = " and ".join(map(str, VERSIONS))
-        raise CheckpointError(f"{cursor.path}: GGUF version {version}, read are {known}: convert the model again")
+        cure = "convert the model again" if version < 100 else "the file is damaged: fetch it again"
+        raise CheckpointError(f"{cursor.path}: GGUF version {version}, read are {known}: {cure}")
     return cursor.number("Q", "the number of tensors"), cursor.number("Q", "the number of metadata fields")
 
 
