@@ -16,6 +16,7 @@ from tapeline.running import Conversation, GeneratedToken, GenerateKeywords, Loa
 _COMMANDS: Final = ("/reset", "/image", "/help", "/quit")
 _COMMAND: Final = re.compile(r"/[a-z]+")
 _HELP: Final = "one turn per line; /reset forgets what was said, {image}/quit or Ctrl-D ends, Ctrl-C stops an answer"
+_NOT_TAKEN: Final = "(not taken; what was said before stays, and /reset forgets it)"
 _IMAGE_HELP: Final = "/image FILE puts a picture before the next turn, "
 
 
@@ -68,7 +69,7 @@ class Turns:
             except InputError as error:
                 if not terminal:
                     raise
-                say_error(f"{self._translate(str(error))}\n(the turn is forgotten, what was said before is not)")
+                say_error(f"{self._translate(str(error))}\n{_NOT_TAKEN}")
                 continue
             if answer is not None:
                 yield answer
