@@ -82,6 +82,21 @@ def test_hunyuan_stretches_the_base_of_rope() -> None:
     assert (config.qk_norm, config.qk_norm_after_rope) == (True, True)
 
 
+def test_ministral_has_windows_in_every_layer_but_where_the_file_says_otherwise() -> None:
+    values = {"num_key_value_heads": 2}
+    assert read("Ministral", **values).windows == (4096,) * 3
+    assert read("Ministral", **values, sliding_window="null").windows == (None,) * 3
+    types = [_SLIDING, _FULL, _SLIDING]
+    assert read("Ministral", **values, sliding_window=5, layer_types=types).windows == (5, None, 5)
+
+
+def test_jais2_has_biases_unless_the_file_takes_them_away() -> None:
+    config = read("Jais2")
+    assert (config.norm, config.gated_mlp, config.qkv_bias, config.mlp_bias) == (NormKind.LAYER, False, True, True)
+    bare = read("Jais2", attention_bias=False, mlp_bias=False)
+    assert (bare.qkv_bias, bare.output_bias, bare.mlp_bias) == (False, False, False)
+
+
 @pytest.mark.parametrize(
     ("architecture", "changes", "message"),
     [
@@ -137,6 +152,24 @@ def test_hunyuan_stretches_the_base_of_rope() -> None:
             "'head_dim': expected hidden_size / num_attention_heads, as its output projection is square; found 6",
         ),
         ("Nemotron", {"num_key_value_heads": 4}, r"'num_key_value_heads': expected a divisor of num_attention_heads"),
+        (
+            "Ministral",
+            {"num_key_value_heads": 2, "sliding_window": "null", "layer_types": [_SLIDING] * 3},
+            "'sliding_window': expected an integer of at least 1, for some layers are of type sliding_attention",
+        ),
+        ("Jais2", {"num_key_value_heads": 4}, r"'num_key_value_heads': expected a divisor of num_attention_heads"),
+        ("Jais2", {"mlp_bias": "yes"}, "'mlp_bias': expected true or false; found 'yes'"),
+        ("Jais2", {"use_qk_norm": True}, "'use_qk_norm': expected none or off, for Jais2ForCausalLM does not read it"),
+        (
+            "VaultGemma",
+            {"num_key_value_heads": 2, "head_dim": 6, "hidden_activation": "relu6"},
+            "'hidden_activation': expected one of silu, .*; found 'relu6'",
+        ),
+        (
+            "VaultGemma",
+            {"num_key_value_heads": 2, "head_dim": 6, "layer_types": [_FULL] * 2},
+            r"'layer_types': expected a list of 3 \(num_hidden_layers\)",
+        ),
         ("Ernie4_5", {"num_key_value_heads": 2, "head_dim": 6, "use_bias": 1}, "'use_bias': expected true or false"),
     ],
 )
