@@ -21,15 +21,18 @@ from tools.benching.suites import (
     ROUNDS,
     SERVER,
     SUITES,
+    TORCH,
     Peer,
     Plan,
     Run,
     Runner,
     ServeGroup,
     ServerPeer,
+    TorchPeer,
     as_text,
     find_peer,
     find_server,
+    find_torch_peer,
     group_of_file,
     run_suite,
     tiny_plan,
@@ -37,7 +40,9 @@ from tools.benching.suites import (
     write_json,
 )
 
-_OF_BITS: Final = ("decode", "serve")
+_DEVICE_BYTES: Final = 8 << 30  # of the array that shows how fast a device's memory is read; no cache holds it
+_OF_BITS: Final = ("decode", "serve", "engines")
+_ENGINE_BITS: Final = {"32": "f32", "16": "bf16", "Q8_0": "q8_0", "Q4_0": "q4_0"}
 _SUITE: Final = flags.DEFINE_list("suite", "all", f"A comma list of {', '.join(SUITES)}; or all.")
 _ROUNDS: Final = flags.DEFINE_integer(
     "rounds",
@@ -55,21 +60,32 @@ _WORKDIR: Final = flags.DEFINE_string(
     "workdir", None, "Where to put temporary files, 10 GB or more; the machine's folder for such where not given."
 )
 _CHECKPOINT: Final = flags.DEFINE_string(
-    "checkpoint", None, "A Hugging Face directory whose whole export the suite streaming measures; make_checkpoint."
+    "checkpoint",
+    None,
+    "A Hugging Face directory whose whole export the suite streaming measures, and the suite engines' model, which is "
+    "else TinyLlama's shapes; make_checkpoint.",
 )
 _PEER: Final = flags.DEFINE_enum(
-    "peer", None, [*PEERS, SERVER], f"Another system that takes turns: {SERVER} in the suite serve, others in decode."
+    "peer",
+    None,
+    [*PEERS, SERVER, TORCH],
+    f"Another system that takes turns: {SERVER} in the suite serve, {TORCH} in engines, others in decode.",
 )
 _PEER_PYTHON: Final = flags.DEFINE_string(
     "peer_python",
     None,
-    "The Python interpreter that has the peer, llama-cpp-python; the one of this program if not given.",
+    f"The Python interpreter that has the peer, llama-cpp-python or {TORCH}; the one of this program if not given.",
 )
 _PEER_SERVER: Final = flags.DEFINE_string(
     "peer_server", None, f"The peer's program, {SERVER}; the one of that name in PATH if not given."
 )
 _BITS: Final = flags.DEFINE_list(
-    "bits", "all", "What of the suites decode and serve: a comma list of 32, 16, Q8_0, Q4_0, Q4_K, ...; or all."
+    "bits",
+    "all",
+    "What of the suites decode, serve and engines: a comma list of 32, 16, Q8_0, Q4_0, Q4_K, ...; or all.",
+)
+_DEVICE: Final = flags.DEFINE_enum(
+    "device", None, ["cuda"], "Where the suite engines runs, beside the device's limit; the CPU where not given."
 )
 _GGUF: Final = flags.DEFINE_string(
     "gguf", None, "A GGUF file that the suites decode and serve measure, beside --bits where that is given."
@@ -117,7 +133,19 @@ def _plan() -> Plan:
     activations = ("exact", "q8") if _ACTIVATIONS.value == "both" else (_ACTIVATIONS.value,)
     plan = replace(plan, decode_groups=tuple(chosen), serve_groups=tuple(served), activations=activations)
     sizes = plan.serve if _REQUESTS.value == 1 else plan.serve.fewer(_REQUESTS.value)
-    return replace(plan, serve=sizes, peer=_peer(), server=_server())
+    return _of_engines(replace(plan, serve=sizes, peer=_peer(), server=_server()), bits)
+
+
+def _of_engines(plan: Plan, bits: Sequence[str]) -> Plan:
+    """Returns the plan with the suite engines' device, bits and peer."""
+    plan = replace(plan, engine_device=_DEVICE.value, engine_peer=_torch_peer())
+    if _SIZES.value == "tiny":
+        return plan
+    chosen = tuple(_ENGINE_BITS[name] for name in bits if name in _ENGINE_BITS)
+    bandwidth = _DEVICE_BYTES if _DEVICE.value else plan.bandwidth_bytes
+    return replace(
+        plan, engine_bits=chosen, bandwidth_bytes=bandwidth
+    )
 
 
 def _server() -> ServerPeer | None:
@@ -129,14 +157,28 @@ def _server() -> ServerPeer | None:
     return None
 
 
+def _torch_peer() -> TorchPeer | None:
+    if _PEER.value != TORCH:
+        return None
+    peer = find_torch_peer(_peer_python())
+    if peer.settings is None:
+        cli.say(f"{peer.python} has no {TORCH}: nothing is measured of it")
+    return peer
+
+
+def _peer_python() -> str:
+    """Returns the peer's interpreter; a bare name is looked for in PATH."""
+    python = _PEER_PYTHON.value
+    # A link is not followed: a virtual environment is known by it.
+    return sys.executable if python is None else str(cli.user_path(python).absolute()) if os.sep in python else python
+
+
 def _peer() -> Peer | None:
     if _PEER.value not in PEERS:
-        if _PEER_PYTHON.value is not None:
-            raise InputError("--peer_python is the peer's interpreter: give --peer=llama.cpp too")
+        if _PEER_PYTHON.value is not None and _PEER.value != TORCH:
+            raise InputError(f"--peer_python is the peer's interpreter: give --peer=llama.cpp or --peer={TORCH} too")
         return None
-    python = _PEER_PYTHON.value
-    # A bare name is looked for in PATH. A link is not followed: a virtual environment is known by it.
-    place = sys.executable if python is None else str(cli.user_path(python).absolute()) if os.sep in python else python
+    place = _peer_python()
     peer = find_peer(place)
     if peer.settings is None:
         cli.say(f"{place} has no llama-cpp-python: nothing is measured of llama.cpp (docs/benchmarks.md: its install)")
@@ -160,7 +202,7 @@ def _command(suite: str) -> str:
     flags = [f"--suite {suite}", f"--rounds {_rounds(suite)}"]
     if _SIZES.value != "full":
         flags.append(f"--sizes {_SIZES.value}")
-    if _CHECKPOINT.value and suite == "streaming":
+    if _CHECKPOINT.value and suite in ("streaming", "engines"):
         flags.append("--checkpoint DIR")
     if _BITS.value != ["all"] and suite in _OF_BITS:
         flags.append(f"--bits {','.join(_BITS.value)}")
@@ -170,6 +212,9 @@ def _command(suite: str) -> str:
         flags.append(f"--activations {_ACTIVATIONS.value}")
     if _REQUESTS.value != 1 and suite == "serve":
         flags.append(f"--requests {_REQUESTS.value:g}")
+    if suite == "engines":
+        flags += [f"--device {_DEVICE.value}"] if _DEVICE.value else []
+        flags += [f"--peer {TORCH} --peer_python PYTHON"] if _PEER.value == TORCH else []
     if _PEER.value in PEERS and suite == "decode":
         flags.append(f"--peer {_PEER.value} --peer_python PYTHON")
     if _PEER.value == SERVER and suite == "serve":

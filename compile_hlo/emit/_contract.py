@@ -40,7 +40,9 @@ def factors(e: Emitter, x: Value, y: Value, dtype: DType) -> tuple[SsaValue, Ssa
 
 
 def product(e: Builder, x: SsaValue, y: SsaValue, axes: Axes, result: TensorSpec) -> str:
-    """Writes a dot_general.
+    """Writes a dot_general; of f32 in the highest precision.
+
+    By default StableHLO leaves the precision of f32 to its consumer: XLA takes TF32 on GPUs and bf16 on TPUs.
 
     Args:
         e: builder.
@@ -51,11 +53,17 @@ def product(e: Builder, x: SsaValue, y: SsaValue, axes: Axes, result: TensorSpec
     """
     x_contract, y_contract, x_batch, y_batch = axes
     batching = f"batching_dims = {integers(x_batch)} x {integers(y_batch)}, " if x_batch else ""
+    precision = ", precision = [HIGHEST, HIGHEST]" if wants_precision(x, y) else ""
     return e.new(
         f"stablehlo.dot_general {x.name}, {y.name}, {batching}"
-        f"contracting_dims = {integers(x_contract)} x {integers(y_contract)} : ({x.kind}, {y.kind}) -> "
+        f"contracting_dims = {integers(x_contract)} x {integers(y_contract)}{precision} : ({x.kind}, {y.kind}) -> "
         f"{tensor_type(result)}"
     )
+
+
+def wants_precision(x: SsaValue, y: SsaValue) -> bool:
+    """Returns whether products of two operands lose bits where a device multiplies f32 with fewer."""
+    return f32 in (x.spec.dtype, y.spec.dtype)
 
 
 def _is_linear(e: Emitter, x: Value, y: Value, node: Node) -> bool:

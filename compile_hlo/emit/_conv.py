@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from compile_dag import Node
 from compile_hlo.emit._builder import Builder, SsaValue
+from compile_hlo.emit._contract import wants_precision
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._overrides import overridable
 from compile_hlo.emit._types import integers, tensor_type
@@ -44,14 +45,16 @@ def convolved(e: Emitter, node: Node) -> str:
 
 @overridable("convolution")
 def convolution(e: Builder, window: Window, x: SsaValue, kernel: SsaValue, target: TensorSpec) -> str:
-    """Writes a convolution of x [B, spatial.., C] with a kernel [spatial.., C / groups, O]."""
+    """Writes a convolution of x [B, spatial.., C] with a kernel [spatial.., C / groups, O]; see ``product`` for f32."""
     axes = [str(i) for i in range(len(window.strides))]
     layout = ", ".join(["b", *axes, "f"])
     pads = ", ".join([integers(pair) for pair in window.padding])
+    highest = ", ".join(["#stablehlo<precision HIGHEST>"] * 2)
+    precision = f", precision_config = [{highest}]" if wants_precision(x, kernel) else ""
     return e.new(
         f"stablehlo.convolution({x.name}, {kernel.name}) "
         f"dim_numbers = [{layout}]x[{', '.join([*axes, 'i', 'o'])}]->[{layout}], window = "
         f"{{stride = {integers(window.strides)}, pad = [{pads}], rhs_dilate = {integers(window.dilation)}}} "
-        f"{{batch_group_count = 1 : i64, feature_group_count = {window.groups} : i64}} : "
+        f"{{batch_group_count = 1 : i64, feature_group_count = {window.groups} : i64{precision}}} : "
         f"({x.kind}, {kernel.kind}) -> {tensor_type(target)}"
     )

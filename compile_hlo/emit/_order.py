@@ -68,7 +68,10 @@ def is_less(e: Builder, a: str, b: str, spec: TensorSpec) -> str:
 
 @emits("argmax", "argmin")
 def _arg_reduce(e: Emitter, node: Node) -> None:
-    """Writes the first index of the reduced value, by two plain reductions, which every device vectorises."""
+    """Writes the first index of the reduced value, by two plain reductions, which every device vectorises.
+
+    Positions are counted from the end, so that the second one is a maximum of numbers that are not negative.
+    """
     x, result = node.inputs[0].spec, node.results[0].spec
     axis, _ = node.attributes
     wide = TensorSpec(x.shape, x.dtype.accumulation)
@@ -80,11 +83,14 @@ def _arg_reduce(e: Emitter, node: Node) -> None:
     is_best = e.compare("EQ", operand, best, wide)
     if wide.dtype.is_floating:  # where there is a NaN, the reduced value is NaN, which equals nothing
         is_best = e.elementwise("or", (is_best, e.compare("NE", operand, operand, wide)), TensorSpec(x.shape, bool_))
-    indices = TensorSpec(x.shape, i32)
+    indices, chosen = TensorSpec(x.shape, i32), TensorSpec(kept, i32)
+    last = x.shape[axis] - 1
     order = e.new(f"stablehlo.iota dim = {axis} : {tensor_type(indices)}")
-    order = e.select(is_best, order, e.filled(x.shape[axis] - 1, indices), indices)
-    first = reduced(e, "min", order, indices, (axis,))
-    e.alias(node, e.reshape(first, TensorSpec(kept, i32), result.shape))
+    order = e.elementwise("subtract", (e.filled(last, indices), order), indices)
+    order = e.select(is_best, order, e.filled(0, indices), indices)
+    first = reduced(e, "max_natural", order, indices, (axis,))
+    first = e.elementwise("subtract", (e.filled(last, chosen), first), chosen)
+    e.alias(node, e.reshape(first, chosen, result.shape))
 
 
 @emits("cumsum")

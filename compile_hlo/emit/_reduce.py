@@ -13,6 +13,8 @@ from compile_hlo.emit._types import integers, tensor_type
 from lang_core import DType, TensorSpec
 
 _REDUCTIONS: Final = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}
+# Beside the ops': the maximum of integers none of which is negative.
+_COMBINED: Final = _REDUCTIONS | {"max_natural": "maximum"}
 
 
 def lowest(dtype: DType) -> float:
@@ -46,11 +48,11 @@ def _reduce(e: Emitter, node: Node) -> None:
 
 @overridable("reduce")
 def reduced(e: Builder, op_name: str, operand: str, spec: TensorSpec, axes: tuple[int, ...]) -> str:
-    """Reduces a value of a spec over axes, which go."""
+    """Reduces a value of a spec over axes, which go, by an op or by ``max_natural``."""
     kept = TensorSpec(tuple(dim for axis, dim in enumerate(spec.shape) if axis not in axes), spec.dtype)
     initial = e.scalar(_initial(op_name, spec.dtype), spec.dtype)
     return e.new(
-        f"stablehlo.reduce({operand} init: {initial}) applies stablehlo.{_REDUCTIONS[op_name]} "
+        f"stablehlo.reduce({operand} init: {initial}) applies stablehlo.{_COMBINED[op_name]} "
         f"across dimensions = {integers(axes)} : ({tensor_type(spec)}, {tensor_type(TensorSpec((), spec.dtype))}) "
         f"-> {tensor_type(kept)}"
     )

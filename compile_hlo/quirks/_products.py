@@ -179,6 +179,23 @@ def reduction_beside_operand(
     return e.barrier(result, kept)
 
 
+@fault("reduce", targets="cuda", cases="max_long_i32 min_long_i32")
+def extremes_of_integers(
+    plain: Plain, e: Builder, op_name: str, operand: str, spec: TensorSpec, axes: tuple[int, ...]
+) -> str:
+    """Long rows of i32 have a maximum of at least 0, and a minimum of at most -1, on CUDA.
+
+    Lanes without an element hold the last bits of the least or greatest i64: what is reduced is i64, and lies in
+    memory, for a conversion that is fused with such a reduction cannot be compiled.
+    """
+    if op_name not in ("max", "min") or spec.dtype.is_floating or spec.dtype is i64:
+        return plain(e, op_name, operand, spec, axes)
+    wide = TensorSpec(spec.shape, i64)
+    kept = TensorSpec(tuple(dim for axis, dim in enumerate(spec.shape) if axis not in axes), i64)
+    operand = e.barrier(e.convert(operand, spec, i64), wide)
+    return e.convert(plain(e, op_name, operand, wide, axes), kept, spec.dtype)
+
+
 @fault("block_quantize", targets="llvm-cpu", cases="")
 def integers_of_blocks(plain: Plain, e: Builder, matrix: SsaValue, bits: int) -> list[str]:
     """The way from f32 by i32 and i8 to the f32 of a product cannot be legalised in one dispatch."""

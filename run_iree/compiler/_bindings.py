@@ -30,10 +30,11 @@ def check_bindings(source: Path, target: Target) -> None:
     """
     with with_kernels(source, target) as (text, _):  # some modules do not compile without them
         count, name = _most_bindings(source, text, target)
-    if count > MOST_BINDINGS:
+    cap = min(MOST_BINDINGS[device] for device in target.devices)
+    if count > cap:
         raise CompileError(
             f"{str(source)!r} compiles for {target.name}, but no device would load it: "
-            f"{too_many_buffers(count, MOST_BINDINGS)} (it is {name})"
+            f"{too_many_buffers(count, cap)} (it is {name})"
         )
 
 

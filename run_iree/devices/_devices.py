@@ -1,12 +1,16 @@
 """Devices that a compiled module can run on."""
 
+import contextlib
 import functools
 import re
+import threading
+from types import MappingProxyType
 from typing import Final
 
 from iree import runtime
 
 from lang_core import DeviceError, near_names
+from run_iree.devices._turns import CudaContext, Turns
 
 # Driver of each device. vmvx is the local-task driver with modules of the vmvx target.
 _DRIVERS: Final = {
@@ -23,8 +27,8 @@ DEVICES: Final = tuple(_DRIVERS)
 IREE_ERRORS: Final = (RuntimeError, ValueError, IndexError, KeyError, OSError, MemoryError, TypeError)
 """Errors of the runtime's binding, by the status code of the failure."""
 
-MOST_BINDINGS: Final = 32
-"""Tensors that a fused op may take on any device of IREE 3.13."""
+MOST_BINDINGS: Final = MappingProxyType({name: 16 if name == "cuda" else 32 for name in _DRIVERS})
+"""Tensors that a fused op may take, by the device of IREE 3.13."""
 
 _LONGEST_REASON: Final = 300  # characters; IREE spells out whole target descriptions
 
@@ -54,11 +58,16 @@ class Device:
             raise DeviceError(f"device {name!r} is not available: {reason}; available: {', '.join(_present())}")
         self.name: Final = name
         self.hal: Final = runtime.get_driver(_DRIVERS[name]).create_default_device()
+        self._context: Final = CudaContext() if _DRIVERS[name] == "cuda" else None
 
     @property
     def is_local(self) -> bool:
         """True if it computes in host memory."""
         return _DRIVERS[self.name].startswith("local-")
+
+    def turns(self) -> contextlib.AbstractContextManager[object]:
+        """Returns a lock, which a thread may take again, under which any thread can use the device."""
+        return threading.RLock() if self._context is None else Turns(self._context)
 
     def __repr__(self) -> str:
         return f"Device({self.name!r})"

@@ -5,7 +5,6 @@ import functools
 import itertools
 import os
 import re
-import threading
 import weakref
 import zipfile
 from collections.abc import Callable, Sequence
@@ -22,7 +21,8 @@ from run_iree.sessions._parameters import load_index
 _ZIP_END: Final = b"PK\x05\x06"  # begins the last record of a ZIP file
 _ZIP_END_BYTES: Final = 22  # size of that record, without a comment
 _TOO_MANY_BUFFERS: Final = re.compile(
-    r"binding count (\d+) > (\d+)|declares (\d+) storage buffers, exceeding device limit (\d+)"
+    r"binding count (\d+) > (\d+)|binding_flags count (\d+) exceeds maximum of (\d+)|"
+    r"declares (\d+) storage buffers, exceeding device limit (\d+)"
 )
 
 _MANY: Final = 256
@@ -72,7 +72,7 @@ class Program:
         self.prepared: Final[dict[str, Any]] = {}
         self.counters: Final = Counters()
         self.keys: Final = itertools.count()
-        self.lock: Final = threading.RLock()
+        self.lock: Final = device.turns()
         self.device: Device | None = device
         self._functions: Final[dict[str, runtime.VmFunction]] = {}
         self._modules: Final[list[runtime.VmModule]] = []
@@ -83,7 +83,8 @@ class Program:
         # A weak reference: the garbage collector does not see cycles through IREE's objects.
         self._sink = runtime.HalModuleDebugSink(_Traces(weakref.ref(self))) if traces else None
         try:
-            self._load(vmfb_path, device, parameters, scope)
+            with self.lock:
+                self._load(vmfb_path, device, parameters, scope)
         except BaseException:
             self.close()
             raise

@@ -127,6 +127,10 @@ def _reductions(dtype: DType) -> Iterator[Case]:
         for axis in (0, 1):
             beside = lambda c, x, axis=axis: c.ops.sub(x, c.ops.max(x, axis, True))  # noqa: E731
             yield Case("max", f"max_beside_{axis}", dtype, beside, (long,))
+    long = np.random.default_rng(_RNG_SEED).integers(-90, -1, (3, 512)).astype(dtype.numpy)
+    for op in ("any", "all") if dtype is bool_ else ("max", "min", "sum", "argmax", "argmin"):
+        fn = lambda c, x, op=op: getattr(c.ops, op)(x, 1)  # noqa: E731
+        yield Case(op, f"{op}_long", dtype, fn, (long if dtype is not bool_ else long > -60,))
     if dtype is bool_:
         return
     tied = np.stack([special(dtype), special(dtype)[::-1], np.roll(special(dtype), 3)])

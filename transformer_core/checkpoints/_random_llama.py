@@ -25,6 +25,8 @@ class LlamaSizes(NamedTuple):
 LLAMA_PRESETS: Final = {
     "tinyllama-1.1b": LlamaSizes(22, 2048, 5632, 32, 4, 32000),
     "tiny": LlamaSizes(2, 64, 160, 4, 2, 256),
+    # https://huggingface.co/meta-llama/Meta-Llama-3-8B: the sizes of its config.json, whose weights are untied too.
+    "llama-3-8b": LlamaSizes(32, 4096, 14336, 32, 8, 128256, 8192),
 }
 """Sizes of Llama checkpoints with random weights, by name."""
 

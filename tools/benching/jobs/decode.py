@@ -1,4 +1,4 @@
-"""Measured: a bundle's prefill and decode on the CPU, as tools:generate runs them. It stays, and answers requests.
+"""Measured: a bundle's prefill and decode as tools:generate runs them. It stays, and answers requests.
 
 A request says what to ``do``; ``context`` names one of several sets of caches:
 
@@ -89,12 +89,13 @@ def main(arguments: dict[str, Any]) -> None:
     """Opens a bundle and answers.
 
     Args:
-        arguments: ``weights``: the bundle's directory; ``engine``: what runs it, IREE where none is named.
+        arguments: ``weights``: the bundle's directory; ``engine``: what runs it, IREE where none is named; ``device``:
+            the engine's default where none is named.
     """
     meter = Meter()
     began = time.perf_counter()
     bundle = Bundle(Path(arguments["weights"]))
-    with open_session(bundle, Place(arguments.get("engine", "iree"))) as session:
+    with open_session(bundle, Place(arguments.get("engine", "iree"), arguments.get("device"))) as session:
         let_workers_run()
         ready = {"load_seconds": time.perf_counter() - began, "base_rss_bytes": meter.base.rss}
         serve_requests(ready, _Served(bundle, session).answer)

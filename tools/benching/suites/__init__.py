@@ -14,6 +14,7 @@ from tools.benching.suites._serve_peer import SERVER, ServerPeer, find_server
 from tools.benching.suites._serve_rows import ServeGroup
 from tools.benching.suites._stats import Summary
 from tools.benching.suites._suites import MORE_ROUNDS, ROUNDS, SUITES, run_suite
+from tools.benching.suites._torch_peer import TORCH, TorchPeer, find_torch_peer
 
 __all__ = [
     "MORE_ROUNDS",
@@ -21,6 +22,7 @@ __all__ = [
     "ROUNDS",
     "SERVER",
     "SUITES",
+    "TORCH",
     "BenchError",
     "Case",
     "Goal",
@@ -33,10 +35,12 @@ __all__ = [
     "SuiteResult",
     "Summary",
     "Table",
+    "TorchPeer",
     "as_markdown",
     "as_text",
     "find_peer",
     "find_server",
+    "find_torch_peer",
     "group_of_file",
     "run_suite",
     "tiny_plan",

@@ -103,7 +103,7 @@ def _export(runner: Runner, plan: Plan, row: Row, model: Path, folder: Path) -> 
         row,
         None,
         output,
-        _bytes_per_step(Bundle(output)),
+        step_bytes(Bundle(output)),
         {"compile_seconds": report["phases"]["compile"]["seconds"]},
     )
 
@@ -127,7 +127,8 @@ def _own_code(row: Row, made: list[System], folder: Path) -> System:
     return System(row.name, row, None, output, like.step_bytes)
 
 
-def _bytes_per_step(bundle: Bundle) -> int:
+def step_bytes(bundle: Bundle) -> int:
+    """Returns the bytes of the weights that a step reads: of an embedding table, which is no head, one row alone."""
     sizes = {
         path: TensorSpec(tuple(record["shape"]), record["dtype"]).nbytes
         for path, record in bundle.config.parameters.items()

@@ -53,19 +53,28 @@ def find_peer(python: str) -> Peer:
         InputError: it is no program that can be started.
         BenchError: llama-cpp-python is there and fails.
     """
-    peer = Peer(python, None)
+    return Peer(python, settings_of(Peer(python, None).command(), "llama-cpp-python"))
+
+
+def settings_of(command: Sequence[str], package: str) -> dict[str, Any] | None:
+    """Returns what a peer's program says of itself; None where its interpreter has not the package.
+
+    Raises:
+        InputError: the interpreter is no program that can be started.
+        BenchError: the package is there and fails.
+    """
     try:
-        done = subprocess.run(peer.command(), env=peer_environment(), capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=peer_environment(), capture_output=True, text=True, check=False)
     except OSError as error:
         raise InputError(
-            f"--peer_python={python}: cannot be started ({error.strerror}): name the Python interpreter that has "
-            f"llama-cpp-python (docs/benchmarks.md says how to install it)"
+            f"--peer_python={command[0]}: cannot be started ({error.strerror}): name the Python interpreter that has "
+            f"{package} (docs/benchmarks.md says how to install it)"
         ) from None
     if done.returncode == _MISSING:
-        return peer
+        return None
     if done.returncode:
-        raise failure(peer.command(), done.returncode, done.stderr)
-    return Peer(python, json.loads(done.stdout.splitlines()[-1]))
+        raise failure(command, done.returncode, done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def peer_environment() -> dict[str, str]:

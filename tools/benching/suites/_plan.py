@@ -11,6 +11,7 @@ from tools.benching.suites._experts import DEEPSEEK_V3, MIXTRAL_8X22B, TINY_EXPE
 from tools.benching.suites._peer import Peer
 from tools.benching.suites._serve_peer import ServerPeer
 from tools.benching.suites._serve_rows import SERVE_GROUPS, TINY_SERVE_SIZES, ServeGroup, ServeSizes
+from tools.benching.suites._torch_peer import TorchPeer
 from transformer_core.checkpoints import LLAMA_PRESETS, LlamaSizes, llama_config
 
 MIB: Final = float(2**20)
@@ -95,6 +96,8 @@ class Plan:
         first_prompt: of so many tokens, whose first answer is waited for.
         peer: that takes part in decode.
         engine_bits: kinds of weights of the bundles that take turns in both engines.
+        engine_device: device of both engines, by the name that both have for it; the CPU where None.
+        engine_peer: takes turns with the engines.
         bandwidth_bytes: of the array that shows how fast memory is read.
         bandwidth_repeats: how often it is read; the best counts.
         kernel_devices: where compiled kernels are called; the first one is tuned for.
@@ -106,7 +109,8 @@ class Plan:
         serve: what clients of the servers ask for.
         activations: what x of packed products is in serve's exports, one beside the other: exact, or q8 as the peer's.
         server: the peer that takes part in serve.
-        checkpoint: a Hugging Face directory for whole exports; none are measured without.
+        checkpoint: a Hugging Face directory for whole exports, none of which are measured without; the model that takes
+            turns in both engines, ``decoder`` without.
         export_layers: only so many of its layers.
     """
 
@@ -133,6 +137,8 @@ class Plan:
     first_prompt: int = 32
     peer: Peer | None = None
     engine_bits: tuple[str, ...] = ("f32", "bf16", "q8_0", "q4_0")
+    engine_device: str | None = None
+    engine_peer: TorchPeer | None = None
     bandwidth_bytes: int = 1 << 30
     bandwidth_repeats: int = 5
     kernel_devices: tuple[str, ...] = ("local-task", "local-sync")
@@ -172,7 +178,7 @@ def tiny_plan(checkpoint: Path | None = None) -> Plan:
         long_context=11,
         steps=3,
         first_prompt=4,
-        engine_bits=("q8_0",),
+        engine_bits=("bf16", "q8_0"),
         bandwidth_bytes=1 << 16,
         bandwidth_repeats=1,
         kernel_devices=("local-sync",),
