@@ -143,9 +143,7 @@ def _of_engines(plan: Plan, bits: Sequence[str]) -> Plan:
         return plan
     chosen = tuple(_ENGINE_BITS[name] for name in bits if name in _ENGINE_BITS)
     bandwidth = _DEVICE_BYTES if _DEVICE.value else plan.bandwidth_bytes
-    return replace(
-        plan, engine_bits=chosen, bandwidth_bytes=bandwidth
-    )
+    return replace(plan, engine_bits=chosen, bandwidth_bytes=bandwidth)
 
 
 def _server() -> ServerPeer | None:

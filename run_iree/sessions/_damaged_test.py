@@ -105,5 +105,7 @@ def test_more_tensors_than_a_device_passes_to_one_op(device: str, tmp_path: Path
     """IREE 3.13 fuses the chain whole, and refuses it when the module is loaded."""
     module = compiled(chain(40), device, tmp_path)
     cap = MOST_BINDINGS[device]
-    with pytest.raises(DeviceError, match=f"into one that takes 41 tensors, and the device passes {cap} at most: stack"):
+    with pytest.raises(
+        DeviceError, match=f"into one that takes 41 tensors, and the device passes {cap} at most: stack"
+    ):
         Session(module, device)

@@ -1,8 +1,8 @@
 """Measured: transformers on torch, in eager mode or compiled. It stays, and answers as jobs/decode.py does.
 
-Started as a file by the interpreter that has transformers, so it imports nothing of ours. Both modes have a static cache
-of the same room; a step ends when its token's number is on the host. Compiled: ``torch.compile`` with CUDA graphs where
-there are such (``reduce-overhead``).
+Started as a file by the interpreter that has transformers, so it imports nothing of ours. Both modes have a static
+cache of the same room; a step ends when its token's number is on the host. Compiled: ``torch.compile`` with CUDA graphs
+where there are such (``reduce-overhead``).
 """
 
 import importlib

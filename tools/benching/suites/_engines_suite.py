@@ -47,10 +47,10 @@ _TORCH_DTYPES: Final = {"f32": "float32", "bf16": "bfloat16"}
 
 
 def engines(runner: Runner, plan: Plan) -> SuiteResult:
-    """Exports the model with each kind of weights, and lets the engines take turns, with the peer where there is one."""
+    """Exports the model with each kind of weights, and lets the engines and the peer, if any, take turns."""
     above = runner.workdir / "engines"
     above.mkdir()
-    result, cases = SuiteResult("engines"), list[Case]()
+    result, cases = SuiteResult("-".join(filter(None, ["engines", plan.engine_device]))), list[Case]()
     limit = _limit(runner, plan, result) if plan.engine_device else None
     try:
         checkpoint, plan = _model(runner, plan, above)
@@ -62,7 +62,7 @@ def engines(runner: Runner, plan: Plan) -> SuiteResult:
     finally:
         shutil.rmtree(above, ignore_errors=True)
     result.tables = [Table(f"One bundle in each engine: prompts of {plan.prompt} tokens, steps of one", cases)]
-    result.notes.append("Ready is the time until a first prompt and a first step were answered; XLA compiles within it.")
+    result.notes.append("Ready: the time until a first prompt and a first step were answered; XLA compiles within it.")
     if plan.engine_peer is not None:
         result.notes.append(plan.engine_peer.about())
     return result
@@ -112,21 +112,17 @@ def _measured(
         ready = {name: _warm(plan, worker) for name, worker in workers.items()}
         logits = {name: _logits(runner, plan, worker) for name, worker in workers.items()}
         turns = {
-            phase: runner.interleaved(
-                {name: partial(_ask, plan, worker, phase) for name, worker in workers.items()}
-            )
+            phase: runner.interleaved({name: partial(_ask, plan, worker, phase) for name, worker in workers.items()})
             for phase in (_PROMPT, _STEP)
         }
-        memory = {
-            engine: peak_rss(workers[engine].pid) - workers[engine].ready["base_rss_bytes"] for engine in ENGINES
-        }
+        memory = {engine: peak_rss(workers[engine].pid) - workers[engine].ready["base_rss_bytes"] for engine in ENGINES}
     for name in [name for name in logits if name != "iree"]:
         nmse = Summary.of([agreement(logits[name], logits["iree"]).nmse])
         result.goals.append(Goal(f"{bundle.name}: NMSE of {name}'s logits to IREE's", "<=", _SAME[bundle.name], nmse))
     cases = [_case(f"{bundle.name}, {name}", turns, ready, memory, name) for name in workers]
     if limit is not None:
         _hold_to_limit(step_bytes(Bundle(bundle)) / limit, turns[_STEP], dict(zip(workers, cases, strict=True)))
-        best = max((_of_limit(case) for case in cases if not case.peer), key=lambda shares: shares.median)
+        best = max((case.values[_LIMIT] for case in cases if not case.peer), key=lambda shares: shares.median)
         result.goals.append(Goal(f"{bundle.name}: the better engine's steps, share of the limit", ">=", 0.7, best))
     return cases
 
@@ -135,10 +131,6 @@ def _hold_to_limit(least_seconds: float, steps: dict[str, list[Result]], cases: 
     """Adds to each case how close its steps come to reading the weights once at the device's limit."""
     for name, case in cases.items():
         case.values[_LIMIT] = Summary.of(least_seconds * turn["tokens"] / turn["seconds"] for turn in steps[name])
-
-
-def _of_limit(case: Case) -> Summary:
-    return case.values[_LIMIT]
 
 
 def _peers(plan: Plan, checkpoint: Path, bits: str) -> dict[str, Sequence[str]]:
