@@ -40,7 +40,6 @@ from tools.benching.suites import (
     write_json,
 )
 
-_DEVICE_BYTES: Final = 8 << 30  # of the array that shows how fast a device's memory is read; no cache holds it
 _OF_BITS: Final = ("decode", "serve", "engines")
 _ENGINE_BITS: Final = {"32": "f32", "16": "bf16", "Q8_0": "q8_0", "Q4_0": "q4_0"}
 _SUITE: Final = flags.DEFINE_list("suite", "all", f"A comma list of {', '.join(SUITES)}; or all.")
@@ -138,12 +137,11 @@ def _plan() -> Plan:
 
 def _of_engines(plan: Plan, bits: Sequence[str]) -> Plan:
     """Returns the plan with the suite engines' device, bits and peer."""
-    plan = replace(plan, engine_device=_DEVICE.value, engine_peer=_torch_peer())
-    if _SIZES.value == "tiny":
-        return plan
     chosen = tuple(_ENGINE_BITS[name] for name in bits if name in _ENGINE_BITS)
-    bandwidth = _DEVICE_BYTES if _DEVICE.value else plan.bandwidth_bytes
-    return replace(plan, engine_bits=chosen, bandwidth_bytes=bandwidth)
+    if not chosen and "engines" in _SUITE.value:
+        raise InputError(f"--bits={','.join(bits)}: the suite engines has {', '.join(_ENGINE_BITS)}: name one of them")
+    plan = replace(plan, engine_device=_DEVICE.value, engine_peer=_torch_peer())
+    return plan if _SIZES.value == "tiny" else replace(plan, engine_bits=chosen)
 
 
 def _server() -> ServerPeer | None:

@@ -35,7 +35,14 @@ _WRONG = [
     ("--workdir=nowhere", "nowhere: no directory that can be written: make it, or name another"),
     ("--rounds=0", "rounds"),
     ("--peer=lama.cpp", "peer"),
-    ("--peer_python=python3", "error: --peer_python is the peer's interpreter: give --peer=llama.cpp too"),
+    (
+        "--peer_python=python3",
+        "error: --peer_python is the peer's interpreter: give --peer=llama.cpp or --peer=transformers too",
+    ),
+    (
+        "--suite=engines --bits=MXFP4",
+        "error: --bits=MXFP4: the suite engines has 32, 16, Q8_0, Q4_0: name one of them",
+    ),
 ]
 # Imports the program once and runs it in a fork per flag; prints exit code and standard error of each.
 _FORKS = """
@@ -47,7 +54,7 @@ for flag in sys.argv[1:]:
     with tempfile.TemporaryFile("w+") as errors:
         if (child := os.fork()) == 0:
             os.dup2(errors.fileno(), 2)
-            sys.argv = ["bench", "--sizes=tiny", flag]
+            sys.argv = ["bench", "--sizes=tiny", *flag.split()]
             cli.run(bench.main)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         errors.seek(0)

@@ -6,6 +6,7 @@ import pytest
 from lang_core import InputError
 from tools.benching.suites._peer import Peer, find_peer
 from tools.benching.suites._run import BenchError
+from tools.benching.suites._torch_peer import TorchPeer, find_torch_peer
 
 
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> str:
@@ -48,3 +49,20 @@ def test_what_it_says_of_itself() -> None:
         "llama.cpp: llama-cpp-python 1.2.3, file mapped, cache f16, flash attention auto, prompts in pieces of 512, "
         "AVX2, FMA."
     )
+
+
+def test_an_interpreter_without_transformers_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('no torch here')")
+    python = package(tmp_path, monkeypatch, "")
+    peer = find_torch_peer(python)
+    assert peer == TorchPeer(python, None)
+    assert peer.about() == "transformers: not installed where `--peer_python` points: nothing of it was measured."
+
+
+def test_what_transformers_says_of_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, version in (("torch", "2.0"), ("transformers", "5.0")):
+        (tmp_path / f"{name}.py").write_text(f"__version__ = {version!r}")
+    peer = find_torch_peer(package(tmp_path, monkeypatch, ""))
+    assert peer.about() == "transformers 5.0 on torch 2.0, a static cache; compiled: by `reduce-overhead`."
+    with pytest.raises(InputError, match=r"nothing: cannot be started .*: name the Python interpreter .* transformers"):
+        find_torch_peer(str(tmp_path / "nothing"))
