@@ -15,7 +15,7 @@ AS_THEY_ARE: Final = (
     "deepseek_v3_plain_4x", "olmo3", "olmo3_4x", "ministral3", "exaone4", "exaone4_4x", "seed_oss",
     "ernie4_5", "ernie4_5_biases", "phi_4x",
     "starcoder2_plain", "nemotron_plain", "arcee", "minimax_m2", "minimax_m2_4x",
-    "lfm2_4x", "granite_hybrid", "deepseek_v2", "glm4", "olmo",
+    "lfm2_4x", "granite_hybrid", "deepseek_v2", "glm4", "olmo", "apertus",
 )  # fmt: skip
 
 # Falcon-H1 without its scales, which are in the weights of GGUF files.

@@ -31,7 +31,9 @@ from tests.goldens.gguf_llama_kinds import (
     LAYER_NORMS,
     UNGATED,
     WINDOWS,
+    add_activation_numbers,
     add_llama_kind_fields,
+    apertus_tensors,
     layer_norm_eps,
     stablelm_tensors,
 )
@@ -48,14 +50,14 @@ ARCHITECTURES = {
     "gpt_neox": "gptneox", "stablelm": "stablelm", "olmo3": "olmo2", "ministral3": "mistral3", "cohere": "command-r",
     "cohere2": "cohere2", "exaone4": "exaone4", "hunyuan_v1_dense": "hunyuan-dense", "seed_oss": "seed_oss",
     "ernie4_5": "ernie4_5", "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "glm": "chatglm", "glm4": "glm4",
-    "gpt_oss": "gpt-oss", **gguf_sparse.ARCHITECTURES, **HYBRIDS,
+    "gpt_oss": "gpt-oss", "apertus": "apertus", **gguf_sparse.ARCHITECTURES, **HYBRIDS,
     "gemma3n_text": "gemma3n", "gemma4_text": "gemma4", **UNGATED, **STATE_KINDS, "nemotron_h": "nemotron_h",
 }  # fmt: skip
 _RENAMED = {**gguf_sparse.RENAMED, "deepseek2": deepseek_tensors, "gpt-oss": gpt_oss_tensors}
 _RENAMED |= dict.fromkeys(HYBRIDS.values(), hybrid_tensors)
 _RENAMED |= dict.fromkeys(STATE_KINDS.values(), state_tensors)
 _RENAMED |= dict.fromkeys(("nemotron_h", "nemotron_h_moe"), nemotron_h_tensors)
-_RENAMED["stablelm"] = stablelm_tensors
+_RENAMED |= {"stablelm": stablelm_tensors, "apertus": apertus_tensors}
 _RENAMED |= dict.fromkeys(GEMMA_LAYERS, gemma_layer_tensors)
 _PERMUTED = ("llama", "olmo", "granite", "smollm3", "mistral3", "arcee", "granitehybrid")
 _EXPERT = re.compile(r"(model\.layers\.\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight")
@@ -95,6 +97,7 @@ def write_gguf(
     _add_fields(writer, config, name)
     (tokenizer or _add_tokens(config))(writer)
     parameters = stored_weights(case) if weights is None else weights
+    add_activation_numbers(writer, parameters)
     tensors = {**_converted(parameters, config, name), **rope_tensors(config, name)}
     stored: dict[str, np.ndarray] = {}
     for key, array in (tensors if stack_experts else _unstacked(tensors)).items():

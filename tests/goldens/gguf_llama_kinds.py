@@ -41,6 +41,25 @@ def add_llama_kind_fields(writer: GGUFWriter, config: Config, name: str, rope: M
         writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
 
 
+def add_activation_numbers(writer: GGUFWriter, weights: Mapping[str, np.ndarray]) -> None:
+    """Adds the numbers of Apertus's activations, one of each layer, as ``ApertusModel`` of the converter does."""
+    for name, add in {
+        "alpha_n": writer.add_xielu_alpha_n,
+        "alpha_p": writer.add_xielu_alpha_p,
+        "beta": writer.add_xielu_beta,
+        "eps": writer.add_xielu_eps,
+    }.items():
+        numbers = [float(array.item()) for key, array in weights.items() if key.endswith(f".act_fn.{name}")]
+        if numbers:
+            add(numbers)
+
+
+def apertus_tensors(weights: Mapping[str, np.ndarray], config: Config) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields the weights without the numbers of activations, which are metadata."""
+    del config
+    yield from ((key, array) for key, array in weights.items() if ".act_fn." not in key)
+
+
 def stablelm_tensors(weights: Mapping[str, np.ndarray], config: Config) -> Iterator[tuple[str, np.ndarray]]:
     """Yields the weights with the norms of heads stacked, as ``StableLMModel`` of the converter does."""
     del config

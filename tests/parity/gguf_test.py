@@ -47,13 +47,15 @@ def test_configuration_and_weights_are_the_checkpoints(name: str, tmp_path: Path
         assert set(audited.used) | set(audited.ignored) == set(file.keys())
         ours, theirs = weights_of(model, file), weights_of(DecoderLM(expected), checkpoint)
         for path, parameter in model.named_parameters():
-            wanted, rows = theirs.read(path), parameter.spec.shape[0]
+            wanted, rows = theirs.read(path), (parameter.spec.shape or (1,))[0]
             if expected.zero_centred and path.endswith("norm.weight"):  # the sum was rounded in the file
                 wanted = (wanted.astype(np.float32) + np.float32(1)) - np.float32(1)
             if path.endswith(".A_log"):  # of which the file has the exponential
                 np.testing.assert_allclose(ours.read(path), wanted, rtol=1e-5, atol=1e-6)
                 continue
             assert ours.read(path).tobytes() == wanted.astype(ours.spec(path).dtype.numpy).tobytes(), path
+            if not parameter.spec.shape:
+                continue
             some = slice(rows // 3, rows // 3 + rows // 2)
             assert ours.read_rows(path, some.start, some.stop).tobytes() == ours.read(path)[some].tobytes(), path
         logits = _logits(model, ours, case)

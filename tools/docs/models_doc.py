@@ -58,7 +58,6 @@ _REFUSED: Final = (
     ("`llama-embed`", "transformers 5 has no Llama whose tokens see later ones"),
     ("`bert` with a classifier and no `cls.weight`", "converters leave out BERT's pooler: the scores would be others"),
     ("`t5` with biases in each layer", "UMT5: one table of biases per layer is not built"),
-    ("`apertus`", "the numbers of its activation are metadata, and no tensors: take its safetensors"),
     ("`clip`", "towers of pictures beside a decoder: take the safetensors, which have both"),
 )
 

@@ -66,7 +66,7 @@ class ComposedWeights:
     def read(self, key: str) -> np.ndarray:
         """Reads the whole parameter, of its spec's shape."""
         shape = self.spec(key).shape
-        return self.read_rows(key, 0, shape[0]) if shape else self._source.read(key)
+        return self.read_rows(key, 0, shape[0]) if shape else self._source.read(self.stored_key(key))
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
         """Reads rows [stop - start, ..] of the parameter, and of the stored tensors only what these need."""

@@ -37,7 +37,7 @@ def made(tmp_path: Path) -> Callable[..., GgufModel]:
         for key, value in fields.items():
             add = {int: writer.add_uint32, float: writer.add_float32, bool: writer.add_bool, str: writer.add_string}
             add.get(type(value), writer.add_array)(
-                key if key.startswith("tokenizer") else f"{architecture}.{key}", value
+                key if key.startswith(("tokenizer", "xielu")) else f"{architecture}.{key}", value
             )
         writer.add_tensor("token_embd.weight", np.zeros((7, 32), np.float32))
         layers = fields.get("block_count") or 1
@@ -77,6 +77,7 @@ def test_every_architecture_says_how_it_is_stored(made: Callable[..., GgufModel]
     rest = {"attention.scale": 0.25, "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 24}
     rest |= {"interleave_moe_layer_step": 1, "expert_shared_feed_forward_length": 24}
     rest |= {"attention.sliding_window": 8, "logit_scale": 0.5}
+    rest |= {f"xielu.{name}": 0.5 for name in ("alpha_p", "alpha_n", "beta", "eps")}
     encoders = {name for name, known in READERS.items() if known.encodes}  # tests/parity/gguf_encoders_test.py
     for name in set(ARCHITECTURES) - encoders - {"gemma3n"}:  # whose configuration needs tensors: _gemma_layers_test
         experts = [key for key in rest if key.startswith(("expert", "interleave")) and "shared" not in key]
@@ -86,6 +87,7 @@ def test_every_architecture_says_how_it_is_stored(made: Callable[..., GgufModel]
             **dict.fromkeys(SPARSE, experts),
             "nemotron_h_moe": [*experts, "expert_shared_feed_forward_length"],
             "gpt-oss": [*experts, "attention.sliding_window"],
+            "apertus": [key for key in rest if key.startswith("xielu")],
             "cohere2": ["attention.sliding_window", "logit_scale"],
         }
         fields = {**(GEMMA if name in ("gemma2", "gemma3", "gemma4") else LLAMA), "attention.layer_norm_epsilon": 1e-5}

@@ -15,6 +15,7 @@ from transformer_core.models.gguf._config import IGNORABLE, config_values_of, de
 from transformer_core.models.gguf._encoder_keys import encoder_keys
 from transformer_core.models.gguf._hybrid_keys import HybridKeys
 from transformer_core.models.gguf._keys import GgufKeys
+from transformer_core.models.gguf.readers import LayerNumbers
 
 _CLASSIFIER: Final = "ForSequenceClassification"
 
@@ -37,8 +38,15 @@ class GgufModel(GgufCheckpoint):
         super().__init__(path)
         self._architecture: Final = known_architecture(self)
         self.config_values: Final[dict[str, Any]] = config_values_of(self, self._architecture)
+        self._add_numbers()
         self.sentence_files: Final[dict[str, Any]] = description_of(self, self._architecture)
         self.permuted: Final = self._architecture.permuted
+
+    def _add_numbers(self) -> None:
+        """Adds tensors that the metadata hold."""
+        if self._architecture.numbers:
+            numbers: Any = LayerNumbers(self, self._architecture.numbers, self.config_values["num_hidden_layers"])
+            self._owner.update(dict.fromkeys(numbers.keys(), numbers))
 
     @checked_choices
     def config(self, mode: RopeMode | None = None) -> DecoderConfig:

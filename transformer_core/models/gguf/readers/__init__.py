@@ -7,6 +7,7 @@ from transformer_core.models.gguf.readers._experts import EXPERTS
 from transformer_core.models.gguf.readers._gemma import GEMMAS
 from transformer_core.models.gguf.readers._gemma_layers import GEMMA_LAYERS
 from transformer_core.models.gguf.readers._layer_norms import LAYER_NORM_KINDS
+from transformer_core.models.gguf.readers._layer_numbers import LayerNumbers
 from transformer_core.models.gguf.readers._llama import LLAMA_KINDS
 from transformer_core.models.gguf.readers._llama_kinds import OTHER_LLAMA_KINDS
 from transformer_core.models.gguf.readers._metadata_fields import architecture_of, model_fields, tokenizer_fields
@@ -44,6 +45,7 @@ __all__ = [
     "FREQUENCIES",
     "READERS",
     "GgufArchitecture",
+    "LayerNumbers",
     "LogOfNegative",
     "Source",
     "Values",

@@ -32,6 +32,8 @@ class GgufArchitecture:
         names: tensors that are not called as those of a Llama, by the module's path, in a layer by that in the layer.
         tensors: tensors of a layer that are no module's weight or bias, by the parameter's path in the layer.
         made: recipes of a layer's parameters that are stored in another form, by path in the layer.
+        numbers: shapes of tensors of one element in every layer that the file has as numbers in its metadata, by the
+            field; their keys are ``blk.N.<field>``.
         grouped: path in the layer of the norm of a Mamba-2, stored as a matrix of one row per group; empty without.
         encodes: whether its models encode texts, and do not go on with them.
     """
@@ -43,5 +45,6 @@ class GgufArchitecture:
     names: Mapping[str, str] = field(default_factory=dict)
     tensors: Mapping[str, str] = field(default_factory=dict)
     made: Mapping[str, Made] = field(default_factory=dict)
+    numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     grouped: str = ""
     encodes: bool = False

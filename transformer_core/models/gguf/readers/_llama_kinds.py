@@ -1,4 +1,4 @@
-"""Dense models that are nearly a Llama: OLMo, Ministral 3, Command R, EXAONE 4, Hunyuan, Seed-OSS, ERNIE 4.5."""
+"""Dense models that are nearly a Llama: OLMo, Ministral 3, Command R, EXAONE 4, Hunyuan, Apertus, ERNIE 4.5."""
 
 from typing import Final
 
@@ -142,6 +142,17 @@ def _glm4(source: Source) -> Values:
     return _glm(source, "Glm4ForCausalLM", "glm4")
 
 
+def _apertus(source: Source) -> Values:
+    """Returns the fields of Apertus, whose RoPE is that of the file also where nothing scales it."""
+    values = common(
+        source, "ApertusForCausalLM", "apertus", hidden_act="xielu", attention_bias=biased(source, "attn_q")
+    )
+    return {"rope_scaling": {"rope_type": "default"}, **values}
+
+
+_XIELU: Final = ("alpha_p", "alpha_n", "beta", "eps")
+_XIELU_TENSORS: Final = {f"mlp.act_fn.{name}": f"xielu.{name}" for name in _XIELU}
+_XIELU_NUMBERS: Final = {f"xielu.{name}": (1,) if name.startswith("alpha") else () for name in _XIELU}
 _SEED_OSS_NAMES: Final = {"post_attention_layernorm": "post_attention_norm"}
 
 OTHER_LLAMA_KINDS: Final = (
@@ -154,6 +165,7 @@ OTHER_LLAMA_KINDS: Final = (
     GgufArchitecture("hunyuan-dense", _hunyuan),
     GgufArchitecture("seed_oss", _seed_oss, names=_SEED_OSS_NAMES),
     GgufArchitecture("ernie4_5", _ernie4_5),
+    GgufArchitecture("apertus", _apertus, tensors=_XIELU_TENSORS, numbers=_XIELU_NUMBERS),
     GgufArchitecture("arcee", _arcee, permuted=True),
     GgufArchitecture("chatglm", _glm),
     GgufArchitecture("glm4", _glm4, names=AFTER_PARTS),
