@@ -164,9 +164,9 @@ def _unstacked(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def _changed(key: str, array: np.ndarray, config: Config, name: str) -> np.ndarray:
     if name in _PERMUTED and ".self_attn.q_proj." in key:
-        return _permuted(array, config["num_attention_heads"])
+        return permuted(array, config["num_attention_heads"])
     if name in _PERMUTED and ".self_attn.k_proj." in key:
-        return _permuted(array, config.get("num_key_value_heads") or config["num_attention_heads"])
+        return permuted(array, config.get("num_key_value_heads") or config["num_attention_heads"])
     if name in ("gemma", "gemma2", "gemma3", "nemotron") and key.endswith("norm.weight"):
         return array.astype(np.float32) + np.float32(1)
     if ".query_key_value." in key:  # of each head queries, keys, values; then all queries, all keys, all values
@@ -178,7 +178,7 @@ def _changed(key: str, array: np.ndarray, config: Config, name: str) -> np.ndarr
     return array
 
 
-def _permuted(array: np.ndarray, heads: int) -> np.ndarray:
+def permuted(array: np.ndarray, heads: int) -> np.ndarray:
     halves = array.reshape(heads, 2, array.shape[0] // heads // 2, *array.shape[1:])
     return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(array.shape))
 

@@ -25,7 +25,7 @@ from tests.goldens._shapes import sizes_of
 from tests.goldens.cases import CASES
 from tests.goldens.encoders.cases import ENCODER_CASES
 from tests.goldens.encoders.files import read_encoder_golden
-from tests.goldens.encoders.gguf_encoders import GGUF_ENCODERS, GGUF_RERANKERS, write_encoder_gguf
+from tests.goldens.encoders.gguf_encoders import GGUF_ENCODERS, GGUF_RERANKERS, OTHER_FILES, write_encoder_gguf
 from tests.goldens.encoders.gguf_t5 import ANSWERED, GGUF_T5S, write_t5_gguf
 from tests.goldens.gguf_cases import GGUF_CASES, HYBRID_CASES, NOT_LLAMA_CPPS
 from tests.goldens.gguf_files import write_gguf
@@ -172,11 +172,11 @@ def _steps(directory: Path, name: str, case: GoldenCase) -> list[dict[str, Any]]
             for entry in content]  # fmt: skip
 
 
-def _embeddings(directory: Path, name: str) -> list[list[float]]:
-    """Returns the embeddings of the real tokens of a case's inputs."""
-    case = ENCODER_CASES[name]
-    path = directory / f"{name}.gguf"
-    write_encoder_gguf(path, case, tokenizer=_plain_tokens(case.config["vocab_size"]))
+def _embeddings(directory: Path, file: str) -> list[list[float]]:
+    """Returns the embeddings of the real tokens of a case's inputs, or of the case whose model another file has."""
+    architecture, name = OTHER_FILES.get(file, ("", file))
+    case, path = ENCODER_CASES[name], directory / f"{file}.gguf"
+    write_encoder_gguf(path, case, name=architecture, tokenizer=_plain_tokens(case.config["vocab_size"]))
     answer = _asked(path, {"input": _rows(name)})
     return [[round(number, 6) for number in entry["embedding"]] for entry in answer["data"]]
 
@@ -205,7 +205,7 @@ def main(only: list[str]) -> None:
         directory = Path(name)
         for case in [case for case in models if not only or case in only]:
             logits[case] = _steps(directory, case, cases[case])
-        for case in [case for case in GGUF_ENCODERS if not only or case in only]:
+        for case in [case for case in (*GGUF_ENCODERS, *OTHER_FILES) if not only or case in only]:
             vectors[case] = _embeddings(directory, case)
         ranks |= {case: _ranks(directory, case) for case in GGUF_RERANKERS if not only or case in only}
         answers |= {case: _answers(directory, case) for case in ANSWERED if not only or case in only}

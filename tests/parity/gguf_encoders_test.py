@@ -13,7 +13,7 @@ from gguf import PoolingType
 from lang_core import ConfigError, EagerExecutionContext
 from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
 from tests.goldens.encoders.files import read_encoder_golden, write_encoder_checkpoint
-from tests.goldens.encoders.gguf_encoders import GGUF_ENCODERS, GGUF_RERANKERS, write_encoder_gguf
+from tests.goldens.encoders.gguf_encoders import GGUF_ENCODERS, GGUF_RERANKERS, OTHER_FILES, write_encoder_gguf
 from tests.goldens.golden_files import DATA
 from tests.parity._golden_encoders import forward_of
 from tests.parity._golden_models import relative_error
@@ -24,13 +24,13 @@ from transformer_core.models.gguf import GgufModel
 _LLAMA_CPP: dict[str, Any] = json.loads((DATA / "llama_cpp.json").read_text())
 
 
-def _embedded(case: EncoderCase, directory: Path, **changes: np.ndarray) -> np.ndarray:
+def _embedded(case: EncoderCase, directory: Path, name: str = "", **changes: np.ndarray) -> np.ndarray:
     """The sentence embeddings of the case's inputs, or of others, by the model in its GGUF file."""
-    return _results(case, directory, **changes)["sentence_embedding"]
+    return _results(case, directory, name, **changes)["sentence_embedding"]
 
 
-def _results(case: EncoderCase, directory: Path, **changes: np.ndarray) -> dict[str, np.ndarray]:
-    write_encoder_gguf(directory / "model.gguf", case)
+def _results(case: EncoderCase, directory: Path, name: str = "", **changes: np.ndarray) -> dict[str, np.ndarray]:
+    write_encoder_gguf(directory / "model.gguf", case, name=name)
     with GgufModel(directory / "model.gguf") as file:
         file.write_description(directory)
         model: Model[Any] = load_model(directory)
@@ -52,6 +52,14 @@ def test_embeddings_are_transformers_and_llama_cpps(name: str, tmp_path: Path) -
     assert relative_error(_embedded(case, tmp_path), golden.outputs["sentence_embedding"]) < 2e-4
     types = {key: np.zeros_like(array) for key, array in golden.inputs.items() if key == "token_type_ids"}
     assert np.abs(_embedded(case, tmp_path, **types) - np.array(_LLAMA_CPP["embeddings"][name])).max() < 1e-2
+
+
+@pytest.mark.parametrize("file", OTHER_FILES)
+def test_a_file_of_a_model_that_transformers_has_under_another_name(file: str, tmp_path: Path) -> None:
+    architecture, name = OTHER_FILES[file]
+    embedded = _embedded(ENCODER_CASES[name], tmp_path, architecture)
+    assert relative_error(embedded, read_encoder_golden(name).outputs["sentence_embedding"]) < 2e-4
+    assert np.abs(embedded - np.array(_LLAMA_CPP["embeddings"][file])).max() < 1e-2
 
 
 def test_an_embedding_gemma_has_two_matrices_after_the_mean(tmp_path: Path) -> None:

@@ -9,13 +9,15 @@ from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, GGUFWriter, PoolingType, get_tens
 
 from tests.goldens.encoders.cases import EncoderCase
 from tests.goldens.encoders.files import encoder_weights
-from tests.goldens.gguf_files import Tokenizer
+from tests.goldens.gguf_files import Tokenizer, permuted
 
 ARCHITECTURES = {
     "bert": "bert", "roberta": "bert", "xlm-roberta": "bert", "nomic_bert": "nomic-bert",
     "gemma3_text": "gemma-embedding", "qwen3": "qwen3", "modernbert": "modern-bert",
     "jina_embeddings_v3": "jina-bert-v3", "eurobert": "eurobert",
 }  # fmt: skip
+OTHER_FILES = {"llama_embed": ("llama-embed", "eurobert_sentence")}
+"""Files of architectures that transformers has no model type of, with the case that computes the same."""
 GGUF_ENCODERS = (
     "bert_sentence",
     "xlm_roberta_sentence",
@@ -29,16 +31,30 @@ GGUF_ENCODERS = (
 GGUF_RERANKERS = ("xlm_roberta_classifier", "modernbert_classifier", "qwen3_reranker")
 """Cases that give a score, or classes, to a text."""
 _POOLING = {"mean": PoolingType.MEAN, "cls": PoolingType.CLS, "lasttoken": PoolingType.LAST, "": PoolingType.RANK}
-_OWN_NAMES = ("bert", "jina-bert-v3", "eurobert")
+_OWN_NAMES = ("bert", "jina-bert-v3", "eurobert", "llama-embed")
 _CLASSES = {f"classifier.{kind}": f"classifier.out_proj.{kind}" for kind in ("weight", "bias")}
+_PERMUTED = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
 _FROM_PADDING = ("roberta", "xlm-roberta")
 
 
 def write_encoder_gguf(
-    path: Path, case: EncoderCase, *, tokenizer: Tokenizer | None = None, pooling: PoolingType | None = None
+    path: Path,
+    case: EncoderCase,
+    *,
+    name: str = "",
+    tokenizer: Tokenizer | None = None,
+    pooling: PoolingType | None = None,
 ) -> None:
-    """Writes a case's model; ``pooling`` is another one than the case's."""
-    config, name = case.config, ARCHITECTURES[case.config["model_type"]]
+    """Writes a case's model.
+
+    Args:
+        path: path of the new file.
+        case: model.
+        name: architecture of the file, where it is not that of the case's model type.
+        tokenizer: adds the tokenizer's fields.
+        pooling: pooling, where it is not the case's.
+    """
+    config, name = case.config, name or ARCHITECTURES[case.config["model_type"]]
     writer = GGUFWriter(path, name)
     _add_fields(writer, config, name)
     if case.score:
@@ -57,7 +73,7 @@ def write_encoder_gguf(
 def _converted(case: EncoderCase, name: str) -> Iterator[tuple[str, np.ndarray]]:
     arch = next(arch for arch, known in MODEL_ARCH_NAMES.items() if known == name)
     names = get_tensor_name_map(MODEL_ARCH(arch), case.config["num_hidden_layers"])
-    for key, array in _renamed(encoder_weights(case), case.config):
+    for key, array in _renamed(encoder_weights(case), case.config, name):
         if key.startswith("pooler.") or (key.startswith("dense_") and key.endswith(".bias")):
             continue
         if case.score and key == "lm_head.weight":
@@ -67,12 +83,14 @@ def _converted(case: EncoderCase, name: str) -> Iterator[tuple[str, np.ndarray]]
         assert stored is not None, key
         if name == "gemma-embedding" and key.endswith("norm.weight"):
             array = array + np.float32(1)
-        yield stored, array
+        heads = case.config[_PERMUTED[module]] if (module := key.split(".")[-2]) in _PERMUTED else 0
+        yield stored, permuted(array, heads) if name == "llama-embed" and heads else array
 
 
-def _renamed(weights: Mapping[str, np.ndarray], config: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
+def _renamed(
+    weights: Mapping[str, np.ndarray], config: Mapping[str, Any], name: str
+) -> Iterator[tuple[str, np.ndarray]]:
     """Yields tensors under names that the converter knows: fused, cut, or of the form that was published."""
-    name = ARCHITECTURES[config["model_type"]]
     for stored, array in weights.items():
         key = _CLASSES.get(stored, stored).removeprefix("roberta.").removeprefix("bert.")
         if key == "embeddings.position_embeddings.weight":

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from transformer_core.models.gguf.readers._architecture import AFTER_PARTS, GgufArchitecture
-from transformer_core.models.gguf.readers._common import WINDOW, Source, Values, common, layer_types, vocabulary
+from transformer_core.models.gguf.readers._common import WINDOW, Source, Values, biases, common, layer_types, vocabulary
 from transformer_core.models.gguf.readers._gemma import gemma3_values
 
 _POOLING: Final = "pooling_type"
@@ -127,6 +127,12 @@ def _eurobert(source: Source) -> Values:
     return {**common(source, "EuroBertModel", "eurobert"), **_sentences_only(source, "EuroBertModel")}
 
 
+def _llama_embed(source: Source) -> Values:
+    """Returns the fields of a Llama whose tokens see later ones, which is a EuroBERT."""
+    known = {**_sentences_only(source, "EuroBertModel"), **biases(source)}
+    return {**common(source, "EuroBertModel", "eurobert"), **known}
+
+
 def _sentences_only(source: Source, architecture: str) -> Values:
     if source.fields.integer(_POOLING, 0, minimum=0) not in _MODES:
         source.fields.refuse(_POOLING, _WANTED)
@@ -146,5 +152,6 @@ TEXT_ENCODERS: Final = (
     GgufArchitecture("jina-bert-v3", _jina_v3, encodes=True),
     GgufArchitecture("modern-bert", _modern_bert, frozenset({WINDOW}), names=_BEFORE, encodes=True),
     GgufArchitecture("eurobert", _eurobert, encodes=True),
+    GgufArchitecture("llama-embed", _llama_embed, permuted=True, encodes=True),
     GgufArchitecture("gemma-embedding", _gemma_embedding, frozenset({WINDOW}), names=AFTER_PARTS, encodes=True),
 )
