@@ -210,6 +210,7 @@ class SparseFeedForward(Module):
         shared_biased: whether those of the shared experts have.
         scales_inputs: whether an expert's weight is a factor of its input, and not of its result (Llama 4).
         clamped: clamped gate of the routed experts; the activation where None.
+        gated: whether the routed experts have gates.
         dtype: dtype of the parameters.
     """
 
@@ -226,13 +227,13 @@ class SparseFeedForward(Module):
         shared_biased: bool = False,
         scales_inputs: bool = False,
         clamped: ClampedGate | None = None,
+        gated: bool = True,
         dtype: DType | str = "f32",
     ) -> None:
         self.scales_inputs = scales_inputs
         self.gate = Router(size, routing, dtype=dtype)
-        self.experts = Experts(
-            routing.experts, size, inner, activation=activation, biased=biased, clamped=clamped, dtype=dtype
-        )
+        kinds = {"activation": activation, "biased": biased, "clamped": clamped, "gated": gated}
+        self.experts = Experts(routing.experts, size, inner, **kinds, dtype=dtype)
         common = SwiGLU(size, shared, activation=activation, bias=shared_biased, dtype=dtype) if shared else None
         self.shared_experts, self.shared_expert = (None, common) if shared_gate else (common, None)
         self.shared_expert_gate = Linear(size, 1, dtype=dtype) if shared_gate else None

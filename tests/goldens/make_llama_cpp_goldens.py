@@ -26,6 +26,7 @@ from tests.goldens.cases import CASES
 from tests.goldens.encoders.cases import ENCODER_CASES
 from tests.goldens.encoders.files import read_encoder_golden
 from tests.goldens.encoders.gguf_encoders import GGUF_ENCODERS, GGUF_RERANKERS, OTHER_FILES, write_encoder_gguf
+from tests.goldens.encoders.gguf_own_encoders import OWN, texts_of, write_own_gguf
 from tests.goldens.encoders.gguf_t5 import ANSWERED, GGUF_T5S, write_t5_gguf
 from tests.goldens.gguf_cases import GGUF_CASES, HYBRID_CASES, NOT_LLAMA_CPPS
 from tests.goldens.gguf_files import write_gguf
@@ -181,6 +182,14 @@ def _embeddings(directory: Path, file: str) -> list[list[float]]:
     return [[round(number, 6) for number in entry["embedding"]] for entry in answer["data"]]
 
 
+def _own_embeddings(directory: Path, name: str) -> list[list[float]]:
+    """Returns the embeddings of texts by an encoder that llama.cpp has, and transformers has not."""
+    path, model = directory / f"{name}.gguf", OWN[name]
+    write_own_gguf(path, model, tokenizer=_plain_tokens(model.vocabulary))
+    answer = _asked(path, {"input": texts_of(model)})
+    return [[round(number, 6) for number in entry["embedding"]] for entry in answer["data"]]
+
+
 def _ids(directory: Path, model: str, pre: str | None, fields: dict[str, Any], texts: list[str]) -> list[list[int]]:
     llama = CASES["llama_gqa"]
     case = dataclasses.replace(llama, config={**llama.config, "vocab_size": len(fields["tokens"])})
@@ -207,6 +216,7 @@ def main(only: list[str]) -> None:
             logits[case] = _steps(directory, case, cases[case])
         for case in [case for case in (*GGUF_ENCODERS, *OTHER_FILES) if not only or case in only]:
             vectors[case] = _embeddings(directory, case)
+        vectors |= {name: _own_embeddings(directory, name) for name in OWN if not only or name in only}
         ranks |= {case: _ranks(directory, case) for case in GGUF_RERANKERS if not only or case in only}
         answers |= {case: _answers(directory, case) for case in ANSWERED if not only or case in only}
         for model, pre in [kind for kind in kinds if not only or kind[1] in only]:

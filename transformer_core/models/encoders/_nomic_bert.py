@@ -4,13 +4,14 @@ from typing import Any, Final
 
 from lang_core import WeightSource
 from transformer_core._config_fields import ConfigFields
+from transformer_core._routing import Routing
 from transformer_core.checkpoints import Recipe, RenamedModules
 from transformer_core.family._fields import activation_of, whole_rope
 from transformer_core.family._model import ModelFamily
 from transformer_core.models.encoders._bert import read_bert, read_post_norm_stack
 from transformer_core.models.encoders._fused import FUSED_QKV, with_fused
 from transformer_core.models.encoders._sentence_head import DENSE_NAMES
-from transformer_core.models.encoders._stack import labels_of
+from transformer_core.models.encoders._stack import ExpertLayers, labels_of
 from transformer_core.models.encoders._text import HeadConfig, TextConfig, TextModel, with_pooling
 from transformer_core.models.encoders._text_heads import TextForMaskedLM, TextForSequenceClassification
 
@@ -63,17 +64,30 @@ def _read(fields: ConfigFields, architecture: str, **known: Any) -> TextConfig:
     if not fields.has("head_dim") and hidden % heads:
         fields.refuse("hidden_size", f"a multiple of num_attention_heads ({heads}), or a field head_dim")
     head_size = fields.integer("head_dim", hidden // heads)
+    experts = _experts(fields)
+    biased = experts is not None  # gates or biases
     stack = read_post_norm_stack(
         fields,
         activation=_activation(fields),
         head_size=head_size,
-        qkv_bias=False,
-        output_bias=False,
-        mlp_bias=False,
-        gated_mlp=True,
+        qkv_bias=biased,
+        output_bias=biased,
+        mlp_bias=biased,
+        gated_mlp=not biased,
+        experts=experts,
         rope=whole_rope(fields, architecture, head_size, default_base=_BASE),
     )
     return read_bert(fields, architecture, stack=stack, learned_positions=False, **known)
+
+
+def _experts(fields: ConfigFields) -> ExpertLayers | None:
+    """Reads the mixtures of experts of Nomic Embed 2 (arXiv:2502.07972): the second of every so many layers has one."""
+    count = fields.integer("num_experts", 0, minimum=0)
+    if not count:
+        return None
+    every, layers = fields.integer("moe_every_n_layers", minimum=2), fields.integer("num_hidden_layers")
+    routing = Routing(experts=count, chosen=fields.integer("num_experts_per_tok"), normalized=False)
+    return ExpertLayers(frozenset(range(1, layers, every)), routing)
 
 
 def _activation(fields: ConfigFields) -> Any:

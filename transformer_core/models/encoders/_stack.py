@@ -7,10 +7,12 @@ from lang_core import DType, ExecutionContext, Module, Repeated, Tensor, checked
 from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation, FeedForward, SwiGLU
 from transformer_core._masks import near_bias
+from transformer_core._moe import SparseFeedForward
 from transformer_core._multi_head_attention import MultiHeadAttention, RopeTables
 from transformer_core._norm import LayerNorm, RMSNorm
 from transformer_core._rope import rope_tables
 from transformer_core._rope_config import RopeConfig
+from transformer_core._routing import Routing
 from transformer_core.flow import CompileProfile
 
 
@@ -35,6 +37,7 @@ class StackConfig:
         rms_norm: whether norms are RMSNorms (T5).
         scale: factor of attention's scores; 1 / sqrt(H) where None.
         gated_mlp: whether the feed-forward has a gate beside its two projections.
+        experts: layers with a mixture of experts in the feed-forward's place; None where there are none.
         first_norm: whether the first layer norms what its attention reads (ModernBERT's does not).
         head_size: H; D / N where None.
         rope: RoPE of queries and keys; not rotated where None.
@@ -56,6 +59,7 @@ class StackConfig:
     rms_norm: bool = False
     scale: float | None = None
     gated_mlp: bool = False
+    experts: "ExpertLayers | None" = None
     first_norm: bool = True
     head_size: int | None = None
     rope: RopeConfig | None = None
@@ -70,6 +74,20 @@ class StackConfig:
             "heads": self.heads,
             "head_size": self.head_size or self.hidden // self.heads,
         }
+
+
+@checked_choices
+@dataclass(frozen=True, slots=True)
+class ExpertLayers:
+    """Layers with a mixture of experts of a feed-forward's size, without gates and biases.
+
+    Attributes:
+        layers: numbers of the layers.
+        routing: choice of experts.
+    """
+
+    layers: frozenset[int]
+    routing: Routing
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +169,12 @@ def stack_attention(config: StackConfig, dtype: DType) -> MultiHeadAttention:
     )
 
 
-def stack_feed_forward(config: StackConfig, dtype: DType) -> Module:
+def stack_feed_forward(config: StackConfig, dtype: DType, index: int = 0) -> Module:
     """Makes the feed-forward of a layer."""
+    sparse = config.experts
+    if sparse is not None and index in sparse.layers:
+        kinds = {"activation": config.activation, "gated": False}
+        return SparseFeedForward(config.hidden, config.intermediate, sparse.routing, **kinds, dtype=dtype)
     kind = SwiGLU if config.gated_mlp else FeedForward
     return kind(config.hidden, config.intermediate, activation=config.activation, bias=config.mlp_bias, dtype=dtype)
 
@@ -163,7 +185,7 @@ class EncoderLayer(Module):
     def __init__(self, config: StackConfig, index: int, dtype: DType) -> None:
         self.self_attn = stack_attention(config, dtype)
         self.attention_norm = layer_norm(config, dtype) if index or config.first_norm else None
-        self.mlp = stack_feed_forward(config, dtype)
+        self.mlp = stack_feed_forward(config, dtype, index)
         self.mlp_norm = layer_norm(config, dtype)
         self.post_norm = config.post_norm
 

@@ -43,6 +43,7 @@ class TextKeys:
     def __init__(self, config: TextConfig, architecture: GgufArchitecture) -> None:
         self._whole: Final = {**_WHOLE, **architecture.names}
         self._names: Final = {**_IN_LAYERS, **architecture.names}
+        self._tensors: Final = architecture.tensors
         self._gated: Final = config.stack.gated_mlp
 
     def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe:
@@ -51,6 +52,8 @@ class TextKeys:
         module, _, kind = (name if match is None else match[2]).rpartition(".")
         if match is None:
             return Stored(f"{self._whole.get(module, module)}.{kind}", shape)
+        if match[2] in self._tensors:
+            return Stored(f"blk.{match[1]}.{self._tensors[match[2]]}", shape)
         part, above = self._names.get(module, module), f"blk.{match[1]}"
         return _cut(above, part, _QKV, "attn_qkv", kind, shape, source) or (
             _cut(above, part, _GATE_UP, "ffn_up", kind, shape, source) if self._gated else None

@@ -90,6 +90,17 @@ def _nomic_bert(source: Source) -> Values:
     }
 
 
+def _nomic_bert_moe(source: Source) -> Values:
+    fields = source.fields
+    experts = {
+        "hidden_act": "gelu",
+        "moe_every_n_layers": fields.integer("moe_every_n_layers", minimum=2),
+        "num_experts": fields.integer("expert_count"),
+        "num_experts_per_tok": fields.integer("expert_used_count"),
+    }
+    return {**_nomic_bert(source), **experts}
+
+
 def _jina_v3(source: Source) -> Values:
     base = source.fields.number("rope.freq_base")
     return {
@@ -146,9 +157,15 @@ def _gemma_embedding(source: Source) -> Values:
 
 _BEFORE: Final = {"attention_norm": "attn_norm", "mlp_norm": "ffn_norm", "norm": "output_norm", "head.dense": "cls"}
 
+_ROUTER: Final = {"mlp.gate": "ffn_gate_inp"}
+_EXPERTS: Final = {f"mlp.experts.{part}_proj": f"ffn_{part}_exps.weight" for part in ("up", "down")}
+
 TEXT_ENCODERS: Final = (
     GgufArchitecture("bert", _bert, encodes=True),
     GgufArchitecture("nomic-bert", _nomic_bert, encodes=True),
+    GgufArchitecture(
+        "nomic-bert-moe", _nomic_bert_moe, frozenset({"expert_count"}), names=_ROUTER, tensors=_EXPERTS, encodes=True
+    ),
     GgufArchitecture("jina-bert-v3", _jina_v3, encodes=True),
     GgufArchitecture("modern-bert", _modern_bert, frozenset({WINDOW}), names=_BEFORE, encodes=True),
     GgufArchitecture("eurobert", _eurobert, encodes=True),
