@@ -37,6 +37,7 @@ class SwiGLU(Module):
         inner: F.
         activation: activation of the gate; silu by default.
         bias: whether the projections have biases.
+        down_bias: whether the last projection has a bias, where that differs.
         dtype: dtype of the parameters.
         sparsity: share of the gates that are 0, if their inputs are normally distributed (Gemma 3n): of each token's
             inputs the quantile of this share is taken away, and what is below 0 then. None are where it is 0.
@@ -52,6 +53,7 @@ class SwiGLU(Module):
         *,
         activation: Activation = Activation.SILU,
         bias: bool = False,
+        down_bias: bool | None = None,
         dtype: DType | str = "f32",
         sparsity: float = 0.0,
     ) -> None:
@@ -60,7 +62,7 @@ class SwiGLU(Module):
         self.activation, self.sparsity = activation, sparsity
         self.gate_proj = Linear(size, inner, bias=bias, dtype=dtype)
         self.up_proj = Linear(size, inner, bias=bias, dtype=dtype)
-        self.down_proj = Linear(inner, size, bias=bias, dtype=dtype)
+        self.down_proj = Linear(inner, size, bias=bias if down_bias is None else down_bias, dtype=dtype)
 
     def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         """Maps x [.., D] to [.., D]; inside, [.., F]."""

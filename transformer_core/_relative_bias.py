@@ -1,4 +1,4 @@
-"""Biases of attention scores by the distance of query and key (Raffel et al. 2020, arXiv:1910.10683, section 2.1)."""
+"""Biases of attention scores by the distance of query and key: learned ones (arXiv:1910.10683), and ALiBi."""
 
 import math
 
@@ -9,7 +9,9 @@ from lang_core import DType, ExecutionContext, Module, OpError, Parameter, Tenso
 
 @checked_choices
 class RelativeBias(Module):
-    """A learned bias per head for each bucket of distances; buckets grow with the logarithm of the distance.
+    """A learned bias per head for each bucket of distances (Raffel et al. 2020, arXiv:1910.10683, section 2.1).
+
+    Buckets grow with the logarithm of the distance.
 
     Args:
         rows: rows of the table, at least as many as there are buckets.
@@ -67,3 +69,25 @@ def distance_buckets(distances: np.ndarray, buckets: int, longest: int, *, causa
         ratio = np.log(length.astype(np.float32) / np.float32(exact)) / np.float32(math.log(longest / exact))
         grown = np.where(length < exact, 0, ratio * np.float32(count - exact)).astype(np.int64)
     return (later + np.where(length < exact, length, np.minimum(exact + grown, count - 1))).astype(np.int32)
+
+
+def alibi_bias(ctx: ExecutionContext, heads: int, tokens: int) -> Tensor:
+    """Returns biases f32 [1, N, 1, T, T], less by a head's slope for each place between two tokens, on either side."""
+    ops = ctx.ops
+    apart = ops.abs(ops.sub(ops.iota((1, tokens), 1), ops.iota((tokens, 1), 0)))
+    slopes = ops.constant(-alibi_slopes(heads).reshape(1, heads, 1, 1, 1))
+    return ops.mul(slopes, ops.reshape(ops.cast(apart, f32), (1, 1, 1, tokens, tokens)))
+
+
+def alibi_slopes(heads: int) -> np.ndarray:
+    """Returns the slopes f32 [N] of heads (Press et al. 2022, arXiv:2108.12409, section 3).
+
+    Of a number of heads that is no power of 2, those of the power below, then every other one of the power above.
+
+    >>> alibi_slopes(4).tolist(), alibi_slopes(6)[4:].round(4).tolist()
+    ([0.25, 0.0625, 0.015625, 0.00390625], [0.5, 0.125])
+    """
+    whole = 1 << (heads.bit_length() - 1)
+    below = 2.0 ** (-8.0 / whole * np.arange(1, whole + 1))
+    above = 2.0 ** (-4.0 / whole * np.arange(1, 2 * (heads - whole), 2))
+    return np.concatenate([below, above]).astype(np.float32)

@@ -47,7 +47,10 @@ class OwnEncoder:
     lengths: tuple[int, ...] = (9, 14, 1)
 
 
-OWN: Final = {"nomic_bert_moe": OwnEncoder("nomic-bert-moe", experts=5, chosen=2)}
+OWN: Final = {
+    "nomic_bert_moe": OwnEncoder("nomic-bert-moe", experts=5, chosen=2),
+    "jina_bert_v2": OwnEncoder("jina-bert-v2", heads=6, layers=3, seed=92),
+}
 """Models by the name of their goldens."""
 _EPS: Final = 1e-5
 _BASE: Final = 500.0
@@ -70,7 +73,7 @@ def write_own_gguf(path: Path, model: OwnEncoder, *, tokenizer: Tokenizer | None
     writer.add_layer_norm_eps(_EPS)
     writer.add_causal_attention(False)
     writer.add_pooling_type(PoolingType.MEAN)
-    writer.add_uint32("tokenizer.ggml.token_type_count", 1)
+    writer.add_uint32("tokenizer.ggml.token_type_count", 1 if model.experts else 2)
     if model.experts:
         writer.add_rope_freq_base(_BASE)
         writer.add_expert_count(model.experts)
@@ -111,9 +114,26 @@ def _nomic_shapes(model: OwnEncoder) -> Shapes:
             yield from _biased(f"{prefix}mlp.fc2", (d, f))
 
 
+def _jina_shapes(model: OwnEncoder) -> Shapes:
+    """Yields tensors of Jina embeddings 2: a gate above its projection, and a bias behind both."""
+    d, f = model.hidden, model.inner
+    yield "embeddings.word_embeddings.weight", (model.vocabulary, d)
+    yield "embeddings.token_type_embeddings.weight", (2, d)
+    yield from _biased("embeddings.LayerNorm", (d,))
+    for layer in range(model.layers):
+        prefix = f"encoder.layer.{layer}."
+        for part in ("query", "key", "value"):
+            yield from _biased(f"{prefix}attention.self.{part}", (d, d))
+        yield from _biased(f"{prefix}attention.output.dense", (d, d))
+        yield from _biased(f"{prefix}attention.output.LayerNorm", (d,))
+        yield f"{prefix}mlp.gated_layers.weight", (2 * f, d)
+        yield from _biased(f"{prefix}mlp.wo", (d, f))
+        yield from _biased(f"{prefix}mlp.layernorm", (d,))
+
+
 def _biased(name: str, shape: tuple[int, ...]) -> Shapes:
     yield f"{name}.weight", shape
     yield f"{name}.bias", shape[:1]
 
 
-_SHAPES: Final = {"nomic-bert-moe": _nomic_shapes}
+_SHAPES: Final = {"nomic-bert-moe": _nomic_shapes, "jina-bert-v2": _jina_shapes}

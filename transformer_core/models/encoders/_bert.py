@@ -92,6 +92,16 @@ ANY_LAYER: Final = "*encoder.layer.{}"
 """Prefix of the keys of a layer's stored tensors."""
 
 
+def _read_model(fields: ConfigFields) -> TextConfig:
+    """Reads a BERT, or that of Jina embeddings 2 (arXiv:2310.19923): slopes in the place of positions, and gates."""
+    if fields.values.get("position_embedding_type") != "alibi":
+        return read_bert(fields, "BertModel", pooler=True)
+    fields.choice("feed_forward_type", ("geglu",))
+    stack = read_post_norm_stack(fields, gated_mlp=True, mlp_bias=False, down_bias=True)
+    plain = ConfigFields({**fields.values, "position_embedding_type": None}, fields.where)
+    return read_bert(plain, "BertModel", stack=stack, learned_positions=False, alibi=True, pooler=True)
+
+
 def _read_masked_lm(fields: ConfigFields) -> TextConfig:
     head = HeadConfig(activation_of(fields, default="gelu"), aliases=_ALIASES)
     return read_bert(fields, "BertForMaskedLM", head=head)
@@ -104,7 +114,7 @@ def _read_classifier(fields: ConfigFields) -> TextConfig:
 BERT: Final = ModelFamily(
     "BertModel",
     "bert",
-    lambda fields: read_bert(fields, "BertModel", pooler=True),
+    _read_model,
     TextModel,
     lambda config: _KEYS,
     ANY_LAYER,

@@ -33,6 +33,7 @@ class StackConfig:
         key_bias: whether the projection of keys has a bias, where that differs.
         output_bias: whether attention's output projection has a bias.
         mlp_bias: whether the feed-forward's projections have biases.
+        down_bias: whether its projection to D has a bias, where that differs.
         norm_bias: whether norms have biases.
         rms_norm: whether norms are RMSNorms (T5).
         scale: factor of attention's scores; 1 / sqrt(H) where None.
@@ -55,6 +56,7 @@ class StackConfig:
     key_bias: bool | None = None
     output_bias: bool = True
     mlp_bias: bool = True
+    down_bias: bool | None = None
     norm_bias: bool = True
     rms_norm: bool = False
     scale: float | None = None
@@ -175,8 +177,10 @@ def stack_feed_forward(config: StackConfig, dtype: DType, index: int = 0) -> Mod
     if sparse is not None and index in sparse.layers:
         kinds = {"activation": config.activation, "gated": False}
         return SparseFeedForward(config.hidden, config.intermediate, sparse.routing, **kinds, dtype=dtype)
-    kind = SwiGLU if config.gated_mlp else FeedForward
-    return kind(config.hidden, config.intermediate, activation=config.activation, bias=config.mlp_bias, dtype=dtype)
+    sizes, known = (config.hidden, config.intermediate), {"activation": config.activation, "bias": config.mlp_bias}
+    if config.gated_mlp:
+        return SwiGLU(*sizes, **known, down_bias=config.down_bias, dtype=dtype)
+    return FeedForward(*sizes, **known, dtype=dtype)
 
 
 class EncoderLayer(Module):

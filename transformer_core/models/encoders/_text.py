@@ -19,7 +19,7 @@ from transformer_core._embedding import Embedding, TokenEmbedding
 from transformer_core._feed_forward import Activation
 from transformer_core._linear import Linear
 from transformer_core._masks import padding_bias
-from transformer_core._relative_bias import RelativeBias
+from transformer_core._relative_bias import RelativeBias, alibi_bias
 from transformer_core.family._model import DEFAULT_SEQUENCE, Model, check_size
 from transformer_core.family._sentence import Pooling, PoolingMode
 from transformer_core.flow import CompileProfile
@@ -60,6 +60,7 @@ class TextConfig(EncoderConfig):
         padding: token id that has no position; positions are counted from the one after it (RoBERTa). None where they
             are counted from 0.
         relative_rows: rows of the table of biases by distance; 0 without biases.
+        alibi: whether scores fall with the distance, by a slope of each head.
         final_norm: whether a norm follows the last layer.
         pooler: whether a layer computes ``pooler_output`` from the first token's state.
         pooling: pooling of a model of sentence-transformers; else None.
@@ -73,6 +74,7 @@ class TextConfig(EncoderConfig):
     learned_positions: bool = True
     padding: int | None = None
     relative_rows: int = 0
+    alibi: bool = False
     final_norm: bool = False
     pooler: bool = False
     pooling: Pooling | None = None
@@ -174,6 +176,8 @@ class TextModel(Model[TextConfig]):
         bias = padding_bias(ctx, attention_mask)
         if self.relative is not None:
             bias = ctx.ops.add(self.relative(ctx, tokens, tokens), bias)
+        if self.config.alibi:
+            bias = ctx.ops.add(alibi_bias(ctx, self.config.stack.heads, tokens), bias)
         x = self.encoder(ctx, x, bias)
         return x if self.norm is None else self.norm(ctx, x)
 

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from lang_core import ConfigError
 from transformer_core.models.gguf.readers._architecture import AFTER_PARTS, GgufArchitecture
 from transformer_core.models.gguf.readers._common import WINDOW, Source, Values, biases, common, layer_types, vocabulary
 from transformer_core.models.gguf.readers._gemma import gemma3_values
@@ -111,6 +112,23 @@ def _jina_v3(source: Source) -> Values:
     }
 
 
+def _jina_v2(source: Source) -> Values:
+    """Returns the fields of Jina embeddings 2, which are a BERT's with ALiBi and gates; not those for code."""
+    for part in _CODE_NORMS:
+        if source.file.has(f"blk.0.{part}.weight"):
+            raise ConfigError(
+                f"{source.file.path}: {part} found, expected none: of Jina embeddings 2 those for code have further "
+                "norms, which are not supported: take a model for texts"
+            )
+    return {
+        **_sizes(source, "bert"),
+        **_sentences_only(source, "BertModel"),
+        "feed_forward_type": "geglu",
+        "max_position_embeddings": source.fields.integer("context_length"),
+        "position_embedding_type": "alibi",
+    }
+
+
 def _modern_bert(source: Source) -> Values:
     """Returns the fields of a ModernBERT; a file says how many tokens a layer with a window sees on both sides."""
     fields = source.fields
@@ -157,6 +175,7 @@ def _gemma_embedding(source: Source) -> Values:
 
 _BEFORE: Final = {"attention_norm": "attn_norm", "mlp_norm": "ffn_norm", "norm": "output_norm", "head.dense": "cls"}
 
+_CODE_NORMS: Final = ("attn_q_norm", "attn_k_norm", "attn_norm_2")
 _ROUTER: Final = {"mlp.gate": "ffn_gate_inp"}
 _EXPERTS: Final = {f"mlp.experts.{part}_proj": f"ffn_{part}_exps.weight" for part in ("up", "down")}
 
@@ -166,6 +185,7 @@ TEXT_ENCODERS: Final = (
     GgufArchitecture(
         "nomic-bert-moe", _nomic_bert_moe, frozenset({"expert_count"}), names=_ROUTER, tensors=_EXPERTS, encodes=True
     ),
+    GgufArchitecture("jina-bert-v2", _jina_v2, encodes=True),
     GgufArchitecture("jina-bert-v3", _jina_v3, encodes=True),
     GgufArchitecture("modern-bert", _modern_bert, frozenset({WINDOW}), names=_BEFORE, encodes=True),
     GgufArchitecture("eurobert", _eurobert, encodes=True),
