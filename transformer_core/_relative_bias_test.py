@@ -3,8 +3,8 @@ import re
 import numpy as np
 import pytest
 
-from lang_core import OpError
-from transformer_core._relative_bias import RelativeBias, distance_buckets
+from lang_core import EagerExecutionContext, MappingWeights, OpError
+from transformer_core._relative_bias import RelativeBias, alibi_bias, distance_buckets
 from transformer_core._weights_testing import context_of
 
 
@@ -31,3 +31,13 @@ def test_more_queries_than_keys():
     bias = RelativeBias(8, 3, buckets=8, longest=20)
     with pytest.raises(OpError, match=re.escape("expected at most as many queries as keys (4); found 5")):
         bias(context_of(bias), 5, 4)
+
+
+@pytest.mark.parametrize(("heads", "slopes"), [(1, [2**-8]), (2, [2**-4, 2**-8]), (3, [2**-4, 2**-8, 2**-2])])
+def test_alibi_falls_on_both_sides(heads: int, slopes: list[float]) -> None:
+    """Slopes as the paper lists them, for powers of 2 and what is between."""
+    bias = alibi_bias(EagerExecutionContext(MappingWeights({})), heads, 4).numpy()
+    assert bias.shape == (1, heads, 1, 4, 4)
+    places = np.arange(4)
+    expected = -np.array(slopes)[:, None, None] * np.abs(places[:, None] - places)
+    np.testing.assert_allclose(bias[0, :, 0], expected, rtol=1e-6)

@@ -24,12 +24,14 @@ from transformer_core.models.gguf import GgufModel
 _LLAMA_CPP: dict[str, Any] = json.loads((DATA / "llama_cpp.json").read_text())
 
 
-def _embedded(case: EncoderCase, directory: Path, name: str = "", **changes: np.ndarray) -> np.ndarray:
+def _embedded(case: EncoderCase, directory: Path, name: str = "", /, **changes: np.ndarray) -> np.ndarray:
     """The sentence embeddings of the case's inputs, or of others, by the model in its GGUF file."""
     return _results(case, directory, name, **changes)["sentence_embedding"]
 
 
-def _results(case: EncoderCase, directory: Path, name: str = "", **changes: np.ndarray) -> dict[str, np.ndarray]:
+def _results(
+    case: EncoderCase, directory: Path, name: str = "", /, **changes: np.ndarray
+) -> dict[str, np.ndarray]:
     write_encoder_gguf(directory / "model.gguf", case, name=name)
     with GgufModel(directory / "model.gguf") as file:
         file.write_description(directory)

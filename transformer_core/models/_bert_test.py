@@ -42,6 +42,32 @@ def test_what_is_not_said_is_as_transformers_has_it():
     assert BERT_FOR_MASKED_LM.read(ConfigFields(MINIMAL, "")).architecture == "BertForMaskedLM"
 
 
+ALIBI = {"position_embedding_type": "alibi", "feed_forward_type": "geglu"}
+
+
+def test_slopes_in_the_place_of_positions_and_gates():
+    config = read(**ALIBI)
+    assert (config.alibi, config.learned_positions, config.stack.gated_mlp) == (True, False, True)
+    names = {path for path, _ in TextModel(config).named_parameters()}
+    assert "encoder.layers.0.mlp.down_proj.bias" in names
+    assert not names & {"embeddings.positions.weight", "encoder.layers.0.mlp.gate_proj.bias"}
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "message"),
+    [
+        (BERT, {"feed_forward_type": None}, "field 'feed_forward_type' is missing"),
+        (BERT, {"feed_forward_type": "original"}, "'feed_forward_type': expected one of geglu; found 'original'"),
+        (BERT_FOR_MASKED_LM, {}, "'position_embedding_type': expected one of absolute; found 'alibi'"),
+        (BERT_FOR_SEQUENCE_CLASSIFICATION, {}, "'position_embedding_type': expected one of absolute; found 'alibi'"),
+    ],
+)
+def test_slopes_without_gates_or_with_a_head_are_refused(family, changes, message):
+    values = {name: value for name, value in {**MINIMAL, **ALIBI, **changes}.items() if value is not None}
+    with pytest.raises(ConfigError, match=message):
+        family.read(ConfigFields(values, "dir/config.json"))
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

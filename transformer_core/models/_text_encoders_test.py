@@ -77,9 +77,30 @@ def test_nomic_bert_in_both_forms():
     assert old == new != read("NomicBertModel")
 
 
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_every_n_layers": 2}
+
+
+def test_nomic_bert_with_experts_has_biases_and_no_gates():
+    stack = read("NomicBertModel", **EXPERTS).stack
+    assert stack.experts is not None
+    assert (stack.experts.layers, stack.experts.routing.normalized) == ({1}, False)
+    assert (stack.gated_mlp, stack.mlp_bias, stack.qkv_bias, stack.output_bias) == (False, True, True, True)
+
+
 @pytest.mark.parametrize(
     ("architecture", "changes", "message"),
     [
+        ("NomicBertModel", {"num_experts": 4}, "field 'moe_every_n_layers' is missing"),
+        (
+            "NomicBertModel",
+            {**EXPERTS, "moe_every_n_layers": 1},
+            "'moe_every_n_layers': expected an integer of at leas",
+        ),
+        (
+            "NomicBertModel",
+            {**EXPERTS, "num_experts_per_tok": 5},
+            "routing: expected 1 to 4 experts per token; found 5",
+        ),
         ("ModernBertModel", {"layer_types": ["full_attention", "linear"]}, "'layer_types': expected a list of 2"),
         ("ModernBertModel", {"num_attention_heads": 5}, r"'hidden_size': expected a multiple of num_attention_heads"),
         (

@@ -86,7 +86,8 @@ def write_own_gguf(path: Path, model: OwnEncoder, *, tokenizer: Tokenizer | None
     for key, array in random_encoder_weights(dict(_SHAPES[model.architecture](model)), model.seed).items():
         stored = names.get_name(key, try_suffixes=(".weight", ".bias"))
         assert stored is not None, key
-        writer.add_tensor(stored, array)
+        # What experts add is to be seen behind norms.
+        writer.add_tensor(stored, array * np.float32(np.sqrt(3.0 * array.shape[1])) if array.ndim > 2 else array)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
