@@ -24,7 +24,15 @@ _FAMILIES = {
     "minimax_m2": ("block_sparse_moe", "num_local_experts"),
     "ernie4_5_moe": ("mlp", "moe_num_experts"),
     "phimoe": ("block_sparse_moe", "num_local_experts"),
+    "olmoe": ("mlp", "num_experts"),
+    "dots1": ("mlp", "n_routed_experts"),
+    "glm4_moe_lite": ("mlp", "n_routed_experts"),
+    "solar_open": ("mlp", "n_routed_experts"),
+    "hunyuan_v1_moe": ("mlp", "num_experts"),
 }
+_LAYERS = {"glm4_moe_lite": 0}  # whose second layer is dense
+_ROUTERS = {"hunyuan_v1_moe": "gate.wg"}
+_GRANITES = pytest.mark.parametrize("name", ["granitemoe", "granitemoeshared"])
 _ALL = pytest.mark.parametrize("name", _FAMILIES)
 
 
@@ -45,7 +53,7 @@ def audited(tmp_path: Path) -> Callable[..., None]:
 @_ALL
 def test_a_missing_expert_is_named(name: str, audited: Callable[..., None]) -> None:
     part = "w1" if _FAMILIES[name][0] == "block_sparse_moe" else "gate_proj"
-    key = f"model.layers.1.{_FAMILIES[name][0]}.experts.3.{part}.weight"
+    key = f"model.layers.{_LAYERS.get(name, 1)}.{_FAMILIES[name][0]}.experts.3.{part}.weight"
     with pytest.raises(CheckpointError, match=f"'{key}' is missing"):
         audited(name, lambda weights: weights.pop(key))
 
@@ -61,7 +69,7 @@ def test_experts_beyond_the_configured_number_are_named(name: str, audited: Call
 
 @_ALL
 def test_a_missing_router_is_named(name: str, audited: Callable[..., None]) -> None:
-    key = f"model.layers.1.{_FAMILIES[name][0]}.gate.weight"
+    key = f"model.layers.{_LAYERS.get(name, 1)}.{_FAMILIES[name][0]}.{_ROUTERS.get(name, 'gate')}.weight"
     with pytest.raises(CheckpointError, match=f"'{key}' is missing"):
         audited(name, lambda weights: weights.pop(key))
 
@@ -76,3 +84,23 @@ def test_missing_stacked_experts_are_named(audited: Callable[..., None]) -> None
     key = "model.layers.1.feed_forward.experts.gate_up_proj"
     with pytest.raises(CheckpointError, match=f"'{key}' is missing"):
         audited("llama4", lambda weights: weights.pop(key))
+
+
+@_GRANITES
+@pytest.mark.parametrize("part", ["input_linear", "output_linear", "router.layer"])
+def test_missing_experts_of_granite_are_named(name: str, part: str, audited: Callable[..., None]) -> None:
+    key = f"model.layers.1.block_sparse_moe.{part}.weight"
+    with pytest.raises(CheckpointError, match=f"'{key}' is missing"):
+        audited(name, lambda weights: weights.pop(key))
+
+
+@_GRANITES
+def test_experts_of_granite_have_the_configured_number(name: str, audited: Callable[..., None]) -> None:
+    with pytest.raises(CheckpointError, match=r"block_sparse_moe.* has shape \[5.*needs \[4"):
+        audited(name, lambda weights: None, num_local_experts=4)
+
+
+def test_a_missing_shared_expert_of_granite_is_named(audited: Callable[..., None]) -> None:
+    key = "model.layers.1.shared_mlp.input_linear.weight"
+    with pytest.raises(CheckpointError, match=f"'{key}' is missing"):
+        audited("granitemoeshared", lambda weights: weights.pop(key))

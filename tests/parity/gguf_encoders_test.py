@@ -29,9 +29,7 @@ def _embedded(case: EncoderCase, directory: Path, name: str = "", /, **changes: 
     return _results(case, directory, name, **changes)["sentence_embedding"]
 
 
-def _results(
-    case: EncoderCase, directory: Path, name: str = "", /, **changes: np.ndarray
-) -> dict[str, np.ndarray]:
+def _results(case: EncoderCase, directory: Path, name: str = "", /, **changes: np.ndarray) -> dict[str, np.ndarray]:
     write_encoder_gguf(directory / "model.gguf", case, name=name)
     with GgufModel(directory / "model.gguf") as file:
         file.write_description(directory)
