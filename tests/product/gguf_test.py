@@ -28,8 +28,10 @@ from transformer_core.generation import load_eos_ids
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 
 
-def test_tokens_are_the_checkpoints(tmp_path: Path) -> None:
-    case, golden = CASES["llama_gqa"], read_golden("llama_gqa")
+@pytest.mark.parametrize("name", ["llama_gqa", "apertus"])
+def test_tokens_are_the_checkpoints(name: str, tmp_path: Path) -> None:
+    """Also of an Apertus, the numbers of whose activation are in the metadata."""
+    case, golden = CASES[name], read_golden(name)
     prompt = list(case.prompt[0])
     write_gguf(tmp_path / "model.gguf", case)
     bundle = export(

@@ -24,6 +24,12 @@ from transformer_core.family import family_named, text_of
 from transformer_core.models import DecoderConfig, Family, architectures
 from transformer_core.models.gguf import ARCHITECTURES as GGUF_READ
 
+# Files of architectures that are no model type of transformers, by the architecture that reads them.
+_OWN_FILES: Final = {
+    "BertModel": ("jina-bert-v2",),
+    "EuroBertModel": ("llama-embed",),
+    "NomicBertModel": ("nomic-bert-moe",),
+}
 _FAMILIES: Final = {name: family_named(name) for name in architectures()}
 _PICTURES: Final = Counter(case.config["architectures"][0] for case in SEEING_CASES.values())
 _COLUMNS: Final = ("architecture", "family", "layers", "verified", "devices", "engines", "speculation", "GGUF")
@@ -53,9 +59,13 @@ weights where rows are long enough, in batches, and with slots for [serving](ser
 
 """
 _REFUSED: Final = (
-    ("`jina-bert-v2`", "biases of scores by ALiBi and a gate in the feed-forward; transformers has no such model"),
-    ("`nomic-bert-moe`, `neo-bert`", "transformers 5 has no such models to hold them to"),
-    ("`llama-embed`", "transformers 5 has no Llama whose tokens see later ones"),
+    (
+        "`neo-bert`",
+        "its authors cut the fused rows of queries, keys and values head by head, llama.cpp in three blocks, and its "
+        "converter leaves them as they are: it computes another model (embeddings off by 0.65), and no peer says which "
+        "one a file means",
+    ),
+    ("`jina-bert-v2` of models for code", "norms of queries and keys, and one more per layer, are not built"),
     ("`bert` with a classifier and no `cls.weight`", "converters leave out BERT's pooler: the scores would be others"),
     ("`t5` with biases in each layer", "UMT5: one table of biases per layer is not built"),
     ("`clip`", "towers of pictures beside a decoder: take the safetensors, which have both"),
@@ -135,7 +145,8 @@ def _other_row(names: Sequence[str]) -> tuple[str, ...]:
     # tests/product: encoders_test, t5_test, whisper_test
     kinds = dict.fromkeys(_FAMILIES[name].model_type for name in names)
     known = {**{kind: (file,) for kind, file in GGUF_ENCODERS.items()}, "t5": GGUF_T5}
-    files = dict.fromkeys(file for kind in kinds for file in known.get(kind, ()))
+    own = (file for name in names for file in _OWN_FILES.get(name, ()))
+    files = dict.fromkeys([*(file for kind in kinds for file in known.get(kind, ())), *own])
     gguf = ", ".join(f"`{file}`" for file in files)
     return (", ".join(f"`{name}`" for name in names), _about(names[0]), str(count), "CPU", "IREE", gguf)
 
