@@ -1,11 +1,17 @@
 """Metadata of encoders of texts that transformers has not: what is read, and what is refused by name."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lang_core import ConfigError
+from transformer_core._config_fields import ConfigFields
+from transformer_core._rope import inverse_frequencies
+from transformer_core._rope_scaling import NoScaling
+from transformer_core.family import family_named
 from transformer_core.models.gguf import GgufModel, _config_test
 from transformer_core.models.gguf._metadata_testing import LLAMA
 
@@ -23,6 +29,17 @@ def test_fields_of_files_that_transformers_has_no_model_of(made: Callable[..., G
     assert (jina["position_embedding_type"], jina["feed_forward_type"]) == ("alibi", "geglu")
     llama = made("llama-embed", {**LLAMA, "pooling_type": 1}, "blk.0.attn_q.bias").config_values
     assert (llama["architectures"], llama["attention_bias"]) == (["EuroBertModel"], True)
+
+
+def test_a_llama_that_encodes_has_the_files_divisors_of_frequencies(made: Callable[..., GgufModel]) -> None:
+    """As models of Llama 3.1 have them."""
+    divisors = [1.0, 2.0, 4.0, 8.0]
+    values = made("llama-embed", {**LLAMA, "pooling_type": 1}, rope_freqs=divisors).config_values
+    config = family_named("EuroBertModel").read(ConfigFields(values, "config.json"))
+    assert config.bidirectional
+    rope = config.decoder.rope
+    plain = inverse_frequencies(dataclasses.replace(rope, scaling=NoScaling()))
+    np.testing.assert_allclose(inverse_frequencies(rope), plain / np.array(divisors), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
