@@ -1,7 +1,9 @@
 """Joins this process with the others in JAX's distributed engine."""
 
+import contextlib
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import jax
@@ -55,7 +57,29 @@ def join(place: Place, facts: Mapping[str, Any], *, secret: bytes = b"", timeout
 
 def connect_devices() -> None:
     """Makes the devices of all ranks known to each; all of them have to do so, and it waits for them."""
-    jax.devices()
+    with batch_threads():
+        jax.devices()
+
+
+@contextlib.contextmanager
+def batch_threads() -> Iterator[None]:
+    """Has threads that begin inside take turns: none that wakes up ends the turn of another one; on Linux alone.
+
+    gloo's thread asks for a connection's lock again and again, without sleeping, once the other side has sent
+    something. Where it woke up on the core of the thread that holds the lock, that one waited for the end of a turn, 3
+    ms, at every exchange.
+    """
+    if not hasattr(os, "SCHED_BATCH"):
+        yield
+        return
+    before = os.sched_getscheduler(0)
+    with contextlib.suppress(OSError):  # where a container forbids it
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, before, os.sched_param(0))
 
 
 def leave() -> None:

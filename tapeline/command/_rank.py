@@ -79,6 +79,7 @@ def _run_alike(meeting: Meeting, name: str, arguments: Sequence[str]) -> int:
     leader = Leader(meeting, _open) if meeting.place.rank == 0 else None
     if leader is None:
         threading.Thread(target=_watch, args=(meeting,), name="rank 0", daemon=True).start()
+    connect_devices()
     code = run_command(name, arguments)
     if code:
         _end_at_once("", code)  # the others may wait for this rank for ever

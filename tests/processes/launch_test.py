@@ -74,9 +74,14 @@ def test_a_rank_that_is_killed_ends_all(home: Path, phase: str, rank: int) -> No
 
 
 def test_ranks_end_with_a_launcher_that_is_killed(home: Path) -> None:
+    """Until then threads of a rank's devices take turns, gloo's among them."""
     with launched(home, "--", *GENERATE, "--max_new_tokens=480", "--ignore_eos") as launch:
         launch.until_it_prints(8)
         ranks = launch.ranks()
+        threads = [int(path.name) for path in Path(f"/proc/{ranks[1]}/task").iterdir()]
+        policies = {thread: os.sched_getscheduler(thread) for thread in threads}
+        assert policies[ranks[1]] == os.SCHED_OTHER  # it follows rank 0, and computes nothing
+        assert os.SCHED_BATCH in policies.values()
         launch.process.kill()
         until(lambda: not any(map(is_alive, ranks.values())), ENDS_WITHIN)
 
