@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,6 +159,21 @@ def test_rows_of_slots_are_written_where_they_lie(mesh: str) -> None:
         expected, answers = (function([*given, *map(np.copy, caches)], weights) for function in (one, cut))
         for result, array in expected.items():
             np.testing.assert_allclose(answers[result], array, rtol=0, atol=1e-5 * np.abs(array).max())
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [({"pages": (13, 4)}, ("prefill_row", "decode_2", "copy_row")), ({"score_tokens": 3}, ("score_row",))],
+)
+def test_pages_and_drafts_of_slots_gather_no_cache_either(options: dict[str, Any], names: tuple[str, ...]) -> None:
+    model, mesh = golden_decoder("llama_gqa"), MeshShape.parse("tp=2")
+    points = {p.name: p for p in entry_points(model, slots=3, sequence=8, max_sequence=24, **options)}
+    for name in names:
+        cut = MeshFunction(points[name], mesh, sharding(model, mesh).parameters, 0)
+        computes = name != "copy_row"
+        assert cut.collectives["all-reduce"] == computes * (2 * model.config.layers + 3)
+        assert [shape[-1] for shape in cut.gathered] == computes * [model.config.vocabulary]
+        assert set(cut.collectives) <= {"all-reduce", "all-gather"}
 
 
 def test_devices_along_dp_exchange_nothing() -> None:
