@@ -75,6 +75,7 @@ def test_a_rank_that_is_killed_ends_all(home: Path, phase: str, rank: int) -> No
 
 def test_ranks_end_with_a_launcher_that_is_killed(home: Path) -> None:
     """Until then threads of a rank's devices take turns, gloo's among them."""
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))  # ranks begin with this thread's; sessions change it
     with launched(home, "--", *GENERATE, "--max_new_tokens=480", "--ignore_eos") as launch:
         launch.until_it_prints(8)
         ranks = launch.ranks()
