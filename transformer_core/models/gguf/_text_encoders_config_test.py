@@ -32,7 +32,7 @@ def test_fields_of_files_that_transformers_has_no_model_of(made: Callable[..., G
 
 
 def test_a_llama_that_encodes_has_the_files_divisors_of_frequencies(made: Callable[..., GgufModel]) -> None:
-    """As models of Llama 3.1 have them."""
+    """Frequencies that models of Llama 3.1 have."""
     divisors = [1.0, 2.0, 4.0, 8.0]
     values = made("llama-embed", {**LLAMA, "pooling_type": 1}, rope_freqs=divisors).config_values
     config = family_named("EuroBertModel").read(ConfigFields(values, "config.json"))
