@@ -1,5 +1,6 @@
 import ctypes
 import threading
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ class Driver:
         self.code = code
         self.current = threading.local()
 
-    def cuCtxGetCurrent(self, handle: object) -> int:  # noqa: N802 - CUDA's name
+    def cuCtxGetCurrent(self, handle: Any) -> int:  # noqa: N802 - CUDA's name
         ctypes.cast(handle, ctypes.POINTER(ctypes.c_void_p))[0] = getattr(self.current, "handle", None)
         return self.code
 

@@ -53,7 +53,7 @@ class _Model:
             )
         cache = self._caches[context]
         for layer in cache.layers:
-            count = getattr(layer, "cumulative_length", None)
+            count: Any = getattr(layer, "cumulative_length", None)
             if self._torch.is_tensor(count):
                 count.fill_(position)
             elif count is not None:
