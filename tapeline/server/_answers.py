@@ -1,7 +1,5 @@
 """Answers of an engine on their way into a task of the event loop."""
 
-import asyncio
-import contextlib
 import functools
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +9,7 @@ from typing import Final
 from lang_core import InputError, TapelineError
 from tapeline.server._answer_text import AnswerText, Delta
 from tapeline.server._errors import RequestError
+from tapeline.server._mailbox import Mailbox
 from tapeline.server._model import TokenEngine
 from tapeline.serving import EndEvent, EngineClosedError, Event, PromptEvent, Ticket, TokenRequest
 
@@ -56,8 +55,7 @@ class Answers:
     def __init__(self, engine: TokenEngine, requests: Sequence[TokenRequest], texts: Sequence[AnswerText]) -> None:
         self.answers: Final = [Answer(index, text) for index, text in enumerate(texts)]
         self.began: Final = perf_counter()
-        self._loop: Final = asyncio.get_running_loop()
-        self._events: Final = asyncio.Queue[tuple[int, Event]]()
+        self._events: Final = Mailbox[tuple[int, Event]]()
         self._tickets: Final[list[Ticket]] = []
         try:
             for index, request in enumerate(requests):
@@ -105,8 +103,7 @@ class Answers:
 
     def _post(self, index: int, event: Event) -> None:
         """Hands an event over; called on the engine's thread."""
-        with contextlib.suppress(RuntimeError):  # the loop has been closed, and nobody waits
-            self._loop.call_soon_threadsafe(self._events.put_nowait, (index, event))
+        self._events.put((index, event))
 
 
 def _finish_reason(event: EndEvent) -> str:

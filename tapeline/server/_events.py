@@ -13,12 +13,13 @@ from tapeline.server._errors import RequestError
 from tapeline.server._gone import ClientGoneError, unless_gone
 
 _DONE: Final = b"data: [DONE]\n\n"
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _HEADERS: Final = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
 def to_json(value: Any) -> bytes:
     """Returns a value as JSON in UTF-8, without spaces."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return _ENCODER.encode(value).encode()
 
 
 class EventStream(Response):
