@@ -45,6 +45,20 @@ def test_presets_differ_in_what_they_are_for():
         ({"next_ids": None}, "next_ids: expected true or false; found None"),
         ({"ring_tokens": 0}, "ring_tokens: expected an integer of 1 or more; found 0"),
         ({"ring_tokens": 3}, r"ring_tokens: expected at least sequence \(4\); found 3"),
+        ({"page_tokens": 0}, "page_tokens: expected an integer of 1 or more; found 0"),
+        ({"page_tokens": 16}, "cache_rows: expected the number of pages, with page_tokens; found None"),
+        (
+            {"page_tokens": 16, "max_sequence": 40, "cache_rows": 9},
+            r"page_tokens: expected a part of max_sequence \(40\).*found 16: choose max_sequence=48",
+        ),
+        (
+            {"page_tokens": 48, "max_sequence": 48, "cache_rows": 9},
+            r"page_tokens: expected a part of max_sequence \(48\).*found 48: choose max_sequence=96",
+        ),
+        (
+            {"page_tokens": 16, "max_sequence": 48, "cache_rows": 3},
+            "cache_rows: expected at least 4 pages: a sequence's, and one that is nobody's; found 3",
+        ),
         ({"sequnce": 3}, "profile prefill: unknown key 'sequnce'; did you mean 'sequence'"),
     ],
 )
