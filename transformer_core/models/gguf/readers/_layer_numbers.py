@@ -49,7 +49,7 @@ class LayerNumbers:
         """Returns None, as no number is packed."""
 
     def read(self, key: str) -> np.ndarray:
-        """Returns the array of one element."""
+        """Returns the array of one element, f32 [1] or []."""
         return self._arrays[key]
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
