@@ -41,18 +41,22 @@ def _reduce(e: Emitter, node: Node) -> None:
     axes, _ = node.attributes
     wide = TensorSpec(x.shape, x.dtype.accumulation)
     name = reduced(e, node.op.name, e.operand(node.inputs[0], x.shape, wide.dtype), wide, axes)
-    kept = tuple(dim for axis, dim in enumerate(x.shape) if axis not in axes)
-    name = e.convert(name, TensorSpec(kept, wide.dtype), result.dtype)
-    e.alias(node, e.reshape(name, TensorSpec(kept, result.dtype), result.shape))
+    kept = kept_spec(wide, axes)
+    name = e.convert(name, kept, result.dtype)
+    e.alias(node, e.reshape(name, TensorSpec(kept.shape, result.dtype), result.shape))
 
 
 @overridable("reduce")
 def reduced(e: Builder, op_name: str, operand: str, spec: TensorSpec, axes: tuple[int, ...]) -> str:
     """Reduces a value of a spec over axes, which go, by an op or by ``max_natural``."""
-    kept = TensorSpec(tuple(dim for axis, dim in enumerate(spec.shape) if axis not in axes), spec.dtype)
     initial = e.scalar(_initial(op_name, spec.dtype), spec.dtype)
     return e.new(
         f"stablehlo.reduce({operand} init: {initial}) applies stablehlo.{_COMBINED[op_name]} "
         f"across dimensions = {integers(axes)} : ({tensor_type(spec)}, {tensor_type(TensorSpec((), spec.dtype))}) "
-        f"-> {tensor_type(kept)}"
+        f"-> {tensor_type(kept_spec(spec, axes))}"
     )
+
+
+def kept_spec(spec: TensorSpec, axes: tuple[int, ...]) -> TensorSpec:
+    """Returns the spec of what is left of a value that was reduced over axes."""
+    return TensorSpec(tuple(dim for axis, dim in enumerate(spec.shape) if axis not in axes), spec.dtype)

@@ -7,6 +7,7 @@ from compile_dag import Node, Value
 from compile_hlo.emit import Builder, Emitter, SsaValue
 from compile_hlo.emit._conv import Window
 from compile_hlo.emit._elementwise import low_bits
+from compile_hlo.emit._reduce import kept_spec
 from compile_hlo.emit._slices import cut, cut_last, joined
 from compile_hlo.quirks._fault import fault
 from lang_core import DType, TensorSpec, bool_, i32, i64, u8
@@ -175,8 +176,7 @@ def reduction_beside_operand(
     result = plain(e, op_name, operand, spec, axes)
     if not axes or sorted(axes) == list(range(spec.ndim - len(axes), spec.ndim)):
         return result
-    kept = TensorSpec(tuple(dim for axis, dim in enumerate(spec.shape) if axis not in axes), spec.dtype)
-    return e.barrier(result, kept)
+    return e.barrier(result, kept_spec(spec, axes))
 
 
 @fault("reduce", targets="cuda", cases="max_long_i32 min_long_i32")
@@ -191,9 +191,8 @@ def extremes_of_integers(
     if op_name not in ("max", "min") or spec.dtype.is_floating or spec.dtype is i64:
         return plain(e, op_name, operand, spec, axes)
     wide = TensorSpec(spec.shape, i64)
-    kept = TensorSpec(tuple(dim for axis, dim in enumerate(spec.shape) if axis not in axes), i64)
     operand = e.barrier(e.convert(operand, spec, i64), wide)
-    return e.convert(plain(e, op_name, operand, wide, axes), kept, spec.dtype)
+    return e.convert(plain(e, op_name, operand, wide, axes), kept_spec(wide, axes), spec.dtype)
 
 
 @fault("block_quantize", targets="llvm-cpu", cases="")

@@ -69,10 +69,10 @@ def batch_threads() -> Iterator[None]:
     something. Where it woke up on the core of the thread that holds the lock, that one waited for the end of a turn, 3
     ms, at every exchange.
     """
-    if not hasattr(os, "SCHED_BATCH"):
+    # A policy that somebody chose stays.
+    if not hasattr(os, "SCHED_BATCH") or (before := os.sched_getscheduler(0)) != os.SCHED_OTHER:
         yield
         return
-    before = os.sched_getscheduler(0)
     with contextlib.suppress(OSError):  # where a container forbids it
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     try:

@@ -33,3 +33,17 @@ def test_a_system_that_forbids_it_changes_nothing(monkeypatch: pytest.MonkeyPatc
     before = os.sched_getscheduler(0)
     with batch_threads():
         assert _policy_of_a_thread() == before
+
+
+def test_a_policy_that_somebody_chose_stays() -> None:
+    policies: list[int] = []
+
+    def idle() -> None:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        with batch_threads():
+            policies.append(_policy_of_a_thread())
+
+    thread = threading.Thread(target=idle)
+    thread.start()
+    thread.join()
+    assert policies == [os.SCHED_IDLE]

@@ -6,33 +6,41 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from lang_core import InputError
 from tools.benching.suites._run import failure
 
 PEERS: Final = ("llama.cpp",)
 
-# A file, not a module: its interpreter knows nothing of ours.
-_PROGRAM: Final = Path(__file__).absolute().parents[1] / "peers" / "llama_cpp_worker.py"
+_PROGRAMS: Final = Path(__file__).absolute().parents[1] / "peers"
 _MISSING: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
-    """llama.cpp.
+class PeerProgram:
+    """A peer's program: a file, not a module, for its interpreter knows nothing of ours.
 
     Attributes:
-        python: the interpreter that is to have llama-cpp-python.
-        settings: what it says of itself; None where that interpreter has it not.
+        python: the interpreter that is to have the peer's package.
+        settings: what the package says of itself; None where that interpreter has it not.
+        file: the program's name.
     """
 
     python: str
     settings: dict[str, Any] | None
+    file: ClassVar[str]
 
     def command(self, **arguments: Any) -> Sequence[str]:
-        """Returns the command that starts its program."""
-        return [self.python, str(_PROGRAM), json.dumps(arguments)]
+        """Returns the command that starts the program."""
+        return [self.python, str(_PROGRAMS / self.file), json.dumps(arguments)]
+
+
+class Peer(PeerProgram):
+    """llama.cpp."""
+
+    __slots__ = ()
+    file = "llama_cpp_worker.py"
 
     def about(self) -> str:
         """Returns what a reader has to know of it."""

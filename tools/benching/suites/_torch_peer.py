@@ -1,34 +1,17 @@
 """The peer of the engines, transformers on torch, in whatever interpreter has it."""
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from tools.benching.suites._peer import settings_of
+from tools.benching.suites._peer import PeerProgram, settings_of
 
 TORCH: Final = "transformers"
 
-# A file, not a module: its interpreter knows nothing of ours.
-_PROGRAM: Final = Path(__file__).absolute().parents[1] / "peers" / "transformers_worker.py"
 
+class TorchPeer(PeerProgram):
+    """transformers."""
 
-@dataclass(frozen=True, slots=True)
-class TorchPeer:
-    """transformers.
-
-    Attributes:
-        python: the interpreter that is to have it.
-        settings: its version and torch's; None where that interpreter has it not.
-    """
-
-    python: str
-    settings: dict[str, Any] | None
-
-    def command(self, **arguments: Any) -> Sequence[str]:
-        """Returns the command that starts its program."""
-        return [self.python, str(_PROGRAM), json.dumps(arguments)]
+    __slots__ = ()
+    file = "transformers_worker.py"
 
     def about(self) -> str:
         """Returns what a reader has to know of it."""
