@@ -17,6 +17,7 @@ from tapeline.running import (
     BundleSlots,
     LoadedModel,
     PicturePrompts,
+    let_workers_run,
     load,
     open_slots,
     ranks,
@@ -205,7 +206,7 @@ def _engine(bundle: Bundle, loading: Loading) -> tuple["BundleEngine", BundleSlo
         slots = open_slots(bundle, session)
         remake = partial(BundleSlots, bundle, session, invariant=slots.invariant)
         drafting = _drafting(bundle, loading, stack)
-        engine = Engine(slots, loading.engine, remake=remake, drafting=drafting)
+        engine = Engine(slots, loading.engine, remake=remake, drafting=drafting, on_start=let_workers_run)
         return BundleEngine(engine, stack.pop_all()), slots
 
 

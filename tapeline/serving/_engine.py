@@ -42,6 +42,7 @@ class Engine:
         *,
         remake: Callable[[], SlotModel] | None = None,
         drafting: Drafting | None = None,
+        on_start: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Starts the thread.
@@ -52,6 +53,7 @@ class Engine:
             remake: returns a model with caches made anew, after a call of the model failed; if None, or if it raises,
                 the engine closes then.
             drafting: speculation; None for none.
+            on_start: called on the thread before it works, as to choose how the thread is scheduled.
             clock: seconds that only go up.
 
         Raises:
@@ -60,6 +62,7 @@ class Engine:
         self._settings: Final = settings or EngineSettings()
         self._clock: Final = clock
         self._remake: Final = remake
+        self._on_start: Final = on_start
         self._capacity: Final = model.capacity
         self._vocabulary: Final = model.vocabulary
         self._queue: Final = WaitingQueue(self._settings.max_waiting, clock)
@@ -136,6 +139,7 @@ class Engine:
     def _run(self) -> None:
         error = EngineClosedError("the engine was closed before the answer had ended: ask again")
         try:
+            self._on_start()
             while self._await_work():
                 self._step()
         except EngineClosedError as raised:

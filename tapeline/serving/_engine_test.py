@@ -1,6 +1,7 @@
 """The engine's thread: answers, cancellation, closing."""
 
 import queue
+import threading
 from typing import Any
 
 import pytest
@@ -31,6 +32,14 @@ def test_an_answer_has_its_events_in_order() -> None:
     assert [type(token) for token in tokens] == [TokenEvent] * 4
     assert end == EndEvent("length", None, 3, 4, 0)
     engine.close()
+
+
+def test_the_thread_is_prepared_before_it_works() -> None:
+    threads: list[threading.Thread] = []
+    engine = Engine(HashSlots(), on_start=lambda: threads.append(threading.current_thread()))
+    _answer(engine, _request([1]))
+    engine.close()
+    assert [thread.name for thread in threads] == ["tapeline-engine"]
 
 
 def test_requests_are_checked_before_they_wait() -> None:

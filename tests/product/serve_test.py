@@ -67,6 +67,12 @@ def test_the_answer_is_that_of_generate(client: openai.OpenAI, demo: Path, tmp_p
     assert expected.startswith(ANSWER[:20])
 
 
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="this system has no SCHED_BATCH")
+def test_the_engine_alone_waits_for_a_free_core(server: ServerProcess) -> None:
+    threads = [int(thread.name) for thread in Path(f"/proc/{server.process.pid}/task").iterdir()]
+    assert [os.sched_getscheduler(thread) for thread in threads].count(os.SCHED_BATCH) == 1
+
+
 def test_models(client: openai.OpenAI) -> None:
     assert [model.id for model in client.models.list()] == ["demo", "sentences"]
     assert client.models.retrieve("demo").owned_by == "tapeline"

@@ -39,6 +39,8 @@ class ServeSizes:
         arrivals: requests of the open loop.
         busy: how often they come, in shares of what the slower server answered in the closed loop.
         busy_clients: clients of that loop.
+        alone: turns of one client in a round: what the server adds to a token is less than what a machine's speed
+            changes from one turn to the next.
     """
 
     clients: tuple[tuple[int, int], ...] = ((1, 4), (4, 8), (8, 16), (16, 32))
@@ -50,6 +52,7 @@ class ServeSizes:
     arrivals: int = 24
     busy: float = 0.7
     busy_clients: int = 8
+    alone: int = 5
 
     @property
     def capacity(self) -> int:
@@ -63,7 +66,7 @@ class ServeSizes:
 
 
 TINY_SERVE_SIZES: Final = ServeSizes(
-    clients=((1, 1), (2, 3)), shortest=2, longest=24, shared=8, tokens=4, slots=2, arrivals=2, busy_clients=2
+    clients=((1, 1), (2, 3)), shortest=2, longest=24, shared=8, tokens=4, slots=2, arrivals=2, busy_clients=2, alone=1
 )
 
 

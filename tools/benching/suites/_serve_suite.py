@@ -117,7 +117,8 @@ class _Turns:
         ids = self._requests(f"{number} alone").ids(sizes.shortest)
         one = [{"body": body(ids, sizes.tokens)}]
         jobs = {name: partial(worker.ask, ids=ids, tokens=sizes.tokens) for name, worker in self._workers.items()}
-        self._turn(number, ALONE, lambda port: self._load(port, one, 1), jobs)
+        for _ in range(sizes.alone):
+            self._turn(number, ALONE, lambda port: self._load(port, one, 1), jobs)
 
     def same_alone(self) -> dict[str, bool]:
         """Returns whether our servers' answers among others are those that they give alone, by their names."""
