@@ -13,6 +13,7 @@ from run_jax.sessions._traces import Trace, return_traces
 
 _MAIN: Final = "main"
 _NAMES: Final = {"ui8": "u8", "i1": "bool"}  # our dtypes by MLIR's name, where that differs
+_PRODUCTS: Final = ("stablehlo.dot_general", "stablehlo.convolution")
 
 
 class ArtifactFunction(NamedTuple):
@@ -23,6 +24,8 @@ class ArtifactFunction(NamedTuple):
         arguments: shape and dtype of every argument of the function.
         kept: numbers of the arguments that the module takes: parameters that the function does not use are left out.
         results: shapes and dtypes.
+        all_bits: True where every product of f32 is asked for in the highest precision; else a GPU or a TPU computes
+            with fewer bits.
         traces: tensors that are further results of the module, behind those of the function.
         shown: their shapes and dtypes.
     """
@@ -31,6 +34,7 @@ class ArtifactFunction(NamedTuple):
     arguments: tuple[TensorSpec, ...]
     kept: tuple[int, ...]
     results: tuple[TensorSpec, ...]
+    all_bits: bool
     traces: tuple[Trace, ...] = ()
     shown: tuple[TensorSpec, ...] = ()
 
@@ -92,7 +96,7 @@ class Artifact:
             traces = () if self._text is None else return_traces(function, rounds)
             shown = self._specs(name, function.type.results)[len(results) :]
             _rename(function)
-            return ArtifactFunction(_serialized(module), arguments, kept, results, traces, shown)
+            return ArtifactFunction(_serialized(module), arguments, kept, results, _in_all_bits(module), traces, shown)
 
     def _parsed(self, context: Any) -> Any:
         try:
@@ -127,6 +131,24 @@ def _name(function: Any) -> str:
 
 def _is_public(function: Any) -> bool:
     return "private" not in str(function.attributes.get("sym_visibility", ""))
+
+
+def _in_all_bits(module: Any) -> bool:
+    loose: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name in _PRODUCTS and any(_is_f32(operand) for operand in op.operands):
+            precision = str(op.attributes["precision_config"]) if "precision_config" in op.attributes else ""
+            if precision.count("HIGHEST") < 2:  # one of each operand
+                loose.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return not loose
+
+
+def _is_f32(value: Any) -> bool:
+    return ir.F32Type.isinstance(ir.RankedTensorType(value.type).element_type)
 
 
 def _dtype(kind: Any) -> DType:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from compile_hlo.directions import LoweredArgument, Signature
-from lang_core import DescriptionError, DeviceError, TensorSpec
+from lang_core import DescriptionError, DeviceError, TensorSpec, VerificationError
 from run_jax.sessions._artifact import ArtifactFunction
 from run_jax.sessions._memory import fetch
 from run_jax.sessions._observed import Observation
@@ -96,6 +96,7 @@ class CompiledEntry:
         function = program.artifact.function(self._name, len(signature.arguments), self._rounds)
         used = [index - len(signature.arguments) for index in function.kept[len(signature.arguments) :]]
         self._check(function)
+        self._check_precision(function)
         parameters = tuple(program.parameter(self._parameters[index]) for index in used)
         wanted = [*zip((argument.spec for argument in signature.arguments), self.shardings, strict=True)]
         given = [
@@ -120,6 +121,15 @@ class CompiledEntry:
             raise DeviceError(f"{program.origin!r}: XLA refuses {self._name!r}: {error}") from None
         give_back_memory()
         return _Compiled(compiled, parameters, function.traces)
+
+    def _check_precision(self, function: ArtifactFunction) -> None:
+        """Refuses a function whose products of f32 the devices would compute with fewer bits."""
+        platform = self._program.partitions.platform
+        if platform != "cpu" and not function.all_bits:
+            raise VerificationError(
+                f"{self._program.origin!r}: {self._name!r} has products of f32 that do not ask for all their bits, "
+                f"and {platform} computes those with fewer bits: a former version exported it: export again"
+            )
 
     def _check(self, function: ArtifactFunction) -> None:
         """Refuses a module whose function is not the described one."""

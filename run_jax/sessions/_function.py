@@ -44,6 +44,7 @@ class Function:
             DeviceError: the session is closed; an argument's count, kind, shape or dtype is wrong, or it is dead; a
                 donated tensor is passed twice; XLA refuses the module; or the device failed.
             InputError: a number is outside of the argument's allowed range.
+            VerificationError: the module is of a former version, and its products of f32 would lose bits.
         """
         program = self._program
         with program.lock:

@@ -30,7 +30,7 @@ TEXT: Final = """module @m {
   }
   func.func public @peek(%cache: tensor<4x3xf32>, %rows: tensor<2x3xf32>, %w: tensor<3xf32>, %unused: tensor<2xf32>)
       -> tensor<2x4xf32> {
-    %dot = stablehlo.dot_general %rows, %cache, contracting_dims = [1] x [1]
+    %dot = stablehlo.dot_general %rows, %cache, contracting_dims = [1] x [1], precision = [HIGHEST, HIGHEST]
       : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>
     return %dot : tensor<2x4xf32>
   }

@@ -1,6 +1,7 @@
 """Sessions on JAX: calls, donated handles, held tensors, what is refused."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from lang_core import (
     VerificationError,
 )
 from run_jax.sessions import PLATFORMS, Session
-from run_jax.sessions._module_testing import APPEND, CACHE, PEEK, WEIGHTS, artifact_of, session_of
+from run_jax.sessions._module_testing import APPEND, CACHE, PEEK, TEXT, WEIGHTS, artifact_of, session_of
+from run_jax.sessions._partitions import Partitions
 
 _ROW = np.array([[1, 2, 3]], np.float32)
 
@@ -201,6 +203,20 @@ def test_a_file_that_is_no_artifact_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:20])
     with pytest.raises(VerificationError, match=r"module\.vhlo: truncated, or not a portable artifact"):
         Session(path, signatures=())
+
+
+def test_products_of_f32_with_fewer_bits_are_refused_where_a_device_has_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = artifact_of(TEXT.replace(", precision = [HIGHEST, HIGHEST]", ""), tmp_path / "old.vhlo")
+    options: Any = {"signatures": (PEEK,), "weights": MappingWeights(WEIGHTS), "parameters": list(WEIGHTS)}
+    values = np.ones((4, 3), np.float32), np.ones((2, 3), np.float32)
+    (dot,) = Session(old, **options).function("peek")(*values)
+    np.testing.assert_array_equal(dot.numpy(), np.full((2, 4), 3))
+    monkeypatch.setattr(Partitions, "platform", "cuda")
+    session_of(tmp_path).function("peek")(*values)
+    with pytest.raises(VerificationError, match=r"old\.vhlo': 'peek' has products of f32 .* cuda .*: export again"):
+        Session(old, **options).function("peek")(*values)
 
 
 def test_a_description_of_another_module_is_refused(tmp_path: Path) -> None:
