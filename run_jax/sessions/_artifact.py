@@ -96,7 +96,8 @@ class Artifact:
             traces = () if self._text is None else return_traces(function, rounds)
             shown = self._specs(name, function.type.results)[len(results) :]
             _rename(function)
-            return ArtifactFunction(_serialized(module), arguments, kept, results, _in_all_bits(module), traces, shown)
+            all_bits = _in_all_bits(module)  # before it is serialized, which takes StableHLO's ops from the module
+            return ArtifactFunction(_serialized(module), arguments, kept, results, all_bits, traces, shown)
 
     def _parsed(self, context: Any) -> Any:
         try:
@@ -148,7 +149,7 @@ def _in_all_bits(module: Any) -> bool:
 
 
 def _is_f32(value: Any) -> bool:
-    return ir.F32Type.isinstance(ir.RankedTensorType(value.type).element_type)
+    return str(ir.RankedTensorType(value.type).element_type) == "f32"
 
 
 def _dtype(kind: Any) -> DType:
