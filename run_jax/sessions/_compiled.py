@@ -93,7 +93,9 @@ class CompiledEntry:
     @cached_property
     def _compiled(self) -> _Compiled:
         program, signature = self._program, self._signature
-        function = program.artifact.function(self._name, len(signature.arguments), self._rounds)
+        function = program.artifact.function(
+            self._name, len(signature.arguments), program.partitions.platform, self._rounds
+        )
         used = [index - len(signature.arguments) for index in function.kept[len(signature.arguments) :]]
         self._check(function)
         self._check_precision(function)

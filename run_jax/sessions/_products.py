@@ -1,0 +1,112 @@
+"""Sums of products in the forms that XLA compiles well; docs/lab/2026-11-27-what-xla-compiles.md has the figures."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+_DOT: Final = "stablehlo.dot_general"
+_CPU: Final = "cpu"
+_ROWS: Final = 2  # the fewest that XLA's library for CPUs multiplies
+
+
+def improve_products(module: Any, platform: str) -> None:
+    """Writes the products of a module anew where XLA would copy an operand: of caches, and of one row on a CPU.
+
+    The numbers that are multiplied and added stay the same.
+
+    Args:
+        module: a parsed module of StableHLO; its functions are changed.
+        platform: kind of the devices, ``cpu``, ``cuda``, ...
+    """
+    with ir.Location.unknown():
+        for op in list(_products(module.operation)):
+            if _shares_caches(op):
+                _replace(op, _operands_swapped)
+            elif platform == _CPU and _is_row_of_bf16(op):
+                _replace(op, _row_padded)
+
+
+def _products(op: Any) -> Iterator[Any]:
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                if inner.operation.name == _DOT:
+                    yield inner
+                yield from _products(inner.operation)
+
+
+def _replace(op: Any, written: Any) -> None:
+    with ir.InsertionPoint(op):
+        op.results[0].replace_all_uses_with(written(op))
+    op.erase()
+
+
+def _dimensions(op: Any) -> Any:
+    return stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
+
+
+def _shares_caches(op: Any) -> bool:
+    """Returns whether the right operand is summed over its last axis, in batches: as queries by the keys of a cache."""
+    numbers, right = _dimensions(op), ir.RankedTensorType(op.operands[1].type)
+    batch, (summed, *others) = list(numbers.rhs_batching_dimensions), list(numbers.rhs_contracting_dimensions)
+    return bool(batch) and not others and summed == right.rank - 1 and batch == list(range(len(batch)))
+
+
+def _operands_swapped(op: Any) -> Any:
+    """Writes y by x in place of x by y, and puts the axes of the result back.
+
+    XLA sums over the first axis of a right operand. It transposes the keys' cache for that, before the new key is
+    written and again behind it, and copies it in between; the left one it takes as it lies.
+    """
+    numbers, left = _dimensions(op), ir.RankedTensorType(op.operands[0].type)
+    kind = ir.RankedTensorType(op.results[0].type)
+    batch = len(numbers.lhs_batching_dimensions)
+    of_left = left.rank - batch - len(numbers.lhs_contracting_dimensions)
+    order = [*range(batch), *range(batch + of_left, kind.rank), *range(batch, batch + of_left)]
+    turned = stablehlo.DotDimensionNumbers.get(
+        lhs_batching_dimensions=numbers.rhs_batching_dimensions,
+        rhs_batching_dimensions=numbers.lhs_batching_dimensions,
+        lhs_contracting_dimensions=numbers.rhs_contracting_dimensions,
+        rhs_contracting_dimensions=numbers.lhs_contracting_dimensions,
+    )
+    swapped = ir.RankedTensorType.get([kind.shape[i] for i in order], kind.element_type)
+    product = _product(op, swapped, op.operands[1], op.operands[0], turned)
+    back = [order.index(i) for i in range(kind.rank)]
+    return stablehlo.transpose(product, ir.DenseI64ArrayAttr.get(back))
+
+
+def _is_row_of_bf16(op: Any) -> bool:
+    """Returns whether this is one row [1, K] of bf16 by a matrix [N, K] or [K, N], whose result is f32."""
+    numbers, kinds = _dimensions(op), [ir.RankedTensorType(value.type) for value in (*op.operands, op.results[0])]
+    dtypes = [str(kind.element_type) for kind in kinds]
+    plain = [kind.rank for kind in kinds] == [2, 2, 2] and list(numbers.lhs_contracting_dimensions) == [1]
+    return plain and dtypes == ["bf16", "bf16", "f32"] and kinds[0].shape[0] == 1
+
+
+def _row_padded(op: Any) -> Any:
+    """Writes a product of two rows, the second one of zeros, and takes the first row of the result.
+
+    XLA's library for CPUs multiplies bf16 as it is from two rows on. Of one row XLA converts the whole matrix to f32, in
+    memory that is new in each call.
+    """
+    x, kind = op.operands[0], ir.RankedTensorType(op.results[0].type)
+    dtype = ir.RankedTensorType(x.type).element_type
+    zero = stablehlo.constant(
+        ir.DenseElementsAttr.get_splat(ir.RankedTensorType.get([], dtype), ir.FloatAttr.get(dtype, 0.0))
+    )
+    rows = stablehlo.pad(x, zero, _sizes([0, 0]), _sizes([_ROWS - 1, 0]), _sizes([0, 0]))
+    wide = ir.RankedTensorType.get([_ROWS, kind.shape[1]], kind.element_type)
+    product = _product(op, wide, rows, op.operands[1], op.attributes["dot_dimension_numbers"])
+    return stablehlo.slice(product, _sizes([0, 0]), _sizes(kind.shape), _sizes([1, 1]))
+
+
+def _product(op: Any, kind: Any, left: Any, right: Any, dimensions: Any) -> Any:
+    attributes = op.attributes
+    precision = attributes["precision_config"] if "precision_config" in attributes else None
+    return stablehlo.dot_general(kind, left, right, dimensions, precision_config=precision)
+
+
+def _sizes(numbers: Sequence[int]) -> Any:
+    return ir.DenseI64ArrayAttr.get(list(numbers))
