@@ -22,6 +22,8 @@ from run_jax.sessions._program import Program
 from run_jax.sessions._traces import Trace, met, most_rounds
 
 _EXACT: Final[Any] = {"xla_allow_excess_precision": False}  # else XLA drops roundings to bf16 that the module asks for
+# Else XLA converts every weight before the first product: all of them lie in memory at once, new in each call.
+_ON_CPU: Final[Any] = _EXACT | {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 
 
 class _Compiled(NamedTuple):
@@ -117,8 +119,9 @@ class CompiledEntry:
             donate_argnums=donated,
             keep_unused=True,
         )
+        options = _ON_CPU if program.partitions.platform == "cpu" else _EXACT
         try:
-            compiled = jitted.lower(*given).compile(compiler_options=_EXACT)
+            compiled = jitted.lower(*given).compile(compiler_options=options)
         except (jax.errors.JaxRuntimeError, ValueError) as error:
             raise DeviceError(f"{program.origin!r}: XLA refuses {self._name!r}: {error}") from None
         give_back_memory()

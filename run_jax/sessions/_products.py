@@ -1,6 +1,9 @@
-"""Sums of products in the forms that XLA compiles well; docs/lab/2026-11-27-what-xla-compiles.md has the figures."""
+"""Sums of products in the forms that XLA compiles well.
 
-from collections.abc import Iterator, Sequence
+docs/lab/2026-11-27-what-xla-compiles.md has the figures.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from jaxlib.mlir import ir
@@ -14,7 +17,7 @@ _ROWS: Final = 2  # the fewest that XLA's library for CPUs multiplies
 def improve_products(module: Any, platform: str) -> None:
     """Writes the products of a module anew where XLA would copy an operand: of caches, and of one row on a CPU.
 
-    The numbers that are multiplied and added stay the same.
+    The same numbers are multiplied and added; the order of sums is XLA's as before.
 
     Args:
         module: a parsed module of StableHLO; its functions are changed.
@@ -37,7 +40,7 @@ def _products(op: Any) -> Iterator[Any]:
                 yield from _products(inner.operation)
 
 
-def _replace(op: Any, written: Any) -> None:
+def _replace(op: Any, written: Callable[[Any], Any]) -> None:
     with ir.InsertionPoint(op):
         op.results[0].replace_all_uses_with(written(op))
     op.erase()
