@@ -91,8 +91,8 @@ def _is_row_of_bf16(op: Any) -> bool:
 def _row_padded(op: Any) -> Any:
     """Writes a product of two rows, the second one of zeros, and takes the first row of the result.
 
-    XLA's library for CPUs multiplies bf16 as it is from two rows on. Of one row XLA converts the whole matrix to f32, in
-    memory that is new in each call.
+    XLA's library for CPUs multiplies bf16 as it is from two rows on. Of one row XLA converts the whole matrix to f32,
+    in memory that is new in each call.
     """
     x, kind = op.operands[0], ir.RankedTensorType(op.results[0].type)
     dtype = ir.RankedTensorType(x.type).element_type
@@ -106,9 +106,10 @@ def _row_padded(op: Any) -> Any:
 
 
 def _product(op: Any, kind: Any, left: Any, right: Any, dimensions: Any) -> Any:
-    attributes = op.attributes
-    precision = attributes["precision_config"] if "precision_config" in attributes else None
-    return stablehlo.dot_general(kind, left, right, dimensions, precision_config=precision)
+    # As they stand in the text; None where they do not.
+    return stablehlo.dot_general(
+        kind, left, right, dimensions, precision_config=op.precision_config, algorithm=op.algorithm
+    )
 
 
 def _sizes(numbers: Sequence[int]) -> Any:
