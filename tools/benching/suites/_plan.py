@@ -98,6 +98,13 @@ class Plan:
         engine_bits: kinds of weights of the bundles that take turns in both engines.
         engine_device: device of both engines, by the name that both have for it; the CPU where None.
         engine_peer: takes turns with the engines.
+        page_bits: encodings of the weights of the bundles whose slots are compared.
+        page_sizes: positions of a page.
+        page_capacity: positions of a row.
+        page_contexts: positions that are filled when steps are timed, ascending.
+        page_rows: how many rows step at once; the most are the slots.
+        page_steps: of a turn.
+        page_mix: lengths of sequences that are to share memory.
         bandwidth_bytes: of the array that shows how fast memory is read.
         bandwidth_repeats: how often it is read; the best counts.
         kernel_devices: where compiled kernels are called; the first one is tuned for.
@@ -139,6 +146,13 @@ class Plan:
     engine_bits: tuple[str, ...] = ("f32", "bf16", "q8_0", "q4_0")
     engine_device: str | None = None
     engine_peer: TorchPeer | None = None
+    page_bits: tuple[str, ...] = ("q4_0",)
+    page_sizes: tuple[int, ...] = (32, 128)
+    page_capacity: int = 4096
+    page_contexts: tuple[int, ...] = (500, 2000, 4000)
+    page_rows: tuple[int, ...] = (1, 4)
+    page_steps: int = 16
+    page_mix: tuple[int, ...] = (4000, 2000, 500, 500, 500)
     bandwidth_bytes: int = 1 << 30
     bandwidth_repeats: int = 5
     kernel_devices: tuple[str, ...] = ("local-task", "local-sync")
@@ -179,6 +193,12 @@ def tiny_plan(checkpoint: Path | None = None) -> Plan:
         steps=3,
         first_prompt=4,
         engine_bits=("bf16", "q8_0"),
+        page_sizes=(16, 32),
+        page_capacity=64,
+        page_contexts=(5, 40),
+        page_rows=(1, 2),
+        page_steps=3,
+        page_mix=(60, 20, 5),
         bandwidth_bytes=1 << 16,
         bandwidth_repeats=1,
         kernel_devices=("local-sync",),

@@ -13,6 +13,7 @@ from tools.benching.suites._figures import SuiteResult
 from tools.benching.suites._kernels_suite import kernels
 from tools.benching.suites._lowering_suite import lowering
 from tools.benching.suites._machine import load_average, this_machine
+from tools.benching.suites._pages_suite import pages
 from tools.benching.suites._plan import Plan
 from tools.benching.suites._recording_suite import recording
 from tools.benching.suites._report import Run
@@ -31,12 +32,13 @@ SUITES: Final[dict[str, Callable[[Runner, Plan], SuiteResult]]] = {
     "engines": engines,
     "kernels": kernels,
     "serve": serve,
+    "pages": pages,
 }
 
 # How often everything is measured where nobody says; ratios of decode and kernels are of six rounds at least, and a
 # round of serve takes ten minutes.
 ROUNDS: Final = 5
-MORE_ROUNDS: Final = {"decode": 7, "kernels": 7, "serve": 3}
+MORE_ROUNDS: Final = {"decode": 7, "kernels": 7, "serve": 3, "pages": 3}
 
 
 def run_suite(name: str, runner: Runner, plan: Plan, command: str) -> Run:
