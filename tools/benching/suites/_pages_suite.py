@@ -17,6 +17,7 @@ from tools.benching.suites._decode_turns import token_ids
 from tools.benching.suites._figures import Case, Goal, SuiteResult, Table
 from tools.benching.suites._plan import MIB, Plan
 from tools.benching.suites._run import Result, Runner, environment
+from tools.benching.suites._serve_rows import ServeGroup
 from tools.benching.suites._stats import Summary
 from tools.benching.suites._worker import Worker
 
@@ -29,7 +30,7 @@ def pages(runner: Runner, plan: Plan) -> SuiteResult:
     result = SuiteResult("pages")
     # The rotary embedding has to reach the last position; nothing else of the model depends on it.
     plan = replace(plan, decoder=plan.decoder._replace(positions=plan.page_capacity))
-    with suite_folder(runner, plan, "pages", plan.decode_groups[:1]) as above:
+    with suite_folder(runner, plan, "pages", [ServeGroup(bits) for bits in plan.page_bits]) as above:
         for bits in plan.page_bits:
             bundles = {_WHOLE: _export(runner, plan, above, bits, None)}
             bundles |= {f"pages of {size}": _export(runner, plan, above, bits, size) for size in plan.page_sizes}
