@@ -105,7 +105,8 @@ def test_answers_are_those_of_requests_alone(name: str, tmp_path: Path) -> None:
     bundle = _bundle(name, tmp_path)
     with bundle.session(_DEVICE) as session, bundle.session(_DEVICE) as other_session:
         slots, lonely = BundleSlots(bundle, session), BundleSlots(bundle, other_session)
-        engine = Engine(slots, EngineSettings(max_waiting=_COUNT + 9, store_bytes=1 << 20, block_tokens=8, deadline=None))
+        settings = EngineSettings(max_waiting=_COUNT + 9, store_bytes=1 << 20, block_tokens=8, deadline=None)
+        engine = Engine(slots, settings)
         load = _Load(engine, slots)
         load.run()
         engine.close()

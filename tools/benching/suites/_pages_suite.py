@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tapeline.bundle import Bundle
 from tapeline.paging import PagePool
@@ -85,7 +85,7 @@ def _start(runner: Runner, bundle: Path) -> Worker:
     return Worker([sys.executable, "-m", "tools.benching.jobs.slots", arguments], environment(), runner.workdir)
 
 
-def _step(turn: Result) -> float:
+def _step(turn: Mapping[str, Any]) -> float:
     """Returns the median seconds of a turn's steps."""
     return Summary.of(turn["seconds"]).median
 
