@@ -106,7 +106,7 @@ def _row_padded(op: Any) -> Any:
 
 
 def _product(op: Any, kind: Any, left: Any, right: Any, dimensions: Any) -> Any:
-    # As they stand in the text; None where they do not.
+    # The text may leave out either attribute: it is None then, and stays out.
     return stablehlo.dot_general(
         kind, left, right, dimensions, precision_config=op.precision_config, algorithm=op.algorithm
     )
