@@ -9,12 +9,11 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from lang_core import DType, InputError, OpError, TensorSpec, VerificationError, as_dtype, near_names
-from run_jax.sessions._products import improve_products
+from run_jax.sessions._products import are_in_all_bits, improve_products
 from run_jax.sessions._traces import Trace, return_traces
 
 _MAIN: Final = "main"
 _NAMES: Final = {"ui8": "u8", "i1": "bool"}  # our dtypes by MLIR's name, where that differs
-_PRODUCTS: Final = ("stablehlo.dot_general", "stablehlo.convolution")
 
 
 class ArtifactFunction(NamedTuple):
@@ -99,7 +98,7 @@ class Artifact:
             shown = self._specs(name, function.type.results)[len(results) :]
             _rename(function)
             improve_products(module, platform)
-            all_bits = _in_all_bits(module)  # before it is serialized, which takes StableHLO's ops from the module
+            all_bits = are_in_all_bits(module)  # before it is serialized, which takes StableHLO's ops from the module
             return ArtifactFunction(_serialized(module), arguments, kept, results, all_bits, traces, shown)
 
     def _parsed(self, context: Any) -> Any:
@@ -135,24 +134,6 @@ def _name(function: Any) -> str:
 
 def _is_public(function: Any) -> bool:
     return "private" not in str(function.attributes.get("sym_visibility", ""))
-
-
-def _in_all_bits(module: Any) -> bool:
-    loose: list[Any] = []
-
-    def visit(op: Any) -> Any:
-        if op.name in _PRODUCTS and any(_is_f32(operand) for operand in op.operands):
-            precision = str(op.attributes["precision_config"]) if "precision_config" in op.attributes else ""
-            if precision.count("HIGHEST") < 2:  # one of each operand
-                loose.append(op)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    return not loose
-
-
-def _is_f32(value: Any) -> bool:
-    return str(ir.RankedTensorType(value.type).element_type) == "f32"
 
 
 def _dtype(kind: Any) -> DType:

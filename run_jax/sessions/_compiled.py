@@ -18,6 +18,7 @@ from lang_core import DescriptionError, DeviceError, TensorSpec, VerificationErr
 from run_jax.sessions._artifact import ArtifactFunction
 from run_jax.sessions._memory import fetch
 from run_jax.sessions._observed import Observation
+from run_jax.sessions._partitions import CPU
 from run_jax.sessions._program import Program
 from run_jax.sessions._traces import Trace, met, most_rounds
 
@@ -95,12 +96,11 @@ class CompiledEntry:
     @cached_property
     def _compiled(self) -> _Compiled:
         program, signature = self._program, self._signature
-        function = program.artifact.function(
-            self._name, len(signature.arguments), program.partitions.platform, self._rounds
-        )
+        platform = program.partitions.platform
+        function = program.artifact.function(self._name, len(signature.arguments), platform, self._rounds)
         used = [index - len(signature.arguments) for index in function.kept[len(signature.arguments) :]]
         self._check(function)
-        self._check_precision(function)
+        self._check_precision(function, platform)
         parameters = tuple(program.parameter(self._parameters[index]) for index in used)
         wanted = [*zip((argument.spec for argument in signature.arguments), self.shardings, strict=True)]
         given = [
@@ -119,7 +119,7 @@ class CompiledEntry:
             donate_argnums=donated,
             keep_unused=True,
         )
-        options = _ON_CPU if program.partitions.platform == "cpu" else _EXACT
+        options = _ON_CPU if platform == CPU else _EXACT
         try:
             compiled = jitted.lower(*given).compile(compiler_options=options)
         except (jax.errors.JaxRuntimeError, ValueError) as error:
@@ -127,10 +127,9 @@ class CompiledEntry:
         give_back_memory()
         return _Compiled(compiled, parameters, function.traces)
 
-    def _check_precision(self, function: ArtifactFunction) -> None:
+    def _check_precision(self, function: ArtifactFunction, platform: str) -> None:
         """Refuses a function whose products of f32 the devices would compute with fewer bits."""
-        platform = self._program.partitions.platform
-        if platform != "cpu" and not function.all_bits:
+        if platform != CPU and not function.all_bits:
             raise VerificationError(
                 f"{self._program.origin!r}: {self._name!r} has products of f32 that do not ask for all their bits, "
                 f"and {platform} computes those with fewer bits: a former version exported it: export again"

@@ -3,7 +3,7 @@
 import ctypes
 import math
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +11,10 @@ import numpy as np
 
 from compile_hlo.calls import Part
 from lang_core import TensorSpec
+from run_jax.sessions._partitions import CPU
 
 Box = list[tuple[int, int]]
 Sharding = jax.sharding.NamedSharding
-
-_CPU: Final = "cpu"
 
 
 def placed(array: np.ndarray[Any, Any], sharding: Sharding) -> jax.Array:
@@ -98,7 +97,7 @@ def write(array: jax.Array, part: Part, values: np.ndarray[Any, Any]) -> jax.Arr
 
 def reached(array: jax.Array) -> bool:
     """Returns whether the host reaches the memory of the array's devices."""
-    return all(device.platform == _CPU for device in array.sharding.device_set)
+    return all(device.platform == CPU for device in array.sharding.device_set)
 
 
 def addresses(array: jax.Array) -> tuple[int, ...] | None:

@@ -15,7 +15,8 @@ Axes = Sequence[str | None]
 
 _PRIME: Final = "."  # before the number of a factor, in names of axes that are taken apart
 
-PLATFORMS: Final = ("cpu", "cuda", "rocm", "tpu")
+CPU: Final = "cpu"
+PLATFORMS: Final = (CPU, "cuda", "rocm", "tpu")
 """Names of JAX's kinds of devices."""
 
 

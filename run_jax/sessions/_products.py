@@ -1,4 +1,4 @@
-"""Sums of products in the forms that XLA compiles well.
+"""Sums of products: the forms that XLA compiles well, and the bits that they ask for.
 
 docs/lab/2026-11-27-what-xla-compiles.md has the figures.
 """
@@ -9,8 +9,10 @@ from typing import Any, Final
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
+from run_jax.sessions._partitions import CPU
+
 _DOT: Final = "stablehlo.dot_general"
-_CPU: Final = "cpu"
+_CONVOLUTION: Final = "stablehlo.convolution"
 _ROWS: Final = 2  # the fewest that XLA's library for CPUs multiplies
 
 
@@ -24,20 +26,36 @@ def improve_products(module: Any, platform: str) -> None:
         platform: kind of the devices, ``cpu``, ``cuda``, ...
     """
     with ir.Location.unknown():
-        for op in list(_products(module.operation)):
+        for op in list(_ops(module.operation, (_DOT,))):
             if _shares_caches(op):
                 _replace(op, _operands_swapped)
-            elif platform == _CPU and _is_row_of_bf16(op):
+            elif platform == CPU and _is_row_of_bf16(op):
                 _replace(op, _row_padded)
 
 
-def _products(op: Any) -> Iterator[Any]:
+def are_in_all_bits(module: Any) -> bool:
+    """Returns whether every product of f32 of a parsed module asks for the highest precision of both operands."""
+    products = _ops(module.operation, (_DOT, _CONVOLUTION))
+    return all(_asks_for_all_bits(op) for op in products if "f32" in map(_dtype, op.operands))
+
+
+def _asks_for_all_bits(op: Any) -> bool:
+    asked = op.attributes.get("precision_config", ())
+    return [str(stablehlo.PrecisionAttr(one).value) for one in asked] == ["HIGHEST", "HIGHEST"]
+
+
+def _ops(op: Any, names: Sequence[str]) -> Iterator[Any]:
+    """Yields the ops of these names inside of an op, at any depth."""
     for region in op.regions:
         for block in region.blocks:
             for inner in block.operations:
-                if inner.operation.name == _DOT:
+                if inner.operation.name in names:
                     yield inner
-                yield from _products(inner.operation)
+                yield from _ops(inner.operation, names)
+
+
+def _dtype(value: Any) -> str:
+    return str(ir.RankedTensorType(value.type).element_type)
 
 
 def _replace(op: Any, written: Callable[[Any], Any]) -> None:
@@ -83,7 +101,7 @@ def _operands_swapped(op: Any) -> Any:
 def _is_row_of_bf16(op: Any) -> bool:
     """Returns whether this is one row [1, K] of bf16 by a matrix [N, K] or [K, N], whose result is f32."""
     numbers, kinds = _dimensions(op), [ir.RankedTensorType(value.type) for value in (*op.operands, op.results[0])]
-    dtypes = [str(kind.element_type) for kind in kinds]
+    dtypes = [_dtype(value) for value in (*op.operands, op.results[0])]
     plain = [kind.rank for kind in kinds] == [2, 2, 2] and list(numbers.lhs_contracting_dimensions) == [1]
     return plain and dtypes == ["bf16", "bf16", "f32"] and kinds[0].shape[0] == 1
 
