@@ -61,6 +61,8 @@ def py_pytest_test(name = "tests", srcs = None, deps = [], args = [], data = [],
         main = _MAIN,
         args = ["$(rootpath %s)" % s for s in srcs] + args,
         data = data + [":%s_bytecode" % name],
+        # Machines differ by three times, and one that is busy takes several times as long again.
+        timeout = "long",
         deps = deps + ["@pip//pytest"],
         **kwargs
     )
@@ -90,8 +92,6 @@ def py_device_tests(name = "device_tests", srcs = [], devices = DEVICES, tags = 
             env = dict(VULKAN_ENV if device == "vulkan" else {}, TAPELINE_DEVICE = device, **env),
             # Mesa's lavapipe was seen to lose its device (VK_ERROR_DEVICE_LOST) while the machine was busy.
             flaky = device == "vulkan",
-            # A machine that is busy takes several times as long.
-            timeout = "long",
             tags = tags + ["device", device],
             target_compatible_with = select({
                 "@local_devices//:has_" + device: [],
