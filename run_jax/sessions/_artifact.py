@@ -68,13 +68,14 @@ class Artifact:
             module = self._parsed(context)  # its functions do not keep it alive
             self.names: Final = tuple(_name(op) for op in _functions(module) if _is_public(op))
 
-    def function(self, name: str, always: int, platform: str, rounds: int = 1) -> ArtifactFunction:
+    def function(self, name: str, always: int, platform: str, devices: int, rounds: int = 1) -> ArtifactFunction:
         """Returns a public function as a module, with products in the forms that XLA compiles well.
 
         Args:
             name: name of the function.
             always: number of arguments that are kept even if nothing uses them, the first ones.
             platform: kind of the devices that it is for.
+            devices: their number.
             rounds: rounds of loops for which there is place in the results of traces.
 
         Raises:
@@ -97,7 +98,7 @@ class Artifact:
             traces = () if self._text is None else return_traces(function, rounds)
             shown = self._specs(name, function.type.results)[len(results) :]
             _rename(function)
-            improve_products(module, platform)
+            improve_products(module, platform, devices)
             all_bits = are_in_all_bits(module)  # before it is serialized, which takes StableHLO's ops from the module
             return ArtifactFunction(_serialized(module), arguments, kept, results, all_bits, traces, shown)
 

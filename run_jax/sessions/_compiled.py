@@ -96,8 +96,8 @@ class CompiledEntry:
     @cached_property
     def _compiled(self) -> _Compiled:
         program, signature = self._program, self._signature
-        platform = program.partitions.platform
-        function = program.artifact.function(self._name, len(signature.arguments), platform, self._rounds)
+        platform, devices = program.partitions.platform, program.partitions.mesh.size
+        function = program.artifact.function(self._name, len(signature.arguments), platform, devices, self._rounds)
         used = [index - len(signature.arguments) for index in function.kept[len(signature.arguments) :]]
         self._check(function)
         self._check_precision(function, platform)

@@ -13,17 +13,19 @@ from run_jax.sessions._partitions import CPU
 
 _DOT: Final = "stablehlo.dot_general"
 _CONVOLUTION: Final = "stablehlo.convolution"
+_RESHAPE: Final = "stablehlo.reshape"
 _ROWS: Final = 2  # the fewest that XLA's library for CPUs multiplies
 
 
-def improve_products(module: Any, platform: str) -> None:
-    """Writes the products of a module anew where XLA would copy an operand: of caches, and of one row on a CPU.
+def improve_products(module: Any, platform: str, devices: int) -> None:
+    """Writes the products of a module anew where XLA would copy an operand: caches, and on a CPU weights by one row.
 
-    The same numbers are multiplied and added; the order of sums is XLA's as before.
+    The same numbers are multiplied and added, in XLA's order as before or, of unpacked weights, in that of blocks.
 
     Args:
         module: a parsed module of StableHLO; its functions are changed.
         platform: kind of the devices, ``cpu``, ``cuda``, ...
+        devices: their number.
     """
     with ir.Location.unknown():
         for op in list(_ops(module.operation, (_DOT,))):
@@ -31,6 +33,8 @@ def improve_products(module: Any, platform: str) -> None:
                 _replace(op, _operands_swapped)
             elif platform == CPU and _is_row_of_bf16(op):
                 _replace(op, _row_padded)
+            elif platform == CPU and devices == 1 and _is_row_by_blocks(op):  # else all sums of a row are exchanged
+                _replace(op, _summed_along_blocks)
 
 
 def are_in_all_bits(module: Any) -> bool:
@@ -55,7 +59,7 @@ def _ops(op: Any, names: Sequence[str]) -> Iterator[Any]:
 
 
 def _dtype(value: Any) -> str:
-    return str(ir.RankedTensorType(value.type).element_type)
+    return str(_element(value))
 
 
 def _replace(op: Any, written: Callable[[Any], Any]) -> None:
@@ -113,14 +117,65 @@ def _row_padded(op: Any) -> Any:
     in memory that is new in each call.
     """
     x, kind = op.operands[0], ir.RankedTensorType(op.results[0].type)
-    dtype = ir.RankedTensorType(x.type).element_type
-    zero = stablehlo.constant(
-        ir.DenseElementsAttr.get_splat(ir.RankedTensorType.get([], dtype), ir.FloatAttr.get(dtype, 0.0))
-    )
-    rows = stablehlo.pad(x, zero, _sizes([0, 0]), _sizes([_ROWS - 1, 0]), _sizes([0, 0]))
+    rows = stablehlo.pad(x, _zero(_element(x)), _sizes([0, 0]), _sizes([_ROWS - 1, 0]), _sizes([0, 0]))
     wide = ir.RankedTensorType.get([_ROWS, kind.shape[1]], kind.element_type)
     product = _product(op, wide, rows, op.operands[1], op.attributes["dot_dimension_numbers"])
     return stablehlo.slice(product, _sizes([0, 0]), _sizes(kind.shape), _sizes([1, 1]))
+
+
+def _is_row_by_blocks(op: Any) -> bool:
+    """Returns whether this is one row [1, K] of f32 by a matrix [N, K] that was made of blocks [N, B, G]."""
+    numbers, kinds = _dimensions(op), [ir.RankedTensorType(value.type) for value in op.operands]
+    plain = [kind.rank for kind in kinds] == [2, 2] and kinds[0].shape[0] == 1 and _dtype(op.operands[0]) == "f32"
+    if not plain or (list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)) != ([1], [1]):
+        return False
+    blocks = _blocks(op)
+    return blocks is not None and ir.RankedTensorType(blocks.type).shape[0] == kinds[1].shape[0]
+
+
+def _blocks(op: Any) -> Any:
+    """Returns the unpacked blocks [N, B, G] whose rows are the right operand; None if it is something else."""
+    reshape = op.operands[1].owner
+    if not isinstance(reshape, ir.Operation | ir.OpView) or reshape.operation.name != _RESHAPE:
+        return None
+    blocks = reshape.operands[0]
+    return blocks if ir.RankedTensorType(blocks.type).rank == len("NBG") else None
+
+
+def _summed_along_blocks(op: Any) -> Any:
+    """Multiplies and adds block by block: G sums side by side for a row of the weight, then their sum.
+
+    XLA computes such a product while it unpacks. Else it unpacks the whole matrix to memory, in each call.
+    """
+    x, blocks = op.operands[0], _blocks(op)
+    shape = list(ir.RankedTensorType(blocks.type).shape)
+    row = stablehlo.reshape(ir.RankedTensorType.get(shape[1:], _element(x)), x)
+    rows = stablehlo.broadcast_in_dim(blocks.type, row, _sizes([1, 2]))
+    sums = _sum(_sum(stablehlo.multiply(rows, blocks), 1), 1)
+    return stablehlo.reshape(op.results[0].type, sums)
+
+
+def _sum(value: Any, axis: int) -> Any:
+    """Adds along an axis."""
+    kind = ir.RankedTensorType(value.type)
+    shape = [size for place, size in enumerate(kind.shape) if place != axis]
+    scalar = ir.RankedTensorType.get([], kind.element_type)
+    reduce = stablehlo.ReduceOp(
+        [ir.RankedTensorType.get(shape, kind.element_type)], [value], [_zero(kind.element_type)], _sizes([axis])
+    )
+    block = reduce.regions[0].blocks.append(scalar, scalar)
+    with ir.InsertionPoint(block):
+        stablehlo.return_([stablehlo.add(*block.arguments)])
+    return reduce.results[0]
+
+
+def _element(value: Any) -> Any:
+    return ir.RankedTensorType(value.type).element_type
+
+
+def _zero(dtype: Any) -> Any:
+    scalar = ir.RankedTensorType.get([], dtype)
+    return stablehlo.constant(ir.DenseElementsAttr.get_splat(scalar, ir.FloatAttr.get(dtype, 0.0)))
 
 
 def _product(op: Any, kind: Any, left: Any, right: Any, dimensions: Any) -> Any:
