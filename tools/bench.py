@@ -40,8 +40,10 @@ from tools.benching.suites import (
     write_json,
 )
 
-_OF_BITS: Final = ("decode", "serve", "engines")
-_ENGINE_BITS: Final = {"32": "f32", "16": "bf16", "Q8_0": "q8_0", "Q4_0": "q4_0"}
+_OF_FILES: Final = ("decode", "serve")
+_STORED: Final = {"32": "f32", "16": "bf16", "Q8_0": "q8_0", "Q4_0": "q4_0"}
+_STORED_BITS: Final = {"engines": [*_STORED], "pages": ["Q8_0", "Q4_0"], "rows": ["16", "Q8_0", "Q4_0"]}
+_OF_BITS: Final = (*_OF_FILES, *_STORED_BITS)
 _SUITE: Final = flags.DEFINE_list("suite", "all", f"A comma list of {', '.join(SUITES)}; or all.")
 _ROUNDS: Final = flags.DEFINE_integer(
     "rounds",
@@ -81,7 +83,7 @@ _PEER_SERVER: Final = flags.DEFINE_string(
 _BITS: Final = flags.DEFINE_list(
     "bits",
     "all",
-    "What of the suites decode, serve and engines: a comma list of 32, 16, Q8_0, Q4_0, Q4_K, ...; or all.",
+    "What of the suites decode, serve, engines, pages and rows: a comma list of 32, 16, Q8_0, Q4_0, Q4_K, ...; or all.",
 )
 _DEVICE: Final = flags.DEFINE_enum(
     "device", None, ["cuda"], "Where the suite engines runs, beside the device's limit; the CPU where not given."
@@ -132,16 +134,21 @@ def _plan() -> Plan:
     activations = ("exact", "q8") if _ACTIVATIONS.value == "both" else (_ACTIVATIONS.value,)
     plan = replace(plan, decode_groups=tuple(chosen), serve_groups=tuple(served), activations=activations)
     sizes = plan.serve if _REQUESTS.value == 1 else plan.serve.fewer(_REQUESTS.value)
-    return _of_engines(replace(plan, serve=sizes, peer=_peer(), server=_server()), bits)
-
-
-def _of_engines(plan: Plan, bits: Sequence[str]) -> Plan:
-    """Returns the plan with the suite engines' device, bits and peer."""
-    chosen = tuple(_ENGINE_BITS[name] for name in bits if name in _ENGINE_BITS)
-    if not chosen and "engines" in _SUITE.value:
-        raise InputError(f"--bits={','.join(bits)}: the suite engines has {', '.join(_ENGINE_BITS)}: name one of them")
+    plan = replace(plan, serve=sizes, peer=_peer(), server=_server())
     plan = replace(plan, engine_device=_DEVICE.value, engine_peer=_torch_peer())
-    return plan if _SIZES.value == "tiny" else replace(plan, engine_bits=chosen)
+    return _of_stored(plan, bits)
+
+
+def _of_stored(plan: Plan, bits: Sequence[str]) -> Plan:
+    """Returns the plan whose bundles have the weights that ``--bits`` names, in the suites that quantize them."""
+    chosen = {suite: tuple(_STORED[name] for name in names if name in bits) for suite, names in _STORED_BITS.items()}
+    for suite, names in _STORED_BITS.items():
+        if not chosen[suite] and suite in _SUITE.value:
+            raise InputError(f"--bits={','.join(bits)}: the suite {suite} has {', '.join(names)}: name one of them")
+    if _SIZES.value == "tiny":
+        return plan
+    pages = plan.page_bits if _BITS.value == ["all"] else chosen["pages"]
+    return replace(plan, engine_bits=chosen["engines"], row_bits=chosen["rows"], page_bits=pages)
 
 
 def _server() -> ServerPeer | None:
@@ -202,7 +209,7 @@ def _command(suite: str) -> str:
         flags.append("--checkpoint DIR")
     if _BITS.value != ["all"] and suite in _OF_BITS:
         flags.append(f"--bits {','.join(_BITS.value)}")
-    if _GGUF.value and suite in _OF_BITS:
+    if _GGUF.value and suite in _OF_FILES:
         flags.append(f"--gguf {Path(_GGUF.value).name}")
     if _ACTIVATIONS.value != "exact" and suite == "serve":
         flags.append(f"--activations {_ACTIVATIONS.value}")

@@ -43,6 +43,8 @@ _WRONG = [
         "--suite=engines --bits=MXFP4",
         "error: --bits=MXFP4: the suite engines has 32, 16, Q8_0, Q4_0: name one of them",
     ),
+    ("--suite=rows --bits=32", "error: --bits=32: the suite rows has 16, Q8_0, Q4_0: name one of them"),
+    ("--suite=pages --bits=16", "error: --bits=16: the suite pages has Q8_0, Q4_0: name one of them"),
 ]
 # Imports the program once and runs it in a fork per flag; prints exit code and standard error of each.
 _FORKS = """

@@ -105,6 +105,10 @@ class Plan:
         page_rows: how many rows step at once; the most are the slots.
         page_steps: of a turn.
         page_mix: lengths of sequences that are to share memory.
+        row_bits: kinds of weights of the bundles whose steps of several rows are measured.
+        row_counts: how many rows step at once, ascending; the most are the slots.
+        row_capacity: positions of a row.
+        row_steps: of a turn.
         bandwidth_bytes: of the array that shows how fast memory is read.
         bandwidth_repeats: how often it is read; the best counts.
         kernel_devices: where compiled kernels are called; the first one is tuned for.
@@ -153,6 +157,10 @@ class Plan:
     page_rows: tuple[int, ...] = (1, 4)
     page_steps: int = 16
     page_mix: tuple[int, ...] = (4000, 2000, 500, 500, 500)
+    row_bits: tuple[str, ...] = ("bf16", "q8_0", "q4_0")
+    row_counts: tuple[int, ...] = (1, 2, 4, 8, 16)
+    row_capacity: int = 128
+    row_steps: int = 16
     bandwidth_bytes: int = 1 << 30
     bandwidth_repeats: int = 5
     kernel_devices: tuple[str, ...] = ("local-task", "local-sync")
@@ -199,6 +207,10 @@ def tiny_plan(checkpoint: Path | None = None) -> Plan:
         page_rows=(1, 2),
         page_steps=3,
         page_mix=(60, 20, 5),
+        row_bits=("q4_0",),
+        row_counts=(1, 2),
+        row_capacity=32,
+        row_steps=3,
         bandwidth_bytes=1 << 16,
         bandwidth_repeats=1,
         kernel_devices=("local-sync",),

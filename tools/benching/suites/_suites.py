@@ -17,6 +17,7 @@ from tools.benching.suites._pages_suite import pages
 from tools.benching.suites._plan import Plan
 from tools.benching.suites._recording_suite import recording
 from tools.benching.suites._report import Run
+from tools.benching.suites._rows_suite import rows
 from tools.benching.suites._run import Runner
 from tools.benching.suites._serve_suite import serve
 from tools.benching.suites._streaming_suite import streaming
@@ -33,6 +34,7 @@ SUITES: Final[dict[str, Callable[[Runner, Plan], SuiteResult]]] = {
     "kernels": kernels,
     "serve": serve,
     "pages": pages,
+    "rows": rows,
 }
 
 # How often everything is measured where nobody says; ratios of decode and kernels are of six rounds at least, and a
