@@ -232,6 +232,7 @@ def _arrangement(
         ]
     numbers = [*range(1, BLOCK + 1), tokens.tile, rows - 1, columns, planes * columns, part, columns // BLOCK]
     numbers += [tokens.tiles, tokens.tile * tokens.depth, tokens.part_words, pieces, columns // pieces]
+    numbers += [tokens.accumulators, tokens.parts]
     body = f"""\
 {constants(numbers)}
 %register = arith.divui %workgroup, %c{pieces} : index
@@ -248,12 +249,31 @@ def _arrangement(
 %tile_at = arith.addi %tile_skip, %half : index
 {indented(begins, 0)}
 scf.for %column = %first_column to %end_column step %c{BLOCK} {{
-  %part = arith.divui %column, %c{part} : index
-  %in_part = arith.remui %column, %c{part} : index
+{indented(_part(tokens), 2)}
   %part_skip = arith.muli %part, %c{tokens.part_words} : index
   %part_at = arith.addi %part_skip, %tile_at : index
 {indented(lines, 2)}
 }}
 """
     name = f"{function}.{rows}x{columns}x{part}x{lanes}"
+    name += f".{tokens.accumulators}" if tokens.accumulators > 1 else ""
     return Arrangement(name, CpuKernel("tokens", (*given, tokens.made), tokens.registers * pieces, body))
+
+
+def _part(tokens: Tokens) -> list[str]:
+    """Makes ``%part`` of ``%column``, which begins a block, and ``%in_part``, its place there."""
+    if tokens.accumulators == 1:
+        return [
+            f"%part = arith.divui %column, %c{tokens.part} : index",
+            f"%in_part = arith.remui %column, %c{tokens.part} : index",
+        ]
+    return [
+        f"%block_number = arith.divui %column, %c{BLOCK} : index",
+        f"%accumulator = arith.remui %block_number, %c{tokens.accumulators} : index",
+        f"%turn = arith.divui %block_number, %c{tokens.accumulators} : index",
+        f"%own_column = arith.muli %turn, %c{BLOCK} : index",
+        f"%own_part = arith.divui %own_column, %c{tokens.part} : index",
+        f"%in_part = arith.remui %own_column, %c{tokens.part} : index",
+        f"%parts_before = arith.muli %accumulator, %c{tokens.parts} : index",
+        "%part = arith.addi %parts_before, %own_part : index",
+    ]

@@ -13,7 +13,14 @@ from lang_core.ops import PLANE_BASE
 from run_iree.kernels._avx2_nibbles import Nibbles, fifth_bits, fifth_numbers, nibble_constants
 from run_iree.kernels._avx2_row import BYTES, PAIRS, for_steps
 from run_iree.kernels._avx2_scales import block_scales, picked, scale_numbers
-from run_iree.kernels._avx2_steps import Reading, most_columns, row_steps, scales_of_x, summed
+from run_iree.kernels._avx2_steps import (
+    Reading,
+    block_sums,
+    most_columns,
+    row_steps,
+    scales_of_x,
+    summed,
+)
 from run_iree.kernels._avx2_super_block import reads_super_blocks, super_block_steps
 from run_iree.kernels._instruction_sets import byte_dot, pair_dot, with_sign
 from run_iree.kernels._packed_matvec import Steps, packed_matvec
@@ -26,6 +33,7 @@ TOKENS: Final = "avx2-few-tokens"
 _TILE: Final = 4  # tokens whose sums registers hold
 _LEAST_WORKGROUPS: Final = 16
 _ROWS: Final = 32  # rows of a workgroup, where there are enough
+_EXACT_BLOCKS: Final = (8, 6)  # of a step whose blocks may be summed exactly, a lane each
 _TWICE: Final = 8  # blocks of a step that leave room for each scale in both halves of two registers
 
 
@@ -43,8 +51,27 @@ def _reads_blocks(encoding: Encoding) -> bool:
     return (first.bits, first.span) == (4, 16) and all((plane.bits, plane.span) == (1, 1) for plane in others)
 
 
+def exact_accumulators(columns: int, encoding: Encoding, planes: int) -> int:
+    """Returns how many f32 a row is summed in by kernels that sum each block exactly; 0 where there are none.
+
+    Rows are whole steps of eight blocks, or of six, and x of all of them is prepared at once.
+    """
+    blocks = _blocks(columns) if encoding.block == BLOCK and _reads_blocks(encoding) else 0
+    if blocks not in _EXACT_BLOCKS:
+        return 0
+    steps = avx2_steps(columns, planes, encoding, "", exact_blocks=True)
+    return blocks if steps.most is None or steps.most * steps.width >= columns else 0
+
+
 def avx2_matvec_kernel(
-    outputs: int, columns: int, encoding: Encoding, dtype: str, planes: int, *, ahead: int
+    outputs: int,
+    columns: int,
+    encoding: Encoding,
+    dtype: str,
+    planes: int,
+    *,
+    ahead: int,
+    exact_blocks: bool = False,
 ) -> CpuKernel:
     """Builds q i8 [planes, columns], scale f32, total i32 [columns / 32], w [outputs, bytes]: y [outputs].
 
@@ -55,32 +82,47 @@ def avx2_matvec_kernel(
         dtype: dtype of y.
         planes: planes of x.
         ahead: prefetch distance in bytes.
+        exact_blocks: whether blocks are summed exactly (``block_sums``), as they are by ``integers_matmul_kernel``
+            with ``exact_accumulators``.
     """
     buffers = packed_buffers(1, outputs, columns, encoding, dtype, planes)
     w = buffers[3]
-    steps = avx2_steps(columns, planes, encoding, w.memref)
+    steps = avx2_steps(columns, planes, encoding, w.memref, exact_blocks=exact_blocks)
     # Each workgroup has x to arrange, which takes about as long as a row: half as many are faster, of enough rows.
     workgroups = max(_LEAST_WORKGROUPS, min(wanted_workgroups(w.elements // 2), outputs // _ROWS))
     return packed_matvec(NAME, buffers, steps, ahead=ahead, workgroups=workgroups)
 
 
 def avx2_tokens_kernel(
-    sizes: tuple[int, int, int], encoding: Encoding, dtype: str, planes: int, *, ahead: int
+    sizes: tuple[int, int, int],
+    encoding: Encoding,
+    dtype: str,
+    planes: int,
+    *,
+    ahead: int,
+    exact_blocks: bool = False,
 ) -> CpuKernel:
     """Builds the kernel of T, N, K for several tokens, whose results are the bits of the kernel for one."""
     rows, outputs, columns = sizes
     buffers = packed_buffers(rows, outputs, columns, encoding, dtype, planes)
-    make = partial(avx2_steps, columns, planes, encoding, buffers[3].memref)
-    return packed_tokens(f"{TOKENS}.{encoding.name}", sizes, buffers, make, tile=_TILE, ahead=ahead)
+    make = partial(avx2_steps, columns, planes, encoding, buffers[3].memref, exact_blocks=exact_blocks)
+    name = f"{TOKENS}.{encoding.name}{'.exact' if exact_blocks else ''}"
+    return packed_tokens(name, sizes, buffers, make, tile=_TILE, ahead=ahead)
 
 
-def avx2_steps(columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None = None) -> Steps:
+def avx2_steps(
+    columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None = None, *, exact_blocks: bool = False
+) -> Steps:
     """Returns the steps along rows of a weight of type ``w``, whose x is prepared so many at a time."""
-    make = super_block_steps if encoding.block > BLOCK else _byte_steps if encoding.bits == 8 else _nibble_steps
-    return make(columns, planes, encoding, w, at_once)
+    if encoding.block > BLOCK:
+        return super_block_steps(columns, planes, encoding, w, at_once)
+    make = _byte_steps if encoding.bits == 8 else _nibble_steps
+    return make(columns, planes, encoding, w, at_once, exact_blocks)
 
 
-def _nibble_steps(columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None) -> Steps:
+def _nibble_steps(
+    columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None, exact_blocks: bool
+) -> Steps:
     """Returns the steps along blocks of four bits and more.
 
     Two blocks are half a step apart, so that their scales lie in the same places of a register's halves.
@@ -105,10 +147,12 @@ def _nibble_steps(columns: int, planes: int, encoding: Encoding, w: str, at_once
         [*block_scales(encoding, blocks, w), *fifth_bits(encoding, blocks, w)],
         [line for pair in nibbles for line in pair.unpacked(encoding, blocks)],
     )
-    return row_steps(columns, planes, reading, at_once)
+    return row_steps(columns, planes, reading, at_once, exact_blocks=exact_blocks)
 
 
-def _byte_steps(columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None) -> Steps:
+def _byte_steps(
+    columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None, exact_blocks: bool
+) -> Steps:
     """Returns the steps along blocks of signed bytes."""
     blocks, size = _blocks(columns), encoding.block_bytes
     places = [size * block + encoding.layout.planes[0].at for block in range(blocks)]
@@ -131,7 +175,10 @@ def _byte_steps(columns: int, planes: int, encoding: Encoding, w: str, at_once: 
         arranged = for_steps(blocks * BLOCK, _words_of_x(columns, blocks * BLOCK, q, words))
         for block in range(blocks):
             dots += _words_times_x(block, words)
-    if planes > 1 and blocks == _TWICE:
+    if exact_blocks:
+        scales = [*block_scales(encoding, blocks, w), f"%scales = arith.mulf %w_scales, %x_scales : {few}"]
+        sums = block_sums(blocks, blocks, offset=False, minima=False)
+    elif planes > 1 and blocks == _TWICE:
         scales = [*picked("halves", encoding, encoding.layout.scale, 2, blocks, w), *_scales_twice(columns)]
         sums = summed(
             [[block % 4] * 4 + [block % 4 + 4] * 4 for block in range(blocks)],
@@ -151,6 +198,8 @@ def _byte_steps(columns: int, planes: int, encoding: Encoding, w: str, at_once: 
         [*loaded, *scales, *dots, *sums],
         arranged,
         most // (blocks * BLOCK),
+        lanes=blocks if exact_blocks else 16,
+        in_turn=exact_blocks,
         kept=kept,
     )
 

@@ -40,6 +40,7 @@ class Minus:
         planes: planes of x.
         blocks: blocks of x in a step.
         most: columns whose sums are made at a time.
+        exact: whether offsets stay integers, to be added to products before they are scaled; of blocks of 32.
     """
 
     encoding: Encoding
@@ -47,11 +48,21 @@ class Minus:
     planes: int
     blocks: int
     most: int
+    exact: bool = False
+
+    @property
+    def _kind(self) -> str:
+        return "i32" if self.exact and self.encoding.layout.minimum is None else "f32"
 
     @property
     def needed(self) -> bool:
         """True if the encoding has an offset or minima."""
         return self.encoding.layout.minimum is not None or integer_offset(self.encoding) > 0
+
+    @property
+    def exact_needed(self) -> bool:
+        """True if integers are to be added to products."""
+        return self.needed and self._kind == "i32"
 
     @property
     def width(self) -> int:
@@ -64,11 +75,11 @@ class Minus:
 
     @property
     def _sums(self) -> Buffer:
-        return Buffer("minus", self.most // self.width, "f32")
+        return Buffer("minus", self.most // self.width, self._kind)
 
     @property
     def _few(self) -> str:
-        return f"vector<{self.blocks}xf32>"
+        return f"vector<{self.blocks}x{self._kind}>"
 
     @property
     def stack_bytes(self) -> float:
@@ -90,26 +101,33 @@ class Minus:
         return for_steps(self.blocks * BLOCK, self._blocks() if self.width == BLOCK else self._sixteens())
 
     def _blocks(self) -> list[str]:
-        few, layout = self._few, self.encoding.layout
+        few, floats, layout = self._few, f"vector<{self.blocks}xf32>", self.encoding.layout
         count = f"{self.columns // BLOCK}x"
+        name, below = "%offsets", -integer_offset(self.encoding)
         lines = [
             f"%from_block = arith.muli %part, %c{self.blocks} : index",
             f"%local_block = arith.muli %local_part, %c{self.blocks} : index",
             f"%totals = vector.load %total[%from_block] : memref<{count}i32>, vector<{self.blocks}xi32>",
-            f"%float_totals = arith.sitofp %totals : vector<{self.blocks}xi32> to {few}",
         ]
-        if layout.minimum is None:
+        if self._kind == "i32":
             lines += [
-                f"%below = arith.constant dense<{-float(integer_offset(self.encoding))}> : {few}",
-                f"%offsets = arith.mulf %float_totals, %below : {few}",
+                f"%below = arith.constant dense<{below}> : {few}",
+                f"%offsets = arith.muli %totals, %below : {few}",
             ]
         else:
-            lines += [
-                f"%part_scales = vector.load %scale[%from_block] : memref<{count}f32>, {few}",
-                f"%part_sums = arith.mulf %float_totals, %part_scales : {few}",
-                *([] if layout.adds_minimum else [f"%offsets = arith.negf %part_sums : {few}"]),
-            ]
-        name = "%part_sums" if layout.adds_minimum else "%offsets"
+            lines.append(f"%float_totals = arith.sitofp %totals : vector<{self.blocks}xi32> to {floats}")
+            if layout.minimum is None:
+                lines += [
+                    f"%below = arith.constant dense<{float(below)}> : {floats}",
+                    f"%offsets = arith.mulf %float_totals, %below : {floats}",
+                ]
+            else:
+                lines += [
+                    f"%part_scales = vector.load %scale[%from_block] : memref<{count}f32>, {floats}",
+                    f"%part_sums = arith.mulf %float_totals, %part_scales : {floats}",
+                    *([] if layout.adds_minimum else [f"%offsets = arith.negf %part_sums : {floats}"]),
+                ]
+                name = "%part_sums" if layout.adds_minimum else "%offsets"
         return [*lines, f"vector.store {name}, %minus[%local_block] : {self._memory}, {few}"]
 
     def _sixteens(self) -> list[str]:

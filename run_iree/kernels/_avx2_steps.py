@@ -7,6 +7,7 @@ from typing import Final
 from lang_core import BLOCK, Encoding
 from run_iree.kernels._avx2_minus import SIXTEENS, Minus, largest_integer
 from run_iree.kernels._avx2_row import EIGHT, SUMS, Activations, Integers, fits_pairs
+from run_iree.kernels._instruction_sets import neighbours_added
 from run_iree.kernels._packed_matvec import Steps
 from run_iree.kernels._text import listed
 
@@ -40,26 +41,32 @@ class Reading:
     unpacked: Sequence[str]
 
 
-def row_steps(columns: int, planes: int, reading: Reading, at_once: int | None = None) -> Steps:
+def row_steps(
+    columns: int, planes: int, reading: Reading, at_once: int | None = None, *, exact_blocks: bool = False
+) -> Steps:
     """Returns the steps along rows, for x of so many columns and planes.
 
     Layouts with a scale for sixteen columns have their scales in the order of ``SIXTEENS``. With ``at_once`` x of so
-    many steps is prepared at a time, else of as many as the stack takes.
+    many steps is prepared at a time, else of as many as the stack takes. See ``block_sums`` for ``exact_blocks``.
     """
     encoding, blocks, registers = reading.encoding, reading.blocks, reading.registers
     width, largest = blocks * BLOCK, largest_integer(encoding)
     wide = not fits_pairs(largest, max(map(len, registers)))
     x = Activations(columns, planes, width, columns, registers, wide)
-    minus = Minus(encoding, columns, planes, blocks, columns)
+    minus = Minus(encoding, columns, planes, blocks, columns, exact_blocks)
     most = width * at_once if at_once else most_columns(columns, width, x.stack_bytes + minus.stack_bytes)
     x, minus = replace(x, most=most), replace(minus, most=most)
     sixteens = encoding.layout.scaled < BLOCK
     scaled = _scaled_sixteens() if sixteens else [f"%scales = arith.mulf %w_scales, %x_scales : vector<{blocks}xf32>"]
     begin, less = "%sum", None
-    if minus.needed:
+    if minus.needed and not exact_blocks:
         scaled += minus.less()
         begin, less = ("%sum_less", None) if sixteens else ("%sum", "%less")
-    lanes = [_lanes(several[0], encoding.layout.scaled) for several in registers]
+    if exact_blocks:
+        sums = block_sums(blocks, len(registers), offset=minus.exact_needed, minima=encoding.layout.minimum is not None)
+    else:
+        lanes = [_lanes(several[0], encoding.layout.scaled) for several in registers]
+        sums = summed(lanes, SUMS if sixteens else f"vector<{blocks}xf32>", begin, less)
     return Steps(
         width,
         encoding.block_bytes * width // encoding.block,
@@ -72,10 +79,12 @@ def row_steps(columns: int, planes: int, reading: Reading, at_once: int | None =
             *scaled,
             *reading.unpacked,
             *x.dots(),
-            *summed(lanes, SUMS if sixteens else f"vector<{blocks}xf32>", begin, less),
+            *sums,
         ],
         [*minus.made(), *x.arranged()],
         most // width,
+        lanes=blocks if exact_blocks else 16,
+        in_turn=exact_blocks,
         kept=(*x.kept(), *minus.kept()),
     )
 
@@ -139,3 +148,47 @@ def summed(
         ]
         sums[i % 2] = f"%sum{i}"
     return [*lines, f"%next = vector.shuffle {sums[0]}, {sums[1]} {listed(range(16))} : {EIGHT}, {EIGHT}"]
+
+
+def block_sums(blocks: int, registers: int, *, offset: bool, minima: bool) -> list[str]:
+    """Makes ``%next`` vector<blocks x f32> of ``%sum``, where lane b has the steps' blocks b.
+
+    Products of a block are summed exactly, and scaled once: as prompts' kernels do it, where a lane is a token.
+
+    Args:
+        blocks: blocks of a step, 6 or 8.
+        registers: number of ``%dot<i>`` vector<8xi32>: for each block one, or half as many, of which register i has
+            block i in its lower half and block i + registers in its upper one.
+        offset: whether ``%x_minus`` i32 is added to the products.
+        minima: whether ``%minima`` times ``%x_minus`` f32 is added.
+    """
+    lines, fours, words = list[str](), list[str](), "vector<8xi32>"
+    for first in range(0, registers, 4):
+        a, b, c, d = (f"%dot{min(first + i, registers - 1)}" for i in range(4))
+        fours.append(f"%fours{first}")
+        lines += [
+            f"%twos{first} = {neighbours_added(a, b)}",
+            f"%twos{first + 2} = {neighbours_added(c, d)}",
+            f"%fours{first} = {neighbours_added(f'%twos{first}', f'%twos{first + 2}')}",
+        ]
+    few = f"vector<{blocks}xi32>"
+    if registers < blocks:
+        order = listed([*range(registers), *range(4, 4 + registers)])
+        lines.append(f"%products = vector.shuffle %fours0, %fours0 {order} : {words}, {words}")
+    else:
+        for half in range(2):
+            order = listed([*range(4 * half, 4 * half + 4), *range(8 + 4 * half, 8 + 4 * half + blocks - 4)])
+            lines.append(f"%halves_of{half} = vector.shuffle {fours[0]}, {fours[1]} {order} : {words}, {words}")
+        lines.append(f"%products = arith.addi %halves_of0, %halves_of1 : {few}")
+    floats, total, before = f"vector<{blocks}xf32>", "%products", "%sum"
+    if offset:
+        lines.append(f"%values = arith.addi {total}, %x_minus : {few}")
+        total = "%values"
+    if minima:
+        lines.append(f"%less = math.fma %minima, %x_minus, %sum : {floats}")
+        before = "%less"
+    return [
+        *lines,
+        f"%float = arith.sitofp {total} : {few} to {floats}",
+        f"%next = math.fma %float, %scales, {before} : {floats}",
+    ]

@@ -11,7 +11,12 @@ from lang_core import Encoding, bf16, checked_choices, encoding_named, f16
 from run_iree.kernels._attention import attention_kernel
 from run_iree.kernels._attention_keys import MOST_TOGETHER
 from run_iree.kernels._attention_sizes import AttentionSizes
-from run_iree.kernels._avx2_matvec import avx2_matvec_kernel, avx2_tokens_kernel, fits_avx2_matvec
+from run_iree.kernels._avx2_matvec import (
+    avx2_matvec_kernel,
+    avx2_tokens_kernel,
+    exact_accumulators,
+    fits_avx2_matvec,
+)
 from run_iree.kernels._avx512_matvec import avx512_matvec_kernel, avx512_tokens_kernel, fits_avx512_matvec
 from run_iree.kernels._floats_matmul import floats_matmul_kernel, linear_matmul_kernel
 from run_iree.kernels._instruction_sets import (
@@ -25,6 +30,7 @@ from run_iree.kernels._integers_matmul import integers_matmul_kernel
 from run_iree.kernels._lanes_matmul import ROWS as LANES_ROWS
 from run_iree.kernels._norm import Norm, norm_kernel
 from run_iree.kernels._packed_experts import expert_kernel, product_of_one_expert
+from run_iree.kernels._packed_parts import part_blocks
 from run_iree.kernels._quantize import Blocks, quantize_kernel, silu_quantize_kernel
 from run_iree.kernels._registered import registered_kernels
 from run_iree.kernels._row_lanes import MOST_TOKENS, fits_row_lanes, row_lanes_kernel
@@ -36,6 +42,8 @@ from run_iree.kernels._wide_tokens import wide_tokens_kernel
 # Tokens for which the kernels with the sums of those for one are the faster ones; with AVX-512, and without.
 FEW_TOKENS: Final = 8
 _FEW_PACKED_AVX2: Final = 4
+_FEW_EXACT: Final = {1: 12, 2: 7}  # by planes of x
+_LEAST_BLOCKS: Final = 3  # of a part of W: with fewer, products of several tokens take longer
 _OURS: Final = tuple(instructions.name for instructions in INSTRUCTION_SETS)
 
 
@@ -164,10 +172,24 @@ def _packed_linear(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
     (rows, outputs, columns), invariant = sizes, function.attributes.get("batch_invariant")
     vnni, wide = kernels.vnni, kernels.vnni or kernels.avx512
     if not (invariant and wide and fits_row_lanes(outputs, columns, encoding, vnni=vnni)):
-        return _packed(kernels, function)
+        exact = _exact_blocks(sizes, encoding, dtype, planes) if invariant and kernels.fma and not wide else None
+        return exact or _packed(kernels, function)
     if vnni and rows > MOST_TOKENS[planes]:
         return integers_matmul_kernel(sizes, encoding, dtype, planes=planes, vnni=True)
     return row_lanes_kernel(sizes, encoding, dtype, planes=planes, vnni=vnni)
+
+
+def _exact_blocks(sizes: tuple[int, int, int], encoding: Encoding, dtype: str, planes: int) -> CpuKernel | None:
+    """Returns the kernel with AVX2 that sums each block exactly, so that prompts' kernels have a token's bits."""
+    rows, outputs, columns = sizes
+    accumulators = exact_accumulators(columns, encoding, planes)
+    if not accumulators or outputs % LANES_ROWS or part_blocks(columns, "i16", accumulators) < _LEAST_BLOCKS:
+        return None
+    if rows == 1:
+        return avx2_matvec_kernel(outputs, columns, encoding, dtype, planes, ahead=PREFETCH_DISTANCE, exact_blocks=True)
+    if rows <= _FEW_EXACT[planes]:
+        return avx2_tokens_kernel(sizes, encoding, dtype, planes, ahead=PREFETCH_DISTANCE, exact_blocks=True)
+    return integers_matmul_kernel(sizes, encoding, dtype, planes=planes, vnni=False, accumulators=accumulators)
 
 
 def _packed_sizes(function: KernelSignature) -> tuple[tuple[int, int, int], Encoding, str, int]:

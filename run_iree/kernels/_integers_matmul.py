@@ -48,7 +48,7 @@ class _Product:
 
 
 def integers_matmul_kernel(
-    sizes: tuple[int, int, int], encoding: Encoding, kind: str, *, planes: int, vnni: bool
+    sizes: tuple[int, int, int], encoding: Encoding, kind: str, *, planes: int, vnni: bool, accumulators: int = 1
 ) -> CpuKernel:
     """Builds q i8 [T, planes, K], scale f32, total i32 [T, K / 32], w [N, bytes]: y [T, N].
 
@@ -58,14 +58,15 @@ def integers_matmul_kernel(
         kind: dtype of y.
         planes: planes of 8 bits of x's integers.
         vnni: whether to use AVX-512 VNNI, else AVX2.
+        accumulators: see ``Tokens``.
     """
     rows, outputs, columns = sizes
     per_word, lanes = 4 if vnni and planes == 1 else 2, 16 if vnni else 8
     w = weight_buffer(outputs, columns, encoding)
-    parts = packed_rows(columns, encoding, w, "i8" if per_word == 4 else "i16")
+    parts = packed_rows(columns, encoding, w, "i8" if per_word == 4 else "i16", accumulators)
     blocks, with_sums = parts.columns // BLOCK, parts.minima or parts.offset
     depth = parts.columns // per_word + blocks + (parts.columns // parts.scaled if with_sums else 0)
-    product = _Product(Tokens(rows, columns, parts.columns, depth, "i32", lanes), parts, per_word)
+    product = _Product(Tokens(rows, columns, parts.columns, depth, "i32", lanes, accumulators), parts, per_word)
     numbers = (*parts.numbers, 1, per_word, product.tokens.tile, lanes, parts.scaled // per_word)
     products = Products(
         "avx512-vnni-matmul" if vnni else "avx2-matmul",

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from lang_core import BLOCK
 from run_iree.kernels._text import Arrangement, Buffer, CpuKernel, constants, indented, scratch, turned, within
 from run_iree.kernels._tokens import Tokens
 
 ROWS: Final = 16  # of W at a time
-_SPAN: Final = 128  # tokens for which W is read once
+_SPAN: Final = {False: 128, True: 64}  # tokens for which W is read once; where totals lie beside sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,19 @@ def sum_registers(count: int, rows: range) -> list[tuple[int, int]]:
     return [(r, half) for r in rows for half in range(count)]
 
 
+def _span_tokens(tokens: Tokens) -> int:
+    """Returns for how many tokens W is read once, beside those of a tile of one register."""
+    return _SPAN[tokens.accumulators > 1]
+
+
 def _sums(tokens: Tokens) -> str:
-    """Returns the type of ``%sums``."""
-    return f"memref<{(_SPAN + tokens.lanes) * ROWS}xf32>"
+    """Returns the type of ``%sums``, and of ``%totals`` where there are several accumulators."""
+    return f"memref<{(_span_tokens(tokens) + tokens.lanes) * ROWS}xf32>"
+
+
+def _used(tokens: Tokens) -> int:
+    """Returns how many of the sums are used."""
+    return min(_span_tokens(tokens) + tokens.lanes, tokens.registers * tokens.lanes) * ROWS
 
 
 def _sum_places(tokens: Tokens, count: int, rows: range) -> list[str]:
@@ -61,9 +72,9 @@ def _sum_places(tokens: Tokens, count: int, rows: range) -> list[str]:
     return lines
 
 
-def sums_loaded(tokens: Tokens, name: str, r: int, half: int) -> str:
+def sums_loaded(tokens: Tokens, name: str, r: int, half: int, memory: str = "sums") -> str:
     """Returns the line that loads a register of sums."""
-    return f"%{name} = vector.load %sums[%sum_at{r}_{half}] : {_sums(tokens)}, {tokens.floats}"
+    return f"%{name} = vector.load %{memory}[%sum_at{r}_{half}] : {_sums(tokens)}, {tokens.floats}"
 
 
 def sums_stored(tokens: Tokens, name: str, r: int, half: int) -> str:
@@ -73,7 +84,7 @@ def sums_stored(tokens: Tokens, name: str, r: int, half: int) -> str:
 
 def lanes_matmul(tokens: Tokens, w: Buffer, y: Buffer, products: Products, arrangement: Arrangement) -> CpuKernel:
     """Builds the kernel of y [T, N], N a multiple of 16, of arranged tokens and w."""
-    outputs, span = y.elements // tokens.rows, _SPAN // tokens.tile
+    outputs, span = y.elements // tokens.rows, _span_tokens(tokens) // tokens.tile
     row_elements, few = w.elements // outputs, tokens.tiles <= span
     spans = [
         f"scf.for %span = %c0 to %c{max(1, tokens.tiles)} step %c{span} {{",
@@ -86,13 +97,17 @@ def lanes_matmul(tokens: Tokens, w: Buffer, y: Buffer, products: Products, arran
         spans += [f"%last = arith.addi %c{tokens.tiles}, %c0 : index"]
         spans += _span(tokens, y, products, row_elements, f"%c{tokens.tiles}", True)
     numbers = [1, tokens.lanes, ROWS, tokens.tile, tokens.tile * ROWS, outputs, tokens.rows, tokens.tiles]
-    numbers += [max(1, tokens.tiles), span, tokens.columns // tokens.part, tokens.part_words]
-    numbers += [tokens.tile * tokens.depth, products.stored, row_elements, (_SPAN + tokens.lanes) * ROWS]
+    numbers += [max(1, tokens.tiles), span, tokens.parts, tokens.part_words]
+    numbers += [tokens.tile * tokens.depth, products.stored, row_elements, _used(tokens)]
+    memories = [scratch("sums", _sums(tokens))]
+    if tokens.accumulators > 1:
+        numbers += [tokens.accumulators, _block_elements(tokens, products), tokens.accumulators * products.stored]
+        memories.append(scratch("totals", _sums(tokens)))
     body = f"""\
 {constants([*numbers, *products.numbers])}
 {indented(products.before, 0)}
 %none = arith.constant dense<0.0> : {tokens.floats}
-{scratch("sums", _sums(tokens))}
+{indented(memories, 0)}
 %row = arith.muli %workgroup, %c{ROWS} : index
 {indented(spans, 0)}
 """
@@ -120,22 +135,61 @@ def _span(tokens: Tokens, y: Buffer, products: Products, row_elements: int, firs
             ]
         return lines
 
+    of_part = [
+        f"%x_part = arith.muli %part, %c{tokens.part_words} : index",
+        f"scf.for %r = %c0 to %c{ROWS} step %c1 {{",
+        "  %w_row = arith.addi %row, %r : index",
+        f"  %row_at = arith.muli %w_row, %c{row_elements} : index",
+        "  %at = arith.addi %row_at, %in_row : index",
+        *within(products.unpack),
+        "}",
+        *for_tiles(lambda count: _multiplied(tokens, products, count)),
+    ]
+    if tokens.accumulators == 1:
+        return [
+            *_for_sums(tokens, [f"vector.store %none, %sums[%sum] : {_sums(tokens)}, {tokens.floats}"]),
+            f"scf.for %part = %c0 to %c{tokens.parts} step %c1 {{",
+            f"  %in_row = arith.muli %part, %c{products.stored} : index",
+            *within(of_part),
+            "}",
+            *for_tiles(lambda count: _stored(tokens, y, count, "sums")),
+        ]
+    return [*_by_turns(tokens, products, of_part), *for_tiles(lambda count: _stored(tokens, y, count, "totals"))]
+
+
+def _block_elements(tokens: Tokens, products: Products) -> int:
+    """Returns how many elements of w's buffer a block has."""
+    return products.stored * BLOCK // tokens.part
+
+
+def _for_sums(tokens: Tokens, lines: Sequence[str]) -> list[str]:
+    """Loops over the registers of sums, at ``%sum``."""
+    return [f"scf.for %sum = %c0 to %c{_used(tokens)} step %c{tokens.lanes} {{", *within(lines), "}"]
+
+
+def _by_turns(tokens: Tokens, products: Products, of_part: Sequence[str]) -> list[str]:
+    """Makes ``%totals``, the sums of one accumulator after the other added up."""
+    sums = f"{_sums(tokens)}, {tokens.floats}"
+    added = [
+        f"%before = vector.load %totals[%sum] : {sums}",
+        f"%own = vector.load %sums[%sum] : {sums}",
+        f"%both = arith.addf %before, %own : {tokens.floats}",
+        f"vector.store %both, %totals[%sum] : {sums}",
+    ]
     return [
-        f"scf.for %sum = %c0 to %c{(_SPAN + tokens.lanes) * ROWS} step %c{tokens.lanes} {{",
-        f"  vector.store %none, %sums[%sum] : {_sums(tokens)}, {tokens.floats}",
-        "}",
-        f"scf.for %part = %c0 to %c{tokens.columns // tokens.part} step %c1 {{",
-        f"  %in_row = arith.muli %part, %c{products.stored} : index",
-        f"  %x_part = arith.muli %part, %c{tokens.part_words} : index",
-        f"  scf.for %r = %c0 to %c{ROWS} step %c1 {{",
-        "    %w_row = arith.addi %row, %r : index",
-        f"    %row_at = arith.muli %w_row, %c{row_elements} : index",
-        "    %at = arith.addi %row_at, %in_row : index",
-        *within(products.unpack, 4),
+        *_for_sums(tokens, [f"vector.store %none, %totals[%sum] : {sums}"]),
+        f"scf.for %accumulator = %c0 to %c{tokens.accumulators} step %c1 {{",
+        *within(_for_sums(tokens, [f"vector.store %none, %sums[%sum] : {sums}"])),
+        f"  %own_begin = arith.muli %accumulator, %c{_block_elements(tokens, products)} : index",
+        f"  %parts_before = arith.muli %accumulator, %c{tokens.parts} : index",
+        f"  scf.for %own_part = %c0 to %c{tokens.parts} step %c1 {{",
+        "    %part = arith.addi %parts_before, %own_part : index",
+        f"    %own_skip = arith.muli %own_part, %c{tokens.accumulators * products.stored} : index",
+        "    %in_row = arith.addi %own_begin, %own_skip : index",
+        *within(of_part, 4),
         "  }",
-        *within(for_tiles(lambda count: _multiplied(tokens, products, count))),
+        *within(_for_sums(tokens, added)),
         "}",
-        *for_tiles(lambda count: _stored(tokens, y, count)),
     ]
 
 
@@ -152,14 +206,14 @@ def _multiplied(tokens: Tokens, products: Products, count: int) -> list[str]:
     ]
 
 
-def _stored(tokens: Tokens, y: Buffer, count: int) -> list[str]:
+def _stored(tokens: Tokens, y: Buffer, count: int, memory: str) -> list[str]:
     """Stores the sums of a tile, transposed, to y."""
     lanes = tokens.lanes
     lines = [f"%token = arith.muli %tile, %c{tokens.tile} : index", *_sum_places(tokens, count, range(ROWS))]
     for half in range(count):
         for side in range(0, ROWS, lanes):
             name = f"{half}_{side}_"
-            lines += [sums_loaded(tokens, f"row{name}{r}", side + r, half) for r in range(lanes)]
+            lines += [sums_loaded(tokens, f"row{name}{r}", side + r, half, memory) for r in range(lanes)]
             rows = [f"%row{name}{r}" for r in range(lanes)]
             names, more = turned(rows, tokens.bits, "f32", prefix=f"turn{name}", lanes=lanes)
             lines += more

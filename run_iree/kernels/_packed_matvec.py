@@ -21,6 +21,7 @@ from run_iree.kernels._text import (
     scratch,
     share,
     stored,
+    total_in_turn,
 )
 
 _MOST_ROWS: Final = 512  # rows of a workgroup that keeps sums on the stack
@@ -42,6 +43,7 @@ class Steps:
         of_x: lines that load x from ``%x_at`` on.
         of_row: lines that make ``%next`` of ``%sum``, both f32 of ``lanes``, with the bytes of a row from ``%at`` on.
         lanes: lanes of the sum: sixteen, or thirty-two for two sums of sixteen that do not wait for each other.
+        in_turn: whether lanes are added one after the other; else in the order of the compiler's choice.
     """
 
     width: int
@@ -55,6 +57,13 @@ class Steps:
     lanes: int = 16
     kept: Sequence[Buffer] = ()
     apart: int = 1
+    in_turn: bool = False
+
+    def reduced(self, name: str, sums: str) -> list[str]:
+        """Makes ``%<name>``, the sum of the lanes of a row's sums."""
+        if self.in_turn:
+            return total_in_turn(name, sums, self.lanes)
+        return [f"%{name} = vector.reduction <add>, {sums} : vector<{self.lanes}xf32> into f32"]
 
 
 def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead: int, workgroups: int) -> CpuKernel:
@@ -124,7 +133,7 @@ def _row(row_bytes: int, steps: Steps, soon: Sequence[str], *, whole: bool) -> s
 {indented(steps.of_row, 2)}
   scf.yield %next : {sums}
 }}
-%y_row = vector.reduction <add>, %made : {sums} into f32"""
+{indented(steps.reduced("y_row", "%made"), 0)}"""
 
 
 def _next_in_range(ahead: int, width: int) -> list[str]:

@@ -22,6 +22,7 @@ from run_iree.kernels._super_block import (
 from run_iree.kernels._text import LINE, Buffer, largest_divisor, listed, prefetches, scratch, within
 
 _PART: Final = {"i8": 256, "i16": 256, "f32": 128}  # columns of a part of blocks of 32, at most
+_MOST_BY_TURNS: Final = 12  # blocks of a part where several accumulators take them by turns
 _PAD: Final = 16  # elements between rows, so that they do not lie a power of two apart
 ROW_SCALES: Final = 32  # places of a row in ``%scales``
 _SCALES: Final = 16  # of a super-block
@@ -73,10 +74,26 @@ def _rows(columns: int, kind: str) -> str:
     return f"memref<{ROWS * (columns + _PAD)}x{kind}>"
 
 
-def packed_rows(columns: int, encoding: Encoding, w: Buffer, kind: str) -> PackedRows:
-    """Returns how rows of W, with so many columns, are unpacked to i16, i8 or f32."""
+def packed_rows(columns: int, encoding: Encoding, w: Buffer, kind: str, accumulators: int = 1) -> PackedRows:
+    """Returns how rows of W, with so many columns, are unpacked to i16, i8 or f32.
+
+    Args:
+        columns: columns of W.
+        encoding: encoding of W.
+        w: buffer of W.
+        kind: see ``PackedRows``.
+        accumulators: see ``Tokens``; of blocks of 32 alone more than one.
+    """
     ahead = ROWS * (columns // encoding.block) * encoding.block_bytes
-    return (_blocks if encoding.block == BLOCK else _super_blocks)(columns, encoding, w, ahead, kind)
+    if encoding.block == BLOCK:
+        return _blocks(columns, encoding, w, ahead, kind, accumulators)
+    return _super_blocks(columns, encoding, w, ahead, kind)
+
+
+def part_blocks(columns: int, kind: str, accumulators: int = 1) -> int:
+    """Returns how many blocks of 32 a part has."""
+    most = _PART[kind] // BLOCK if accumulators == 1 else _MOST_BY_TURNS
+    return largest_divisor(columns // BLOCK // accumulators, most)
 
 
 def _super_blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int, kind: str) -> PackedRows:
@@ -200,9 +217,9 @@ def _scaled(n: str, integers: str, sign: str, scale: tuple[str, int], minimum: t
     return [*lines, f"%weights{n} = arith.mulf {floats}, %scale_all{n} : {kind}"]
 
 
-def _blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int, kind: str) -> PackedRows:
+def _blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int, kind: str, accumulators: int) -> PackedRows:
     """Returns parts of several blocks of 32, of signed integers."""
-    blocks = largest_divisor(columns // BLOCK, _PART[kind] // BLOCK)
+    blocks, apart = part_blocks(columns, kind, accumulators), accumulators * encoding.block_bytes
     size, has_minima = blocks * BLOCK, encoding.layout.minimum is not None
     rows, minima = _rows(size, kind), blocks if has_minima else 0
     before = [
@@ -217,7 +234,7 @@ def _blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int, kind: str) 
         f"%to = arith.muli %r, %c{size + _PAD} : index",
         f"%scales_to = arith.muli %r, %c{ROW_SCALES} : index",
         f"scf.for %block = %c0 to %c{blocks} step %c1 {{",
-        f"  %skip = arith.muli %block, %c{encoding.block_bytes} : index",
+        f"  %skip = arith.muli %block, %c{apart} : index",
         "  %block_at = arith.addi %at, %skip : index",
         *within(prefetches("soon", "%block_at", w, [ahead], locality=2)),
         f"  %q_at = arith.addi %block_at, %c{encoding.layout.planes[0].at} : index",
@@ -229,7 +246,7 @@ def _blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int, kind: str) 
         *within(_block_floats(has_minima, rows) if kind == "f32" else _block_integers(minima, rows, kind)),
         "}",
     ]
-    numbers = (1, encoding.layout.planes[0].at, BLOCK, blocks, encoding.block_bytes, size + _PAD, ROW_SCALES, ahead)
+    numbers = (1, encoding.layout.planes[0].at, BLOCK, blocks, apart, size + _PAD, ROW_SCALES, ahead)
     offset = _EXCESS if kind == "i8" and not has_minima else 0
     return PackedRows(kind, size, BLOCK, minima, offset, blocks * encoding.block_bytes, numbers, before, lines)
 

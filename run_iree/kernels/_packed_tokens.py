@@ -280,7 +280,7 @@ class _Loop:
         """Makes ``%<name>``, the sum of ``%sums``, in the order of the kernel for one token."""
         apart, few = self.x.steps.apart, self.x.steps.lanes // self.x.steps.apart
         if apart == 1:
-            return [f"%{name} = vector.reduction <add>, %sums : {self.sums} into f32"]
+            return self.x.steps.reduced(name, "%sums")
         orders = [listed(range(few * i, few * i + few)) for i in range(apart)]
         parts = [f"%part{i} = vector.shuffle %sums, %sums {orders[i]} : {self.sums}, {self.sums}" for i in range(apart)]
         return [*parts, *total(name, [f"%part{i}" for i in range(apart)])]

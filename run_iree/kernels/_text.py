@@ -230,6 +230,19 @@ def total(name: str, sums: Sequence[str]) -> list[str]:
     return [*lines, f"%{name} = vector.reduction <add>, {last} : vector<16xf32> into f32"]
 
 
+def total_in_turn(name: str, sums: str, lanes: int) -> list[str]:
+    """Makes ``%<name>`` f32, the sum of a vector's lanes, one after the other, from 0 on."""
+    lines, so_far = [f"%{name}_0 = arith.constant 0.0 : f32"], f"%{name}_0"
+    for lane in range(lanes):
+        made = f"%{name}" if lane == lanes - 1 else f"%{name}_{lane + 1}"
+        lines += [
+            f"%{name}_of{lane} = vector.extract {sums}[{lane}] : f32 from vector<{lanes}xf32>",
+            f"{made} = arith.addf {so_far}, %{name}_of{lane} : f32",
+        ]
+        so_far = made
+    return lines
+
+
 def rounded(name: str, op: str, kind: str) -> list[str]:
     """Makes ``%<name>`` vector<16xf32>: the result of an op, rounded to a type of fewer bits.
 

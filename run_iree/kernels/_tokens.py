@@ -20,6 +20,8 @@ class Tokens:
         depth: words of a part for each token.
         kind: type of a word.
         lanes: tokens of a register, 8 or 16.
+        accumulators: f32 sums of a result that take its blocks of 32 by turns, and are added up last. A part has blocks
+            of one: with eight, blocks 0, 8, 16, .. come first, then 1, 9, 17, ..
     """
 
     rows: int
@@ -28,6 +30,12 @@ class Tokens:
     depth: int
     kind: str
     lanes: int
+    accumulators: int = 1
+
+    @property
+    def parts(self) -> int:
+        """Parts of an accumulator."""
+        return self.columns // self.part // self.accumulators
 
     @property
     def tile(self) -> int:
