@@ -56,7 +56,9 @@ def exact_accumulators(columns: int, encoding: Encoding, planes: int) -> int:
 
     Rows are whole steps of eight blocks, or of six, and x of all of them is prepared at once.
     """
-    blocks = _blocks(columns) if encoding.block == BLOCK and _reads_blocks(encoding) else 0
+    if encoding.block > BLOCK or not fits_avx2_matvec(columns, encoding):
+        return 0
+    blocks = _blocks(columns)
     if blocks not in _EXACT_BLOCKS:
         return 0
     steps = avx2_steps(columns, planes, encoding, "", exact_blocks=True)

@@ -207,9 +207,10 @@ def _packed(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
         return _packed_matvec(kernels, outputs, columns, encoding, dtype, planes)
     tokens = _packed_tokens(kernels, sizes, encoding, dtype, planes)
     few = FEW_TOKENS if kernels.avx512 or kernels.vnni else _FEW_PACKED_AVX2
-    if tokens is not None and (rows <= few or function.attributes.get("batch_invariant")):
+    invariant = function.attributes.get("batch_invariant")
+    if tokens is not None and (rows <= few or invariant):
         return tokens
-    if outputs % LANES_ROWS or not (kernels.vnni or kernels.fma):
+    if outputs % LANES_ROWS or invariant or not (kernels.vnni or kernels.fma):  # one token has this kernel too
         return vector_kernel(rows, outputs, columns, encoding, dtype, planes)
     if kernels.avx512 and not kernels.vnni:
         return floats_matmul_kernel(sizes, encoding, dtype, planes=planes, lanes=16)

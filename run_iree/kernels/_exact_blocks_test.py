@@ -68,6 +68,14 @@ _EXACT_BLOCKS = (
 
 
 @NO_AVX2
+def test_rows_that_are_no_whole_steps_have_other_kernels_with_avx2(tmp_path: Path):
+    cases = {f"of_{columns}": packed_product("q4_0", columns, "exact", 9, 48) for columns in (32, 128, 256)}
+    used = check_tokens(cases, SETS["fma"], tmp_path, (1, 9), near=0.01)
+    products = {name for function, name in used.items() if function.startswith("packed_linear.")}
+    assert products == {"vector", "avx2-matvec", "avx2-few-tokens"}
+
+
+@NO_AVX2
 @pytest.mark.parametrize(("encoding", "how", "columns", "counts"), _EXACT_BLOCKS)
 def test_products_of_whole_groups_of_rows_with_avx2_have_the_sums_of_prompts(
     encoding: str, how: Activations, columns: int, counts: Sequence[int], tmp_path: Path

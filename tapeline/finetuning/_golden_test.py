@@ -76,8 +76,12 @@ def test_an_adapter_trains_as_with_peft(model: Any, golden: Any, options: Any) -
     losses, last = _train(objective, options, options["lora_rate"], start, model[1], golden["token_ids"])
     np.testing.assert_allclose(losses, golden["lora_losses"], rtol=2e-5)
     assert {f"last/{key}" for key in last} == {key for key in golden if key.startswith("last/")}
+    # A step moves a value by up to 0.005 whatever the gradient's size: where it is small, AdamW divides its rounding by
+    # it, which is another one on another CPU. So all are within a tenth of a step, and nearly all much nearer.
     for key, value in last.items():
-        np.testing.assert_allclose(value, golden[f"last/{key}"], atol=2e-4)
+        apart = np.abs(value - golden[f"last/{key}"])
+        assert apart.max() < options["lora_rate"] / 10
+        assert np.mean(apart < 2e-4) > 0.99
 
 
 def test_all_parameters_train_as_with_torch(model: Any, golden: Any, options: Any) -> None:
