@@ -1,14 +1,13 @@
 """Suite ``pages``: steps through the slots of a server whose rows lie whole, and whose rows are pages."""
 
 import contextlib
-import json
 import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tapeline.bundle import Bundle
 from tapeline.paging import PagePool
@@ -16,8 +15,9 @@ from tools.benching.suites._checkpoint import suite_folder
 from tools.benching.suites._decode_turns import token_ids
 from tools.benching.suites._figures import Case, Goal, SuiteResult, Table
 from tools.benching.suites._plan import MIB, Plan
-from tools.benching.suites._run import Result, Runner, environment
+from tools.benching.suites._run import Result, Runner
 from tools.benching.suites._serve_rows import ServeGroup
+from tools.benching.suites._slot_workers import start_slots, step_seconds
 from tools.benching.suites._stats import Summary
 from tools.benching.suites._worker import Worker
 
@@ -55,7 +55,7 @@ def _export(runner: Runner, plan: Plan, above: Path, bits: str, size: int | None
 def _measure(runner: Runner, plan: Plan, bits: str, bundles: Mapping[str, Path], result: SuiteResult) -> None:
     """Fills all rows up to each context in turn, and adds what steps from there on take."""
     with contextlib.ExitStack() as stack:
-        workers = {name: stack.enter_context(_start(runner, bundle)) for name, bundle in bundles.items()}
+        workers = {name: stack.enter_context(start_slots(runner, bundle)) for name, bundle in bundles.items()}
         start, cases, resident = 0, list[Case](), dict[str, float]()
         for context in plan.page_contexts:
             for name, worker in workers.items():
@@ -80,24 +80,14 @@ def _turns(runner: Runner, workers: Mapping[str, Worker], asked: Result) -> dict
     return runner.interleaved({name: partial(worker.ask, **asked) for name, worker in workers.items()})
 
 
-def _start(runner: Runner, bundle: Path) -> Worker:
-    arguments = json.dumps({"bundle": str(bundle)})
-    return Worker([sys.executable, "-m", "tools.benching.jobs.slots", arguments], environment(), runner.workdir)
-
-
-def _step(turn: Mapping[str, Any]) -> float:
-    """Returns the median seconds of a turn's steps."""
-    return Summary.of(turn["seconds"]).median
-
-
 def _ratio(turns: Mapping[str, list[Result]], name: str) -> Summary:
-    return Summary.of_pairs(turns[name], turns[_WHOLE], lambda a, b: _step(a) / _step(b))
+    return Summary.of_pairs(turns[name], turns[_WHOLE], lambda a, b: step_seconds(a) / step_seconds(b))
 
 
 def _cases(where: str, turns: Mapping[str, list[Result]]) -> list[Case]:
     cases = []
     for name, results in turns.items():
-        values = {"step, ms": Summary.of(_step(turn) * 1e3 for turn in results)}
+        values = {"step, ms": Summary.of(step_seconds(turn) * 1e3 for turn in results)}
         if name != _WHOLE:
             values["times whole rows"] = _ratio(turns, name)
         cases.append(Case(f"{where}, {name}", values))

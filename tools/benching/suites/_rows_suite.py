@@ -1,7 +1,6 @@
 """Suite ``rows``: steps of several of a server's rows at once, beside a step of one row."""
 
 import contextlib
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -13,12 +12,11 @@ from tools.benching.suites._checkpoint import suite_folder
 from tools.benching.suites._decode_turns import token_ids
 from tools.benching.suites._figures import Case, Goal, SuiteResult, Table
 from tools.benching.suites._plan import Plan
-from tools.benching.suites._run import Result, Runner, environment
+from tools.benching.suites._run import Result, Runner
 from tools.benching.suites._serve_rows import ServeGroup
+from tools.benching.suites._slot_workers import start_slots, step_seconds
 from tools.benching.suites._stats import Summary
-from tools.benching.suites._worker import Worker
 
-_SLOTS_JOB: Final = "tools.benching.jobs.slots"
 _TARGET: Final = "llvm-cpu"
 _JUDGED: Final = 8
 _MOST: Final = 1.6  # times the step of one row that a step of ``_JUDGED`` may take
@@ -58,7 +56,7 @@ def _measure(runner: Runner, plan: Plan, bundles: Mapping[str, Path], result: Su
     """Has all bundles step in every number of rows within each round, and adds what they take."""
     turns: dict[str, dict[int, list[Result]]] = {name: {count: [] for count in plan.row_counts} for name in bundles}
     with contextlib.ExitStack() as stack:
-        workers = {name: stack.enter_context(_start(runner, bundle)) for name, bundle in bundles.items()}
+        workers = {name: stack.enter_context(start_slots(runner, bundle)) for name, bundle in bundles.items()}
         for name, worker in workers.items():
             runner.say(f"warming {name} ...")
             for count in plan.row_counts:
@@ -86,23 +84,17 @@ def _asked(plan: Plan, count: int, steps: int) -> dict[str, Any]:
     return {"do": "steps", "rows": count, "position": position, "ids": token_ids(plan, steps)}
 
 
-def _start(runner: Runner, bundle: Path) -> Worker:
-    command = [sys.executable, "-m", _SLOTS_JOB, json.dumps({"bundle": str(bundle)})]
-    return Worker(command, environment(), runner.workdir)
-
-
-def _step(turn: Mapping[str, Any]) -> float:
-    """Returns the median seconds of a turn's steps."""
-    return Summary.of(turn["seconds"]).median
-
-
 def _ratio(by_count: Mapping[int, Sequence[Result]], count: int) -> Summary:
     """Returns how many steps of one row of the same round a step takes."""
-    return Summary.of_pairs(by_count[count], by_count[min(by_count)], lambda some, one: _step(some) / _step(one))
+    return Summary.of_pairs(
+        by_count[count], by_count[min(by_count)], lambda some, one: step_seconds(some) / step_seconds(one)
+    )
 
 
 def _times(name: str, by_count: Mapping[int, Sequence[Result]]) -> Case:
-    return Case(name, {_heading(n): Summary.of(_step(turn) * 1e3 for turn in made) for n, made in by_count.items()})
+    return Case(
+        name, {_heading(n): Summary.of(step_seconds(turn) * 1e3 for turn in made) for n, made in by_count.items()}
+    )
 
 
 def _ratios(name: str, by_count: Mapping[int, Sequence[Result]]) -> Case:
