@@ -19,7 +19,7 @@ _MOST_BITS: Final = 4  # 8 sums of two products of 15 and -128 are within 16 bit
 
 def fits_pair_dots(encoding: Encoding) -> bool:
     """Returns whether sums of 16 bits hold the products of a block of an encoding with one plane."""
-    return encoding.layout.planes[0].bits <= _MOST_BITS
+    return encoding.bits <= _MOST_BITS and encoding.layout.table is None
 
 
 @dataclass(frozen=True, slots=True)

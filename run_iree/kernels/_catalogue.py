@@ -42,7 +42,7 @@ from run_iree.kernels._wide_tokens import wide_tokens_kernel
 # Tokens for which the kernels with the sums of those for one are the faster ones; with AVX-512, and without.
 FEW_TOKENS: Final = 8
 _FEW_PACKED_AVX2: Final = 4
-_FEW_EXACT: Final = {1: 12, 2: 7}  # by planes of x
+_FEW_EXACT: Final = 6  # by planes of x
 _LEAST_BLOCKS: Final = 3  # of a part of W: with fewer, products of several tokens take longer
 _OURS: Final = tuple(instructions.name for instructions in INSTRUCTION_SETS)
 
@@ -159,8 +159,15 @@ def _wide(kernels: CpuKernels, function: KernelSignature) -> CpuKernel | None:
     if rows == 1:
         return wide_matvec_kernel(outputs, columns, dtypes, pairs=pairs, ahead=kernels.ahead)
     if rows <= FEW_TOKENS or function.attributes.get("batch_invariant"):
-        ahead, tile = kernels.ahead or PREFETCH_DISTANCE, 4 if kernels.avx512 else 2
-        return wide_tokens_kernel((rows, outputs, columns), dtypes, pairs=pairs, ahead=ahead, tile=tile)
+        ahead, apart = kernels.ahead or PREFETCH_DISTANCE, rows > FEW_TOKENS and not kernels.avx512
+        return wide_tokens_kernel(
+            (rows, outputs, columns),
+            dtypes,
+            pairs=pairs,
+            ahead=ahead,
+            tile=4 if kernels.avx512 or apart else 2,
+            parts_apart=apart,
+        )
     if outputs % LANES_ROWS:
         return None
     return linear_matmul_kernel((rows, outputs, columns), dtypes, lanes=16 if kernels.avx512 else 8, pairs=pairs)
@@ -187,7 +194,7 @@ def _exact_blocks(sizes: tuple[int, int, int], encoding: Encoding, dtype: str, p
         return None
     if rows == 1:
         return avx2_matvec_kernel(outputs, columns, encoding, dtype, planes, ahead=PREFETCH_DISTANCE, exact_blocks=True)
-    if rows <= _FEW_EXACT[planes]:
+    if rows <= _FEW_EXACT:
         return avx2_tokens_kernel(sizes, encoding, dtype, planes, ahead=PREFETCH_DISTANCE, exact_blocks=True)
     return integers_matmul_kernel(sizes, encoding, dtype, planes=planes, vnni=False, accumulators=accumulators)
 

@@ -1,7 +1,8 @@
 """Y = X W^T of several tokens, W packed, in integers: words of two i16 or four i8 are multiplied, summed in 32 bits.
 
 A word is neighbouring integers: a lane has that of its token, and a word of W is on all lanes. Products of columns that
-share a scale are summed as i32 and scaled once: 32 products of 8 and 16 bits fit.
+share a scale are summed as i32 and scaled once: 32 products of 8 and 16 bits fit. With AVX2, integers of W of four bits
+and x of 8 are multiplied as bytes, whose sums of 32 products are two of 16 bits.
 """
 
 from dataclasses import dataclass
@@ -10,14 +11,18 @@ from typing import Final
 
 from lang_core import BLOCK, Encoding
 from run_iree.kernels._arrange import Sums, arranged_integers
-from run_iree.kernels._instruction_sets import pair_dot, pairs_added, vnni_dot
-from run_iree.kernels._lanes_matmul import Products, lanes_matmul, sum_registers, sums_loaded, sums_stored
-from run_iree.kernels._packed_parts import ROW_SCALES, SCALES, PackedRows, packed_rows
+from run_iree.kernels._block_dots import fits_pair_dots
+from run_iree.kernels._instruction_sets import byte_dot, pair_dot, pairs_added, vnni_dot
+from run_iree.kernels._lanes_matmul import ROWS, Products, lanes_matmul, sum_registers, sums_loaded, sums_stored
+from run_iree.kernels._packed_parts import packed_rows
 from run_iree.kernels._packed_row import weight_buffer
 from run_iree.kernels._text import Buffer, CpuKernel, within
 from run_iree.kernels._tokens import Tokens
+from run_iree.kernels._unpacked_rows import ROW_SCALES, SCALES, PackedRows
 
 _ROWS_OF: Final = {8: {2: (4, 4, 4, 4), 1: (8, 8)}, 16: {2: (8, 8), 1: (16,)}}
+_PAIRS: Final = "vector<16xi16>"
+_WAITS: Final = 8  # bits of a weight from which few tokens wait for memory with AVX2
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +33,49 @@ class _Product:
         tokens: arranged tokens.
         parts: parts of W.
         per_word: integers of a word.
+        w: weight.
+        outputs: rows of w.
+        waits: whether W is so large that it is asked for while others are multiplied.
     """
 
     tokens: Tokens
     parts: PackedRows
     per_word: int
+    w: Buffer
+    outputs: int
+    waits: bool
+
+    @property
+    def pairs(self) -> bool:
+        """True if sums of products are two of 16 bits each, which ``vpmaddubsw`` makes."""
+        return self.per_word == 4 and self.tokens.lanes == 8
+
+    @property
+    def dots(self) -> str:
+        """Type of a register of sums of products."""
+        return _PAIRS if self.pairs else self.tokens.integers
 
     @property
     def words(self) -> str:
         """Type of a register of words, as an instruction takes it."""
         return f"vector<{self.tokens.lanes * self.per_word}x{self.parts.kind}>"
+
+    def asked_for(self, rows: range) -> list[str]:
+        """Prefetches block ``%scaled`` of rows, those sixteen after them: so memory works beside arithmetic."""
+        parts, row = self.parts, self.w.elements // self.outputs
+        step = self.tokens.accumulators * parts.stored * parts.scaled // parts.columns
+        lines = [
+            f"%asked_step = arith.constant {step} : index",
+            "%asked_skip = arith.muli %scaled, %asked_step : index",
+            "%asked_at = arith.addi %part_at, %asked_skip : index",
+        ]
+        for r in rows:
+            lines += [
+                f"%asked_row{r} = arith.constant {(ROWS + r) * row} : index",
+                f"%asked_at{r} = arith.addi %asked_at, %asked_row{r} : index",
+                f"memref.prefetch %w[%asked_at{r}], read, locality<2>, data : {self.w.memref}",
+            ]
+        return lines
 
     @property
     def sums(self) -> Sums | None:
@@ -61,31 +99,38 @@ def integers_matmul_kernel(
         accumulators: see ``Tokens``.
     """
     rows, outputs, columns = sizes
-    per_word, lanes = 4 if vnni and planes == 1 else 2, 16 if vnni else 8
-    w = weight_buffer(outputs, columns, encoding)
-    parts = packed_rows(columns, encoding, w, "i8" if per_word == 4 else "i16", accumulators)
+    per_word, lanes = 4 if planes == 1 and (vnni or fits_pair_dots(encoding)) else 2, 16 if vnni else 8
+    w, kind_of_w = weight_buffer(outputs, columns, encoding), "i8" if per_word == 4 else "i16"
+    as_stored, waits = per_word == 4 and not vnni, encoding.bits >= _WAITS and not vnni
+    parts = packed_rows(columns, encoding, w, kind_of_w, accumulators, as_stored=as_stored, asks=not waits)
     blocks, with_sums = parts.columns // BLOCK, parts.minima or parts.offset
     depth = parts.columns // per_word + blocks + (parts.columns // parts.scaled if with_sums else 0)
-    product = _Product(Tokens(rows, columns, parts.columns, depth, "i32", lanes, accumulators), parts, per_word)
-    numbers = (*parts.numbers, 1, per_word, product.tokens.tile, lanes, parts.scaled // per_word)
+    tokens = Tokens(rows, columns, parts.columns, depth, "i32", lanes, accumulators)
+    product = _Product(tokens, parts, per_word, w, outputs, waits)
+    numbers = (*parts.numbers, 1, per_word, tokens.tile, lanes, parts.scaled // per_word)
     products = Products(
         "avx512-vnni-matmul" if vnni else "avx2-matmul",
         parts.stored,
         (*numbers, parts.columns // parts.scaled, BLOCK // parts.scaled),
-        (*parts.before, f"%zero = arith.constant dense<0> : {product.tokens.integers}"),
+        (
+            *parts.before,
+            f"%zero = arith.constant dense<0> : {product.dots}",
+            f"%ones = arith.constant dense<1> : {_PAIRS}",
+        ),
         parts.lines,
         _ROWS_OF[lanes],
         partial(_products, product),
     )
-    arrangement = arranged_integers(product.tokens, planes, per_word, product.sums)
-    return lanes_matmul(product.tokens, w, Buffer("y", rows * outputs, kind), products, arrangement)
+    arrangement = arranged_integers(tokens, planes, per_word, product.sums)
+    return lanes_matmul(tokens, w, Buffer("y", rows * outputs, kind), products, arrangement)
 
 
 def _products(product: _Product, count: int, rows: range) -> list[str]:
     tokens, parts = product.tokens, product.parts
     sums, words = sum_registers(count, rows), parts.scaled // product.per_word
-    integers, floats = (", ".join([kind] * len(sums)) for kind in (tokens.integers, tokens.floats))
-    dots = ", ".join(f"%dot{r}_{half} = {f'%start{half}' if parts.offset else '%zero'}" for r, half in sums)
+    integers, floats = (", ".join([kind] * len(sums)) for kind in (product.dots, tokens.floats))
+    begin = "%start{}" if parts.offset and not product.pairs else "%zero"
+    dots = ", ".join(f"%dot{r}_{half} = {begin.format(half)}" for r, half in sums)
     carried = ", ".join(f"%sum{r}_{half} = %before{r}_{half}" for r, half in sums)
     made, total = f"%made{rows.start}", f"%total{rows.start}"
     # The body of the inner loop is one word: of more, the compiler keeps more in registers than there are.
@@ -94,6 +139,7 @@ def _products(product: _Product, count: int, rows: range) -> list[str]:
         f"{total}:{len(sums)} = scf.for %scaled = %c0 to %c{parts.columns // parts.scaled} step %c1 "
         f"iter_args({carried}) -> ({floats}) {{",
         f"  %first_word = arith.muli %scaled, %c{words} : index",
+        *within(product.asked_for(rows) if product.waits else []),
         *within(_extra(product, "start", "%scaled", 1, count, tokens.integers) if parts.offset else []),
         f"  {made}:{len(sums)} = scf.for %in_block = %c0 to %c{words} step %c1 iter_args({dots}) -> ({integers}) {{",
         "    %word = arith.addi %first_word, %in_block : index",
@@ -132,6 +178,8 @@ def _word(product: _Product, count: int, rows: range) -> list[str]:
 
 def _added(product: _Product, n: str, w: str, x: str) -> list[str]:
     """Makes ``%next<n>`` of ``%dot<n>`` and the products of a word."""
+    if product.pairs:
+        return [f"%product{n} = {byte_dot(w, x)}", f"%next{n} = arith.addi %dot{n}, %product{n} : {_PAIRS}"]
     if product.per_word == 4:
         return [f"%next{n} = {vnni_dot(f'%dot{n}', w, x)}"]
     if product.tokens.lanes == 16:
@@ -176,9 +224,15 @@ def _scaled(product: _Product, count: int, rows: range, made: str) -> list[str]:
         lines += _spread(tokens, "scale", r, 0)
         lines += _spread(tokens, "minimum", r, parts.minima) if parts.minima else []
     for i, (r, half) in enumerate(sums):
-        n, before = f"{r}_{half}", f"%sum{r}_{half}"
+        n, before, dot = f"{r}_{half}", f"%sum{r}_{half}", f"{made}#{i}"
+        if product.pairs:
+            lines.append(f"%joined{n} = {pair_dot(dot, '%ones')}")
+            dot = f"%joined{n}"
+            if parts.offset:
+                lines.append(f"%whole{n} = arith.addi %joined{n}, %start{half} : {tokens.integers}")
+                dot = f"%whole{n}"
         lines += [
-            f"%float{n} = arith.sitofp {made}#{i} : {tokens.integers} to {floats}",
+            f"%float{n} = arith.sitofp {dot} : {tokens.integers} to {floats}",
             f"%both{n} = arith.mulf %scale{r}, %xs{half} : {floats}",
         ]
         if parts.minima:

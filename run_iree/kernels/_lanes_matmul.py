@@ -137,6 +137,8 @@ def _span(tokens: Tokens, y: Buffer, products: Products, row_elements: int, firs
 
     of_part = [
         f"%x_part = arith.muli %part, %c{tokens.part_words} : index",
+        f"%rows_at = arith.muli %row, %c{row_elements} : index",
+        "%part_at = arith.addi %rows_at, %in_row : index",
         f"scf.for %r = %c0 to %c{ROWS} step %c1 {{",
         "  %w_row = arith.addi %row, %r : index",
         f"  %row_at = arith.muli %w_row, %c{row_elements} : index",

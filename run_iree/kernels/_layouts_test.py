@@ -109,6 +109,25 @@ def test_a_layout_is_enough_for_all_kernels(
             np.testing.assert_allclose(y.numpy(), expected, rtol=0, atol=2e-6 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("name", ["q4_0", "q4_1", "q4_k", "q2_k"])
+@pytest.mark.parametrize("byte", [-1, 0, 15])  # integers of 15 and 0, and both in turn
+def test_sums_of_sixteen_bits_hold_the_greatest_products(name: str, byte: int, tmp_path: Path):
+    sizes, encoding = (16, 16, 512), ENCODINGS[name]
+    module, compiled = tmp_path / "module.mlir", tmp_path / "module.vmfb"
+    module.write_text(f"module @m {{\n{_function(encoding, sizes, 8)}}}\n")
+    report = compile_spelled(module, compiled, CpuKernels(fma=True))
+    assert set(report.kernels.values()) == {"avx2-matmul"}
+    (q, scale, _, w), _ = _inputs(encoding, sizes, 8)
+    q[:8], q[8:], scale[:], w[:] = 127, -128, 1, byte
+    for place in encoding.layout.halves:
+        w.reshape(sizes[1], -1, encoding.block_bytes)[..., place : place + 2] = np.array([0.5], np.float16).view(np.int8)
+    total = q.reshape(sizes[0], -1, BLOCK).sum(axis=-1, dtype=np.int32)
+    wanted = q[:, 0].astype(np.float64) @ encoding.unpacked(w).astype(np.float64).T
+    with Session(compiled, "local-task") as session:
+        (y,) = session.function(_name(sizes, 8))(q, scale, total, w)
+        np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-6)
+
+
 def test_avx512_reads_the_least_exponents_and_the_greatest_also_where_its_instructions_are_spelled_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -44,6 +44,8 @@ class Steps:
         of_row: lines that make ``%next`` of ``%sum``, both f32 of ``lanes``, with the bytes of a row from ``%at`` on.
         lanes: lanes of the sum: sixteen, or thirty-two for two sums of sixteen that do not wait for each other.
         in_turn: whether lanes are added one after the other; else in the order of the compiler's choice.
+        one_by_one: ``of_row`` for each of the ``apart`` parts of the sum alone, of which each has a share of the lanes
+            and of the bytes; empty where they depend on one another.
     """
 
     width: int
@@ -58,6 +60,7 @@ class Steps:
     kept: Sequence[Buffer] = ()
     apart: int = 1
     in_turn: bool = False
+    one_by_one: Sequence[Sequence[str]] = ()
 
     def reduced(self, name: str, sums: str) -> list[str]:
         """Makes ``%<name>``, the sum of the lanes of a row's sums."""

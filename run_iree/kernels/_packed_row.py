@@ -91,6 +91,47 @@ def looked_up(table: Sequence[int], stored: str, name: str, lanes: int) -> list[
     return lines
 
 
+def block_scales(encoding: Encoding, begins: Sequence[str], name: str, w: str) -> list[str]:
+    """Makes ``%name`` f32, d of the blocks at ``begins``, converted together: one alone waits for the one before it."""
+    if not encoding.layout.exponent:
+        return _floats_of_halves(begins, name, w)
+    names = [f"{name}_of{i}" for i in range(len(begins))]
+    lines = [line for own, begin in zip(names, begins, strict=True) for line in _power_of_two(begin, own, w)]
+    return [*lines, f"%{name} = vector.from_elements {_values(names)} : vector<{len(names)}xf32>"]
+
+
+def block_minima(encoding: Encoding, begins: Sequence[str], name: str, w: str) -> list[str]:
+    """Makes ``%name`` f32, what the blocks at ``begins`` add for each of their weights."""
+    layout, kind = encoding.layout, f"vector<{len(begins)}xf32>"
+    signed, lines = name if layout.adds_minimum else f"{name}_below", list[str]()
+    for i, begin in enumerate(begins):
+        lines += [
+            f"%{name}_skip{i} = arith.constant {layout.minimum} : index",
+            f"%{name}_at{i} = arith.addi {begin}, %{name}_skip{i} : index",
+        ]
+    lines += _floats_of_halves([f"%{name}_at{i}" for i in range(len(begins))], signed, w)
+    return [*lines, *([] if layout.adds_minimum else [f"%{name} = arith.negf %{signed} : {kind}"])]
+
+
+def _floats_of_halves(places: Sequence[str], name: str, w: str) -> list[str]:
+    """Makes ``%name`` f32 of the f16 at places."""
+    count, lines, names = len(places), list[str](), [f"{name}_half{i}" for i in range(len(places))]
+    for own, place in zip(names, places, strict=True):
+        lines += [
+            *half(f"{own}_there", place, w),
+            f"%{own} = vector.extract %{own}_there[0] : f16 from vector<1xf16>",
+        ]
+    return [
+        *lines,
+        f"%{name}_halves = vector.from_elements {_values(names)} : vector<{count}xf16>",
+        f"%{name} = arith.extf %{name}_halves : vector<{count}xf16> to vector<{count}xf32>",
+    ]
+
+
+def _values(names: Sequence[str]) -> str:
+    return ", ".join(f"%{name}" for name in names)
+
+
 def unsigned_offset(encoding: Encoding) -> int:
     """Returns by how much the integers exceed their values when they are read as unsigned."""
     return 128 if encoding.bits == 8 else encoding.layout.offset

@@ -14,7 +14,7 @@ _SUMS: Final = f"vector<{_LANES}xf32>"
 
 
 def wide_tokens_kernel(
-    sizes: tuple[int, int, int], kinds: tuple[str, str], *, pairs: bool, ahead: int, tile: int
+    sizes: tuple[int, int, int], kinds: tuple[str, str], *, pairs: bool, ahead: int, tile: int, parts_apart: bool
 ) -> CpuKernel:
     """Builds x [T, K], w [N, K]: y [T, N].
 
@@ -24,12 +24,14 @@ def wide_tokens_kernel(
         pairs: whether to use ``vdpbf16ps``; for bf16 only.
         ahead: prefetch distance in bytes.
         tile: most tokens at once.
+        parts_apart: see ``packed_tokens``.
     """
     (rows, outputs, columns), (kind, made) = sizes, kinds
     w = Buffer("w", outputs * columns, kind)
     buffers = Buffer("x", rows * columns, kind), w, Buffer("y", rows * outputs, made)
     name = f"{'avx512-bf16' if pairs else 'fma'}-few-tokens.{kind}"
-    return packed_tokens(name, sizes, buffers, partial(_steps, columns, w, pairs), tile=tile, ahead=ahead)
+    make = partial(_steps, columns, w, pairs)
+    return packed_tokens(name, sizes, buffers, make, tile=tile, ahead=ahead, parts_apart=parts_apart)
 
 
 def _steps(columns: int, w: Buffer, pairs: bool, at_once: int | None) -> Steps:
@@ -41,16 +43,9 @@ def _steps(columns: int, w: Buffer, pairs: bool, at_once: int | None) -> Steps:
     kept = Buffer("x_kept", most * width, w.kind if pairs else "f32")
     of_row, sums = list[str](), f"vector<{_LANES * apart}xf32>"
     for i in range(apart):
-        of_row += _part(i, w, kept, pairs)
         lanes = listed(range(_LANES * i, _LANES * i + _LANES))
         of_row.append(f"%sum{i} = vector.shuffle %sum, %sum {lanes} : {sums}, {sums}")
-        if pairs:
-            of_row.append(f"%next{i} = {bf16_dot(f'%sum{i}', f'%w{i}', f'%x{i}')}")
-            continue
-        of_row += [
-            f"%half{i} = math.fma %w{i}_a, %x{i}_a, %sum{i} : {_SUMS}",
-            f"%next{i} = math.fma %w{i}_b, %x{i}_b, %half{i} : {_SUMS}",
-        ]
+        of_row += _part(i, w, kept, pairs, (f"%sum{i}", f"%next{i}"))
     return Steps(
         width,
         width,
@@ -63,11 +58,13 @@ def _steps(columns: int, w: Buffer, pairs: bool, at_once: int | None) -> Steps:
         _LANES * apart,
         (kept,),
         apart,
+        one_by_one=[_part(i, w, kept, pairs, ("%sum", "%next")) for i in range(apart)],
     )
 
 
-def _part(i: int, w: Buffer, kept: Buffer, pairs: bool) -> list[str]:
-    """Makes ``%w<i>`` and ``%x<i>`` of 32 columns, or both as two registers of f32."""
+def _part(i: int, w: Buffer, kept: Buffer, pairs: bool, names: tuple[str, str]) -> list[str]:
+    """Makes the second of two names, the sum that the first one has, and the products of 32 columns of the step."""
+    before, after = names
     lines = [f"%w_at{i} = arith.addi %at, %c{STEP * i} : index", *as_floats(f"w{i}", f"%w_at{i}", w, pairs)]
     places = [("", 0, STEP)] if pairs else [("_a", 0, _LANES), ("_b", _LANES, _LANES)]
     for side, skip, count in places:
@@ -75,7 +72,13 @@ def _part(i: int, w: Buffer, kept: Buffer, pairs: bool) -> list[str]:
             f"%x_at{i}{side} = arith.addi %local_at, %c{STEP * i + skip} : index",
             f"%x{i}{side} = vector.load %{kept.name}[%x_at{i}{side}] : {kept.memref}, vector<{count}x{kept.kind}>",
         ]
-    return lines
+    if pairs:
+        return [*lines, f"{after} = {bf16_dot(before, f'%w{i}', f'%x{i}')}"]
+    return [
+        *lines,
+        f"%half{i} = math.fma %w{i}_a, %x{i}_a, {before} : {_SUMS}",
+        f"{after} = math.fma %w{i}_b, %x{i}_b, %half{i} : {_SUMS}",
+    ]
 
 
 def _joined(apart: int) -> list[str]:
