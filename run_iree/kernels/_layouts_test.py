@@ -119,8 +119,9 @@ def test_sums_of_sixteen_bits_hold_the_greatest_products(name: str, byte: int, t
     assert set(report.kernels.values()) == {"avx2-matmul"}
     (q, scale, _, w), _ = _inputs(encoding, sizes, 8)
     q[:8], q[8:], scale[:], w[:] = 127, -128, 1, byte
+    blocks, half = w.reshape(sizes[1], -1, encoding.block_bytes), np.array([0.5], np.float16).view(np.int8)
     for place in encoding.layout.halves:
-        w.reshape(sizes[1], -1, encoding.block_bytes)[..., place : place + 2] = np.array([0.5], np.float16).view(np.int8)
+        blocks[..., place : place + 2] = half
     total = q.reshape(sizes[0], -1, BLOCK).sum(axis=-1, dtype=np.int32)
     wanted = q[:, 0].astype(np.float64) @ encoding.unpacked(w).astype(np.float64).T
     with Session(compiled, "local-task") as session:
