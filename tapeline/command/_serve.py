@@ -63,7 +63,10 @@ _TICK_TOKENS: Final = flags.DEFINE_integer(
     "tick_tokens", _ENGINE.tick_tokens, "Tokens of prompts between two steps of running answers.", flag_values=FLAGS
 )
 _STALL: Final = flags.DEFINE_float(
-    "stall", _ENGINE.stall, "Seconds from one token of a running answer to the next.", flag_values=FLAGS
+    "stall",
+    _ENGINE.stall,
+    "Seconds from one token of a running answer to the next. By default 0.15, or four steps where these take longer.",
+    flag_values=FLAGS,
 )
 _PREFIX_STORE: Final = flags.DEFINE_string(
     "prefix_store", "256MiB", "Memory for beginnings of prompts, to be used again; 0 for none.", flag_values=FLAGS

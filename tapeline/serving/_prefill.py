@@ -56,11 +56,10 @@ class Prefill:
 
         Args:
             take: is given each row whose prompt is done, with the prediction after it.
-            decode_seconds: time that the step of the running answers will take, of which up to half of ``stall`` is
-                kept for it.
+            decode_seconds: time that the step of the running answers will take.
         """
-        stall = self._settings.stall
-        allowance = Allowance(self._settings.tick_tokens, stall - min(decode_seconds, stall / 2), self._clock)
+        seconds = self._settings.prompt_seconds(decode_seconds)
+        allowance = Allowance(self._settings.tick_tokens, seconds, self._clock)
         while self._line:
             slot, answer = self._line[0]
             if slot.answer is answer:  # it has not left meanwhile

@@ -1,8 +1,13 @@
 """Settings of the engine."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from lang_core import ConfigError
+
+_STALL: Final = 0.15
+# Where a step is slow, less would run prompts in the smallest pieces, with a step of the others after each.
+_STALL_STEPS: Final = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +20,7 @@ class EngineSettings:
         tick_tokens: tokens of prompts that are run between two steps of the running answers.
         stall: seconds from one token of a running answer to the next, by what earlier calls took: prompts have what
             the step of the running answers leaves, but half of it at least. One call is made per tick in any case.
+            None for 0.15, or for four times what that step takes where this is more.
         largest_chunk: tokens of a prompt that one call may run; None for as many as the model takes. Smaller calls hold
             up running answers for a shorter time, and where a model is not invariant more prefixes can be reused.
         store_bytes: memory of the prefix store; 0 is off.
@@ -28,7 +34,7 @@ class EngineSettings:
     max_waiting: int = 256
     deadline: float | None = 600.0
     tick_tokens: int = 512
-    stall: float = 0.15
+    stall: float | None = None
     largest_chunk: int | None = None
     store_bytes: int = 256 << 20
     block_tokens: int = 32
@@ -38,13 +44,18 @@ class EngineSettings:
         _require("max_waiting", self.max_waiting, self.max_waiting >= 1, "at least 1")
         _require("deadline", self.deadline, self.deadline is None or self.deadline > 0, "above 0, or None")
         _require("tick_tokens", self.tick_tokens, self.tick_tokens >= 1, "at least 1")
-        _require("stall", self.stall, self.stall >= 0, "at least 0")
+        _require("stall", self.stall, self.stall is None or self.stall >= 0, "at least 0")
         _require(
             "largest_chunk", self.largest_chunk, self.largest_chunk is None or self.largest_chunk >= 1, "at least 1"
         )
         _require("store_bytes", self.store_bytes, self.store_bytes >= 0, "at least 0 (0 is off)")
         _require("picture_bytes", self.picture_bytes, self.picture_bytes >= 0, "at least 0 (0 keeps none)")
         _require("block_tokens", self.block_tokens, self.block_tokens >= 1, "at least 1")
+
+    def prompt_seconds(self, step_seconds: float) -> float:
+        """Returns how long prompts may take in a tick whose step of the running answers takes so long."""
+        stall = max(_STALL, _STALL_STEPS * step_seconds) if self.stall is None else self.stall
+        return stall - min(step_seconds, stall / 2)
 
 
 def _require(name: str, value: object, holds: bool, needed: str) -> None:

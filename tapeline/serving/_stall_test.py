@@ -58,8 +58,8 @@ class _SlowSlots(HashSlots):
         return super().read_row(row, start, stop)
 
 
-def _slow_bench(drafting: Drafting | None = None, **given: Any) -> Bench:
-    model = _SlowSlots(2, 96, 101, (1, 4, 16), score_tokens=4)
+def _slow_bench(drafting: Drafting | None = None, capacity: int = 96, **given: Any) -> Bench:
+    model = _SlowSlots(2, capacity, 101, (1, 4, 16), score_tokens=4)
     model.bench = Bench(model, drafting, **given)
     return model.bench
 
@@ -80,6 +80,22 @@ def test_a_step_and_prompts_beside_it_take_no_longer_than_the_stall(stall: float
     bench.put(list(range(60)), 1)
     _stalls(bench, 4)  # every size is measured
     assert _stalls(bench, 3) == [expected] * 3
+
+
+@pytest.mark.parametrize(("more", "expected"), [(0.0, 150), (0.01, 160), (0.05, 320), (0.12, 600)])
+def test_where_a_step_is_slow_prompts_have_the_time_of_three_more(more: float, expected: int) -> None:
+    bench = _slow_bench(capacity=400)
+    decode = bench.model.decode
+
+    def slower(*given: Any) -> Any:
+        bench.time += more
+        return decode(*given)
+
+    bench.model.decode = slower  # pyright: ignore[reportAttributeAccessIssue]
+    bench.put([3], 90)
+    bench.put([5] * 390, 1)
+    _stalls(bench, 4)  # every size is measured
+    assert _stalls(bench, 2) == pytest.approx([expected] * 2, abs=10)  # a token
 
 
 @pytest.mark.parametrize(("stall", "expected"), [(0.205, 200), (0.1, 120)])
