@@ -4,7 +4,7 @@ from typing import Final
 
 from lang_core import BLOCK, Encoding
 from run_iree.kernels._lanes_matmul import ROWS
-from run_iree.kernels._packed_row import block_minima, block_scales, signed_block, stored_block, unsigned_offset
+from run_iree.kernels._packed_row import minima_of_blocks, scales_of_blocks, signed_block, stored_block, unsigned_offset
 from run_iree.kernels._super_block_parts import super_block_parts
 from run_iree.kernels._text import Buffer, largest_divisor, prefetches, scratch
 from run_iree.kernels._unpacked_rows import EXCESS, ROW_PAD, ROW_SCALES, SCALES, PackedRows, rows_type, stored_integers
@@ -73,8 +73,8 @@ def _blocks(
             *prefetches(f"soon{b}_", f"%block_at{b}", w, [ahead] if ahead else [], locality=2),
         ]
     begins = [f"%block_at{b}" for b in range(blocks)]
-    lines += block_scales(encoding, begins, "d", w.memref)
-    lines += block_minima(encoding, begins, "least", w.memref) if has_minima else []
+    lines += scales_of_blocks(encoding, begins, "d", w.memref)
+    lines += minima_of_blocks(encoding, begins, "least", w.memref) if has_minima else []
     lines += [] if kind == "f32" else _scales_stored(blocks, minima)
     for b in range(blocks):
         lines += [

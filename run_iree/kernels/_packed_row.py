@@ -91,7 +91,7 @@ def looked_up(table: Sequence[int], stored: str, name: str, lanes: int) -> list[
     return lines
 
 
-def block_scales(encoding: Encoding, begins: Sequence[str], name: str, w: str) -> list[str]:
+def scales_of_blocks(encoding: Encoding, begins: Sequence[str], name: str, w: str) -> list[str]:
     """Makes ``%name`` f32, d of the blocks at ``begins``, converted together: one alone waits for the one before it."""
     if not encoding.layout.exponent:
         return _floats_of_halves(begins, name, w)
@@ -100,7 +100,7 @@ def block_scales(encoding: Encoding, begins: Sequence[str], name: str, w: str) -
     return [*lines, f"%{name} = vector.from_elements {_values(names)} : vector<{len(names)}xf32>"]
 
 
-def block_minima(encoding: Encoding, begins: Sequence[str], name: str, w: str) -> list[str]:
+def minima_of_blocks(encoding: Encoding, begins: Sequence[str], name: str, w: str) -> list[str]:
     """Makes ``%name`` f32, what the blocks at ``begins`` add for each of their weights."""
     layout, kind = encoding.layout, f"vector<{len(begins)}xf32>"
     signed, lines = name if layout.adds_minimum else f"{name}_below", list[str]()
