@@ -65,7 +65,7 @@ _TICK_TOKENS: Final = flags.DEFINE_integer(
 _STALL: Final = flags.DEFINE_float(
     "stall",
     _ENGINE.stall,
-    "Seconds from one token of a running answer to the next. By default 0.3, or four steps where these take longer.",
+    "Seconds from one token of a running answer to the next. By default 0.3, or a little more on slow machines.",
     flag_values=FLAGS,
 )
 _PREFIX_STORE: Final = flags.DEFINE_string(

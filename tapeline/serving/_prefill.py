@@ -16,6 +16,8 @@ from tapeline.serving._slot import Slot
 from tapeline.serving._times import TickTimes
 from transformer_core.generation import Prediction
 
+_WELL: Final = 1.3  # times the least seconds of a token
+
 
 class Prefill:
     """Runs prompts.
@@ -153,8 +155,14 @@ class Prefill:
         sizes = canonical_pieces(left, self._model.chunks)[:1]
         if self._model.invariant and limited:  # smaller ones are as good
             sizes += [chunk for chunk in reversed(self._model.chunks) if chunk < sizes[0]]
+            sizes = self._well_run(sizes) if self._settings.stall is None else sizes
         fits = (size for size in sizes if allowance.allows(size, self._pace.seconds(self._chunk(size)), limited))
         return next(fits, 0 if allowance.spent else sizes[-1])
+
+    def _well_run(self, sizes: Sequence[int]) -> list[int]:
+        """Returns the sizes of which a token takes about as long as of the best one."""
+        seconds = [self._pace.seconds(self._chunk(size)) / size for size in sizes]
+        return [size for size, own in zip(sizes, seconds, strict=True) if own <= _WELL * min(seconds)]
 
     def _chunk(self, size: int) -> int:
         """Returns the chunk in which a piece is run."""

@@ -6,8 +6,6 @@ from typing import Final
 from lang_core import ConfigError
 
 _STALL: Final = 0.3
-# Where a step is slow, less would run prompts in the smallest pieces, with a step of the others after each.
-_STALL_STEPS: Final = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +18,7 @@ class EngineSettings:
         tick_tokens: tokens of prompts that are run between two steps of the running answers.
         stall: seconds from one token of a running answer to the next, by what earlier calls took: prompts have what
             the step of the running answers leaves, but half of it at least. One call is made per tick in any case.
-            None for 0.3, or for four times what that step takes where this is more.
+            None for 0.3, or for longer where a call of so few tokens would take much more time for each of them.
         largest_chunk: tokens of a prompt that one call may run; None for as many as the model takes. Smaller calls hold
             up running answers for a shorter time, and where a model is not invariant more prefixes can be reused.
         store_bytes: memory of the prefix store; 0 is off.
@@ -54,7 +52,7 @@ class EngineSettings:
 
     def prompt_seconds(self, step_seconds: float) -> float:
         """Returns how long prompts may take in a tick whose step of the running answers takes so long."""
-        stall = max(_STALL, _STALL_STEPS * step_seconds) if self.stall is None else self.stall
+        stall = _STALL if self.stall is None else self.stall
         return stall - min(step_seconds, stall / 2)
 
 

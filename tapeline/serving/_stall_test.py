@@ -82,20 +82,30 @@ def test_a_step_and_prompts_beside_it_take_no_longer_than_the_stall(stall: float
     assert _stalls(bench, 3) == [expected] * 3
 
 
-@pytest.mark.parametrize(("more", "expected"), [(0.0, 300), (0.01, 300), (0.05, 320), (0.12, 600)])
-def test_where_a_step_is_slow_prompts_have_the_time_of_three_more(more: float, expected: int) -> None:
-    bench = _slow_bench(capacity=400)
-    decode = bench.model.decode
+@pytest.mark.parametrize(
+    ("stall", "call", "expected"),
+    [
+        (None, 0.0, 30 + 270),  # pieces of all sizes are as good
+        (None, 0.015, 30 + 175 + 55),  # of 4, 1.26 times as long for a token as of 16; of 1, 2.3 times
+        (None, 0.2, 30 + 360),  # of 16 alone
+        (0.3, 0.2, 30 + 240),  # as was asked for
+    ],
+)
+def test_by_default_pieces_are_not_so_small_that_they_take_much_longer(
+    stall: float | None, call: float, expected: int
+) -> None:
+    bench = _slow_bench(capacity=400, stall=stall)
+    prefill_row = bench.model.prefill_row
 
     def slower(*given: Any) -> Any:
-        bench.time += more
-        return decode(*given)
+        bench.time += call
+        return prefill_row(*given)
 
-    bench.model.decode = slower  # pyright: ignore[reportAttributeAccessIssue]
+    bench.model.prefill_row = slower  # pyright: ignore[reportAttributeAccessIssue]
     bench.put([3], 90)
     bench.put([5] * 390, 1)
     _stalls(bench, 4)  # every size is measured
-    assert _stalls(bench, 2) == pytest.approx([expected] * 2, abs=10)  # a token
+    assert _stalls(bench, 2) == [expected] * 2
 
 
 @pytest.mark.parametrize(("stall", "expected"), [(0.205, 200), (0.1, 120)])
