@@ -17,7 +17,7 @@ ROW_SCALES: Final = 32
 """Places of a row in ``%scales``."""
 
 EXCESS: Final = 128
-"""Of unsigned bytes over signed ones."""
+"""Excess of unsigned bytes over signed ones."""
 
 
 @dataclass(frozen=True, slots=True)
