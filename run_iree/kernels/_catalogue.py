@@ -42,7 +42,7 @@ from run_iree.kernels._wide_tokens import wide_tokens_kernel
 # Tokens for which the kernels with the sums of those for one are the faster ones; with AVX-512, and without.
 FEW_TOKENS: Final = 8
 _FEW_PACKED_AVX2: Final = 4
-_FEW_EXACT: Final = 6  # by planes of x
+_FEW_EXACT: Final = 6  # where blocks are summed exactly
 _LEAST_BLOCKS: Final = 3  # of a part of W: with fewer, products of several tokens take longer
 _OURS: Final = tuple(instructions.name for instructions in INSTRUCTION_SETS)
 

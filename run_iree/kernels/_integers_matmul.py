@@ -34,7 +34,6 @@ class _Product:
         parts: parts of W.
         per_word: integers of a word.
         w: weight.
-        outputs: rows of w.
         waits: whether W is so large that it is asked for while others are multiplied.
     """
 
@@ -42,7 +41,6 @@ class _Product:
     parts: PackedRows
     per_word: int
     w: Buffer
-    outputs: int
     waits: bool
 
     @property
@@ -62,7 +60,8 @@ class _Product:
 
     def asked_for(self, rows: range) -> list[str]:
         """Prefetches block ``%scaled`` of rows, those sixteen after them: so memory works beside arithmetic."""
-        parts, row = self.parts, self.w.elements // self.outputs
+        parts = self.parts
+        row = self.tokens.columns // parts.columns * parts.stored
         step = self.tokens.accumulators * parts.stored * parts.scaled // parts.columns
         lines = [
             f"%asked_step = arith.constant {step} : index",
@@ -106,7 +105,7 @@ def integers_matmul_kernel(
     blocks, with_sums = parts.columns // BLOCK, parts.minima or parts.offset
     depth = parts.columns // per_word + blocks + (parts.columns // parts.scaled if with_sums else 0)
     tokens = Tokens(rows, columns, parts.columns, depth, "i32", lanes, accumulators)
-    product = _Product(tokens, parts, per_word, w, outputs, waits)
+    product = _Product(tokens, parts, per_word, w, waits)
     numbers = (*parts.numbers, 1, per_word, tokens.tile, lanes, parts.scaled // per_word)
     products = Products(
         "avx512-vnni-matmul" if vnni else "avx2-matmul",

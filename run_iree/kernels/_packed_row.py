@@ -41,13 +41,12 @@ def half(name: str, place: str, w: str) -> list[str]:
 
 def block_scale(encoding: Encoding, begin: str, name: str, w: str) -> list[str]:
     """Makes ``%name`` f32, d of the block at ``begin``."""
-    if encoding.layout.exponent:
-        return _power_of_two(begin, name, w)
-    return [
-        *half(f"{name}_half", begin, w),
-        f"%{name}_float = arith.extf %{name}_half : vector<1xf16> to vector<1xf32>",
-        f"%{name} = vector.extract %{name}_float[0] : f32 from vector<1xf32>",
-    ]
+    return [*scales_of_blocks(encoding, [begin], f"{name}_alone", w), _only(name, f"{name}_alone")]
+
+
+def _only(name: str, vector: str) -> str:
+    """Makes ``%name`` f32 of a vector<1xf32>."""
+    return f"%{name} = vector.extract %{vector}[0] : f32 from vector<1xf32>"
 
 
 def _power_of_two(begin: str, name: str, w: str) -> list[str]:
@@ -139,16 +138,7 @@ def unsigned_offset(encoding: Encoding) -> int:
 
 def block_minimum(encoding: Encoding, begin: str, name: str, w: str) -> list[str]:
     """Makes ``%name`` f32, what a block at ``begin`` adds for each of its weights."""
-    layout = encoding.layout
-    signed = name if layout.adds_minimum else f"{name}_below"
-    return [
-        f"%{name}_skip = arith.constant {layout.minimum} : index",
-        f"%{name}_at = arith.addi {begin}, %{name}_skip : index",
-        *half(f"{name}_half", f"%{name}_at", w),
-        f"%{name}_float = arith.extf %{name}_half : vector<1xf16> to vector<1xf32>",
-        f"%{signed} = vector.extract %{name}_float[0] : f32 from vector<1xf32>",
-        *([] if layout.adds_minimum else [f"%{name} = arith.negf %{signed} : f32"]),
-    ]
+    return [*minima_of_blocks(encoding, [begin], f"{name}_alone", w), _only(name, f"{name}_alone")]
 
 
 def stored_block(encoding: Encoding, begin: str, place: str, name: str, w: str) -> list[str]:
