@@ -14,7 +14,7 @@ from run_iree.kernels._attention_keys import (
     panel_scratch,
     places,
 )
-from run_iree.kernels._attention_rows import of_rows
+from run_iree.kernels._attention_rows import SOON, asked_ahead, of_rows
 from run_iree.kernels._attention_sizes import AttentionSizes, block_places, workgroup_places
 from run_iree.kernels._quantize import Blocks, quantized
 from run_iree.kernels._text import (
@@ -69,6 +69,11 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, planes:
         *steps,
     ]
     numbers += [j * columns for j in range(KEYS) for columns in (size, value_size)]
+    numbers += [
+        place
+        for buffer, columns in ((buffers[1], size), (buffers[2], value_size))
+        for place in asked_ahead(sizes, buffer, columns)
+    ]
     body = f"""\
 {constants(numbers)}
 {indented([] if blocks is None else blocks.before, 0)}
@@ -103,7 +108,10 @@ scf.for %block = %c0 to %c{keys} step %c{KEYS} {{
   %again_i = arith.index_cast %again : index to i32
   %again_all = vector.broadcast %again_i : i32 to vector<16xi32>
   %is_new = arith.cmpi sge, %lane, %again_all : vector<16xi32>
-{indented(block_places(sizes), 2)}
+{indented(block_places(sizes, "%first"), 2)}
+  %next = arith.addi %first, %c{KEYS} : index
+  %soon = arith.minui %next, %c{keys - KEYS} : index
+{indented(block_places(sizes, "%soon", SOON), 2)}
 {_rows_of_block(sizes, buffers)}
 }}
 scf.for %own = %c0 to %c{own} step %c1 {{

@@ -8,10 +8,11 @@ from typing import Final
 
 from run_iree.kernels._attention_keys import KEYS, panel_scores, panel_value, panels_kept, places, stored_scores
 from run_iree.kernels._attention_sizes import AttentionSizes
-from run_iree.kernels._text import Buffer, listed, loaded
+from run_iree.kernels._text import LINE, Buffer, element_bytes, listed, loaded, prefetches
 
 _LANES: Final = 16
 _VECTOR: Final = "vector<16xf32>"
+SOON: Final = "_soon"  # ends the names of places of the next sixteen keys
 _SUMS: Final = 4  # registers of a row's sums that are added to at once
 
 
@@ -20,6 +21,7 @@ def of_rows(sizes: AttentionSizes, buffers: tuple[Buffer, ...], rows: Sequence[s
     (q, k, v, *_), size = buffers, sizes.size
     lines = panels_kept(k, v, size, sizes.value_size) if sizes.panels else []
     for row in rows:
+        lines += [*_asked(sizes, k, size, row), *_asked(sizes, v, sizes.value_size, row)]
         lines += [f"%q_head{row} = arith.muli %row{row}, %c{size} : index"]
         lines += places(f"q_place{row}_", f"%q_head{row}", size)
         for i in range(size // _LANES):
@@ -36,6 +38,27 @@ def of_rows(sizes: AttentionSizes, buffers: tuple[Buffer, ...], rows: Sequence[s
     for first in steps[::_SUMS]:
         lines += _sums(sizes, v, rows, steps[first : first + _SUMS])
     return lines
+
+
+def asked_ahead(sizes: AttentionSizes, buffer: Buffer, columns: int) -> list[int]:
+    """Returns where the lines begin that a row asks for ahead, where the next row's do, and where the last line does.
+
+    Rows share the lines of the next sixteen keys: a core that asks for all of them at once waits for the first.
+    """
+    line = LINE // element_bytes(buffer.kind)
+    lines = -(-KEYS * columns // (line * sizes.own))
+    return [*range(0, lines * line + 1, line), KEYS * columns - line]
+
+
+def _asked(sizes: AttentionSizes, buffer: Buffer, columns: int, row: str) -> list[str]:
+    """Asks for a row's share of the next sixteen keys, or of their values; rows that are left ask for the last line."""
+    name, (*places, share, last) = buffer.name, asked_ahead(sizes, buffer, columns)
+    return [
+        f"%{name}_share{row} = arith.muli %own{row}, %c{share} : index",
+        f"%{name}_least{row} = arith.minui %{name}_share{row}, %c{last} : index",
+        f"%{name}_asked{row} = arith.addi %{name}_block{SOON}, %{name}_least{row} : index",
+        *prefetches(f"{name}_asked{row}_", f"%{name}_asked{row}", buffer, places),
+    ]
 
 
 def _weights(own: int, row: str) -> list[str]:

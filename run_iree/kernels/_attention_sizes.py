@@ -92,56 +92,56 @@ def workgroup_places(sizes: AttentionSizes) -> list[str]:
     return [] if sizes.pages > 1 else [*_stored_head(sizes), *_begins(sizes)]
 
 
-def block_places(sizes: AttentionSizes) -> list[str]:
-    """Makes ``%k_block`` and ``%v_block``, where the keys and values from ``%first`` on lie."""
-    lines, within = [], "%first"
+def block_places(sizes: AttentionSizes, first: str, mark: str = "") -> list[str]:
+    """Makes ``%k_block`` and ``%v_block``, where the keys and values from ``first`` on lie; names end with ``mark``."""
+    lines, within, page = [], first, ""
     if sizes.pages > 1:
         lines = [
-            f"%page = arith.divui %first, %c{sizes.page} : index",
-            f"%in_page = arith.remui %first, %c{sizes.page} : index",
-            *_stored_head(sizes),
-            *_begins(sizes),
+            f"%page{mark} = arith.divui {first}, %c{sizes.page} : index",
+            f"%in_page{mark} = arith.remui {first}, %c{sizes.page} : index",
+            *_stored_head(sizes, mark),
+            *_begins(sizes, mark),
         ]
-        within = "%in_page"
+        within, page = f"%in_page{mark}", mark
     return [
         *lines,
-        f"%k_skip = arith.muli {within}, %c{sizes.size} : index",
-        "%k_block = arith.addi %k_at, %k_skip : index",
-        f"%v_skip = arith.muli {within}, %c{sizes.value_size} : index",
-        "%v_block = arith.addi %v_at, %v_skip : index",
+        f"%k_skip{mark} = arith.muli {within}, %c{sizes.size} : index",
+        f"%k_block{mark} = arith.addi %k_at{page}, %k_skip{mark} : index",
+        f"%v_skip{mark} = arith.muli {within}, %c{sizes.value_size} : index",
+        f"%v_block{mark} = arith.addi %v_at{page}, %v_skip{mark} : index",
     ]
 
 
-def _begins(sizes: AttentionSizes) -> list[str]:
+def _begins(sizes: AttentionSizes, mark: str = "") -> list[str]:
     """Makes ``%k_at`` and ``%v_at``, where the keys and values of ``%stored_head`` begin."""
     return [
-        f"%k_at = arith.muli %stored_head, %c{sizes.page * sizes.size} : index",
-        f"%v_at = arith.muli %stored_head, %c{sizes.page * sizes.value_size} : index",
+        f"%k_at{mark} = arith.muli %stored_head{mark}, %c{sizes.page * sizes.size} : index",
+        f"%v_at{mark} = arith.muli %stored_head{mark}, %c{sizes.page * sizes.value_size} : index",
     ]
 
 
-def _stored_head(sizes: AttentionSizes) -> list[str]:
+def _stored_head(sizes: AttentionSizes, mark: str = "") -> list[str]:
     """Makes ``%stored_head``, the head of the caches that is read: the workgroup's, or of ``%page`` of its pages."""
     if not sizes.cached:
-        return ["%stored_head = arith.addi %head, %c0 : index"]
+        return [f"%stored_head{mark} = arith.addi %head, %c0 : index"]
     at, entry = list[str](), "%sequence"
     if sizes.pages > 1:
         at, entry = (
             [
-                f"%table_line = arith.muli %sequence, %c{sizes.pages} : index",
-                "%table_at = arith.addi %table_line, %page : index",
+                f"%table_line{mark} = arith.muli %sequence, %c{sizes.pages} : index",
+                f"%table_at{mark} = arith.addi %table_line{mark}, %page{mark} : index",
             ],
-            "%table_at",
+            f"%table_at{mark}",
         )
     return [
         *at,
-        f"%stored_given = memref.load %rows[{entry}] : memref<{sizes.batch * sizes.pages}xi32>",
-        "%stored_least = arith.constant 0 : i32",
-        f"%stored_most = arith.constant {sizes.cached - 1} : i32",
-        "%stored_above = arith.maxsi %stored_given, %stored_least : i32",
-        "%stored_within = arith.minsi %stored_above, %stored_most : i32",
-        "%stored_row = arith.index_cast %stored_within : i32 to index",
-        f"%stored_first = arith.muli %stored_row, %c{sizes.shared} : index",
-        f"%stored_own = arith.remui %head, %c{sizes.shared} : index",
-        "%stored_head = arith.addi %stored_first, %stored_own : index",
+        f"%stored_given{mark} = memref.load %rows[{entry}] : memref<{sizes.batch * sizes.pages}xi32>",
+        f"%stored_least{mark} = arith.constant 0 : i32",
+        f"%stored_most{mark} = arith.constant {sizes.cached - 1} : i32",
+        f"%stored_above{mark} = arith.maxsi %stored_given{mark}, %stored_least{mark} : i32",
+        f"%stored_within{mark} = arith.minsi %stored_above{mark}, %stored_most{mark} : i32",
+        f"%stored_row{mark} = arith.index_cast %stored_within{mark} : i32 to index",
+        f"%stored_first{mark} = arith.muli %stored_row{mark}, %c{sizes.shared} : index",
+        f"%stored_own{mark} = arith.remui %head, %c{sizes.shared} : index",
+        f"%stored_head{mark} = arith.addi %stored_first{mark}, %stored_own{mark} : index",
     ]
