@@ -14,7 +14,7 @@ from run_iree.kernels._attention_keys import (
     panel_scratch,
     places,
 )
-from run_iree.kernels._attention_rows import SOON, asked_ahead, of_rows
+from run_iree.kernels._attention_rows import SOON, Share, of_rows
 from run_iree.kernels._attention_sizes import AttentionSizes, block_places, workgroup_places
 from run_iree.kernels._quantize import Blocks, quantized
 from run_iree.kernels._text import (
@@ -69,11 +69,9 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, planes:
         *steps,
     ]
     numbers += [j * columns for j in range(KEYS) for columns in (size, value_size)]
-    numbers += [
-        place
-        for buffer, columns in ((buffers[1], size), (buffers[2], value_size))
-        for place in asked_ahead(sizes, buffer, columns)
-    ]
+    for columns in (size, value_size):
+        share = Share.of(sizes, dtype, columns)
+        numbers += [*share.lines, share.row, share.last]
     body = f"""\
 {constants(numbers)}
 {indented([] if blocks is None else blocks.before, 0)}

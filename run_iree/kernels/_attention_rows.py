@@ -4,7 +4,7 @@ Rows share the loads of keys and values. Each row's numbers are added in the sam
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from run_iree.kernels._attention_keys import KEYS, panel_scores, panel_value, panels_kept, places, stored_scores
 from run_iree.kernels._attention_sizes import AttentionSizes
@@ -40,24 +40,35 @@ def of_rows(sizes: AttentionSizes, buffers: tuple[Buffer, ...], rows: Sequence[s
     return lines
 
 
-def asked_ahead(sizes: AttentionSizes, buffer: Buffer, columns: int) -> list[int]:
-    """Returns where the lines begin that a row asks for ahead, where the next row's do, and where the last line does.
+class Share(NamedTuple):
+    """Elements of the next sixteen keys, or of their values, that a row of y asks for ahead.
 
-    Rows share the lines of the next sixteen keys: a core that asks for all of them at once waits for the first.
+    Attributes:
+        lines: where its cache lines begin.
+        row: where the share of the next row begins.
+        last: where the last line of all begins.
     """
-    line = LINE // element_bytes(buffer.kind)
-    lines = -(-KEYS * columns // (line * sizes.own))
-    return [*range(0, lines * line + 1, line), KEYS * columns - line]
+
+    lines: range
+    row: int
+    last: int
+
+    @staticmethod
+    def of(sizes: AttentionSizes, kind: str, columns: int) -> "Share":
+        """Returns an equal share for each row: a core that asks for all lines at once waits for the first."""
+        line = LINE // element_bytes(kind)
+        row = -(-KEYS * columns // (line * sizes.own)) * line
+        return Share(range(0, row, line), row, KEYS * columns - line)
 
 
 def _asked(sizes: AttentionSizes, buffer: Buffer, columns: int, row: str) -> list[str]:
     """Asks for a row's share of the next sixteen keys, or of their values; rows that are left ask for the last line."""
-    name, (*places, share, last) = buffer.name, asked_ahead(sizes, buffer, columns)
+    name, share = buffer.name, Share.of(sizes, buffer.kind, columns)
     return [
-        f"%{name}_share{row} = arith.muli %own{row}, %c{share} : index",
-        f"%{name}_least{row} = arith.minui %{name}_share{row}, %c{last} : index",
+        f"%{name}_share{row} = arith.muli %own{row}, %c{share.row} : index",
+        f"%{name}_least{row} = arith.minui %{name}_share{row}, %c{share.last} : index",
         f"%{name}_asked{row} = arith.addi %{name}_block{SOON}, %{name}_least{row} : index",
-        *prefetches(f"{name}_asked{row}_", f"%{name}_asked{row}", buffer, places),
+        *prefetches(f"{name}_asked{row}_", f"%{name}_asked{row}", buffer, share.lines),
     ]
 
 

@@ -14,11 +14,11 @@ from compile_hlo.emit import ExternalParameters
 from lang_core import Argument, EagerExecutionContext, EntryPoint, ExecutionContext, Tensor, TensorSpec, as_dtype
 from run_iree import Session, compile_module
 from run_iree.kernels._attention_keys import KEYS
-from run_iree.kernels._attention_rows import asked_ahead
+from run_iree.kernels._attention_rows import Share
 from run_iree.kernels._attention_sizes import AttentionSizes
 from run_iree.kernels._catalogue import CpuKernels
 from run_iree.kernels._spelled_testing import compile_spelled
-from run_iree.kernels._text import LINE, Buffer, element_bytes
+from run_iree.kernels._text import LINE, element_bytes
 
 # (B, K, G, T, H, S, H', rows of the bias): whole blocks of keys and not, groups of one, values of another size, several
 # workgroups for a head.
@@ -227,8 +227,8 @@ def test_rows_side_by_side_have_the_bits_of_each_alone(tmp_path: Path):
 def test_rows_ask_for_all_lines_of_the_next_keys_between_them():
     for group, size, kind in ((8, 64, "f32"), (3, 64, "f16"), (5, 48, "bf16"), (80, 64, "f32")):
         sizes = AttentionSizes(1, 2, group, 1, size, 64, size, 1)
-        *places, share, last = asked_ahead(sizes, Buffer("k", 0, kind), size)
-        asked = {min(row * share, last) + place for row in range(sizes.own) for place in places}
+        share = Share.of(sizes, kind, size)
+        asked = {min(row * share.row, share.last) + line for row in range(sizes.own) for line in share.lines}
         assert asked >= {*range(0, KEYS * size, LINE // element_bytes(kind))}
         assert len(asked) < 2 * KEYS * size * element_bytes(kind) // LINE
 
