@@ -7,7 +7,9 @@ serve --model MODEL [--slots N]           a model, which is exported into the ca
 SIGTERM and Ctrl-C end the server when the answers that run have ended, SIGHUP loads the bundles again.
 """
 
+import dataclasses
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +21,7 @@ from tapeline.cli import ProgressEvent, parse_size, user_path
 from tapeline.command._export_process import ExportProcess
 from tapeline.command._model_flags import define_model_flags
 from tapeline.command._place_flags import define_place_flags
+from tapeline.running import SLOTS
 from tapeline.server import DraftOptions, Loading, Log, ModelSource, ServerOptions, bundle_source, serve
 from tapeline.serving import EngineSettings
 
@@ -152,8 +155,7 @@ def _sources(log: Log) -> Sequence[ModelSource]:
     if _SLOT_COUNT.value is not None:
         raise InputError("`slots` goes with `model`; a `bundle` is exported already")
     _MODEL.refuse()
-    loading = _loading(_template())
-    sources = [_bundle_source(user_path(text), loading) for text in _BUNDLE.value]
+    sources = _bundle_sources([user_path(text) for text in _BUNDLE.value])
     names = [source.name for source in sources]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -163,9 +165,18 @@ def _sources(log: Log) -> Sequence[ModelSource]:
     return sources
 
 
-def _bundle_source(path: Path, loading: Loading) -> ModelSource:
-    tapeline.Bundle(path)  # what is no bundle is refused before anything is loaded
-    return bundle_source(path.resolve().name, lambda: tapeline.Bundle(path), loading, path)
+def _bundle_sources(paths: Sequence[Path]) -> list[ModelSource]:
+    """Returns the sources of bundles; what is no bundle is refused before anything is loaded.
+
+    Drafts go with the answers of bundles with slots. Where none has any, they are refused as it is loaded.
+    """
+    slots = [SLOTS in tapeline.Bundle(path).config.model for path in paths]
+    loading = _loading(_template())
+    others = dataclasses.replace(loading, drafts=None) if any(slots) else loading
+    return [
+        bundle_source(path.resolve().name, partial(tapeline.Bundle, path), loading if has_slots else others, path)
+        for path, has_slots in zip(paths, slots, strict=True)
+    ]
 
 
 def _model_source(log: Log) -> ModelSource:

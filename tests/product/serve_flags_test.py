@@ -14,6 +14,11 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return export("demo", path, target=(), weights="none", num_layers=1, slots=2)
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export("demo", tmp_path_factory.mktemp("plain") / "plain", target=(), weights="none", num_layers=1)
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -29,15 +34,19 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--bundle=DEMO", "--port=99999999"], "--port=99999999 is out of range"),
         (["--bundle=DEMO", "--draft_tokens=2"], "--draft_tokens goes with --speculate or --draft"),
         (["--bundle=DEMO", "--draft_rows=2"], "--draft_rows goes with --speculate or --draft"),
+        (["--bundle=PLAIN", "--speculate=prompt_lookup"], "plain has no slots, whose answers drafts could go with"),
+        (["--bundle=PLAIN", "--bundle=DEMO", "--speculate=prompt_lookup"], "compiled for no target"),
         (["--bundle=DEMO", "--stall_seconds=0"], "--stall_seconds=0.0 is out of range"),
     ],
 )
 def test_flags_are_refused(
-    flags: list[str], message: str, demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    flags: list[str], message: str, demo: Path, plain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    empty = tmp_path / "empty"
-    empty.touch()
-    code = main(["serve", *(flag.replace("DEMO", str(demo)).replace("EMPTY", str(empty)) for flag in flags)])
+    paths = {"DEMO": demo, "PLAIN": plain, "EMPTY": tmp_path / "empty"}
+    paths["EMPTY"].touch()
+    for name, path in paths.items():
+        flags = [flag.replace(name, str(path)) for flag in flags]
+    code = main(["serve", *flags])
     err = capsys.readouterr().err
     assert code == 2, err
     assert message in err
