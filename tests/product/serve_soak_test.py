@@ -85,8 +85,18 @@ def _resident_kib(process: int) -> int:
     return int(match[1])
 
 
-def test_load_neither_leaks_nor_changes_an_answer(tmp_path: Path, demo: Path) -> None:
-    with serving(tmp_path, f"--bundle={demo}", "--prefix_store=4MiB") as server:
+@pytest.fixture(scope="module")
+def paged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("paged") / "demo"
+    return export("demo", folder, slots=4, max_sequence=256, pages=40, page_tokens=16, score_tokens=4)
+
+
+@pytest.mark.parametrize(("kind", "flags"), [("demo", ()), ("paged", ("--speculate=prompt_lookup", "--draft_rows=4"))])
+def test_load_neither_leaks_nor_changes_an_answer(
+    tmp_path: Path, kind: str, flags: tuple[str, ...], request: pytest.FixtureRequest
+) -> None:
+    bundle = request.getfixturevalue(kind)
+    with serving(tmp_path, f"--bundle={bundle}", "--prefix_store=4MiB", *flags) as server:
         expected = {json.dumps(ask): _text(server, ask) for ask in _asks()}
         began, resident = time.monotonic(), []
         with concurrent.futures.ThreadPoolExecutor(_CLIENTS) as pool:
