@@ -1,4 +1,4 @@
-"""Bodies drawn at random, for a server whose caches are pages and which makes drafts: an answer, or a typed error."""
+"""Bodies drawn at random, for a server with pages, drafts and an embedder: an answer, or a typed error."""
 
 import json
 import os
@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from tests.product._bundles import export
+from tests.product._sentences import export_sentences
 from tests.product._serving import ServerProcess, serving
 
 _LONG: Final = bool(os.environ.get("TAPELINE_LONG"))
@@ -33,7 +34,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     (bundle / "chat_template.jinja").write_text(
         "{% for m in messages %}{{ m.content }}{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}"
     )
-    with serving(folder / "server", f"--bundle={bundle}", "--speculate=prompt_lookup", "--draft_rows=2") as started:
+    sentences = export_sentences(folder / "model", folder / "sentences")  # drafts do not go with it
+    flags = (f"--bundle={bundle}", f"--bundle={sentences}", "--speculate=prompt_lookup", "--draft_rows=2")
+    with serving(folder / "server", *flags) as started:
         yield started
         assert started.request("/health")[0] == 200
         assert started.figure("engine_failures_total") == 0
