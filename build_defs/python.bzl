@@ -61,8 +61,8 @@ def py_pytest_test(name = "tests", srcs = None, deps = [], args = [], data = [],
         main = _MAIN,
         args = ["$(rootpath %s)" % s for s in srcs] + args,
         data = data + [":%s_bytecode" % name],
-        # Machines differ by three times, and one that is busy takes several times as long again: 15 minutes were too few.
-        timeout = "eternal",
+        # Machines differ by three times, and one that is busy takes several times as long again.
+        timeout = "long",
         deps = deps + ["@pip//pytest"],
         **kwargs
     )
