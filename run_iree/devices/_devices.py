@@ -2,8 +2,10 @@
 
 import contextlib
 import functools
+import mmap
 import re
 import threading
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -29,6 +31,8 @@ IREE_ERRORS: Final = (RuntimeError, ValueError, IndexError, KeyError, OSError, M
 
 MOST_BINDINGS: Final = MappingProxyType({name: 16 if name == "cuda" else 32 for name in _DRIVERS})
 """Tensors that a fused op may take, by the device of IREE 3.13."""
+
+_RELEASE_S: Final = 30.0  # longest wait for a module that somebody has when its device goes; workers need microseconds
 
 _LONGEST_REASON: Final = 300  # characters; IREE spells out whole target descriptions
 
@@ -59,6 +63,32 @@ class Device:
         self.name: Final = name
         self.hal: Final = runtime.get_driver(_DRIVERS[name]).create_default_device()
         self._context: Final = CudaContext() if _DRIVERS[name] == "cuda" else None
+        self._mapped: Final[
+            dict[threading.Lock, mmap.mmap]
+        ] = {}  # by locks that are held while somebody has the module
+
+    def map_module(self, instance: runtime.VmInstance, path: Path) -> runtime.VmModule:
+        """Maps a compiled module that is to run on this device, which waits for its release before it goes itself.
+
+        A worker of ``local-task`` may be the last to have the module: it tidies up after a call whose results are there
+        already. IREE 3.13 takes Python's lock to release a module, and holds it while a device waits for its workers.
+        """
+        with path.open("rb") as file:
+            contents = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        in_use = threading.Lock()
+        in_use.acquire()
+        # After this call a worker must not wait for Python's lock once more. So it runs no Python code, which may give
+        # the lock up, and the worker's is not the last reference to the mapping, whose end gives it up.
+        module = runtime.VmModule.wrap_buffer(instance, contents, in_use.release)
+        for lock in list(self._mapped):
+            if not lock.locked():
+                self._mapped.pop(lock, None)
+        self._mapped[in_use] = contents
+        return module
+
+    def __del__(self) -> None:
+        mapped = getattr(self, "_mapped", ())  # nothing where opening it failed
+        all(lock.acquire(timeout=_RELEASE_S) for lock in list(mapped))
 
     @property
     def is_local(self) -> bool:

@@ -3,15 +3,20 @@
 import os
 import subprocess
 import sys
+import threading
+import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from iree import runtime
 
 from compile_hlo.directions import LoweredArgument, LoweredResult, Signature
 from lang_core import DeviceError, TensorSpec, f32
 from run_iree._device_testing import STEP, archive, compiled, device_params
 from run_iree.compiler import compile_module, target_of_device
+from run_iree.devices import Device
 from run_iree.sessions._session import Session
 
 _CACHE = np.arange(21, dtype=np.float32).reshape(7, 3)
@@ -190,6 +195,32 @@ def test_files_are_replaced_under_an_open_session(device: str, tmp_path: Path) -
     with Session(module, device, parameters=weights) as session:
         y, _ = session.function("main")(0, np.ones((2, 3), np.float32), cache)
         assert y.numpy()[0, 0] == 6
+
+
+def _with_a_module(folder: Path, holders: list[Any]) -> Device:
+    """Returns a device; ``holders`` are the last to have a module that it mapped."""
+    device = Device("local-task")
+    holders.append(device.map_module(runtime.VmInstance(), compiled(_PASS, "local-task", folder)))
+    return device
+
+
+def test_a_device_goes_after_the_modules_that_its_workers_still_have(tmp_path: Path) -> None:
+    """A worker needs Python's lock to release a module, and a device that goes keeps it: ``generate`` hung so."""
+    holders: list[Any] = []
+    device = _with_a_module(tmp_path, holders)
+    worker = threading.Timer(0.2, holders.clear)
+    worker.start()
+    del device
+    assert not holders
+    worker.join()
+
+
+def test_a_module_that_somebody_keeps_does_not_keep_its_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("run_iree.devices._devices._RELEASE_S", 0.1)
+    holders: list[Any] = []
+    device = weakref.ref(_with_a_module(tmp_path, holders))
+    assert device() is None
+    assert len(holders) == 1
 
 
 _PROGRAM = """

@@ -100,7 +100,7 @@ class Program:
             self._modules.append(runtime.create_io_parameters_module(self._instance, provider))
         failure = ""
         try:
-            self._modules.append(runtime.VmModule.mmap(self._instance, str(vmfb_path)))
+            self._modules.append(device.map_module(self._instance, vmfb_path))
             self._context = runtime.VmContext(self._instance, modules=self._modules)
         except IREE_ERRORS as error:
             failure = reason(error)
