@@ -36,6 +36,7 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "The first op of a wrong lowering is named, and the bundle is not published", "tests/product/export_verification_test.py::test_a_wrong_rule_is_found_and_its_place_named"),
     ("results", "A wrong weight in a bundle is named", "tapeline/divergence/_locate_test.py::test_a_wrong_weight_is_named"),
     ("results", "A module with changed bytes does not load", "run_iree/sessions/_damaged_test.py::test_a_module_with_changed_bytes"),
+    ("results", "A program ends although a worker still has the module of a closed session", "run_iree/sessions/_hazards_test.py::test_a_device_goes_after_the_modules_that_its_workers_still_have"),
     ("results", "A declared signature that is not the module's is refused", "run_iree/sessions/_session_test.py::test_a_signature_that_is_not_the_modules_is_refused"),
     ("results", "Sound becomes the tokens, times and text that transformers makes of it", "tests/product/transcription_test.py::test_tokens_times_and_text_are_those_of_transformers"),
     ("results", "A sound file that is damaged, cut off or beyond a bound is one typed error", "tapeline/audio/_reading_test.py::test_bad_files_are_refused"),
