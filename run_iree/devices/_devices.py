@@ -63,9 +63,8 @@ class Device:
         self.name: Final = name
         self.hal: Final = runtime.get_driver(_DRIVERS[name]).create_default_device()
         self._context: Final = CudaContext() if _DRIVERS[name] == "cuda" else None
-        self._mapped: Final[
-            dict[threading.Lock, mmap.mmap]
-        ] = {}  # by locks that are held while somebody has the module
+        # Contents of modules, by locks that are held while somebody has the module.
+        self._mapped: Final[dict[threading.Lock, mmap.mmap]] = {}
 
     def map_module(self, instance: runtime.VmInstance, path: Path) -> runtime.VmModule:
         """Maps a compiled module that is to run on this device, which waits for its release before it goes itself.
@@ -87,8 +86,9 @@ class Device:
         return module
 
     def __del__(self) -> None:
-        mapped = getattr(self, "_mapped", ())  # nothing where opening it failed
-        all(lock.acquire(timeout=_RELEASE_S) for lock in list(mapped))
+        for lock in getattr(self, "_mapped", ()):  # there is none where opening it failed
+            if not lock.acquire(timeout=_RELEASE_S):
+                break
 
     @property
     def is_local(self) -> bool:
