@@ -7,7 +7,7 @@ import re
 import threading
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import ClassVar, Final
 
 from iree import runtime
 
@@ -32,8 +32,6 @@ IREE_ERRORS: Final = (RuntimeError, ValueError, IndexError, KeyError, OSError, M
 MOST_BINDINGS: Final = MappingProxyType({name: 16 if name == "cuda" else 32 for name in _DRIVERS})
 """Tensors that a fused op may take, by the device of IREE 3.13."""
 
-_RELEASE_S: Final = 30.0  # longest wait for a module that somebody has when its device goes; workers need microseconds
-
 _LONGEST_REASON: Final = 300  # characters; IREE spells out whole target descriptions
 
 LAVAPIPE: Final = "llvmpipe"  # device name of Mesa's CPU driver for Vulkan
@@ -50,6 +48,10 @@ class Device:
         name: one of ``DEVICES``.
         hal: IREE's object.
     """
+
+    # Longest wait for a module that somebody has when its device goes; workers need microseconds. The class has it:
+    # names of a Python module may be gone when the interpreter ends.
+    _RELEASE_S: ClassVar[float] = 30.0
 
     def __init__(self, name: str) -> None:
         """Opens the device.
@@ -87,7 +89,7 @@ class Device:
 
     def __del__(self) -> None:
         for lock in getattr(self, "_mapped", ()):  # there is none where opening it failed
-            if not lock.acquire(timeout=_RELEASE_S):
+            if not lock.acquire(timeout=self._RELEASE_S):
                 break
 
     @property

@@ -216,7 +216,7 @@ def test_a_device_goes_after_the_modules_that_its_workers_still_have(tmp_path: P
 
 
 def test_a_module_that_somebody_keeps_does_not_keep_its_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("run_iree.devices._devices._RELEASE_S", 0.1)
+    monkeypatch.setattr("run_iree.devices._devices.Device._RELEASE_S", 0.1)
     holders: list[Any] = []
     device = weakref.ref(_with_a_module(tmp_path, holders))
     assert device() is None
@@ -224,6 +224,7 @@ def test_a_module_that_somebody_keeps_does_not_keep_its_device(tmp_path: Path, m
 
 
 _PROGRAM = """
+import os
 import sys
 import numpy as np
 from run_iree.devices import Device
@@ -246,10 +247,14 @@ elif way == "exception":
     raise SystemExit(7)
 elif way == "keep everything":
     sys.kept = (opened, session, function, y, kept)
+elif way == "keep beyond the modules":
+    os.kept = (opened, session, function, y, kept, *sys.modules.values())
 """
 
 
-@pytest.mark.parametrize("way", ["delete in the wrong order", "cycle", "exception", "keep everything"])
+@pytest.mark.parametrize(
+    "way", ["delete in the wrong order", "cycle", "exception", "keep everything", "keep beyond the modules"]
+)
 def test_the_interpreter_ends_well_whatever_is_still_open(device: str, way: str, tmp_path: Path) -> None:
     module = compiled(STEP, device, tmp_path)
     weights = archive(tmp_path, {"w": np.ones((4, 3), np.float32)})

@@ -9,6 +9,7 @@ from compile_hlo.directions import Signature
 from tapeline.bundle import MARK, KernelConfig, kernel_record
 from tapeline.exporting._load import Export
 from tapeline.exporting._producer import producer
+from tapeline.running import invariance_fields
 
 # Facts of a compilation that say how it went, not what was compiled; the report has them. Without them two exports of a
 # model describe themselves in the same bytes.
@@ -109,7 +110,7 @@ def _slots(export: Export) -> dict[str, Any]:
     if options.slots is None:
         return {}
     pages = {} if options.pages is None else {"pages": options.pages, "page_tokens": options.page_tokens}
-    return {"slots": options.slots, **pages, "chunks": _chunks(export), "invariant": export.invariant}
+    return {"slots": options.slots, **pages, "chunks": _chunks(export), **invariance_fields(export.invariance)}
 
 
 def _chunks(export: Export) -> list[int]:

@@ -47,10 +47,11 @@ from tapeline.exporting._verify import (
     check_interpreter,
     check_jax,
     devices_of,
-    measured_invariance,
+    invariances,
 )
 from tapeline.exporting._weights import UNFINISHED, form_of, warn, write_weights
 from tapeline.inspecting import write_graphs
+from tapeline.running import Invariance
 
 
 def run_export(
@@ -255,11 +256,11 @@ class _Run:
         if options.verify in ("none", "parse") or weights is None:
             return
         key = {"files": self._export.hashes, "verify": options.verify, "targets": options.target, "mesh": options.mesh}
-        key["source"] = self._source.identity
+        key |= {"source": self._source.identity, "results": ["rows", "invariance"]}  # earlier versions have others
         known = self._steps.run("verify", key, [], functools.partial(self._results, weights))
         self._export.verification = rows = known["rows"]
         if options.slots is not None:
-            self._export.invariant = known["invariant"]
+            self._export.invariance = {target: Invariance(kind) for target, kind in known["invariance"].items()}
             write_description(self._export, self._staging)
         skipped = [f"{row['device']}: {row['skipped']}" for row in rows if "skipped" in row]
         for reason in skipped:
@@ -282,11 +283,11 @@ class _Run:
             rows = check_interpreter(
                 export.entry_points, references, weights, precision, self._staging, export.progress
             )
-            return {"rows": rows, "invariant": {}}
+            return {"rows": rows, "invariance": {}}
         if options.verify == "jax":
             bundle = Bundle(self._staging)
             rows = check_jax(bundle, references, precision, options.mesh_shape, export.progress)
-            return {"rows": rows, "invariant": {}}
+            return {"rows": rows, "invariance": {}}
         work = (
             sum(spec.size for spec in export.lowered.parameters().values()) * export.sizes.batch * export.sizes.sequence
         )
@@ -294,4 +295,5 @@ class _Run:
         bundle = Bundle(self._staging)
         rows = check_devices(bundle, references, precision, devices, work, export.progress)
         ran = {row["device"] for row in rows if "skipped" not in row}
-        return {"rows": rows, "invariant": measured_invariance(bundle, ran, export.progress) if options.slots else {}}
+        measured = invariances(bundle, ran, export.progress) if options.slots else {}
+        return {"rows": rows, "invariance": {target: invariance.value for target, invariance in measured.items()}}

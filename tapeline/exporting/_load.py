@@ -13,6 +13,7 @@ from tapeline.exporting._mesh import ExportMesh, export_mesh
 from tapeline.exporting._options import ExportOptions, checked_entry_points
 from tapeline.exporting._packing import PackingFacts, packing_facts
 from tapeline.exporting._source import ModelSource
+from tapeline.running import Invariance
 from transformer_core import STORED, keep_packed
 from transformer_core.checkpoints import Audit, DequantizedWeights, PackedWeights, audit
 from transformer_core.flow import CompileProfile
@@ -54,7 +55,7 @@ class Export:
         source: the form of the model's files, for kernel_config.json.
         caches: bytes of caches and states, and their bytes if no cache were a ring.
         kernels: configurations of the calls of kernels; None without kernels.
-        invariant: by target, whether verification found the bits of a token the same in every chunk and batch.
+        invariance: by target, calls among which verification found the bits of a token the same.
         mesh: axes of the tensors; None without a mesh.
         debug: description of the debug module, for kernel_config.json; None where there is none.
     """
@@ -75,7 +76,7 @@ class Export:
     hashes: dict[str, str] = dataclasses.field(default_factory=dict)
     source: dict[str, Any] = dataclasses.field(default_factory=dict)
     packing: PackingFacts = dataclasses.field(default_factory=PackingFacts)
-    invariant: dict[str, bool] = dataclasses.field(default_factory=dict)
+    invariance: dict[str, Invariance] = dataclasses.field(default_factory=dict)
     debug: DebugConfig | None = None
     caches: dict[str, int] = dataclasses.field(default_factory=dict)
     kernels: ChosenKernels | None = None

@@ -33,7 +33,7 @@ from tapeline.divergence import (
 )
 from tapeline.engines import Place, Session, open_session
 from tapeline.exporting._compared import compared
-from tapeline.running import is_invariant
+from tapeline.running import Invariance, measured_invariance
 
 # vmvx interprets: on more multiplications than this a check would take minutes.
 _SLOW_DEVICE_LIMIT: Final = 2_000_000_000
@@ -194,13 +194,13 @@ def check_jax(
     return rows
 
 
-def measured_invariance(bundle: Bundle, devices: Collection[str], progress: Progress) -> dict[str, bool]:
-    """Returns by target whether a token's bits are the same in every chunk and batch on its device."""
+def invariances(bundle: Bundle, devices: Collection[str], progress: Progress) -> dict[str, Invariance]:
+    """Returns by target among which calls a token's bits are the same on its device."""
     measured = {}
     for device in sorted(devices):
         progress(ProgressEvent(f"comparing a token alone and beside others on {device} ..."))
         with bundle.session(device) as session:
-            measured[target_of_device(device)] = is_invariant(bundle, session)
+            measured[target_of_device(device)] = measured_invariance(bundle, session)
     return measured
 
 

@@ -12,9 +12,10 @@ from tapeline.running._generation import (
     Generation,
     TokenStream,
 )
-from tapeline.running._invariance import is_invariant, open_slots
+from tapeline.running._invariance import Invariance, invariance_fields
 from tapeline.running._load import load
 from tapeline.running._loaded import LoadedModel
+from tapeline.running._measured_invariance import measured_invariance, open_slots
 from tapeline.running._model import (
     BundleBatch,
     BundleModel,
@@ -51,6 +52,7 @@ __all__ = [
     "GenerationStats",
     "ImageEmbedder",
     "ImageSource",
+    "Invariance",
     "LoadedModel",
     "PicturePrompts",
     "PromptCacheFile",
@@ -64,9 +66,10 @@ __all__ = [
     "dispatches",
     "encoder_inputs",
     "has_row_positions",
-    "is_invariant",
+    "invariance_fields",
     "let_workers_run",
     "load",
+    "measured_invariance",
     "open_slots",
     "ranks",
     "row_drafters",

@@ -13,7 +13,7 @@ from tapeline.cli import check_writable
 from tapeline.engines import Session
 from tapeline.running._arrays import ordered_inputs
 from tapeline.running._generation import GenerateOptions, TokenStream
-from tapeline.running._invariance import open_slots
+from tapeline.running._measured_invariance import open_slots
 from tapeline.running._model import (
     ENCODE,
     BundleBatch,

@@ -1,175 +1,34 @@
-"""Measures whether a token's bits are the same in whatever chunk and batch it is computed."""
+"""Calls among which a token's bits are the same, and how a bundle says so."""
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Final
-
-import numpy as np
-
-from tapeline.bundle import Bundle
-from tapeline.engines import Session
-from tapeline.running._sized_calls import SizedCall
-from tapeline.running._slots import BundleSlots
-from transformer_core.generation import Prediction
-
-_STEPS: Final = 3  # tokens that are decoded one by one
-_FEW: Final = 11  # tokens that go on in a row that is filled already
-_PIECE: Final = 5  # tokens of a call that takes more
-_BY_LENGTH: Final = ("dynamic", "longrope")  # scalings of RoPE that go by the length so far
-
-Arrays = list[np.ndarray]
-Decode = Callable[[Sequence[int], Sequence[int], Sequence[int]], Sequence[Prediction]]
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
 
 
-def open_slots(bundle: Bundle, session: Session) -> BundleSlots:
-    """Makes empty caches; measures invariance first where the bundle says nothing of the session's target.
+class Invariance(Enum):
+    """Calls among which a token's bits (logits, entries of caches, states) are the same."""
 
-    Raises:
-        InputError: the bundle was exported without slots.
-    """
-    if session.target in bundle.config.model.get("invariant", ()):
-        return BundleSlots(bundle, session)
-    return BundleSlots(bundle, session, invariant=is_invariant(bundle, session))
-
-
-def is_invariant(bundle: Bundle, session: Session) -> bool:
-    """Returns whether a token's bits are the same in whatever chunk and batch of a bundle's entry points it is.
-
-    Where frequencies of RoPE go by the length so far, they go by the chunk, and nothing is run.
-
-    Raises:
-        InputError: the bundle was exported without slots.
-    """
-    slots, rope = BundleSlots(bundle, session), bundle.config.model["rope"]
-    return (rope is None or rope["scaling"]["type"] not in _BY_LENGTH) and all_calls_agree(slots)
+    CALLS = "calls"
+    """All of them, whatever their sizes, and whatever the token's row."""
+    ROWS = "rows"
+    """Calls of the same sizes, whatever the token's row."""
+    NONE = "none"
+    """Calls of the same sizes in which the token's row has the same place."""
 
 
-def all_calls_agree(slots: BundleSlots) -> bool:
-    """Returns whether all sizes of the entry points give the same bits: logits, entries of caches, states.
-
-    The same tokens go through every size of ``prefill_row``, in whole calls and in padded ones, and through every size
-    of ``decode``, in several rows and places of the batch, and ``score_row`` where it can verify drafts. They stand at
-    the beginning of a row, or go on from random entries: near the beginning, in the middle and at the end. Where a
-    bundle takes pictures, text goes through the calls with embeddings too, and so do embeddings.
-    """
-    last = slots.capacity - min(_FEW, slots.capacity)
-    whole = slots.chunks[-1] + _STEPS
-    seeing = [(start, count, method) for start, count in ((0, whole), (last // 2, _FEW)) for method in _SEEING]
-    calls = [
-        (0, whole, _Stretch.pieces),
-        (0, _STEPS, _Stretch.steps),
-        *((start, _FEW, _Stretch.pieces) for start in sorted({min(_PIECE, last), last // 2, last})),
-        (last // 2, _FEW, _Stretch.padded),
-        (last, _FEW, _Stretch.steps),
-        *(seeing if slots.seeing else ()),
-        *((start, _FEW, _Stretch.scores) for start in (0, last // 2, last) if slots.score_tokens),
-    ]
-    return all(_all_same(method(_Stretch(slots, start, count))) for start, count, method in calls)
+def invariance_fields(measured: Mapping[str, Invariance]) -> dict[str, dict[str, bool]]:
+    """Returns the fields of a bundle's model that say what was measured, by target."""
+    return {
+        "invariant": {target: invariance is Invariance.CALLS for target, invariance in measured.items()},
+        "row_invariant": {target: invariance is not Invariance.NONE for target, invariance in measured.items()},
+    }
 
 
-class _Stretch:
-    """Tokens that go on in rows with the same random entries.
-
-    Args:
-        slots: rows of caches.
-        start: position of the first token.
-        count: number of tokens, where so many fit.
-    """
-
-    def __init__(self, slots: BundleSlots, start: int, count: int) -> None:
-        random = np.random.default_rng(start)
-        self._slots, self._start = slots, start
-        self._tokens: list[int] = random.integers(0, slots.vocabulary, min(count, slots.capacity - start)).tolist()
-        before = slots.read_row(0, 0, start) if start else []
-        self._history = [random.standard_normal(array.shape).astype(array.dtype) for array in before]
-
-    def pieces(self) -> Iterator[Arrays]:
-        """Yields what each size of ``prefill_row`` leaves, in calls as large as it takes."""
-        for entry in reversed(self._slots.prefills):
-            yield self._filled(entry, entry.size, self._tokens)
-
-    def padded(self) -> Iterator[Arrays]:
-        """Yields what each size of ``prefill_row`` leaves, in calls of few tokens."""
-        for entry in self._slots.prefills:
-            yield self._filled(entry, min(_PIECE, entry.size), self._tokens)
-
-    def steps(self) -> Iterator[Arrays]:
-        """Yields what one call of ``prefill_row`` leaves, and what each size of ``decode`` does in each row."""
-        slots, tokens = self._slots, self._tokens[:_STEPS]
-        yield self._filled(slots.prefills[0], len(tokens), tokens)
-        rows = range(slots.slots)[::-1]
-        for entry in slots.decodes:
-            yield from self._decoded(partial(slots.run_decode, entry), rows[: entry.size], tokens)
-        yield from self._decoded(slots.run_in_place, rows[:1], tokens)
-
-    def scores(self) -> Iterator[Arrays]:
-        """Yields what each token gives one by one, and in calls of ``score_row``, whole and padded."""
-        slots, entry = self._slots, self._slots.decodes[0]
-        yield self._scored(lambda tokens, position: slots.run_decode(entry, [0], tokens, [position]), 1)
-        for piece in (slots.score_tokens, slots.score_tokens // 2 + 1):
-            yield self._scored(lambda tokens, position: slots.score_row(tokens, 0, position), piece)
-
-    def _scored(self, score: Callable[[Sequence[int], int], Sequence[Prediction]], piece: int) -> Arrays:
-        self._begin()
-        logits: Arrays = []
-        for at in range(0, len(self._tokens), piece):
-            predictions = score(self._tokens[at : at + piece], self._start + at)
-            logits += [prediction.logits() for prediction in predictions]
-        return [*logits, *self._left(0, self._tokens)]
-
-    def text(self) -> Iterator[Arrays]:
-        """Yields what ``prefill_row`` leaves of text, and what each call with embeddings does."""
-        slots = self._slots
-        tokens = [0 if token == slots.image_token else token for token in self._tokens]
-        yield self._filled(slots.prefills[-1], slots.chunks[-1], tokens)
-        for entry in slots.seeing:
-            yield self._filled(entry, entry.size, tokens, np.ones((len(tokens), slots.hidden), np.float32))
-
-    def pictures(self) -> Iterator[Arrays]:
-        """Yields what each call with embeddings leaves of text and pictures, whole and padded."""
-        slots, count = self._slots, len(self._tokens)
-        tokens = [slots.image_token or 0 if place % 3 else token for place, token in enumerate(self._tokens)]
-        embeddings = np.random.default_rng(count).standard_normal((count, slots.hidden)).astype(np.float32)
-        for entry in reversed(slots.seeing):
-            yield self._filled(entry, entry.size, tokens, embeddings)
-            yield self._filled(entry, min(_PIECE, entry.size), tokens, embeddings)
-
-    def _filled(
-        self, entry: SizedCall, piece: int, tokens: Sequence[int], embeddings: np.ndarray | None = None
-    ) -> Arrays:
-        self._begin()
-        logits = np.zeros(0)
-        for at in range(0, len(tokens), piece):
-            part, start = slice(at, at + piece), self._start + at
-            given = None if embeddings is None else embeddings[part]
-            logits = self._slots.run_prefill(entry, tokens[part], 0, start, given).logits()
-        return [logits, *self._left(0, tokens)]
-
-    def _decoded(self, decode: Decode, rows: Sequence[int], tokens: Sequence[int]) -> Iterator[Arrays]:
-        self._begin()
-        for row in rows:
-            self._slots.copy_row(0, row)
-        logits: Arrays = []
-        for position, token in enumerate(tokens, self._start):
-            predictions = decode(rows, [token] * len(rows), [position] * len(rows))
-            logits = [prediction.logits() for prediction in predictions]
-        for row, line in zip(rows, logits, strict=True):
-            yield [line, *self._left(row, tokens)]
-
-    def _begin(self) -> None:
-        """Makes row 0 what it is before the tokens."""
-        for row in range(self._slots.slots):  # pages that they have may be what row 0 needs
-            self._slots.clear_row(row)
-        if self._history:
-            self._slots.write_row(0, 0, self._history)
-
-    def _left(self, row: int, tokens: Sequence[int]) -> Sequence[np.ndarray]:
-        return self._slots.read_row(row, 0, self._start + len(tokens))
-
-
-_SEEING: Final = (_Stretch.text, _Stretch.pictures)
-
-
-def _all_same(calls: Iterator[Arrays]) -> bool:
-    expected = [array.tobytes() for array in next(calls)]
-    return all([array.tobytes() for array in arrays] == expected for arrays in calls)
+def known_invariance(model: Mapping[str, Any], target: str) -> Invariance | None:
+    """Returns what a bundle's model says of a target; None where it says nothing, or not all of it."""
+    if model["invariant"].get(target, False):
+        return Invariance.CALLS
+    same_in_rows = model.get("row_invariant", {}).get(target)  # bundles of 2026 may lack it
+    if same_in_rows is None:
+        return None
+    return Invariance.ROWS if same_in_rows else Invariance.NONE

@@ -8,6 +8,7 @@ from typing import Final
 from lang_core import InputError
 from tapeline.bundle import Bundle
 from tapeline.engines import Place, Session, open_session
+from tapeline.running._invariance import Invariance
 from tapeline.running._prompt_memory import BundlePromptMemory
 from tapeline.running._row_model import RowModel
 from tapeline.running._slots import SLOTS, BundleSlots
@@ -75,7 +76,7 @@ class _DraftRows:
 
     def _make(self) -> None:
         # Its bits need not be those of other calls: a draft is a guess.
-        slots = BundleSlots(self._drafting, self._session, invariant=True)
+        slots = BundleSlots(self._drafting, self._session, invariance=Invariance.CALLS)
         models = [RowModel(slots, row) for row in range(slots.slots)]
         self._rows = [(model, BundlePromptMemory(model)) for model in models]
         self._broken = False

@@ -1,12 +1,13 @@
 """Rows of a bundle's caches: where their entries lie, and how a call is told."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from lang_core import InputError
+from lang_core import InputError, TensorSpec
 from tapeline.engines import Held
 from tapeline.paging import PageCopy, PagePool
 
@@ -14,6 +15,20 @@ POSITIONS: Final = 1
 """Axis of positions in a row's part of a cache [K, S, H], and in a page [K, S / M, H]."""
 
 Part = tuple[slice | int, ...]
+
+
+def position_axes(specs: Mapping[str, TensorSpec], held: int) -> tuple[int | None, ...]:
+    """Returns the axis of positions in a row of each cache or state.
+
+    Args:
+        specs: specs of caches [B, K, S, H] and states, by name.
+        held: number of positions of a row, or of a page.
+
+    Returns:
+        ``POSITIONS``; None of a state, and of a ring cache, which has fewer positions.
+    """
+    has = [name.endswith("_cache") and spec.shape[2] == held for name, spec in specs.items()]
+    return tuple(POSITIONS if whole else None for whole in has)
 
 
 class SlotRows(ABC):
@@ -169,3 +184,18 @@ class PagedRows(SlotRows):
     def _copy_all(self, copies: Sequence[PageCopy]) -> None:
         for source, target in copies:
             self._copy(source, target)
+
+
+def slot_rows(
+    caches: Held, axes: Sequence[int | None], copy: Callable[[Held, int, int], object], pool: PagePool | None
+) -> SlotRows:
+    """Returns the rows of caches and states.
+
+    Args:
+        caches: caches and states.
+        axes: axis of positions of each row of them; None of a state or a ring.
+        copy: makes a row, or a page, of all caches another one.
+        pool: pages of the rows; None where they have all their positions.
+    """
+    copied = partial(copy, caches)
+    return WholeRows(caches, axes, copied) if pool is None else PagedRows(caches, axes, copied, pool)

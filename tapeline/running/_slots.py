@@ -1,7 +1,6 @@
 """A bundle exported with slots on a device: rows of caches that the requests of a server share."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -10,10 +9,11 @@ from lang_core import InputError, checked_choices
 from tapeline.bundle import Bundle
 from tapeline.engines import Results, Session
 from tapeline.paging import PagePool
+from tapeline.running._invariance import Invariance, known_invariance
 from tapeline.running._pictures import padded_call
 from tapeline.running._predictions import LOGITS, Row, Rows
 from tapeline.running._sized_calls import SizedCall, sized_calls, smallest
-from tapeline.running._slot_rows import POSITIONS, PagedRows, SlotRows, WholeRows
+from tapeline.running._slot_rows import position_axes, slot_rows
 from transformer_core.generation import Prediction
 from transformer_core.models import ENCODE_IMAGE, PREFILL_EMBEDDINGS_ROW
 
@@ -34,7 +34,7 @@ class BundleSlots:
         capacity: S, positions in each row.
         vocabulary: V.
         chunks: numbers of tokens that calls of ``prefill_row`` take, ascending.
-        invariant: whether every token's bits are known to be the same in whatever chunk and batch it is computed.
+        invariance: calls among which every token's bits are known to be the same.
         recurrent: whether a layer has a state or a ring, so that a row can only go on where it ended.
         position_axes: axis of positions of each array that ``read_row`` returns; None of a state or a ring.
         position_bytes: bytes of one position of a row in all of those.
@@ -49,13 +49,13 @@ class BundleSlots:
         pages: pages of the rows; None where every row has ``capacity`` positions of its own.
     """
 
-    def __init__(self, bundle: Bundle, session: Session, *, invariant: bool | None = None) -> None:
+    def __init__(self, bundle: Bundle, session: Session, *, invariance: Invariance | None = None) -> None:
         """Makes empty caches.
 
         Args:
             bundle: exported with slots.
             session: the bundle's session.
-            invariant: see above; what the bundle says of the session's target where None, and false if it says nothing.
+            invariance: see above; what the bundle says of the session's target where None, and none if it says nothing.
 
         Raises:
             InputError: the bundle was exported without slots.
@@ -71,14 +71,13 @@ class BundleSlots:
         self.slots: Final[int] = model[SLOTS]
         self.capacity: Final[int] = model["max_sequence"]
         self.vocabulary: Final = largest.results[LOGITS].spec.shape[-1]
-        measured = model["invariant"].get(session.target, False)
-        self.invariant: Final[bool] = measured if invariant is None else invariant
+        self.invariance: Final = invariance or known_invariance(model, session.target) or Invariance.NONE
         held: int = model.get("page_tokens", self.capacity)
-        whole = [name.endswith("_cache") and spec.shape[2] == held for name, spec in caches.items()]
-        self.position_axes: Final = tuple(POSITIONS if has else None for has in whole)
+        self.position_axes: Final = position_axes(caches, held)
         self.recurrent: Final = None in self.position_axes
+        with_positions = zip(caches.values(), self.position_axes, strict=True)
         self.position_bytes: Final = sum(
-            spec.nbytes // (spec.shape[0] * held) for spec, has in zip(caches.values(), whole, strict=True) if has
+            spec.nbytes // (spec.shape[0] * held) for spec, axis in with_positions if axis is not None
         )
         self.cache_specs: Final = caches
         self.prefills: Final = sized_calls(bundle, session, _PREFILL)
@@ -95,13 +94,13 @@ class BundleSlots:
         self.score_tokens: Final = 0 if self._score is None or self._clear else self._score.size
         self._caches: Final = session.hold([session.zeros(spec) for spec in caches.values()])
         pool = PagePool(self.slots, model["pages"], held, self.capacity // held) if "pages" in model else None
-        self._rows: Final = self._made_rows(partial(session.updating("copy_row", 0), self._caches), pool)
+        self._rows: Final = slot_rows(self._caches, self.position_axes, session.updating("copy_row", 0), pool)
         self.pages: Final = pool
 
-    def _made_rows(self, copy: Callable[[int, int], object], pool: PagePool | None) -> SlotRows:
-        if pool is None:
-            return WholeRows(self._caches, self.position_axes, copy)
-        return PagedRows(self._caches, self.position_axes, copy, pool)
+    @property
+    def invariant(self) -> bool:
+        """True where every token's bits are known to be the same in whatever chunk and batch it is computed."""
+        return self.invariance is Invariance.CALLS
 
     def prefill_row(
         self, token_ids: Sequence[int], row: int, position: int, embeddings: np.ndarray | None = None
@@ -198,8 +197,8 @@ class BundleSlots:
     def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
         """Appends a token to each of some rows and returns the predictions after them.
 
-        Where the bits of a token are the same in every batch, the smallest entry point that takes so many runs. Else
-        the largest one does, with each row in its place, so that the batch of a token is always the same.
+        A token's call has to give the same bits each time. Where every call does, the smallest that takes so many rows
+        runs; where all rows of a call do, the largest, with each row in its place; else the smallest, row by row.
 
         Args:
             rows: 1 to ``slots`` rows, each once.
@@ -213,7 +212,10 @@ class BundleSlots:
             raise InputError(f"decode: expected at least one row, each once; found {list(rows)}")
         if self.invariant:
             return self.run_decode(smallest(self.decodes, len(rows)), rows, token_ids, positions)
-        return self.run_in_place(rows, token_ids, positions)
+        if self.invariance is Invariance.ROWS:
+            return self.run_in_place(rows, token_ids, positions)
+        steps, single = zip(rows, token_ids, positions, strict=True), self.decodes[0]
+        return [self.run_decode(single, [row], [token], [position])[0] for row, token, position in steps]
 
     def run_decode(
         self, entry: SizedCall, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]

@@ -204,7 +204,7 @@ def _engine(bundle: Bundle, loading: Loading) -> tuple["BundleEngine", BundleSlo
     with contextlib.ExitStack() as stack:
         session = stack.enter_context(open_session(bundle, loading.place))
         slots = open_slots(bundle, session)
-        remake = partial(BundleSlots, bundle, session, invariant=slots.invariant)
+        remake = partial(BundleSlots, bundle, session, invariance=slots.invariance)
         drafting = _drafting(bundle, loading, stack)
         engine = Engine(slots, loading.engine, remake=remake, drafting=drafting, on_start=let_workers_run)
         return BundleEngine(engine, stack.pop_all()), slots

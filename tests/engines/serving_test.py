@@ -7,7 +7,7 @@ import pytest
 
 from tapeline.bundle import Bundle
 from tapeline.engines import Place, open_session
-from tapeline.running import BundleSlots
+from tapeline.running import BundleSlots, open_slots
 from tapeline.serving import Engine, EngineSettings, canonical_pieces
 from tapeline.serving._reference_testing import Received, alone, random_requests
 from tests.product._bundles import export
@@ -20,7 +20,8 @@ def test_answers_are_those_of_requests_alone(pages: dict[str, int], tmp_path: Pa
     sizes: Any = {"num_layers": 1, "slots": 3, "max_sequence": 64, "target": (), **pages}
     bundle = Bundle(export("demo", tmp_path / "bundle", **sizes))
     with open_session(bundle, Place("jax")) as session, open_session(bundle, Place("jax")) as other:
-        slots, lonely = BundleSlots(bundle, session), BundleSlots(bundle, other)
+        slots = open_slots(bundle, session)
+        lonely = BundleSlots(bundle, other, invariance=slots.invariance)
         assert not slots.invariant
         engine = Engine(slots, EngineSettings(max_waiting=_COUNT))
         made = [(make, Received()) for make in random_requests(5, _COUNT, slots.vocabulary, slots.capacity)]

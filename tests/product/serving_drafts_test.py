@@ -11,7 +11,7 @@ from lang_core import ConfigError, InputError
 from run_iree import target_of_device
 from tapeline.bundle import Bundle
 from tapeline.engines import Place
-from tapeline.running import BundleSlots, is_invariant, row_drafters
+from tapeline.running import BundleSlots, open_slots, row_drafters
 from tapeline.serving import Drafting, EndEvent, Engine, TokenRequest, canonical_pieces
 from tapeline.serving._reference_testing import Received, alone, random_requests
 from tests.product._bundles import ON_FAST_DEVICES, export
@@ -31,7 +31,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 @pytest.fixture(scope="module")
 def lonely(bundle: Bundle) -> Iterator[BundleSlots]:
     with bundle.session(_DEVICE) as session:
-        yield BundleSlots(bundle, session, invariant=is_invariant(bundle, session))
+        yield open_slots(bundle, session)
 
 
 @pytest.mark.parametrize("drafts", [False, True], ids=["lookup", "draft"])
@@ -41,7 +41,7 @@ def test_answers_are_those_without_drafts(bundle: Bundle, lonely: BundleSlots, d
         bundle.session(_DEVICE) as session,
         row_drafters(bundle, place, said, bundle.path if drafts else None) as begin,
     ):
-        slots, drafting = BundleSlots(bundle, session, invariant=lonely.invariant), Drafting(begin=begin, rows=2)
+        slots, drafting = BundleSlots(bundle, session, invariance=lonely.invariance), Drafting(begin=begin, rows=2)
         if not lonely.invariant:
             with pytest.raises(ConfigError, match="a token's bits depend on the call"):
                 Engine(slots, drafting=drafting)

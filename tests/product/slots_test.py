@@ -11,7 +11,7 @@ from lang_core import InputError
 from run_iree import available, target_of_device
 from run_iree._device_testing import sharing
 from tapeline.bundle import Bundle
-from tapeline.running import BundleSlots, is_invariant, open_slots
+from tapeline.running import BundleSlots, Invariance, measured_invariance, open_slots
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
 from tests.product import _bundles
@@ -35,7 +35,7 @@ def test_rows_say_what_transformers_says(name: str, device: str, tmp_path: Path)
     options: Any = {"max_sequence": len(case.prompt[0]) + 5, "target": (target_of_device(device),)}
     bundle = Bundle(export_case(case, tmp_path, slots=3, verify="auto", **options))
     described = bundle.config.model
-    assert list(described["invariant"]) == [target_of_device(device)]
+    assert list(described["invariant"]) == list(described["row_invariant"]) == [target_of_device(device)]
     assert (described["slots"], described["chunks"]) == (3, sorted({8, described["max_sequence"]}))
     for shared_device in sharing(device):
         with bundle.session(shared_device) as session:
@@ -88,11 +88,25 @@ def _check_copies(slots: BundleSlots, count: int) -> None:
 
 def test_what_was_not_verified_is_measured(tmp_path: Path) -> None:
     bundle = Bundle(export_case(CASES["llama_gqa"], tmp_path, slots=2, max_sequence=12))
-    assert bundle.config.model["invariant"] == {}
+    assert bundle.config.model["invariant"] == bundle.config.model["row_invariant"] == {}
     with bundle.session("local-task") as session:
-        assert not BundleSlots(bundle, session).invariant
-        assert open_slots(bundle, session).invariant == is_invariant(bundle, session)
-        assert BundleSlots(bundle, session, invariant=True).invariant
+        assert BundleSlots(bundle, session).invariance is Invariance.NONE
+        assert open_slots(bundle, session).invariance is measured_invariance(bundle, session)
+        assert BundleSlots(bundle, session, invariance=Invariance.CALLS).invariant
+
+
+def test_rows_run_one_by_one_where_their_bits_are_not_known_to_be_the_same(tmp_path: Path) -> None:
+    bundle = Bundle(export_case(CASES["llama_gqa"], tmp_path, slots=3, max_sequence=12))
+    with bundle.session("local-task") as session:
+        slots = BundleSlots(bundle, session)
+        for row in range(3):
+            slots.prefill_row([5, 3, 7 + row], row, 0)
+        slots.copy_row(0, 2)
+        calls = session.counters.calls
+        last, first = (prediction.logits() for prediction in slots.decode((2, 0), (4, 4), (3, 3)))
+        assert session.counters.calls == calls + 2
+        np.testing.assert_array_equal(last, first)
+        assert slots.decode((1, 0), (4, 4), (3, 4))[0].logits().tobytes() != first.tobytes()
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:

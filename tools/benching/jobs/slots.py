@@ -17,7 +17,7 @@ import numpy as np
 
 from tapeline.bundle import Bundle
 from tapeline.engines import Place, open_session
-from tapeline.running import BundleSlots, let_workers_run
+from tapeline.running import BundleSlots, Invariance, let_workers_run
 from tools.benching.jobs._measure import memory_now, serve_requests
 
 _PIECE: Final = 32
@@ -79,7 +79,7 @@ def main(arguments: dict[str, Any]) -> None:
     bundle = Bundle(Path(arguments["bundle"]))
     with open_session(bundle, Place()) as session:
         # So few rows are a call of their own size, as a verified bundle's are whose bits are known to allow it.
-        slots = BundleSlots(bundle, session, invariant=True)
+        slots = BundleSlots(bundle, session, invariance=Invariance.CALLS)
         let_workers_run()
         serve_requests({"rss_bytes": memory_now().rss}, _Served(slots).answer)
 

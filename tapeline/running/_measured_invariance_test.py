@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tapeline.running._invariance import all_calls_agree
+from tapeline.running._measured_invariance import all_calls_agree, all_rows_agree
 from transformer_core.generation import KnownLogits
 
 
@@ -107,3 +107,16 @@ def test_bits_that_are_the_same_everywhere_are_called_so() -> None:
 def test_one_call_that_differs_is_enough(odd: tuple[str, int, int | None]) -> None:
     rows: Any = _Rows(odd)
     assert not all_calls_agree(rows)
+
+
+@pytest.mark.parametrize("odd", [("decode", 4, 0), ("prefill_row", 8, None), ("in_place", 4, None)])
+def test_rows_agree_where_calls_do_not(odd: tuple[str, int, int | None]) -> None:
+    rows: Any = _Rows(odd)
+    assert all_rows_agree(rows)
+
+
+@pytest.mark.parametrize("row", range(4))
+@pytest.mark.parametrize("capacity", [3, 40])
+def test_one_row_that_differs_is_enough(row: int, capacity: int) -> None:
+    rows: Any = _Rows(("in_place", 4, row), capacity=capacity)
+    assert not all_rows_agree(rows)
