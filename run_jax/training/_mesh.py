@@ -42,13 +42,23 @@ class TrainingMesh:
         """Number of parts that a batch is cut into."""
         return self.shape.size_of("dp") * self.shape.size_of("fsdp")
 
+    @property
+    def is_one_per_process(self) -> bool:
+        """True where each process has one device, which holds all parameters."""
+        return self.shape.size == self.shape.size_of("dp") == jax.process_count()
+
+    def stack(self, own: jax.Array) -> jax.Array:
+        """Returns what the devices along dp have [1, ..], each in its process, as one array [dp, ..]."""
+        sharding = NamedSharding(self.mesh, PartitionSpec("dp"))
+        return jax.make_array_from_single_device_arrays((self.shape.size, *own.shape[1:]), sharding, [own])
+
     def replicated(self) -> NamedSharding:
         """Returns the sharding of what every device holds."""
         return NamedSharding(self.mesh, PartitionSpec())
 
     def batch(self) -> NamedSharding:
-        """Returns the sharding of a batch [A, B, ..], whose rows B are cut."""
-        return NamedSharding(self.mesh, PartitionSpec(None, tuple(n for n in _OF_BATCH if n in self.shape.names)))
+        """Returns the sharding of a batch [B, ..], whose rows are cut."""
+        return NamedSharding(self.mesh, PartitionSpec(tuple(n for n in _OF_BATCH if n in self.shape.names)))
 
     def parameter(self, path: str, shape: Sequence[int]) -> NamedSharding:
         """Returns the sharding in which a parameter of this path and shape is held.

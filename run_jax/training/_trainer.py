@@ -1,18 +1,16 @@
-"""The compiled step: loss, gradients and update, on a mesh of devices."""
+"""A step: loss, gradients and update, on a mesh of devices."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
 from lang_core import ConfigError
 from run_jax.training._mesh import TrainingMesh
 from run_jax.training._optimizer import OptimizerOptions, adamw
-
-Arrays = Mapping[str, Any]
+from run_jax.training._slopes import Arrays, BatchSlopes
 
 
 class TrainingState(NamedTuple):
@@ -40,9 +38,9 @@ class Trainer:
     def __init__(
         self, objective: Callable[..., jax.Array], options: OptimizerOptions, mesh: TrainingMesh | None = None
     ) -> None:
-        self._objective: Final = objective
         self._optimizer: Final = adamw(options)
         self.mesh: Final = mesh or TrainingMesh()
+        self._slopes: Final = BatchSlopes(objective, self.mesh)
         self._compiled: Any = None
 
     def start(self, trainable: Mapping[str, np.ndarray]) -> TrainingState:
@@ -86,41 +84,16 @@ class Trainer:
             raise ConfigError(
                 f"batch={rows}: the mesh {self.mesh.shape} cuts a batch into {self.mesh.rows} parts: give a multiple"
             )
+        loss, gradients = self._slopes(state.trainable, frozen, batch)
         if self._compiled is None:
             shardings = self._shardings(state.trainable)
-            self._compiled = jax.jit(self._run, donate_argnums=0, out_shardings=(shardings, self.mesh.replicated()))
-        placed = [self.mesh.place(array, self.mesh.batch()) for array in batch]
-        state, loss = self._compiled(state, dict(frozen), *placed)
-        return state, float(loss)
+            self._compiled = jax.jit(self._update, donate_argnums=0, out_shardings=shardings)
+        return self._compiled(state, gradients), float(loss)
 
-    def _run(self, state: TrainingState, frozen: Arrays, *batch: jax.Array) -> tuple[TrainingState, jax.Array]:
-        loss, gradients = self._accumulated(state.trainable, frozen, batch)
-        updates, optimizer = self._optimizer.update(gradients, state.optimizer, state.trainable)
+    def _update(self, state: TrainingState, gradients: Arrays) -> TrainingState:
+        updates, optimizer = self._optimizer.update(dict(gradients), state.optimizer, state.trainable)
         trainable: Any = optax.apply_updates(state.trainable, updates)
-        return TrainingState(trainable, optimizer), loss
-
-    def _accumulated(self, trainable: Arrays, frozen: Arrays, batch: tuple[jax.Array, ...]) -> tuple[Any, Any]:
-        slope = jax.value_and_grad(self._loss)
-        if batch[0].shape[0] == 1:
-            return slope(trainable, frozen, *(array[0] for array in batch))
-
-        def add(total: Any, rows: Any) -> tuple[Any, None]:
-            return jax.tree.map(jnp.add, total, slope(trainable, frozen, *rows)), None
-
-        zeros = jnp.zeros((), jnp.float32), jax.tree.map(jnp.zeros_like, trainable)
-        return jax.lax.scan(add, zeros, batch)[0]
-
-    def _loss(self, trainable: Arrays, frozen: Arrays, *rows: jax.Array) -> jax.Array:
-        return self._objective(self._gathered(trainable), self._gathered(frozen), *rows)
-
-    def _gathered(self, parameters: Arrays) -> dict[str, jax.Array]:
-        """Returns parameters as they are computed with; what is cut along fsdp is gathered where it is needed."""
-        if self.mesh.shape.size == 1:
-            return dict(parameters)
-        return {
-            path: jax.lax.with_sharding_constraint(array, self.mesh.gathered(path, array.shape))
-            for path, array in parameters.items()
-        }
+        return TrainingState(trainable, optimizer)
 
     def _shardings(self, trainable: Arrays) -> TrainingState:
         """Returns the sharding of each array of the state: moments lie as their parameters."""

@@ -51,3 +51,18 @@ def test_two_processes_train_as_one(tmp_path: Path, mesh: str, options: dict[str
     for key, array in wanted.items():
         np.testing.assert_allclose(trained[key], array, atol=1e-4, err_msg=key)
     assert told.count("step 6 of 6") == 1  # only rank 0 tells
+
+
+@pytest.mark.skipif(not _LONG, reason="trainings of two processes: TAPELINE_LONG=1; tests/processes has ranks")
+@pytest.mark.parametrize("options", [{"lora": 2}, {}])
+def test_two_processes_have_the_bits_of_one_that_takes_their_rows_in_turn(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    write_small(tmp_path)
+    losses, _ = launched(tmp_path, mesh="dp=2", **{**options, "steps": 40})
+    in_turn = {**OPTIONS, **options, "steps": 40, "batch": OPTIONS["batch"] // 2, "accumulate": 2}
+    one = tapeline.train("model", "data.txt", "one", base=tmp_path, **in_turn)
+    np.testing.assert_array_equal(losses, one.losses)
+    trained, wanted = tensors(tmp_path / "two"), tensors(one.path)
+    for key, array in wanted.items():
+        np.testing.assert_array_equal(trained[key], array, err_msg=key)
