@@ -1,7 +1,7 @@
 """Loss and gradients of a step's batches, on a mesh of devices."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import jax
@@ -43,15 +43,15 @@ class BatchSlopes:
             frozen: parameters that are not.
             batches: arrays [A, B, ..] of A batches of B rows.
         """
-        mesh, total = self._mesh, None
-        parameters = dict(trainable), dict(frozen)
-        if self._places > 1:
-            parameters = jax.tree.map(_own, parameters)
+        total = functools.reduce(self._add, self._of_batches((dict(trainable), dict(frozen)), batches))
+        return total if self._places == 1 else self._join(jax.tree.map(self._mesh.stack, total))
+
+    def _of_batches(self, parameters: tuple[Arrays, Arrays], batches: Sequence[np.ndarray]) -> Iterator[Any]:
+        mesh, is_joined = self._mesh, self._places > 1
+        given = jax.tree.map(_own, parameters) if is_joined else parameters
         for arrays in zip(*batches, strict=True):
             rows = [mesh.place(array, mesh.batch()) for array in arrays]
-            slopes = self._slopes(*parameters, *(map(_own, rows) if self._places > 1 else rows))
-            total = slopes if total is None else self._add(total, slopes)
-        return total if self._places == 1 else self._join(jax.tree.map(mesh.stack, total))
+            yield self._slopes(*given, *(map(_own, rows) if is_joined else rows))
 
     def _of_rows(self, trainable: Arrays, frozen: Arrays, *rows: jax.Array) -> Any:
         """Returns what the rows give; with an axis [1, ..] in front where those of several places are stacked."""

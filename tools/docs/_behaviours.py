@@ -187,5 +187,6 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("jax", "64 bits are exact or refused", "run_jax/_context_test.py::test_64_bits_are_exact_or_refused"),
     ("jax", "A training that is killed goes on to the same losses and weights, bit for bit", "tests/training/kill_test.py::test_a_killed_training_goes_on_to_the_same_bits"),
     ("jax", "Training in two processes is that of one", "tests/training/processes_test.py::test_two_processes_train_as_one"),
+    ("jax", "Two processes have the bits of one that takes their rows in turn", "tests/training/processes_test.py::test_two_processes_have_the_bits_of_one_that_takes_their_rows_in_turn"),
     ("jax", "An adapter trains as with PEFT", "tapeline/finetuning/_golden_test.py::test_an_adapter_trains_as_with_peft"),
 ))
