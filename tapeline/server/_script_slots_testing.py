@@ -25,7 +25,7 @@ class ScriptSlots:
         self.slots, self.capacity, self.vocabulary = slots, len(script), vocabulary
         self.chunks, self.invariant, self.recurrent = (8, 32), True, False
         self.position_axes, self.position_bytes = (1,), 4
-        self.score_tokens, self.pages = 0, None
+        self.score_tokens, self.pages, self.image_token = 0, None, None
         self.fails = False
 
     def prefill_row(

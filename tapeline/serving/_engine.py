@@ -65,6 +65,7 @@ class Engine:
         self._on_start: Final = on_start
         self._capacity: Final = model.capacity
         self._vocabulary: Final = model.vocabulary
+        self._image_token: Final = model.image_token
         self._queue: Final = WaitingQueue(self._settings.max_waiting, clock)
         self._scheduler: Final = Scheduler(model, self._queue, self._settings, clock, drafting=drafting)
         self._closing = False
@@ -83,7 +84,7 @@ class Engine:
 
         Raises:
             InputError: the prompt is empty, has ids that are none, or does not fit with its new tokens; or its pictures
-                are not in order, or beyond it.
+                are not in the places of its image tokens, one behind the other.
             BusyError: the queue is full.
             EngineClosedError: the engine is closed, or about to be.
         """
@@ -121,7 +122,7 @@ class Engine:
             self._thread.join()
 
     def _check(self, request: TokenRequest) -> None:
-        check_pictures(request.pictures, len(request.prompt))
+        check_pictures(request.pictures, request.prompt, self._image_token)
         if request.pictures and request.prompt_logprobs is not None:
             raise InputError("`prompt_logprobs` runs a prompt token by token, which pictures are not: leave it out")
         prompt, wanted = request.prompt, len(request.prompt) + request.max_new_tokens - 1

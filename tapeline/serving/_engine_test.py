@@ -4,10 +4,20 @@ import queue
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lang_core import InputError
-from tapeline.serving import EndEvent, Engine, EngineClosedError, EngineSettings, PromptEvent, TokenEvent, TokenRequest
+from tapeline.serving import (
+    EndEvent,
+    Engine,
+    EngineClosedError,
+    EngineSettings,
+    PromptEvent,
+    PromptPicture,
+    TokenEvent,
+    TokenRequest,
+)
 from tapeline.serving._hash_slots_testing import HashSlots
 from transformer_core.generation import SamplingConfig
 
@@ -50,6 +60,41 @@ def test_requests_are_checked_before_they_wait() -> None:
         engine.submit(_request([1, 41]), print)
     with pytest.raises(InputError, match="a prompt of 5 tokens and 5 new ones need 9 positions, and 8 are there: shor"):
         engine.submit(_request([1] * 5), print)
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "places", "message"),
+    [
+        ([1, 7, 7, 2], [(1, 3), (2, 3)], "pictures: one has the positions 2 to 3; expected them within 3 to 4"),
+        ([1, 7, 7], [(1, 4)], "pictures: one has the positions 1 to 4; expected them within 0 to 3"),
+        (
+            [1, 7, 7, 2, 7],
+            [(1, 3)],
+            "pictures: token 7 at position 4 is outside of a picture; expected the image",
+        ),
+        ([1, 7, 6, 2], [(1, 3)], "pictures: token 6 at position 2 is in a picture; expected the image token 7"),
+    ],
+)
+def test_pictures_stand_in_the_places_of_image_tokens(
+    prompt: list[int], places: list[tuple[int, int]], message: str
+) -> None:
+    engine = Engine(HashSlots())
+    pixels = np.zeros((3, 2, 2), np.float32)
+    pictures = [PromptPicture(pixels=pixels, start=start, stop=stop) for start, stop in places]
+    with pytest.raises(InputError, match=message):
+        engine.submit(_request(prompt, pictures=pictures), print)
+    assert isinstance(_answer(engine, _request([1, 7]))[-1], EndEvent)  # a token as any other where no picture is
+    engine.close()
+
+
+def test_a_model_that_takes_no_pictures_refuses_them() -> None:
+    model = HashSlots()
+    model.image_token = None
+    engine = Engine(model)
+    picture = PromptPicture(pixels=np.zeros((3, 2, 2), np.float32), start=0, stop=1)
+    with pytest.raises(InputError, match="pictures: the model takes none: leave them out, or ask one that does"):
+        engine.submit(_request([7], pictures=[picture]), print)
     engine.close()
 
 

@@ -73,7 +73,7 @@ class _Repeating:
 
 def _requests(*, pictures: bool = False) -> list[TokenRequest]:
     """Requests that share beginnings; with pictures in some, of which two are the same."""
-    stem = [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    stem = [1, 2, 7, 7, 7, 6, 3, 8, 9]
     prompts = [stem, [*stem, 1, 2], [5], [*stem, 2, 2, 2, 2], stem, [7, 7, 7], [*stem, 1, 2, 3], stem[:4]]
     sampled = SamplingConfig(temperature=1.0, seed=3)
     pool = np.arange(2 * 3 * 3 * 2, dtype=np.float32).reshape(2, 3, 3, 2)

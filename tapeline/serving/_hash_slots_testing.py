@@ -30,6 +30,7 @@ class HashSlots:
     position_axes = (0, None)
     position_bytes = 8
     pages: PagePool | None = None
+    image_token: int | None = 7
 
     def __init__(
         self,

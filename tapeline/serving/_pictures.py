@@ -45,20 +45,30 @@ class PromptPicture:
         return np.frombuffer(bits, np.int64) | _SIGN
 
 
-def check_pictures(pictures: Sequence[PromptPicture], length: int) -> None:
-    """Checks that pictures stand one behind the other in a prompt of so many tokens.
+def check_pictures(pictures: Sequence[PromptPicture], prompt: Sequence[int], image_token: int | None) -> None:
+    """Checks that pictures stand one behind the other in a prompt, in the places of its image tokens and of no others.
 
     Raises:
-        InputError: they do not.
+        InputError: they do not, or the model takes none.
     """
-    end = 0
+    if pictures and image_token is None:
+        raise InputError("pictures: the model takes none: leave them out, or ask one that does")
+    end, seen = 0, np.zeros(len(prompt), np.bool_)
     for picture in pictures:
-        if not end <= picture.start < picture.stop <= length:
+        if not end <= picture.start < picture.stop <= len(prompt):
             raise InputError(
                 f"pictures: one has the positions {picture.start} to {picture.stop}; expected them within {end} to "
-                f"{length}, behind the one before"
+                f"{len(prompt)}, behind the one before"
             )
         end = picture.stop
+        seen[picture.start : end] = True
+    wrong = np.flatnonzero((np.asarray(prompt) == image_token) != seen)
+    if pictures and len(wrong):
+        at, place = wrong[0], "in" if seen[wrong[0]] else "outside of"
+        raise InputError(
+            f"pictures: token {prompt[at]} at position {at} is {place} a picture; expected the image token "
+            f"{image_token} in pictures, and nowhere else"
+        )
 
 
 def content_keys(tokens: np.ndarray, pictures: Sequence[PromptPicture]) -> np.ndarray:

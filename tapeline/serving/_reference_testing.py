@@ -150,8 +150,8 @@ def with_pictures(
     make: Callable[[], TokenRequest], random: np.random.Generator, kind: PictureKind
 ) -> Callable[[], TokenRequest]:
     """Returns a request with up to three pictures in its prompt, where they fit, in places that many requests share."""
-    request = make()
-    prompt, pictures, start = list(request.prompt), list[PromptPicture](), 2
+    request, pictures, start = make(), list[PromptPicture](), 2
+    prompt = [0 if token_id == kind.token else token_id for token_id in request.prompt]  # else they stand for pictures
     while len(pictures) < 3 and start + kind.count <= len(prompt):
         if random.random() < 0.6:
             pixels = kind.pool[int(random.integers(0, len(kind.pool)))]
@@ -233,7 +233,8 @@ def _random_sampling(random: np.random.Generator, vocabulary: int) -> SamplingCo
 
 def follow_up(request: TokenRequest, received: Received) -> TokenRequest:
     """Returns the next request of a conversation: the prompt, the answer, and more."""
-    answer = [token_id for token_id, _, _ in received.tokens]
+    image_token = request.prompt[request.pictures[0].start] if request.pictures else None
+    answer = [0 if token_id == image_token else token_id for token_id, _, _ in received.tokens]
     prompt = [*request.prompt, *answer, *request.prompt[:2]]
     return replace(request, prompt=prompt, constraint=None, prompt_logprobs=None)
 

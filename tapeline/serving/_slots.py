@@ -71,6 +71,11 @@ class SlotModel(Protocol):
         """
         ...
 
+    @property
+    def image_token(self) -> int | None:
+        """Token in whose places embeddings of pictures stand; None of a model that takes no pictures."""
+        ...
+
     def prefill_row(
         self, token_ids: Sequence[int], row: int, position: int, embeddings: np.ndarray | None = None
     ) -> Prediction:
