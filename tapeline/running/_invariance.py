@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+from lang_core import checked_choices
+
 
 class Invariance(Enum):
     """Calls among which a token's bits (logits, entries of caches, states) are the same."""
@@ -16,6 +18,7 @@ class Invariance(Enum):
     """Calls of the same sizes in which the token's row has the same place."""
 
 
+@checked_choices
 def invariance_fields(measured: Mapping[str, Invariance]) -> dict[str, dict[str, bool]]:
     """Returns the fields of a bundle's model that say what was measured, by target."""
     return {
