@@ -30,7 +30,7 @@ class BatchSlopes:
     def __init__(self, objective: Callable[..., jax.Array], mesh: TrainingMesh) -> None:
         self._objective: Final = objective
         self._mesh: Final = mesh
-        self._places: Final = mesh.rows if mesh.is_one_per_process else 1
+        self._is_joined: Final = mesh.is_one_per_process and mesh.rows > 1
         self._slopes: Final = jax.jit(self._of_rows)
         self._add: Final = jax.jit(functools.partial(jax.tree.map, jnp.add), donate_argnums=0)
         self._join: Final = jax.jit(functools.partial(jax.tree.map, _sum), out_shardings=mesh.replicated())
@@ -44,19 +44,19 @@ class BatchSlopes:
             batches: arrays [A, B, ..] of A batches of B rows.
         """
         total = functools.reduce(self._add, self._of_batches((dict(trainable), dict(frozen)), batches))
-        return total if self._places == 1 else self._join(jax.tree.map(self._mesh.stack, total))
+        return self._join(jax.tree.map(self._mesh.stack, total)) if self._is_joined else total
 
     def _of_batches(self, parameters: tuple[Arrays, Arrays], batches: Sequence[np.ndarray]) -> Iterator[Any]:
-        mesh, is_joined = self._mesh, self._places > 1
-        given = jax.tree.map(_own, parameters) if is_joined else parameters
+        mesh = self._mesh
+        given = jax.tree.map(_own, parameters) if self._is_joined else parameters
         for arrays in zip(*batches, strict=True):
             rows = [mesh.place(array, mesh.batch()) for array in arrays]
-            yield self._slopes(*given, *(map(_own, rows) if is_joined else rows))
+            yield self._slopes(*given, *(map(_own, rows) if self._is_joined else rows))
 
     def _of_rows(self, trainable: Arrays, frozen: Arrays, *rows: jax.Array) -> Any:
         """Returns what the rows give; with an axis [1, ..] in front where those of several places are stacked."""
         loss, gradients = jax.value_and_grad(self._loss)(trainable, frozen, *rows)
-        if self._places > 1:
+        if self._is_joined:
             return jax.tree.map(lambda array: array[None], (loss, gradients))
         return loss, self._constrained(gradients, self._mesh.parameter)
 

@@ -31,7 +31,7 @@ def known_invariance(model: Mapping[str, Any], target: str) -> Invariance | None
     """Returns what a bundle's model says of a target; None where it says nothing, or not all of it."""
     if model["invariant"].get(target, False):
         return Invariance.CALLS
-    same_in_rows = model.get("row_invariant", {}).get(target)  # bundles of 2026 may lack it
+    same_in_rows = model.get("row_invariant", {}).get(target)  # former versions did not write it
     if same_in_rows is None:
         return None
     return Invariance.ROWS if same_in_rows else Invariance.NONE

@@ -68,11 +68,7 @@ def test_requests_are_checked_before_they_wait() -> None:
     [
         ([1, 7, 7, 2], [(1, 3), (2, 3)], "pictures: one has the positions 2 to 3; expected them within 3 to 4"),
         ([1, 7, 7], [(1, 4)], "pictures: one has the positions 1 to 4; expected them within 0 to 3"),
-        (
-            [1, 7, 7, 2, 7],
-            [(1, 3)],
-            "pictures: token 7 at position 4 is outside of a picture; expected the image",
-        ),
+        ([1, 7, 7, 2, 7], [(1, 3)], "pictures: token 7 at position 4 is outside of a picture; expected the image"),
         ([1, 7, 6, 2], [(1, 3)], "pictures: token 6 at position 2 is in a picture; expected the image token 7"),
     ],
 )

@@ -51,7 +51,9 @@ def check_pictures(pictures: Sequence[PromptPicture], prompt: Sequence[int], ima
     Raises:
         InputError: they do not, or the model takes none.
     """
-    if pictures and image_token is None:
+    if not pictures:
+        return
+    if image_token is None:
         raise InputError("pictures: the model takes none: leave them out, or ask one that does")
     end, seen = 0, np.zeros(len(prompt), np.bool_)
     for picture in pictures:
@@ -63,7 +65,7 @@ def check_pictures(pictures: Sequence[PromptPicture], prompt: Sequence[int], ima
         end = picture.stop
         seen[picture.start : end] = True
     wrong = np.flatnonzero((np.asarray(prompt) == image_token) != seen)
-    if pictures and len(wrong):
+    if len(wrong):
         at, place = wrong[0], "in" if seen[wrong[0]] else "outside of"
         raise InputError(
             f"pictures: token {prompt[at]} at position {at} is {place} a picture; expected the image token "

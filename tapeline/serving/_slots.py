@@ -99,8 +99,8 @@ class SlotModel(Protocol):
     def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
         """Appends a token to each of 1 to B distinct rows, and returns the predictions after them.
 
-        An invariant model takes the smallest batch that fits; any other one always runs all B rows, each in its place,
-        where those that are not named rest.
+        An invariant model takes the smallest batch that fits. Any other one always runs all B rows, each in its place,
+        where those that are not named rest, or each row alone.
         """
         ...
 
