@@ -10,9 +10,6 @@ from typing import Final, NamedTuple
 
 from tests.layering._sources import Import, imports_of, module_name, python_files
 
-MOST_FILE_LINES: Final = 300
-MOST_MEDIAN_FUNCTION_LINES: Final = 6
-MOST_BUILD_LINES: Final = 3500
 _BANNED_OPENING: Final = re.compile(r"(What|Of|As|Whether|Who|Where|In which)\b")
 _BANNED_NAMES: Final = frozenset({"found", "each"})
 
