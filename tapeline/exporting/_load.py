@@ -153,6 +153,7 @@ def _model(options: ExportOptions, dtype: str, source: ModelSource) -> tuple[Mod
         quantize=None if stored else options.encoding,
         activations=activations,
         drafts=DRAFT in (options.entry_points or ()),
+        adapters=source.adapters,
     )
     if options.quantize == STORED and source.header is None:
         raise InputError(

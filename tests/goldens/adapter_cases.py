@@ -21,6 +21,9 @@ class AdapterCase(NamedTuple):
         adapters: fields of PEFT's LoraConfig, per adapter.
         weights: factor of each adapter.
         official: True where PEFT itself combines the weighted adapters; else their scalings are multiplied.
+        live: True if the logits are of the model before ``merge_and_unload``, which merges an adapted embedding into a
+            head that is tied to it as well.
+        rows: True if rows of the embedding are changed before the adapter is saved with them.
     """
 
     name: str
@@ -29,6 +32,16 @@ class AdapterCase(NamedTuple):
     adapters: tuple[Mapping[str, Any], ...]
     weights: tuple[float, ...] = (1.0,)
     official: bool = False
+    live: bool = False
+    rows: bool = False
+
+
+def _saving(*modules: str, **settings: Any) -> Mapping[str, Any]:
+    return {"r": 2, "lora_alpha": 4, "target_modules": ["q_proj"], "modules_to_save": [*modules], **settings}
+
+
+def _adapting(*modules: str, **settings: Any) -> Mapping[str, Any]:
+    return {"r": 2, "lora_alpha": 4, "target_modules": ["v_proj", *modules], **settings}
 
 
 _CASES: Final = (
@@ -128,5 +141,15 @@ _CASES: Final = (
         ({"r": 3, "lora_alpha": 4, "target_modules": ["qkv_proj", "gate_up_proj", "o_proj"]},),
         (1.5,),
     ),
+    AdapterCase("tied_embedding_saved", "llama_tied", 12, (_saving("embed_tokens"),)),
+    AdapterCase("tied_head_saved", "llama_tied", 13, (_saving("lm_head"),)),
+    AdapterCase("tied_both_saved", "llama_tied", 14, (_saving("embed_tokens", ensure_weight_tying=True),)),
+    AdapterCase("tied_embedding_adapted", "llama_tied", 15, (_adapting("embed_tokens"),), live=True),
+    AdapterCase("tied_head_adapted", "llama_tied", 16, (_adapting("lm_head"),), live=True),
+    AdapterCase(
+        "tied_both_adapted", "llama_tied", 17, (_adapting("embed_tokens", ensure_weight_tying=True),), live=True
+    ),
+    AdapterCase("tied_rows", "llama_tied", 18, (_adapting("embed_tokens"),), live=True, rows=True),
+    AdapterCase("rows_under_dora", "llama_gqa", 19, (_adapting("embed_tokens", use_dora=True),), rows=True),
 )
 ADAPTER_CASES: Final = {case.name: case for case in _CASES}

@@ -1,10 +1,10 @@
 """Compute the goldens of LoRA adapters with PEFT: run by hand, outside Bazel (see README.md).
 
-    python -m tests.goldens.make_adapter_goldens
+    python -m tests.goldens.make_adapter_goldens [CASE ..]
 
 Each case of ``adapter_cases`` trains nothing: PEFT initialises its adapters with random numbers that change the model.
-The files are what PEFT saves, and the logits of the model after ``merge_and_unload``. Weights are those of
-``add_weighted_adapter``: the factor of an adapter's scaling.
+The files are what PEFT saves, and the logits of the model after ``merge_and_unload``, or of the live model. Weights are
+those of ``add_weighted_adapter``: the factor of an adapter's scaling.
 """
 
 import json
@@ -30,15 +30,15 @@ _VISIBLE = 1e-2
 
 
 def main() -> int:
-    """Makes all files anew."""
+    """Makes all files anew, or those of the cases that are named."""
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     warnings.filterwarnings("ignore", module="peft")
-    shutil.rmtree(ADAPTERS, ignore_errors=True)
-    for case in ADAPTER_CASES.values():
-        _make(case)
+    for name in sys.argv[1:] or ADAPTER_CASES:
+        shutil.rmtree(ADAPTERS / name, ignore_errors=True)
+        _make(ADAPTER_CASES[name])
     versions = {"peft": peft.__version__, "torch": torch.__version__, "transformers": transformers.__version__}
     (ADAPTERS / "versions.json").write_text(json.dumps(versions, indent=2) + "\n")
     return 0
@@ -51,7 +51,7 @@ def _make(case: AdapterCase) -> None:
         write_checkpoint(Path(name), CASES[case.model])
         before = _model(name)(prompt, use_cache=False).logits.numpy()
         for number, settings in enumerate(case.adapters):
-            _write(_model(name), settings, ADAPTERS / case.name / str(number), case.model)
+            _write(_model(name), settings, ADAPTERS / case.name / str(number), case)
         logits = _merged(_model(name), case)(prompt, use_cache=False).logits.numpy()
     change = float(np.abs(logits - before).max())
     if change < _VISIBLE or not np.isfinite(change):
@@ -65,7 +65,7 @@ def _model(directory: str) -> Any:
     return model.eval()
 
 
-def _write(model: Any, settings: dict[str, Any], directory: Path, base: str) -> None:
+def _write(model: Any, settings: dict[str, Any], directory: Path, case: AdapterCase) -> None:
     """Writes an adapter as PEFT does; what it replaces, and magnitudes, are changed before."""
     adapted = get_peft_model(model, LoraConfig(**settings, init_lora_weights=False))
     for name, parameter in adapted.named_parameters():
@@ -75,13 +75,15 @@ def _write(model: Any, settings: dict[str, Any], directory: Path, base: str) -> 
             parameter += 0.1 * torch.randn_like(parameter)
         elif "lora_" in name:
             parameter *= 0.1 / parameter.std() if parameter.numel() > 1 else 1
-    adapted.peft_config["default"].base_model_name_or_path = base
-    adapted.save_pretrained(directory)
+    if case.rows:
+        adapted.get_input_embeddings().base_layer.weight[3:6] += 0.1
+    adapted.peft_config["default"].base_model_name_or_path = case.model
+    adapted.save_pretrained(directory, save_embedding_layers=True if case.rows else "auto")
     (directory / "README.md").unlink()
 
 
 def _merged(model: Any, case: AdapterCase) -> Any:
-    """Returns the model with all adapters merged, each times its weight."""
+    """Returns the model with all adapters, each times its weight: merged, or live."""
     names = [str(number) for number in range(len(case.adapters))]
     adapted = PeftModel.from_pretrained(model, ADAPTERS / case.name / names[0], adapter_name=names[0])
     for name in names[1:]:
@@ -95,7 +97,7 @@ def _merged(model: Any, case: AdapterCase) -> Any:
                 for name, weight in zip(names, case.weights, strict=True):
                     if name in module.scaling:
                         module.scaling[name] *= weight
-    return adapted.merge_and_unload(adapter_names=names)
+    return adapted if case.live else adapted.merge_and_unload(adapter_names=names)
 
 
 if __name__ == "__main__":

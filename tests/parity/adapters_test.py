@@ -1,6 +1,9 @@
 """Models with LoRA adapters against PEFT's merged models, from checkpoints and from GGUF files."""
 
+import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +16,7 @@ from tests.goldens.gguf_files import write_gguf
 from tests.goldens.weights import write_checkpoint
 from tests.parity._golden_models import relative_error
 from transformer_core.checkpoints import Adapter, SafetensorsCheckpoint
-from transformer_core.models import DecoderLM, entry_points, load_config, weights_of
+from transformer_core.models import DecoderLM, Model, entry_points, load_config, load_model, weights_of
 from transformer_core.models.gguf import GgufModel
 
 # Sums of f32 in another order than torch's.
@@ -24,7 +27,7 @@ def adapters_of(case: AdapterCase) -> list[Adapter]:
     return [Adapter(ADAPTERS / case.name / str(number), weight) for number, weight in enumerate(case.weights)]
 
 
-def logits_of(model: DecoderLM, source: WeightSource, case: AdapterCase) -> np.ndarray:
+def logits_of(model: Model[Any], source: WeightSource, case: AdapterCase) -> np.ndarray:
     """The logits of the prompt, f32 [B, T, V]."""
     prompt = np.array(CASES[case.model].prompt, np.int32)
     (forward,) = entry_points(model, names=["forward"], batch=prompt.shape[0], sequence=prompt.shape[1])
@@ -36,7 +39,7 @@ def logits_of(model: DecoderLM, source: WeightSource, case: AdapterCase) -> np.n
 def test_logits_are_those_of_the_merged_model(case: AdapterCase, tmp_path: Path) -> None:
     write_checkpoint(tmp_path, CASES[case.model])
     with SafetensorsCheckpoint(tmp_path) as checkpoint:
-        logits = logits_of(DecoderLM(load_config(tmp_path)), checkpoint, case)
+        logits = logits_of(load_model(tmp_path, adapters=adapters_of(case)), checkpoint, case)
     assert relative_error(logits, np.load(ADAPTERS / case.name / "logits.npy")) < _TOLERANCE
 
 
@@ -50,23 +53,38 @@ def test_logits_from_a_gguf_file_are_the_same(name: str, tmp_path: Path) -> None
     assert relative_error(logits, np.load(ADAPTERS / name / "logits.npy")) < _TOLERANCE
 
 
-def test_a_change_that_the_model_does_not_read_is_refused(tmp_path: Path) -> None:
-    """A tied head may be stored a second time, and the model reads the embedding."""
+def test_a_tied_model_takes_no_adapter_of_one_of_its_names(tmp_path: Path) -> None:
+    """A model that is made without the adapter has one tensor for both, and an adapter changes one of them."""
+    write_checkpoint(tmp_path, CASES["llama_tied"])
+    model = DecoderLM(load_config(tmp_path))
+    expected = r"tied_head_saved/0: changes a tensor that the model has tied .*load_model\(directory, adapters=\.\.\)"
+    with SafetensorsCheckpoint(tmp_path) as checkpoint, pytest.raises(CheckpointError, match=expected):
+        weights_of(model, checkpoint, adapters_of(ADAPTER_CASES["tied_head_saved"]))
+
+
+def test_a_tied_model_from_a_gguf_file_gets_a_head_of_its_own(tmp_path: Path) -> None:
+    case = ADAPTER_CASES["tied_embedding_saved"]
+    write_gguf(tmp_path / "model.gguf", CASES[case.model])
+    with GgufModel(tmp_path / "model.gguf") as file:
+        (tmp_path / "config.json").write_text(json.dumps(CASES[case.model].config))
+        logits = logits_of(load_model(tmp_path, adapters=adapters_of(case)), file, case)
+    assert relative_error(logits, np.load(ADAPTERS / case.name / "logits.npy")) < _TOLERANCE
+
+
+def test_nan_in_an_adapter_names_the_adapter(tmp_path: Path) -> None:
+    case = ADAPTER_CASES["two_ranks"]
     (tmp_path / "model").mkdir()
-    write_checkpoint(tmp_path / "model", CASES["llama_tied"])
-    path = tmp_path / "model" / "model.safetensors"
+    write_checkpoint(tmp_path / "model", CASES[case.model])
+    shutil.copytree(ADAPTERS / case.name / "0", tmp_path / "adapter")
+    path = tmp_path / "adapter" / "adapter_model.safetensors"
     tensors = safetensors.numpy.load_file(path)
-    vocabulary, width = tensors["model.embed_tokens.weight"].shape
-    safetensors.numpy.save_file({**tensors, "lm_head.weight": tensors["model.embed_tokens.weight"]}, path)
-    (tmp_path / "adapter").mkdir()
-    (tmp_path / "adapter" / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 1, "lora_alpha": 1}')
-    pair = {"lora_A": np.ones((1, width), np.float32), "lora_B": np.ones((vocabulary, 1), np.float32)}
-    stored = {f"base_model.model.lm_head.{name}.weight": array for name, array in pair.items()}
-    safetensors.numpy.save_file(stored, tmp_path / "adapter" / "adapter_model.safetensors")
-    model = DecoderLM(load_config(tmp_path / "model"))
-    expected = r"an adapter changes 'lm_head\.weight' in .*, and the model reads 'model\.embed_tokens\.weight' in its"
-    with (
-        SafetensorsCheckpoint(tmp_path / "model") as checkpoint,
-        pytest.raises(CheckpointError, match=expected),
-    ):
-        weights_of(model, checkpoint, [Adapter(tmp_path / "adapter")])
+    key = next(key for key in tensors if key.endswith("layers.1.self_attn.k_proj.lora_B.weight"))
+    tensors[key][1, 0] = np.nan
+    safetensors.numpy.save_file(tensors, path)
+    with SafetensorsCheckpoint(tmp_path / "model") as checkpoint:
+        weights = weights_of(
+            load_model(tmp_path / "model"), checkpoint, [adapters_of(case)[1], Adapter(tmp_path / "adapter")]
+        )
+        damaged, other = (weights.origin(f"model.layers.{layer}.self_attn.k_proj.weight") for layer in (1, 0))
+    assert damaged == f"adapter {tmp_path / 'adapter'} (NaN or infinity in {key})"
+    assert other.endswith(f"model.safetensors with adapter {ADAPTERS / case.name / '1'}, {tmp_path / 'adapter'}")

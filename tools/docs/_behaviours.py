@@ -34,6 +34,8 @@ AREAS: Final = {
 
 BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "The first op of a wrong lowering is named, and the bundle is not published", "tests/product/export_verification_test.py::test_a_wrong_rule_is_found_and_its_place_named"),
+    ("results", "A tied head that is stored with other values is read as a tensor of its own", "tests/parity/stored_test.py::test_logits_are_those_of_transformers"),
+    ("results", "An adapter of a tied embedding leaves the head as it is", "tests/parity/adapters_test.py::test_logits_are_those_of_the_merged_model"),
     ("results", "A wrong weight in a bundle is named", "tapeline/divergence/_locate_test.py::test_a_wrong_weight_is_named"),
     ("results", "A module with changed bytes does not load", "run_iree/sessions/_damaged_test.py::test_a_module_with_changed_bytes"),
     ("results", "A program ends although a worker still has the module of a closed session", "run_iree/sessions/_hazards_test.py::test_a_device_goes_after_the_modules_that_its_workers_still_have"),

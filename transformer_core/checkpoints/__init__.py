@@ -11,8 +11,9 @@
 (f32[2,3], 6.0)
 """
 
-from transformer_core.checkpoints._adapted import AdaptedWeights, adapt
+from transformer_core.checkpoints._adapted import AdaptedWeights, adapt, adapts
 from transformer_core.checkpoints._adapter import Adapter
+from transformer_core.checkpoints._aliased import AliasedWeights
 from transformer_core.checkpoints._audit import IGNORABLE, Audit, audit
 from transformer_core.checkpoints._checkpoint import (
     INDEX_FILE,
@@ -63,6 +64,7 @@ __all__ = [
     "LLAMA_PRESETS",
     "SINGLE_FILE",
     "AdaptedWeights",
+    "AliasedWeights",
     "Adapter",
     "Audit",
     "ComposedWeights",
@@ -88,6 +90,7 @@ __all__ = [
     "Transposed",
     "WrappedKeys",
     "adapt",
+    "adapts",
     "audit",
     "first_of",
     "fused_experts",

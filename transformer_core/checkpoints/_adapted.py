@@ -2,8 +2,9 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,6 +28,7 @@ _LAYER: Final = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
 # Prefixes that a checkpoint's keys lack, or have beyond the paths of the model that was trained.
 _ABOVE: Final = ("", "model.", "transformer.", "gpt_neox.", "language_model.")
 _SHOWN: Final = 6
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class AdaptedWeights:
@@ -38,12 +40,22 @@ class AdaptedWeights:
     Args:
         source: weights of the checkpoint.
         changes: changes of each tensor, in order.
+        loaded: tensors that are in place of the source's before anything is changed.
+        adapters: adapters that change each tensor, with the tensor's name in the adapter.
     """
 
-    def __init__(self, source: WeightSource, changes: Mapping[str, Sequence[Change]]) -> None:
+    def __init__(
+        self,
+        source: WeightSource,
+        changes: Mapping[str, Sequence[Change]],
+        loaded: Mapping[str, Change] = _NOTHING,
+        adapters: Mapping[str, Sequence[tuple[Adapter, str]]] = _NOTHING,
+    ) -> None:
         self._source: Final = source
-        self._changes: Final = changes
-        self._families: Final = {_NUMBER.sub("*", key) for key in changes}
+        self._changes: Final = {**dict.fromkeys(loaded, ()), **changes}
+        self._loaded: Final = loaded
+        self._adapters: Final = adapters
+        self._families: Final = {_NUMBER.sub("*", key) for key in self._changes}
 
     @property
     def changed(self) -> Iterable[str]:
@@ -78,18 +90,22 @@ class AdaptedWeights:
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
         """Reads rows [stop - start, ..] of the first axis, with what adapters add to them."""
-        rows = self._source.read_rows(key, start, stop)
         if not self._is_converted(key) or not self._source.spec(key).dtype.is_floating:
-            return rows
-        check_rows(self.spec(key).shape, start, stop, key, self.origin(key))
+            return self._source.read_rows(key, start, stop)
+        check_rows(self.spec(key).shape, start, stop, key, self._source.origin(key))
         if key not in self._changes:
-            return rows.astype(np.float32, copy=False)
-        changed = np.array(rows, np.float32)
+            return self._source.read_rows(key, start, stop).astype(np.float32, copy=False)
+        changed = self._base(key, start, stop)
         for change in self._changes[key]:
-            change.apply(
-                changed, start, lambda first, last: np.array(self._source.read_rows(key, first, last), np.float32)
-            )
+            change.apply(changed, start, lambda first, last: self._base(key, first, last))
         return changed
+
+    def _base(self, key: str, start: int, stop: int) -> np.ndarray:
+        """Reads rows in f32 as they are before anything is adapted."""
+        rows = np.array(self._source.read_rows(key, start, stop), np.float32)
+        if key in self._loaded:
+            self._loaded[key].apply(rows, start, lambda first, last: rows)
+        return rows
 
     def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
         """Reads rows of a tensor as a matrix, [product of all dims but the last, last dim]; see ``MatrixRows``."""
@@ -109,36 +125,73 @@ class AdaptedWeights:
         return self._source.read_packed_rows(key, start, stop)
 
     def origin(self, key: str) -> str:
-        """Returns the source's origin of a key."""
-        return self._source.origin(key)
+        """Returns the source's origin of a key, and the adapters that change the tensor.
+
+        An adapter that has NaN or infinity for the tensor is named alone.
+        """
+        origin = self._source.origin(key)
+        for adapter, name in self._adapters.get(key, ()):
+            damaged = adapter.nonfinite(name)
+            if damaged is not None:
+                return f"adapter {adapter.path} (NaN or infinity in {damaged})"
+        paths = dict.fromkeys(adapter.path for adapter, _ in self._adapters.get(key, ()))
+        return f"{origin} with adapter {', '.join(paths)}" if paths else origin
 
     def _is_converted(self, key: str) -> bool:
         return _NUMBER.sub("*", key) in self._families
 
 
-def adapt(source: WeightSource, adapters: Sequence[Adapter], absent_layers: Sequence[int] = ()) -> AdaptedWeights:
+def adapt(
+    source: WeightSource,
+    adapters: Sequence[Adapter],
+    absent_layers: Sequence[int] = (),
+    shared: Mapping[str, str] = _NOTHING,
+) -> AdaptedWeights:
     """Returns the weights with adapters merged in the order given.
 
     Args:
         source: weights under the names of the checkpoint, or of the model that the adapters were trained on.
         adapters: adapters.
         absent_layers: numbers of layers that the source leaves out; what adapters have for them is left out, too.
+        shared: key of each tensor that was one with another when the adapters were trained: rows that are loaded into
+            either are loaded into both.
 
     Raises:
         CheckpointError: no tensor takes what an adapter has, or a shape is another.
     """
     changes: dict[str, list[Change]] = defaultdict(list)
+    loaded: dict[str, Replacement] = {}
+    changed_by: dict[str, list[tuple[Adapter, str]]] = defaultdict(list)
+    partners = {**shared, **{other: key for key, other in shared.items()}}
     for adapter in adapters:
         matcher, earlier = _Matcher(source, adapter, frozenset(absent_layers)), set(changes)
-        for key, change in matcher.changes():
+        for key, name, change in matcher.loaded():
+            if not _same(loaded.get(key, change), change):
+                raise CheckpointError(
+                    f"adapter {adapter.path}: has other rows for {key!r} than an adapter before it: merge one of them"
+                )
+            for tensor in filter(None, (key, partners.get(key))):
+                loaded[tensor] = change
+                changed_by[tensor].append((adapter, name))
+        for key, name, change in matcher.changes():
             if isinstance(change, Replacement) and key in earlier:
                 raise CheckpointError(
                     f"adapter {adapter.path}: replaces {key!r} as a whole, which an adapter before it changes: merge "
                     "one of them"
                 )
             changes[key].append(change)
+            changed_by[key].append((adapter, name))
         matcher.check()
-    return AdaptedWeights(source, changes)
+    return AdaptedWeights(source, changes, loaded, changed_by)
+
+
+def _same(one: Replacement, other: Replacement) -> bool:
+    return one is other or np.array_equal(one.read(), other.read())
+
+
+def adapts(adapter: Adapter, keys: Container[str]) -> bool:
+    """Returns whether an adapter changes one of these tensors of a checkpoint."""
+    return any(key in keys for name in adapter.names for key in _candidates(name))
 
 
 class _Matcher:
@@ -150,22 +203,31 @@ class _Matcher:
         self._absent: Final = absent
         self._unknown: Final[list[str]] = []
 
-    def changes(self) -> Iterator[tuple[str, Change]]:
-        """Yields the key of each tensor with its change, replacements first; notes what has none."""
+    def loaded(self) -> Iterator[tuple[str, str, Replacement]]:
+        """Yields key and name of each tensor that is loaded before anything is changed, with its rows."""
+        yield from self._replacements(self._adapter.loaded)
+
+    def changes(self) -> Iterator[tuple[str, str, Change]]:
+        """Yields key and name of each tensor with its change, replacements first; notes what has none."""
         adapter = self._adapter
-        for name, stored in adapter.replaced.items():
-            key = self._key(name)
-            if key is not None:
-                self._check_shape(key, stored, adapter.file.spec(stored).shape)
-                yield key, Replacement(adapter.file, stored)
+        yield from self._replacements(adapter.replaced)
         for module, roles in adapter.low_rank.items():
             key = self._key(f"{module}.weight")
             if key is not None:
-                yield key, self._low_rank(key, module, roles)
+                yield key, f"{module}.weight", self._low_rank(key, module, roles)
             bias = self._key(f"{module}.bias") if "bias" in roles else None
             if bias is not None:
                 self._check_shape(bias, roles["bias"], adapter.file.spec(roles["bias"]).shape)
-                yield bias, Sum(adapter.file, roles["bias"], adapter.ranks[module].scaling * adapter.weight)
+                scale = adapter.ranks[module].scaling * adapter.weight
+                yield bias, f"{module}.bias", Sum(adapter.file, roles["bias"], scale)
+
+    def _replacements(self, tensors: Mapping[str, str]) -> Iterator[tuple[str, str, Replacement]]:
+        file = self._adapter.file
+        for name, stored in tensors.items():
+            key = self._key(name)
+            if key is not None:
+                self._check_shape(key, stored, file.spec(stored).shape)
+                yield key, name, Replacement(file, stored)
 
     def check(self) -> None:
         """Raises CheckpointError where tensors of the adapter have no place."""

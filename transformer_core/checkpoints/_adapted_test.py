@@ -239,11 +239,25 @@ def test_weights_of_what_is_not_a_sum_are_refused(tmp_path: Path) -> None:
 
 
 def test_two_adapters_do_not_replace_one_tensor(checkpoint: SafetensorsCheckpoint, tmp_path: Path) -> None:
-    head = write_adapter(tmp_path / "a", {"lm_head.weight": normal(11, 5)})
+    head = write_adapter(tmp_path / "a", {"lm_head.weight": normal(11, 5)}, modules_to_save=["lm_head"])
     with pytest.raises(
         CheckpointError, match=r"replaces 'lm_head\.weight' as a whole, which an adapter before it changes"
     ):
         adapted(checkpoint, Adapter(head), Adapter(head))
+
+
+def test_rows_of_an_adapted_module_are_those_of_the_adapter(checkpoint: SafetensorsCheckpoint, tmp_path: Path) -> None:
+    tensors, rows = pair(), normal(7, 5)
+    saved = {**tensors, f"{_Q}.base_layer.weight": rows}
+    weights = adapted(checkpoint, Adapter(write_adapter(tmp_path / "a", saved)))
+    delta = 2 * (tensors[f"{_Q}.lora_B.weight"] @ tensors[f"{_Q}.lora_A.weight"])
+    np.testing.assert_allclose(weights.read(f"{_Q}.weight"), rows + delta, rtol=1e-5, atol=1e-6)
+    same = Adapter(write_adapter(tmp_path / "b", saved))
+    twice = adapted(checkpoint, Adapter(tmp_path / "a"), same)  # two adapters of one base hold the same rows
+    np.testing.assert_allclose(twice.read(f"{_Q}.weight"), rows + 2 * delta, rtol=1e-5, atol=1e-6)
+    other = Adapter(write_adapter(tmp_path / "c", {**saved, f"{_Q}.base_layer.weight": rows + 1}))
+    with pytest.raises(CheckpointError, match=r"c: has other rows for 'model\.layers.*weight' than an adapter before"):
+        adapted(checkpoint, same, other)
 
 
 def test_a_search_of_patterns_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,11 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Final, Self
+
+import numpy as np
 
 from lang_core import CheckpointError, ConfigError, InputError
 from transformer_core.checkpoints._adapter_config import CONFIG_FILE, AdapterConfig, ModuleRank, read_adapter_config
@@ -14,6 +16,7 @@ WEIGHTS_FILE: Final = "adapter_model.safetensors"
 _PICKLE: Final = "adapter_model.bin"
 _PREFIX: Final = "base_model.model."
 _WRAPPED: Final = "base_layer."
+_ELEMENTS_AT_ONCE: Final = 1 << 20
 # Ends of the keys of a module's own tensors, with the roles that they have here.
 _ROLES: Final = {
     "lora_A.weight": "right",
@@ -40,7 +43,9 @@ class Adapter:
         config: its settings.
         low_rank: keys of the tensors of each adapted module, by module and role.
         ranks: rank and scaling of each of these modules.
-        replaced: keys of tensors that take the place of the model's, by the name of the model's.
+        replaced: keys of tensors that take the place of the model's, by the name of the model's: whole modules.
+        loaded: the same of tensors that are loaded into the model before anything is adapted, such as rows of an
+            adapted embedding; a tensor that is tied to such a tensor is changed, too.
 
     Raises:
         CheckpointError: a file is missing or damaged, or tensors contradict the settings or each other.
@@ -55,7 +60,8 @@ class Adapter:
         self._file: Final = _opened(self.path)
         self.low_rank: Final[Mapping[str, Mapping[str, str]]]
         self.replaced: Final[Mapping[str, str]]
-        self.low_rank, self.replaced = self._sorted()
+        self.loaded: Final[Mapping[str, str]]
+        self.low_rank, self.replaced, self.loaded = self._sorted()
         self.ranks: Final[Mapping[str, ModuleRank]] = self.config.ranks(self.low_rank)
         for module, roles in self.low_rank.items():
             self._check(module, roles)
@@ -78,23 +84,48 @@ class Adapter:
     ) -> None:
         self.close()
 
-    def _sorted(self) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    @property
+    def names(self) -> Iterator[str]:
+        """Names of the model's tensors that the adapter changes, biases aside."""
+        yield from self.replaced
+        yield from self.loaded
+        yield from (f"{module}.weight" for module in self.low_rank)
+
+    def nonfinite(self, name: str) -> str | None:
+        """Returns a key of the adapter's tensors for a tensor of the model that has NaN or infinity; else None."""
+        module, _, kind = name.rpartition(".")
+        roles = self.low_rank.get(module, {})
+        keys = [*([roles["bias"]] if kind == "bias" and "bias" in roles else [])]
+        if kind == "weight":
+            keys += [key for role, key in roles.items() if role != "bias"]
+        keys += [known[name] for known in (self.replaced, self.loaded) if name in known]
+        return next((key for key in keys if not self._is_finite(key)), None)
+
+    def _is_finite(self, key: str) -> bool:
+        rows = self._file.spec(key).shape[0]
+        step = max(1, _ELEMENTS_AT_ONCE * rows // max(1, self._file.spec(key).size))
+        starts = range(0, rows, step)
+        return all(np.isfinite(self._file.read_rows(key, at, min(rows, at + step))).all() for at in starts)
+
+    def _sorted(self) -> tuple[dict[str, dict[str, str]], dict[str, str], dict[str, str]]:
         low_rank: dict[str, dict[str, str]] = defaultdict(dict)
         replaced: dict[str, str] = {}
         for key in self._file.keys():  # noqa: SIM118
             name = key.removeprefix(_PREFIX).replace(f".{_WRAPPED}", ".")
             _check_built(self._file.path, key, name)
             module, role = _split(name)
-            if role is None:
-                replaced[name] = key
-            elif low_rank[module].setdefault(role, key) != key:
-                raise CheckpointError(
-                    f"{self._file.path}: {low_rank[module][role]!r} and {key!r} are the same: fetch it again"
-                )
-        embeddings = {f"{module}.weight" for module, roles in low_rank.items() if "left_columns" in roles}
-        # With an adapted embedding PEFT saves the base model's rows, too, which are the same.
-        kept = {name: key for name, key in replaced.items() if name not in embeddings}
-        return dict(low_rank), kept
+            known = replaced.setdefault(name, key) if role is None else low_rank[module].setdefault(role, key)
+            if known != key:
+                raise CheckpointError(f"{self._file.path}: {known!r} and {key!r} are the same: fetch it again")
+        whole = {name for name in replaced if self._is_saved(name.rpartition(".")[0], low_rank)}
+        saved = {name: key for name, key in replaced.items() if name in whole}
+        return dict(low_rank), saved, {name: key for name, key in replaced.items() if name not in whole}
+
+    def _is_saved(self, module: str, low_rank: Mapping[str, object]) -> bool:
+        """Returns whether an adapter holds a copy of a module, or of a module around it, in place of the model's."""
+        parts = module.split(".")
+        paths = [".".join(parts[: end + 1]) for end in range(len(parts))]
+        return module not in low_rank and any(path.endswith(self.config.saved) for path in paths)
 
     def _check(self, module: str, roles: Mapping[str, str]) -> None:
         """Checks that a module has both matrices, of the rank that the settings say."""
@@ -126,8 +157,8 @@ class Adapter:
             return
         if self.config.decomposed:
             raise InputError(f"adapter {self.path}: weight {self.weight:g} of a DoRA adapter: only weight 1 is defined")
-        if self.replaced:
-            name = next(iter(self.replaced))
+        if self.replaced or self.loaded:
+            name = next(iter([*self.replaced, *self.loaded]))
             raise InputError(
                 f"adapter {self.path}: weight {self.weight:g}, and it replaces {name!r} as a whole: only weight 1 is "
                 "defined"

@@ -18,11 +18,11 @@ _MOST_BYTES: Final = 4 << 20
 # Fields that say how an adapter was trained or where it goes, which its tensors say as well: they change no merge.
 _OF_TRAINING: Final = frozenset(
     """auto_mapping bias ensure_weight_tying eva_config exclude_modules inference_mode init_lora_weights layers_pattern
-    layers_to_transform lora_bias lora_dropout megatron_core modules_to_save peft_version qalora_group_size revision
+    layers_to_transform lora_bias lora_dropout megatron_core peft_version qalora_group_size revision
     runtime_config target_modules task_type""".split()
 )
 _READ: Final = frozenset(
-    """alpha_pattern base_model_name_or_path fan_in_fan_out lora_alpha peft_type r rank_pattern use_dora
+    """alpha_pattern base_model_name_or_path fan_in_fan_out lora_alpha modules_to_save peft_type r rank_pattern use_dora
     use_rslora""".split()
 )
 # Initialisations that leave the base model's weights as they are; others subtract from them what the adapter adds.
@@ -49,6 +49,7 @@ class AdapterConfig:
         rank_stabilized: True divides alpha by the root of the rank (rsLoRA).
         decomposed: True gives each output a learned magnitude (DoRA).
         transposed: True where matrices are stored [inputs, outputs] (``Conv1D`` of GPT-2).
+        saved: ends of the paths of modules that the adapter holds whole copies of (``modules_to_save``).
     """
 
     base: str
@@ -59,6 +60,7 @@ class AdapterConfig:
     rank_stabilized: bool
     decomposed: bool
     transposed: bool
+    saved: tuple[str, ...] = ()
 
     def ranks(self, modules: Iterable[str]) -> dict[str, "ModuleRank"]:
         """Returns the rank and the scaling of each module.
@@ -112,6 +114,7 @@ def read_adapter_config(directory: str | os.PathLike[str]) -> AdapterConfig:
         rank_stabilized=fields.boolean("use_rslora", False),
         decomposed=fields.boolean("use_dora", False),
         transposed=fields.boolean("fan_in_fan_out", False),
+        saved=_names(fields, "modules_to_save"),
     )
 
 
@@ -146,6 +149,13 @@ def _check_supported(fields: ConfigFields) -> None:
 def _text(fields: ConfigFields, name: str) -> str:
     value = fields.values.get(name)
     return value if isinstance(value, str) else ""
+
+
+def _names(fields: ConfigFields, name: str) -> tuple[str, ...]:
+    names = fields.values.get(name) or []
+    if not isinstance(names, list) or not all(isinstance(text, str) for text in names):
+        fields.refuse(name, "a list of names of modules")
+    return tuple(names)
 
 
 def _patterns(fields: ConfigFields, name: str, read: Any) -> dict[re.Pattern[str], Any]:

@@ -144,3 +144,7 @@ class Replacement:
         """Overwrites rows."""
         del base
         rows[...] = self._source.read_rows(self._key, start, start + len(rows))
+
+    def read(self) -> np.ndarray:
+        """Reads the whole tensor."""
+        return self._source.read(self._key)

@@ -64,6 +64,7 @@ class Model(Module, ABC, Generic[ConfigT]):
         config: configuration with the layers that are run.
         dtype: dtype of parameters and activations.
         stored_layers: number of layers in its checkpoints.
+        copies: path of another parameter by the path of each parameter that checkpoints may store as that one alone.
         ENTRY_POINTS: names of the entry points.
         DEFAULT_ENTRY_POINTS: names of those that are exported by default.
 
@@ -76,6 +77,7 @@ class Model(Module, ABC, Generic[ConfigT]):
 
     def __init__(self, config: ConfigT, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
         self.stored_layers = config.stored_layers
+        self.copies: dict[str, str] = {}
         if num_layers is not None:
             if not 1 <= num_layers <= config.layers:
                 raise ConfigError(

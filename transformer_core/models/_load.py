@@ -1,17 +1,21 @@
 """Loading of models of any family from their directories."""
 
 import os
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lang_core import Activations, ConfigError, DType, checked_choices, encoding_named
 from transformer_core._config_fields import ConfigFields
 from transformer_core._packing import pack_weights
+from transformer_core.checkpoints import Adapter, SafetensorsCheckpoint
 from transformer_core.family._config import Family
 from transformer_core.family._decoder import DecoderLM
 from transformer_core.family._drafting import DraftingLM
 from transformer_core.family._model import Model, ModelFamily
 from transformer_core.family._registry import config_values, family_in
 from transformer_core.family._sentence import Pooling, read_pooling, read_score_tokens
+from transformer_core.models._ties import has_weights, separated
+from transformer_core.models._weights import adapts_tied, stores_apart, unquantized
 from transformer_core.models.encoders import DecoderEncoder, DecoderEncoderConfig
 from transformer_core.models.encoders._decoder_families import backbone_of, with_score_tokens
 
@@ -26,32 +30,43 @@ def load_model(
     quantize: str | None = None,
     activations: Activations = "exact",
     drafts: bool = False,
+    adapters: Sequence[Adapter] = (),
 ) -> Model[Any]:
-    """Makes the model that ``config.json`` of a Hugging Face directory describes; reads no weight.
+    """Makes the model that ``config.json`` of a Hugging Face directory describes.
 
-    With a modules.json of sentence-transformers beside it, the model embeds sentences.
+    With a modules.json of sentence-transformers beside it, the model embeds sentences. No weight is read, but if
+    config.json ties a decoder's head to its embedding and the directory stores both: these are compared, and if they
+    have different values the head is a parameter of its own, as in transformers.
 
     Args:
         directory: holds config.json.
         dtype: as for ``Model``.
         num_layers: as for ``Model``.
-        weights: whether the checkpoint's weights will be read; unknown methods of quantization are refused then.
+        weights: whether the checkpoint's weights will be read; unknown methods of quantization are refused then, and
+            tied parameters are compared.
         quantize: encoding of the matrices, such as ``"q8_0"``; they are not packed where None.
         activations: form in which products with packed weights take x; see ``pack_weights``.
         drafts: whether a decoder has its multi-token prediction head, and the entry point ``draft``.
+        adapters: adapters that ``weights_of`` will merge. If they change a decoder's embedding or its head, and these
+            are tied, the head is a parameter of its own, as PEFT has it.
 
     Raises:
         ConfigError: the file is missing or damaged, or describes no model that is supported; or a decoder that is to
             draft has no head.
     """
-    model = _model(directory, dtype, num_layers, weights, drafts)
+    model = _model(directory, dtype, num_layers, weights, drafts, adapters)
     if quantize is not None:
         pack_weights(model, encoding_named(quantize), model.dtype, activations)
     return model
 
 
 def _model(
-    directory: str | os.PathLike[str], dtype: DType | str, num_layers: int | None, weights: bool, drafts: bool
+    directory: str | os.PathLike[str],
+    dtype: DType | str,
+    num_layers: int | None,
+    weights: bool,
+    drafts: bool,
+    adapters: Sequence[Adapter],
 ) -> Model[Any]:
     fields = config_values(directory)
     family = family_in(fields, weights=weights)
@@ -59,15 +74,45 @@ def _model(
     if isinstance(family, Family):
         encoder = _encoding(directory, fields, family)
         if encoder is not None:
-            return DecoderEncoder(encoder, dtype, num_layers)
+            return _as_stored(DecoderEncoder, encoder, directory, dtype, num_layers, weights, adapters)
         make = DraftingLM if drafts else family.make or DecoderLM
-        return make(config, dtype, num_layers)
+        return _as_stored(make, config, directory, dtype, num_layers, weights, adapters)
     if isinstance(family, ModelFamily):
         pooling = read_pooling(directory)
         if pooling is not None:
             config = _embedding(family, fields, config, pooling)
         return family.make(config, dtype, num_layers)
     raise ConfigError(f"{fields.where}: {family.architecture} is registered as a {type(family).__name__}, not a family")
+
+
+def _as_stored(
+    make: Callable[[Any, DType | str, int | None], Model[Any]],
+    config: Any,
+    directory: str | os.PathLike[str],
+    dtype: DType | str,
+    num_layers: int | None,
+    weights: bool,
+    adapters: Sequence[Adapter],
+) -> Model[Any]:
+    """Makes a model; its head is a parameter of its own if the checkpoint or an adapter separates tied ones."""
+    model, own = make(config, dtype, num_layers), separated(config)
+    ties = model.tied()
+    if own is None or not weights or not ties:
+        return model
+    if not has_weights(directory):
+        return _apart(make(own, dtype, num_layers), ties) if adapts_tied(model, None, adapters) else model
+    with SafetensorsCheckpoint(directory) as checkpoint:
+        source = unquantized(directory, checkpoint)
+        if stores_apart(model, source):
+            return make(own, dtype, num_layers)
+        changed = adapts_tied(model, source, adapters)
+    return _apart(make(own, dtype, num_layers), ties) if changed else model
+
+
+def _apart(model: Model[Any], ties: dict[str, str]) -> Model[Any]:
+    """Returns a model whose head is read from the embedding if the checkpoint has one tensor for both."""
+    model.copies = ties
+    return model
 
 
 def _encoding(directory: str | os.PathLike[str], fields: ConfigFields, family: Family) -> DecoderEncoderConfig | None:

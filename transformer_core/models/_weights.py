@@ -1,8 +1,9 @@
 """Checkpoints as the weights of models."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import Any, Final, Protocol, runtime_checkable
 
 from lang_core import ENCODINGS, CheckpointError, Encoding, Module, PackedRows, TensorSpec, WeightSource
@@ -10,15 +11,19 @@ from transformer_core.checkpoints import (
     IGNORABLE,
     AdaptedWeights,
     Adapter,
+    AliasedWeights,
     ComposedWeights,
     PackedWeights,
+    Recipe,
     RecipeOf,
     SafetensorsCheckpoint,
     adapt,
+    adapts,
 )
 from transformer_core.checkpoints.quantized import QuantizedWeights, quantization_fields
 from transformer_core.family._model import Model
 from transformer_core.family._registry import config_values, family_named
+from transformer_core.models._ties import StoredPair, check_equal, differing, missing_keys
 
 # Modules that checkpoints may have in layers that read another layer's keys and values, here and in GGUF files.
 _KEYS_AND_VALUES: Final = (
@@ -27,6 +32,7 @@ _KEYS_AND_VALUES: Final = (
     "attn_v",
     "attn_k_norm",
 )
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @runtime_checkable
@@ -73,8 +79,9 @@ def weights_of(model: Model[Any], source: WeightSource, adapters: Sequence[Adapt
         adapters: LoRA adapters that are merged as rows are read, in this order.
 
     Raises:
-        CheckpointError: an adapter is not one of this model.
+        CheckpointError: an adapter is not one of this model, or tied parameters are stored with different values.
     """
+    check_equal(_pairs(model, model.tied(), source), source)
     weights = _named(model, source, adapters)
     parameters = model.named_parameters()
     encodings = {path: parameter.encoding for path, parameter in parameters if parameter.encoding is not None}
@@ -96,14 +103,36 @@ def stored_encodings(model: Model[Any], source: WeightSource, adapters: Sequence
 
 def stored_specs(model: Model[Any], source: WeightSource) -> dict[str, TensorSpec]:
     """Returns the checkpoint's keys that the model needs, with the specs that it needs: for ``audit``."""
-    composed = _composed(model, source)
-    return _wanted(model) if composed is None else composed.stored()
+    missing = _missing(model, source)
+    composed = _composed(model, source, missing)
+    wanted = _wanted(model) if composed is None else composed.stored()
+    return {missing.get(key, key): spec for key, spec in wanted.items()}
 
 
 def tied_keys(model: Model[Any], source: WeightSource) -> dict[str, str]:
     """Returns keys that checkpoints may store twice, each with the key that is read: for ``audit``."""
-    composed = _composed(model, source)
-    return {alias: path if composed is None else composed.stored_key(path) for alias, path in model.tied().items()}
+    missing = _missing(model, source)
+    pairs = _pairs(model, model.tied(), source).values()
+    return {second: missing.get(first, first) for first, second in pairs}
+
+
+def stores_apart(model: Model[Any], source: WeightSource) -> bool:
+    """Returns True if a parameter that the model has tied is stored twice, with different values."""
+    return bool(differing(_pairs(model, model.tied(), source), source))
+
+
+def adapts_tied(model: Model[Any], source: WeightSource | None, adapters: Sequence[Adapter]) -> bool:
+    """Returns True if an adapter changes a parameter that the model has tied.
+
+    Args:
+        model: modules.
+        source: checkpoint of Hugging Face's form; None if adapters have the names of the model's parameters.
+        adapters: adapters.
+    """
+    ties = model.tied()
+    pairs = [*ties.items()] if source is None else [*_pairs(model, ties, source).values()]
+    keys = {key for pair in pairs for key in pair}
+    return any(adapts(adapter, keys) for adapter in adapters)
 
 
 def unused_keys(model: Model[Any], source: WeightSource) -> list[str]:
@@ -123,13 +152,23 @@ def _named(model: Model[Any], source: WeightSource, adapters: Sequence[Adapter])
     Adapters have Hugging Face's names and forms. Of its checkpoints they change the stored tensors, before these are
     renamed, stacked and cut; of a source with a layout of its own the parameters that are made from them.
     """
+    missing = _missing(model, source)
     if not adapters:
-        return _composed(model, source) or source
+        return _composed(model, source, missing) or source
+    own = isinstance(source, OwnLayout)
+    if adapts_tied(model, None if own else source, adapters):
+        raise CheckpointError(
+            f"adapter {', '.join(adapter.path for adapter in adapters)}: changes a tensor that the model has tied to "
+            f"another one ({', '.join(model.tied())}): make a decoder by load_model(directory, adapters=..), which "
+            "separates them; for another model merge the adapter with PEFT"
+        )
     absent = range(model.config.layers, model.stored_layers)
-    if isinstance(source, OwnLayout):
-        return adapt(_composed(model, source) or source, adapters, absent)
-    adapted = adapt(source, adapters, absent)
-    _check_read(model, source, adapted, absent)
+    if own:
+        return adapt(_composed(model, source, missing) or source, adapters, absent, model.copies)
+    shared = {second: first for first, second in _pairs(model, model.copies, source).values()}
+    whole = AliasedWeights(source, missing) if missing else source
+    adapted = adapt(whole, adapters, absent, shared)
+    _check_read(model, whole, adapted, absent)
     return _composed(model, adapted) or adapted
 
 
@@ -139,18 +178,57 @@ def _check_read(model: Model[Any], source: WeightSource, adapted: AdaptedWeights
     for key in adapted.changed:
         if key in read or any(fnmatchcase(key, pattern) for pattern in unused):
             continue
-        other = tied_keys(model, source).get(key)
-        reason = f"reads {other!r} in its place (tied weights)" if other else "does not read it"
         raise CheckpointError(
-            f"an adapter changes {key!r} in {source.origin(key)}, and the model {reason}: merge it with PEFT"
+            f"an adapter changes {key!r} in {source.origin(key)}, and the model does not read it: merge it with PEFT"
         )
 
 
-def _composed(model: Model[Any], source: WeightSource) -> ComposedWeights | None:
+def _composed(model: Model[Any], source: WeightSource, missing: Mapping[str, str] = _NOTHING) -> ComposedWeights | None:
+    """Returns the weights under the names of the model's parameters; None if the source has these names.
+
+    Args:
+        model: modules.
+        source: checkpoint.
+        missing: keys that the checkpoint lacks, with the keys of the same values.
+    """
+    whole = AliasedWeights(source, missing) if missing else source
+    recipe_of = _recipe_of(model, source)
+    if recipe_of is not None:
+        return ComposedWeights(whole, _wanted(model), recipe_of)
+    return ComposedWeights(whole, _wanted(model), _as_stored) if missing else None
+
+
+def _as_stored(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
+    """Returns None: every parameter is stored as it is."""
+    del name, shape, source
+    return None
+
+
+def _recipe_of(model: Model[Any], source: WeightSource) -> RecipeOf | None:
     if isinstance(source, OwnLayout):
-        return ComposedWeights(source, _wanted(model), source.recipe_of(model.config))
+        return source.recipe_of(model.config)
     stored = family_named(model.config.architecture).stored
-    return None if stored is None else ComposedWeights(source, _wanted(model), stored(model.config))
+    return None if stored is None else stored(model.config)
+
+
+def _missing(model: Model[Any], source: WeightSource) -> dict[str, str]:
+    """Returns the stored keys that the model needs and a checkpoint lacks, with the keys of the same values."""
+    tied, copies = _pairs(model, model.tied(), source), _pairs(model, model.copies, source)
+    return missing_keys(tied, source, both=False) | missing_keys(copies, source, both=True)
+
+
+def _pairs(model: Model[Any], ties: Mapping[str, str], source: WeightSource) -> dict[str, StoredPair]:
+    """Returns the stored keys of parameters that have two names, by the second one."""
+    if not ties:
+        return {}
+    recipe_of, wanted = _recipe_of(model, source), _wanted(model)
+
+    def key(name: str, shape: tuple[int, ...]) -> str:
+        recipe = None if recipe_of is None else recipe_of(name, shape, source)
+        return name if recipe is None else next(iter(recipe.stored()))
+
+    shapes = {alias: wanted[path].shape for alias, path in ties.items()}
+    return {alias: StoredPair(key(path, shapes[alias]), key(alias, shapes[alias])) for alias, path in ties.items()}
 
 
 def _wanted(model: Module) -> dict[str, TensorSpec]:

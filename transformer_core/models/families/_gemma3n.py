@@ -74,4 +74,4 @@ def _is_share(value: Any) -> bool:
 
 
 GEMMA3N: Final = Family("Gemma3nForCausalLM", "gemma3n_text", _read, AltUpLayer)
-GEMMA3N_WRAPPED: Final = text_of(GEMMA3N, "Gemma3nForConditionalGeneration", "gemma3n")
+GEMMA3N_WRAPPED: Final = text_of(GEMMA3N, "Gemma3nForConditionalGeneration", "gemma3n", tied=True)

@@ -76,4 +76,4 @@ def _experts(fields: ConfigFields, layers: int) -> ExpertsConfig:
 
 
 GEMMA4: Final = Family("Gemma4ForCausalLM", "gemma4_text", _read, ScaledLayer, lambda config: fused_experts)
-GEMMA4_WRAPPED: Final = text_of(GEMMA4, "Gemma4ForConditionalGeneration", "gemma4")
+GEMMA4_WRAPPED: Final = text_of(GEMMA4, "Gemma4ForConditionalGeneration", "gemma4", tied=True)

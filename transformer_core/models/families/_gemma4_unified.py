@@ -17,4 +17,6 @@ def _read(fields: ConfigFields) -> DecoderConfig:
 
 
 GEMMA4_UNIFIED: Final = Family("Gemma4UnifiedForCausalLM", "gemma4_unified_text", _read, ScaledLayer)
-GEMMA4_UNIFIED_WRAPPED: Final = text_of(GEMMA4_UNIFIED, "Gemma4UnifiedForConditionalGeneration", "gemma4_unified")
+GEMMA4_UNIFIED_WRAPPED: Final = text_of(
+    GEMMA4_UNIFIED, "Gemma4UnifiedForConditionalGeneration", "gemma4_unified", tied=True
+)

@@ -11,6 +11,7 @@ from transformer_core.family._fields import activation_of, token_ids_of
 from transformer_core.family._layer import DecoderLayer
 from transformer_core.family._layer_configs import NormKind
 
+_BELOW_TRANSFORMER: Final = ("transformer.wte.weight", "transformer.wpe.weight")  # keys that say so of a file
 _STORED: Final = {
     "model.embed_tokens": "wte",
     "model.embed_positions": "wpe",
@@ -62,7 +63,7 @@ def _stored(config: DecoderConfig) -> RecipeOf:
     def recipe_of(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
         if name == "lm_head.weight":
             return None
-        above = "transformer." if source.has("transformer.wte.weight") else ""
+        above = "transformer." if any(map(source.has, _BELOW_TRANSFORMER)) else ""
         module, _, kind = name.rpartition(".")
         if module in _STORED:
             return Stored(f"{above}{_STORED[module]}.{kind}", shape)

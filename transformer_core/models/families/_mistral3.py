@@ -31,4 +31,4 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     return MISTRAL.read(ConfigFields({**_MISTRAL_DEFAULTS, **fields.values}, fields.where))
 
 
-MISTRAL3: Final = text_of(replace(MISTRAL, read=_read), "Mistral3ForConditionalGeneration", "mistral3")
+MISTRAL3: Final = text_of(replace(MISTRAL, read=_read), "Mistral3ForConditionalGeneration", "mistral3", tied=True)
