@@ -198,6 +198,8 @@ class Executor(Generic[Cfg_co, Out_co]):
         cfg: Cfg | None = None,
         compiler: KernelCompiler | str | None = None,
         method: str | None = None,
+        mesh: Any = None,
+        batch_axes: Mapping[str, int] | None = None,
         **kwargs: Any,
     ) -> CompiledKernel[Cfg, Out]: ...
     @overload
@@ -208,6 +210,8 @@ class Executor(Generic[Cfg_co, Out_co]):
         cfg: Cfg | None = None,
         compiler: KernelCompiler | str | None = None,
         method: str | None = None,
+        mesh: Any = None,
+        batch_axes: Mapping[str, int] | None = None,
         **kwargs: Any,
     ) -> CompiledKernel[Cfg, Out]: ...
     def compile(
@@ -217,12 +221,15 @@ class Executor(Generic[Cfg_co, Out_co]):
         cfg: Any = None,
         compiler: KernelCompiler | str | None = None,
         method: str | None = None,
+        mesh: Any = None,
+        batch_axes: Mapping[str, int] | None = None,
         **kwargs: Any,
     ) -> CompiledKernel[Any, Any]:
         """Chooses a configuration for the example arguments on the compiler's device, and compiles the kernel with it.
 
         Candidates are timed compiled. Configurations that were chosen for another runtime are not taken. Arrays of
-        other shapes are compiled for when they come, each with a configuration of their own unless ``cfg`` is given.
+        other shapes or dtypes are compiled for when they come, each with a configuration of their own unless ``cfg`` is
+        given. Static arguments, and the kernel's attributes, are those of this call for good.
 
         Args:
             kernel: kernel to compile.
@@ -231,6 +238,8 @@ class Executor(Generic[Cfg_co, Out_co]):
             compiler: name, or a compiler; the executor's if None. If that is None too, IREE for a kernel that is
                 written in ``ctx.ops``, and JAX for others.
             method: way of execution, which selects variants.
+            mesh: mesh of devices that share the work; part of the key.
+            batch_axes: axis of an added batch, by argument; part of the key.
             **kwargs: keyword arguments of the kernel.
         """
         kwargs.pop("ctx", None)
@@ -238,7 +247,7 @@ class Executor(Generic[Cfg_co, Out_co]):
         chosen = self._compiler_for(kernel, compiler, method)
 
         def request(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompileRequest:
-            inv = compile_invocation(chosen, kernel, args, kwargs, cfg, method)
+            inv = compile_invocation(chosen, kernel, args, kwargs, cfg, method, mesh=mesh, batch_axes=batch_axes)
             best, key = self._chosen(kernel, inv)
             self._note(kernel, inv, key)
             label = self._label(kernel, inv, best, key)

@@ -281,3 +281,40 @@ class _Negate(Kernel[int, Any]):
 
     def heuristic_cfg(self, inv: Invocation[Any, Any]) -> int:
         return 1
+
+
+class _Named(Kernel[int, Any]):
+    """{"sum": x + y, "product": 2 x y} of a mapping, and a gradient that names its parts in another order."""
+
+    op_id = "tests.named"
+
+    def run(self, parts: Any, *, cfg: int) -> Any:
+        sums = {"sum": parts["x"] + parts["y"], "product": 2 * parts["x"] * parts["y"]}
+        return sums if cfg == 1 else {name: sums[name] for name in ("product", "sum")}
+
+    def heuristic_cfg(self, inv: Invocation[Any, Any]) -> int:
+        return 1
+
+    def candidate_cfgs(self, inv: Invocation[Any, Any]) -> list[int]:
+        return [1, 2]
+
+    def fwd_with_residuals(self, parts: Any, *, cfg: int) -> Any:
+        return self.run(parts, cfg=cfg), None
+
+    def vjp(self, residuals: Any, output: Any, d_output: Any, parts: Any, *, cfg: int) -> Any:
+        d_sum, d_product = d_output["sum"], 2 * d_output["product"]
+        return ({"y": d_sum + d_product * parts["x"], "x": d_sum + d_product * parts["y"]},)
+
+
+def test_gradients_and_results_go_by_the_names_of_mappings() -> None:
+    parts = {"x": np.full(2, 3.0, np.float32), "y": np.full(2, 5.0, np.float32)}
+    _, pullback = Executor(_HEURISTICS).value_and_pullback(_Named(), parts)
+    ones = np.ones(2, np.float32)
+    (slopes,) = pullback({"product": 0 * ones, "sum": ones})
+    assert list(slopes) == ["x", "y"]
+    (slopes,) = pullback({"product": ones, "sum": ones})
+    np.testing.assert_array_equal(slopes["x"], 11 * ones)
+    np.testing.assert_array_equal(slopes["y"], 7 * ones)
+    selection = Executor(chain(lambda cfg: 1.0 / cfg)[0]).explain(_Named(), parts)
+    assert selection.entry is not None
+    assert [measurement.status for measurement in selection.entry.measurements] == ["ok", "ok"]

@@ -17,6 +17,7 @@ from autotune import (
     Invocation,
     Kernel,
     KernelError,
+    device_fingerprint,
     find_labels_in_lowered,
     using_kernels,
 )
@@ -268,3 +269,36 @@ def test_devices_share_a_kernel_by_shard_map() -> None:
         [sys.executable, "-c", _SHARDED], env=environment, capture_output=True, text=True, check=False
     )
     assert (child.returncode, child.stdout) == (0, "shared\n"), child.stderr
+
+
+class _Swapped(Kernel[int, Any]):
+    """x * y of a mapping, and a gradient that names its parts in another order."""
+
+    op_id = "tests.swapped"
+
+    def run(self, parts: Any, *, cfg: int) -> Any:
+        return parts["x"] * parts["y"]
+
+    def heuristic_cfg(self, inv: Any) -> int:
+        return 1
+
+    def fwd_with_residuals(self, parts: Any, *, cfg: int) -> Any:
+        return self.run(parts, cfg=cfg), None
+
+    def vjp(self, residuals: Any, output: Any, d_output: Any, parts: Any, *, cfg: int) -> Any:
+        return ({"y": d_output * parts["x"], "x": d_output * parts["y"]},)
+
+
+def test_a_gradient_in_a_mapping_goes_by_its_names() -> None:
+    executor = Executor(ConfigSelectorChain(policy="heuristics"))
+    parts = {"x": jnp.float32(3.0), "y": jnp.float32(5.0)}
+    slopes = jax.grad(lambda parts: executor(_Swapped(), parts))(parts)
+    assert {name: float(slope) for name, slope in slopes.items()} == {"x": 5.0, "y": 3.0}
+
+
+def test_the_key_of_jaxs_device_has_the_width_of_its_dtypes() -> None:
+    keys = [device_fingerprint(jnp.ones(2))]
+    with jax.enable_x64(True):
+        keys.append(device_fingerprint(jnp.ones(2)))
+    assert keys[0] != keys[1]
+    assert device_fingerprint(jnp.ones(2)) == keys[0]

@@ -1,9 +1,16 @@
 """The protocol of compilers, the kernels that they compile, and compilers by name."""
 
+import copy
+import dataclasses
+import dis
+import functools
 import importlib
+import inspect
 import threading
-from collections.abc import Callable
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, NamedTuple, NoReturn, Protocol, TypeVar
+
+import numpy as np
 
 from autotune.kernel import (
     ArraySpec,
@@ -12,19 +19,25 @@ from autotune.kernel import (
     Kernel,
     KernelCall,
     KernelError,
+    Same,
     abstractify,
     arrays_of,
     as_jax,
     as_numpy,
+    exact_key,
+    functions_of,
     has_gradient,
     is_array,
     is_jax,
+    is_tracer,
     map_arrays,
     prepared,
     run_in_jax,
     run_takes_context,
     spec_of,
+    statics_of,
     traced,
+    variant,
     without_gradient,
 )
 from autotune.records import labelled
@@ -50,9 +63,11 @@ class CompileRequest:
     def __init__(
         self, call: KernelCall, args: tuple[Any, ...], kwargs: dict[str, Any], label: str, *, differentiable: bool
     ) -> None:
-        self.call, self.label, self.differentiable = call, label, differentiable
-        self.arguments: Final = (args, kwargs)
+        self.label, self.differentiable = label, differentiable
+        self.arguments: Final = _kept((args, kwargs))
+        self.call: Final = dataclasses.replace(call, kwargs=self.arguments[1])
         self.arrays: Final = arrays_of((args, kwargs))
+        self._statics_key: Final = exact_key(statics_of(self.arguments))
         self.specs: Final[list[ArraySpec]] = abstractify(self.arrays)
 
     @property
@@ -61,7 +76,16 @@ class CompileRequest:
         return run_takes_context(self.call.kernel, self.call.platform, self.call.method)
 
     def filled(self, arrays: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Returns the example arguments with other arrays."""
+        """Returns the example arguments with other arrays.
+
+        Raises:
+            KernelError: a static argument, such as a function's closure, has changed since the request was made.
+        """
+        if exact_key(statics_of(self.arguments)) != self._statics_key:
+            raise KernelError(
+                f"{self.call.kernel.op}: a static argument of {statics_of(self.arguments)} has changed since it was "
+                f"compiled: compile it again"
+            )
         remaining = iter(arrays)
         return map_arrays(lambda _: next(remaining), self.arguments)
 
@@ -112,8 +136,8 @@ class CompiledCall(NamedTuple):
 class CompiledKernel(Generic[Cfg, Out]):
     """Kernel compiled for the arrays of its example arguments, and for others when they come.
 
-    Arrays of other shapes or dtypes, where the compiled function refuses them, are compiled for in the same way: a
-    configuration is chosen for them first. The ``KEPT`` last compilations of this kind are kept.
+    Arrays of other shapes or dtypes are compiled for in the same way, whatever the compiler: a configuration is chosen
+    for them first. The ``KEPT`` last compilations of this kind are kept.
 
     Attributes:
         cfg: configuration for the example arguments.
@@ -138,58 +162,143 @@ class CompiledKernel(Generic[Cfg, Out]):
         first = compiled_call(request, compiler)
         self.cfg: Final[Cfg] = first.cfg
         self.label, self.function, self.compiler = first.label, first.function, compiler.name
-        self._kernel, self._statics = request.call.kernel, _statics_of(request.arguments)
-        self._specs, self._compile_for = tuple(request.specs), compile_for
-        self._others: Final[dict[tuple[ArraySpec, ...], CompiledCall]] = {}
+        self._kernel, self._compile_for = request.call.kernel, compile_for
+        self._attributes: Final = _attributes_key(self._kernel)
+        self._specs: Final = tuple(request.specs)
+        self._wanted: Final = [(spec.shape, _numpy_dtype(spec.dtype)) for spec in self._specs]
+        self._others: Final[dict[Any, CompiledCall]] = {}
         self._lock: Final = threading.RLock()
-        prepares = type(self._kernel).prepare is not Kernel.prepare
+        self._statics: Final = statics_of(request.arguments)
+        self._form, self._statics_key = exact_key(self._statics, ordered=True), exact_key(self._statics)
         args, kwargs = self._statics
-        self._plain = not prepares and _statics_of(self._statics) == self._statics and not kwargs and _all_arrays(args)
-        self._count = len(args)
+        prepares = type(self._kernel).prepare is not Kernel.prepare
+        self._plain: Final = not prepares and not kwargs and all(static is _STATIC for static in args)
+        self._count: Final = len(args)
+        run = variant(self._kernel, "run", request.call.platform, request.call.method)
+        kinds = [parameter.kind for parameter in inspect.signature(run).parameters.values()]
+        self._orders_keywords: Final = inspect.Parameter.VAR_KEYWORD in kinds
 
     def __call__(self, *args: Any, **kwargs: Any) -> Out:
-        """Runs the compiled function; compiles again for arrays that it refuses.
+        """Runs the compiled function; compiles again for arrays of other shapes or dtypes.
 
         Raises:
-            KernelError: a static argument is not the one that it was compiled with.
+            KernelError: a static argument is not the one that it was compiled with, or the kernel's attributes have
+                changed.
         """
-        if not (self._plain and not kwargs and len(args) == self._count):
+        if self._plain and not kwargs and len(args) == self._count:
+            form, arrays = self._form, args
+        else:
             kwargs.pop("ctx", None)
             args, kwargs = prepared(self._kernel, args, kwargs)
-            if _statics_of((args, kwargs)) != self._statics:
-                raise KernelError(
-                    f"the compiled {self._kernel.op} was made for {self._statics}, with * for arrays; found "
-                    f"{_statics_of((args, kwargs))}: compile it for these"
-                )
-        arrays = args if self._plain else arrays_of((args, kwargs))
+            if not self._orders_keywords and kwargs.keys() == self._statics[1].keys():
+                kwargs = {name: kwargs[name] for name in self._statics[1]}
+            statics = statics_of((args, kwargs))
+            form, arrays = exact_key(statics, ordered=True), arrays_of((args, kwargs))
+            if form != self._form and exact_key(statics) != self._statics_key:
+                self._refuse(statics)
+        if self._attributes != _attributes_key(self._kernel):
+            raise KernelError(
+                f"the attributes of the compiled {self._kernel.op} have changed since it was compiled, and the "
+                f"compiled code has the earlier ones: compile it again"
+            )
+        if form is self._form or form == self._form:
+            if self._fits(arrays):
+                return self.function(*arrays)
+            if not all(map(is_array, arrays)):
+                self._refuse(statics_of((args, kwargs)))
+            if tuple(map(spec_of, arrays)) == self._specs:
+                return self.function(*arrays)
+        return self._for(form, args, kwargs, arrays).function(*arrays)
+
+    def _fits(self, arrays: Any) -> bool:
+        """Returns whether arrays of NumPy or JAX have the shapes and dtypes of the example."""
         try:
-            return self.function(*arrays)
-        except Exception:
-            specs = tuple(map(spec_of, arrays)) if all(map(is_array, arrays)) else self._specs
-            if specs == self._specs:
-                raise
-        return self._for(specs, args, kwargs).function(*arrays)
+            for array, (shape, dtype) in zip(arrays, self._wanted, strict=True):
+                if array.shape != shape or array.dtype != dtype:
+                    return False
+        except (AttributeError, TypeError):  # not an array, or a dtype that is not NumPy's
+            return False
+        return True
+
+    def _refuse(self, statics: Any) -> NoReturn:
+        raise KernelError(
+            f"the compiled {self._kernel.op} was made for {self._statics}, with * for arrays; found {statics}: compile "
+            f"it for these"
+        )
 
     def configurations(self) -> dict[tuple[ArraySpec, ...], Cfg]:
         """Returns the configuration for the specs of each compilation that is kept."""
         with self._lock:
-            return {self._specs: self.cfg, **{specs: call.cfg for specs, call in self._others.items()}}
+            others = {key[1]: call.cfg for key, call in self._others.items()}
+            return {**others, self._specs: self.cfg}
 
-    def _for(self, specs: tuple[ArraySpec, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledCall:
+    def _for(self, form: Any, args: tuple[Any, ...], kwargs: dict[str, Any], arrays: Any) -> CompiledCall:
+        # A configuration that was chosen while JAX traced was not measured, and serves traced calls alone.
+        key = form, tuple(map(spec_of, arrays)), any(map(is_tracer, arrays))
+        measured = (*key[:2], False)
         with self._lock:
-            call = self._others.pop(specs, None) or self._compile_for(args, kwargs)
-            self._others[specs] = call  # the last one used is the last one to go
+            found = measured if measured in self._others else key
+            call = self._others.pop(found, None) or self._compile_for(args, kwargs)
+            self._others[found] = call  # the last one used is the last one to go
             while len(self._others) > self.KEPT:
                 del self._others[next(iter(self._others))]
             return call
 
 
-def _statics_of(tree: Any) -> Any:
-    return map_arrays(lambda _: "*", tree)
+_STATIC: Final = statics_of(np.zeros(()))
 
 
-def _all_arrays(statics: tuple[Any, ...]) -> bool:
-    return all(type(static) is str and static == "*" for static in statics)
+def _kept(tree: Any) -> Any:
+    """Returns a tree with copies of its static values, which a caller may change later; arrays stay as they are."""
+    if is_array(tree):
+        return tree
+    if isinstance(tree, Mapping):
+        return {key: _kept(value) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        parts = [_kept(part) for part in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    try:
+        return copy.deepcopy(tree)
+    except Exception:  # noqa: BLE001 - an object of any class; ``filled`` notices if it changes
+        return tree
+
+
+def _numpy_dtype(name: str) -> Any:
+    try:
+        return np.dtype(name)
+    except TypeError:  # of another library, such as a key of random numbers
+        return None
+
+
+def _attributes_key(kernel: Kernel[Any, Any]) -> tuple[Any, ...]:
+    """Returns a key of a kernel's own attributes: records and arrays by their content, other objects by identity.
+
+    Attributes that the kernel's methods assign, such as counters, are left out: they do not tell what it computes.
+    """
+    own = _assigned(type(kernel))
+    return tuple([(name, _attribute_key(value)) for name, value in vars(kernel).items() if name not in own])
+
+
+@functools.cache
+def _assigned(kernel: type) -> frozenset[str]:
+    """Returns the names of attributes that methods other than ``__init__`` assign."""
+    names: set[str] = set()
+    for part in kernel.__mro__:
+        for name, member in vars(part).items():
+            for function in functions_of(member) if name != "__init__" else ():
+                steps = dis.get_instructions(function)
+                names.update(step.argval for step in steps if step.opname in ("STORE_ATTR", "DELETE_ATTR"))
+    return frozenset(names)
+
+
+def _attribute_key(value: Any) -> Any:
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return kind, value
+    content = isinstance(value, int | float | np.ndarray | np.generic | tuple)
+    if content or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        return exact_key(value)
+    return Same(value)
 
 
 def compiled_call(request: CompileRequest, compiler: KernelCompiler) -> CompiledCall:
@@ -211,8 +320,15 @@ def compile_invocation(
     kwargs: dict[str, Any],
     cfg: Any = None,
     method: str | None = None,
+    *,
+    mesh: Any = None,
+    batch_axes: Mapping[str, int] | None = None,
 ) -> Invocation[Any, Any]:
-    """Returns a call of ``kernel`` (args, kwargs, cfg, method) by a compiler; KernelError where it has no device."""
+    """Returns a call of ``kernel`` by a compiler; arguments as of ``Executor.compile``.
+
+    Raises:
+        KernelError: the compiler gives no environment.
+    """
     environment = compiler.environment(arrays_of((args, kwargs)))
     if not isinstance(environment, Environment):
         raise KernelError(f"the compiler {compiler.name!r}: environment() gave {environment!r}: return an Environment")
@@ -222,7 +338,16 @@ def compile_invocation(
         return lambda *args, **kwargs: function(*arrays_of((args, kwargs)))
 
     return Invocation(
-        kernel.op_id, args, kwargs, None, cfg, True, method, environment=environment, candidate_runner=candidate
+        kernel.op_id,
+        args,
+        kwargs,
+        batch_axes,
+        cfg,
+        True,
+        method,
+        mesh,
+        environment=environment,
+        candidate_runner=candidate,
     )
 
 

@@ -49,16 +49,15 @@ from autotune.kernel._kernel import KERNEL_CLASSES, Kernel, has_gradient, run_ta
 from autotune.kernel._specs import (
     ArraySpec,
     abstractify,
+    aligned,
     arrays_of,
-    describe,
     is_array,
     map_arrays,
     powers_of_two,
-    short_hash,
     spec_of,
-    stable_json,
 )
 from autotune.kernel._trials import Observer, is_trial, trial
+from autotune.kernel._values import Same, describe, exact_key, functions_of, short_hash, stable_json, statics_of
 
 __all__ = [
     "ArraySpec",
@@ -77,8 +76,10 @@ __all__ = [
     "MissingMethodError",
     "Observer",
     "Out",
+    "Same",
     "TuningError",
     "abstractify",
+    "aligned",
     "arrays_of",
     "as_jax",
     "as_numpy",
@@ -93,7 +94,9 @@ __all__ = [
     "describe",
     "device_fingerprint",
     "environment_of",
+    "exact_key",
     "flags_of",
+    "functions_of",
     "get_device_platform",
     "has_gradient",
     "heuristic_of",
@@ -118,6 +121,7 @@ __all__ = [
     "short_hash",
     "spec_of",
     "stable_json",
+    "statics_of",
     "takes_context",
     "trial",
     "value_and_pullback",

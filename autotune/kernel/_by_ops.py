@@ -6,7 +6,7 @@ from typing import Any
 
 from autotune.kernel._call import KernelCall
 from autotune.kernel._errors import KernelError
-from autotune.kernel._specs import arrays_of, map_arrays, spec_of
+from autotune.kernel._specs import aligned, arrays_of, map_arrays, spec_of
 from compile_dag import GraphExecutionContext
 from compile_dag.gradient import value_and_gradient
 from lang_core import ExecutionContext, Tensor, TraceEscapeError, as_dtype
@@ -53,12 +53,13 @@ def pullback_by_ops(
         return total
 
     def pullback(d_output: Any) -> tuple[Any, ...]:
-        weights = [_tensor(ctx, array) for array in arrays_of(d_output)]
+        weights = [_tensor(ctx, array) for array in arrays_of(aligned(d_output, output))]
         _, slopes = value_and_gradient(weighted, wrt)(ctx, *given, *weights)
         by_number = iter([dict(zip(wrt, slopes, strict=True)).get(i) for i in range(count)])
         return tuple(map_arrays(lambda _: next(by_number), arg) if arrays_of(arg) else None for arg in args)
 
-    return run(ctx, tuple(given)), pullback
+    output = run(ctx, tuple(given))
+    return output, pullback
 
 
 def _tensor(ctx: ExecutionContext, array: Any) -> Tensor:

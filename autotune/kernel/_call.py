@@ -7,7 +7,7 @@ from typing import Any, Final
 from autotune.kernel._errors import KernelError
 from autotune.kernel._jax_arrays import data_of, is_jax, varying_alike, with_gradient, zero_gradient
 from autotune.kernel._kernel import Kernel, takes_context, variant
-from autotune.kernel._specs import arrays_of, map_arrays, spec_of
+from autotune.kernel._specs import aligned, arrays_of, map_arrays, spec_of
 from compile_dag.gradient import ForwardCall, composite_gradient
 from lang_core import EagerExecutionContext, Tensor
 
@@ -79,6 +79,7 @@ class KernelCall:
             KernelError: the number of gradients, or a shape, is not that of the arguments.
         """
         method = bound_method(self.kernel, "vjp", self.platform, self.method, ctx)
+        d_output = aligned(d_output, output)
         gradients = method(residuals, output, d_output, *args, cfg=self.cfg, **self.kwargs)
         if not isinstance(gradients, tuple | list) or len(gradients) != len(args):
             many = isinstance(gradients, tuple | list)
@@ -87,6 +88,7 @@ class KernelCall:
                 f"{self.kernel.op_id}: vjp gave {count} for {len(args)} positional arguments: return a tuple with one "
                 f"for each, None for those without one"
             )
+        gradients = tuple(map(aligned, gradients, args))
         for number, (gradient, argument) in enumerate(zip(gradients, args, strict=True)):
             ours, theirs = arrays_of(gradient), arrays_of(argument)
             if gradient is not None and len(ours) != len(theirs):
@@ -100,7 +102,7 @@ class KernelCall:
                         f"{self.kernel.op_id}: vjp gave a gradient {spec_of(one)} for argument {number}, which is "
                         f"{spec_of(other)}: it must have the argument's shape"
                     )
-        return tuple(gradients)
+        return gradients
 
 
 def traced(run: Callable[..., Any], args: tuple[Any, ...], ctx: Any) -> Any:

@@ -15,7 +15,8 @@ import ml_dtypes
 import numpy as np
 
 from autotune.kernel._jax_arrays import HOST_KINDS, data_of, is_jax, is_tracer, jax_module
-from autotune.kernel._specs import arrays_of, short_hash
+from autotune.kernel._specs import arrays_of
+from autotune.kernel._values import short_hash
 from lang_core import EagerTensor, ExecutionContext, Tensor
 
 # Variables that change the number of threads of NumPy's and XLA's kernels, or how they compute.
@@ -128,21 +129,22 @@ def environment_of(arrays: Iterable[Any]) -> Environment:
 
 
 def _jax_environment(array: Any) -> Environment:
+    wide = bool(jax_module().config.jax_enable_x64)
     if is_tracer(array):
-        return _jax_on(None, "")
+        return _jax_on(None, "", wide)
     devices = array.devices()
-    return _jax_on(next(iter(devices)), repr(array.sharding) if len(devices) > 1 else "")
+    return _jax_on(next(iter(devices)), repr(array.sharding) if len(devices) > 1 else "", wide)
 
 
 @cache
-def _jax_on(device: Any, mesh: str) -> Environment:
+def _jax_on(device: Any, mesh: str, wide: bool) -> Environment:
     jax = jax_module()
     device = jax.devices()[0] if device is None else device
     platform_name = str(device.platform)
     lib = sys.modules.get("jaxlib")
     versions = (f"jax {jax.__version__}", f"jaxlib {getattr(lib, '__version__', '')}", f"numpy {np.__version__}")
     kind = {"cuda": "gpu", "rocm": "gpu"}.get(platform_name, platform_name)
-    flags = (*flags_of(_JAX_FLAGS), f"x64={jax.config.jax_enable_x64}")
+    flags = (*flags_of(_JAX_FLAGS), f"x64={wide}")
     return Environment("jax", kind, str(device.device_kind), cpu_model(), versions, flags, mesh)
 
 

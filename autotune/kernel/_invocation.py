@@ -8,7 +8,8 @@ import numpy as np
 
 from autotune.kernel._environment import Environment, environment_of
 from autotune.kernel._errors import KernelError
-from autotune.kernel._specs import Bucket, abstractify, map_arrays, quick_key, short_hash, spec_of
+from autotune.kernel._specs import Bucket, abstractify, map_arrays, spec_of
+from autotune.kernel._values import quick_key, short_hash
 from lang_core import checked_choices
 
 Cfg = TypeVar("Cfg")
@@ -63,7 +64,7 @@ class Invocation(Generic[Cfg, Out]):
 
     def _key(self, bucket: Bucket | None) -> str:
         try:
-            extra = None if self.batch_axes is None else tuple(self._axes().items())
+            extra = None if self.batch_axes is None else quick_key(dict(self._axes()))
             quick = (
                 bucket,
                 *[(arg.shape, arg.dtype) if type(arg) is np.ndarray else quick_key(arg) for arg in self.args],

@@ -160,7 +160,7 @@ def test_buckets_round_what_is_near() -> None:
 def test_an_argument_that_no_other_process_understands_is_refused() -> None:
     with pytest.raises(KernelError, match=r"<object object at .*> of type builtins.object cannot be part of a key"):
         _key(_X, thing=object())
-    y = 3
+    y = object()
     with pytest.raises(KernelError, match="cannot be part of a key"):
         _key(_X, fn=lambda x: x + y)
 

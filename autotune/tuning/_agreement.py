@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from autotune.kernel import arrays_of, map_arrays, spec_of
+from autotune.kernel import aligned, arrays_of, map_arrays, spec_of
 
 # Allowed error by dtype of the result, relative to the largest value: another order of additions may cause it.
 _TOLERANCES: Final = {"float64": 1e-10, "float32": 1e-4, "float16": 1e-2, "bfloat16": 3e-2}
@@ -19,6 +19,7 @@ def disagreement(result: Any, reference: Any, tolerance: float | None = None, bi
         tolerance: allowed error relative to the largest finite value; by dtype if None.
         bit_exact: whether every bit must be the same.
     """
+    result = aligned(result, reference)
     ours, theirs = arrays_of(result), arrays_of(reference)
     if len(ours) != len(theirs):
         return f"{len(ours)} results, the reference has {len(theirs)}"
