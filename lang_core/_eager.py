@@ -112,7 +112,7 @@ class EagerExecutionContext(ExecutionContext):
 
     def number(self, number: float, dtype: DType) -> EagerTensor:
         """Returns a constant that is shared by all who ask for the same number."""
-        if type(number) is float and (number == 0 or number != number):
+        if not isinstance(number, int) and (number == 0 or number != number):
             return self.constant(number, dtype)  # comparison does not see zero's sign, nor find NaN again
         key = dtype, number
         tensor = self._numbers.get(key)

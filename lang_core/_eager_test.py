@@ -1,5 +1,6 @@
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -15,6 +16,8 @@ from lang_core import (
     Tensor,
     TensorSpec,
     WeightSource,
+    f32,
+    f64,
 )
 
 
@@ -177,3 +180,12 @@ def test_the_block_of_an_eager_context_changes_nothing() -> None:
     with ctx.block("layer"):
         assert ctx.ops.add(1.0, ctx.ops.constant(2.0)).numpy() == 3
     assert OPS["add"].name == "add"
+
+
+def test_shared_numbers_keep_the_sign_of_zero_and_nan() -> None:
+    ctx = EagerExecutionContext()
+    for kind in (float, np.float64, np.float32, ml_dtypes.bfloat16):
+        signs = [np.signbit(ctx.number(kind(value), f32).numpy()).item() for value in (0.0, -0.0, 0.0, -0.0)]
+        assert signs == [False, True, False, True], kind
+        assert np.isnan(ctx.number(kind("nan"), f32).numpy())
+    assert [ctx.number(value, f64).numpy().item() for value in (2**53, 2.0**53, True, 1)] == [2**53, 2**53, 1, 1]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from autotune.caches._codec import encode
-from autotune.kernel import KernelError
+from autotune.kernel import KernelError, stable_json
 
 Cfg = TypeVar("Cfg")
 
@@ -151,4 +151,7 @@ def cfg_name(cfg: Any) -> str:
         return json.dumps(encode(cfg), sort_keys=True, separators=(",", ":"))
     except KernelError:  # it cannot be written to disk, and is usable in memory all the same
         attributes = getattr(cfg, "__dict__", None)
-        return repr(cfg) if attributes is None else f"{type(cfg).__qualname__}({attributes!r})"
+    try:
+        return stable_json(cfg)
+    except KernelError:  # of a class that has no description
+        return f"{type(cfg).__qualname__}({attributes!r})" if attributes else repr(cfg)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotune import Executor, Invocation, Kernel, KernelError, PersistentCache, powers_of_two, profile
+from autotune import Executor, Invocation, Kernel, KernelError, PersistentCache, cfg_name, powers_of_two, profile
 from autotune._kernels_testing import Blocks, Matmul, chain, matrices
 
 
@@ -101,3 +101,20 @@ def test_configurations_of_any_class_are_tuned_and_kept_in_memory(
     made, _, _ = chain(lambda cfg: 1.0, persistent=PersistentCache(path=tmp_path / "k.json"))
     with pytest.raises(KernelError, match=r"_Loose in it, which cannot be remembered: use a dataclass of numbers"):
         Executor(made)(Times(), a)
+
+
+class _Slotted:
+    """Configuration without attributes that a text shows."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+
+def test_configurations_without_a_text_are_not_taken_for_each_other() -> None:
+    rows = 3
+    cfgs: list[Any] = [lambda: 1, lambda: 2, lambda: rows, _Slotted(1), _Slotted(2), {1: "a"}, {True: "a"}, {1, 2}]
+    cfgs += [0.0, -0.0, 0, False, 1, True, 1.0]
+    assert len({cfg_name(cfg) for cfg in cfgs}) == len(cfgs)
+    assert cfg_name({1, 2}) == cfg_name({2, 1})

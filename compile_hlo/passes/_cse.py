@@ -65,7 +65,9 @@ def _key(node: Node) -> Hashable:
         return "constant", literal.spec, value
     if node.op is TAG or any(True for _ in regions_of(node)):
         return node
-    return node.op.name, tuple([value.number for value in node.inputs]), node.attributes
+    # The text tells attributes apart that compare equal, such as 0.0 and -0.0, or 1 and True.
+    spelling = repr(node.attributes) if node.attributes else ""
+    return node.op.name, tuple([value.number for value in node.inputs]), node.attributes, spelling
 
 
 def _with_replaced(node: Node, replaced: Mapping[int, Value], calls: dict[Call, Call]) -> Node:

@@ -9,7 +9,7 @@ from hypothesis import given
 from compile_dag import ComputeGraph, evaluate, record, regions_of, verify
 from compile_dag.testing import DRAWN, INPUTS, PROGRAMS, Program, eager, input_tensors, same
 from compile_hlo.passes import without_common_subexpressions, without_dead_code
-from lang_core import ExecutionContext, Module, Parameter, Tensor, TensorSpec
+from lang_core import ExecutionContext, Module, Op, Parameter, Tensor, TensorSpec
 
 X = TensorSpec((2, 3), "f32")
 
@@ -211,3 +211,17 @@ def test_calls_of_composites_survive_with_their_inputs_replaced():
     made = {value.number for node in merged.nodes for value in node.results}
     for call in calls:
         assert {call.inputs[0].number, *(value.number for value in call.results)} <= made
+
+
+@pytest.mark.parametrize(("one", "other"), [(0.0, -0.0), (1, True), (1, 1.0), ((0.0,), (-0.0,))])
+def test_attributes_that_compare_equal_and_are_others_stay_apart(one: Any, other: Any) -> None:
+    op = Op(
+        "test.told", attributes=("value",), summary="", shape_rule=lambda x, value: (x,), eager_rule=lambda x, value: x
+    )
+
+    def told(ctx: ExecutionContext, x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(ctx.apply(op, (x,), (value,))[0] for value in (one, other, one))
+
+    results = list(merged(told).outputs.values())
+    assert results[0] is results[2]
+    assert results[0] is not results[1]
