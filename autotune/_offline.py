@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -61,20 +62,18 @@ class AutotuningResult:
                 overlay[device, entry.op_id_v, entry.call_key] = entry.cfg
         return overlay
 
+    @cached_property
+    def _overlay(self) -> overlay_cache:
+        return overlay_cache(self.as_overlay())
+
     def __enter__(self) -> Self:
-        overlay = overlay_cache(self.as_overlay())
-        overlay.__enter__()
-        _ENTERED.append((self, overlay))
+        self._overlay.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        position = max(i for i, (result, _) in enumerate(_ENTERED) if result is self)
-        _ENTERED.pop(position)[1].__exit__(kind, error, trace)
-
-
-_ENTERED: Final[list[tuple[AutotuningResult, overlay_cache]]] = []
+        self._overlay.__exit__(kind, error, trace)
 
 
 def default_chooser() -> ConfigSelectorChain[Any, Any]:

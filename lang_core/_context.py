@@ -28,6 +28,7 @@ class Scope(threading.local):
         source_line: Python line to which ops are attributed; the caller's where empty.
         given: tensors in place of weights, by path.
         substitutes: functions in place of the bodies of composites, by the composite's name.
+        untagged: number of open ``untagged`` blocks.
     """
 
     def __init__(self) -> None:
@@ -35,13 +36,14 @@ class Scope(threading.local):
         self.source_line = ""
         self.given: Mapping[str, Tensor] = {}
         self.substitutes: Mapping[str, Substitute] = {}
+        self.untagged = 0
 
 
 class ExecutionContext(ABC):
     """Gives ops their meaning. Model code asks ``ctx.ops`` for ops and ``ctx.parameter`` for weights.
 
-    Threads may share a context: the module path, the source line, ``parameters_from`` and ``substituting`` belong to
-    the thread that set them.
+    Threads may share a context: the module path, the source line, ``parameters_from``, ``substituting`` and
+    ``untagged`` belong to the thread that set them.
 
     Attributes:
         ops: every op as a method.
@@ -50,6 +52,9 @@ class ExecutionContext(ABC):
     def __init__(self) -> None:
         self.ops = Ops(self)
         self._scope = Scope()
+        self._muting = threading.Lock()
+        self._mutes = 0  # open ``untagged`` blocks of all threads
+        self._muted: dict[str, Any] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Puts ``isRecording`` and ``is_recording`` under both names where a class overrides one."""
@@ -232,24 +237,40 @@ class ExecutionContext(ABC):
 
     @contextmanager
     def untagged(self) -> Iterator[None]:
-        """Hands no tensor to the receiver of tags within a ``with`` block: what runs there is a trial."""
+        """Hands no tensor of this thread to the receiver of tags within a ``with`` block: what runs there is a trial.
 
-        def tag(x: T, name: str, *, detail: bool = False) -> T:
-            del name, detail
-            return x
-
-        def shows(name: str, *, detail: bool = False) -> bool:
-            del name, detail
-            return False
-
-        attributes = vars(self)
-        before = {name: attributes[name] for name in ("tag", "shows") if name in attributes}
-        attributes.update(tag=tag, shows=shows)
+        Other threads that share the context keep their tags.
+        """
+        scope = self._scope
+        with self._muting:
+            if not self._mutes:
+                self._mute()
+            self._mutes += 1
+        scope.untagged += 1
         try:
             yield
         finally:
-            del attributes["tag"], attributes["shows"]
-            attributes.update(before)
+            scope.untagged -= 1
+            with self._muting:
+                self._mutes -= 1
+                if not self._mutes:
+                    vars(self).update(self._muted)
+                    for name in ("tag", "shows"):
+                        if name not in self._muted:
+                            del vars(self)[name]
+
+    def _mute(self) -> None:
+        """Puts functions in place of ``tag`` and ``shows`` that do nothing in threads with an open ``untagged``."""
+        scope, tag, shows = self._scope, self.tag, self.shows
+
+        def tag_unless_muted(x: T, name: str, *, detail: bool = False) -> T:
+            return x if scope.untagged else tag(x, name, detail=detail)
+
+        def shows_unless_muted(name: str, *, detail: bool = False) -> bool:
+            return not scope.untagged and shows(name, detail=detail)
+
+        self._muted = {name: vars(self)[name] for name in ("tag", "shows") if name in vars(self)}
+        vars(self).update(tag=tag_unless_muted, shows=shows_unless_muted)
 
     @contextmanager
     def block(self, name: str) -> Iterator[None]:

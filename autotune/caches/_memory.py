@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Mapping
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -97,7 +97,7 @@ def is_of(key: Key, op_id: str) -> bool:
 class overlay_cache:  # noqa: N801 - it reads as a statement
     """Overlay of configurations, which take precedence over all caches within a ``with`` block; the innermost wins.
 
-    It applies to the thread (and the asynchronous task) that entered it.
+    It applies to the thread (and the asynchronous task) that entered it; several may enter one overlay.
 
     Args:
         mapping: configurations by ``(device, op, call)``.
@@ -105,13 +105,15 @@ class overlay_cache:  # noqa: N801 - it reads as a statement
 
     def __init__(self, mapping: Mapping[tuple[str, str, str], Any]) -> None:
         self.mapping = mapping
-        self._tokens: list[Token[Any]] = []
 
     def __enter__(self) -> Self:
-        self._tokens.append(OVERLAYS.set((*OVERLAYS.get(), self.mapping)))
+        OVERLAYS.set((*OVERLAYS.get(), self.mapping))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        OVERLAYS.reset(self._tokens.pop())
+        overlays = OVERLAYS.get()
+        places = [place for place, mapping in enumerate(overlays) if mapping is self.mapping]
+        if places:
+            OVERLAYS.set((*overlays[: places[-1]], *overlays[places[-1] + 1 :]))

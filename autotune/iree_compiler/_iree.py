@@ -2,6 +2,7 @@
 
 import dataclasses
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -144,6 +145,7 @@ class IreeCompiler:
         self._device_name: Final = device
         self._device: Device | None = None
         self._loaded: Final[dict[str, Session]] = {}
+        self._loading: Final = threading.RLock()
 
     def environment(self, arrays: Sequence[Any] = ()) -> Environment:
         """Returns the device, IREE's versions, and all flags of the compiler."""
@@ -170,6 +172,10 @@ class IreeCompiler:
         """Returns a session with the module; a module that was compiled as a candidate is reused."""
         lines = (line for line in text.splitlines() if not line.lstrip().startswith("//"))
         code = "\n".join([repr(target.kernels), *flags, *lines])
+        with self._loading:  # threads may share the compiler
+            return self._loaded_session(code, text, target, flags)
+
+    def _loaded_session(self, code: str, text: str, target: Target, flags: tuple[str, ...]) -> Session:
         if code not in self._loaded:
             if self._device is None:
                 self._device = Device(self._device_name)

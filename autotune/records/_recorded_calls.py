@@ -180,7 +180,7 @@ def get_invocations(dev: str | None = None) -> dict[str, Calls]:
         dev: device part of keys, see ``device_fingerprint``; all devices if None.
     """
     invocations: dict[str, Calls] = {}
-    for key, call in _RECORDED.items():
+    for key, call in list(_RECORDED.items()):
         if dev in (None, key.device):
             invocations.setdefault(key.op, {})[key.call] = (call.make_kernel(), call.args, call.kwargs)
     return invocations
