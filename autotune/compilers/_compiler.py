@@ -31,6 +31,7 @@ from autotune.kernel import (
     is_jax,
     is_tracer,
     map_arrays,
+    ordered_key,
     prepared,
     run_in_jax,
     run_takes_context,
@@ -169,7 +170,7 @@ class CompiledKernel(Generic[Cfg, Out]):
         self._others: Final[dict[Any, CompiledCall]] = {}
         self._lock: Final = threading.RLock()
         self._statics: Final = statics_of(request.arguments)
-        self._form, self._statics_key = exact_key(self._statics, ordered=True), exact_key(self._statics)
+        self._form, self._statics_key = ordered_key(self._statics), exact_key(self._statics)
         args, kwargs = self._statics
         prepares = type(self._kernel).prepare is not Kernel.prepare
         self._plain: Final = not prepares and not kwargs and all(static is _STATIC for static in args)
@@ -193,10 +194,10 @@ class CompiledKernel(Generic[Cfg, Out]):
             if not self._orders_keywords and kwargs.keys() == self._statics[1].keys():
                 kwargs = {name: kwargs[name] for name in self._statics[1]}
             statics = statics_of((args, kwargs))
-            form, arrays = exact_key(statics, ordered=True), arrays_of((args, kwargs))
+            form, arrays = ordered_key(statics), arrays_of((args, kwargs))
             if form != self._form and exact_key(statics) != self._statics_key:
                 self._refuse(statics)
-        if self._attributes != _attributes_key(self._kernel):
+        if len(vars(self._kernel)) > 1 and self._attributes != _attributes_key(self._kernel):
             raise KernelError(
                 f"the attributes of the compiled {self._kernel.op} have changed since it was compiled, and the "
                 f"compiled code has the earlier ones: compile it again"
@@ -237,9 +238,9 @@ class CompiledKernel(Generic[Cfg, Out]):
         key = form, tuple(map(spec_of, arrays)), any(map(is_tracer, arrays))
         measured = (*key[:2], False)
         with self._lock:
-            found = measured if measured in self._others else key
-            call = self._others.pop(found, None) or self._compile_for(args, kwargs)
-            self._others[found] = call  # the last one used is the last one to go
+            place = measured if measured in self._others else key
+            call = self._others.pop(place, None) or self._compile_for(args, kwargs)
+            self._others[place] = call  # the last one used is the last one to go
             while len(self._others) > self.KEPT:
                 del self._others[next(iter(self._others))]
             return call

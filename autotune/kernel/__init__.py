@@ -57,7 +57,16 @@ from autotune.kernel._specs import (
     spec_of,
 )
 from autotune.kernel._trials import Observer, is_trial, trial
-from autotune.kernel._values import Same, describe, exact_key, functions_of, short_hash, stable_json, statics_of
+from autotune.kernel._values import (
+    Same,
+    describe,
+    exact_key,
+    functions_of,
+    ordered_key,
+    short_hash,
+    stable_json,
+    statics_of,
+)
 
 __all__ = [
     "ArraySpec",
@@ -111,6 +120,7 @@ __all__ = [
     "map_arrays",
     "named_scope",
     "needs_methods",
+    "ordered_key",
     "powers_of_two",
     "prepared",
     "pullback_by_ops",

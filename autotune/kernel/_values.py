@@ -67,15 +67,20 @@ def describe(value: Any) -> Any:
     return _Describer().of(value)
 
 
-def exact_key(value: Any, ordered: bool = False) -> Any:
+def exact_key(value: Any) -> Any:
     """Returns a key of a static value in this process: equal only if both values have the same content now.
 
     Unlike ``describe`` it counts the data of arrays, and describes objects of any class by their attributes.
-
-    Args:
-        value: any value.
-        ordered: whether the order of a mapping's keys counts.
     """
+    return _exact_key(value, ordered=False)
+
+
+def ordered_key(value: Any) -> Any:
+    """Returns the same as ``exact_key`` for values in which the order of a mapping's keys counts too."""
+    return _exact_key(value, ordered=True)
+
+
+def _exact_key(value: Any, *, ordered: bool) -> Any:
     try:
         quick = quick_key(value, data=True)
     except TypeError:
@@ -228,7 +233,7 @@ class _Describer:
         if isinstance(value, np.ufunc):
             return {"builtin": f"numpy.{value.__name__}"}
         if hasattr(value, "model_dump"):
-            return {_text(name): self.of(value.model_dump())}
+            return {_text(name): self.of(value.model_dump())}  # pyright: ignore[reportAttributeAccessIssue]
         if not self._exact:
             raise KernelError(
                 f"the argument {value!r} of type {_plain_name(kind)} cannot be part of a key that other processes "
@@ -308,8 +313,8 @@ class _Describer:
             return {"cell": ""}
 
     def _globals(self, function: types.FunctionType) -> Any:
-        names, found = names_of(function.__code__), function.__globals__
-        return {name: self._global(function, name, found[name]) for name in sorted(names) if name in found}
+        names, scope = names_of(function.__code__), function.__globals__
+        return {name: self._global(function, name, scope[name]) for name in sorted(names) if name in scope}
 
     def _global(self, function: types.FunctionType, name: str, value: Any) -> Any:
         if isinstance(value, types.FunctionType | type) and not beside(value.__module__, function.__module__):

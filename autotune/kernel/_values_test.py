@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from autotune import Invocation, Kernel, KernelError, stable_json
-from autotune.kernel import exact_key
+from autotune.kernel import exact_key, ordered_key
 from autotune.kernel._source import source_hash
 from lang_core import as_dtype
 
@@ -56,7 +56,7 @@ def make(inside):
 """
 
 
-def _function(name: str, first: Any, second: Any, constant: Any, inside: Any, shift: Any) -> Callable[..., Any]:
+def _function(name: str, first: Any, second: Any, constant: Any, inside: Any, shift: Any) -> types.FunctionType:
     """Returns a new function; all of them have one name, one module, and code of the same length."""
     source, scope = _FUNCTION, {"__name__": __name__, "math": types.ModuleType("math")}
     scope["math"].__dict__.update(sin=np.sin, cos=np.cos, tan=np.tan)
@@ -154,8 +154,8 @@ def test_the_order_of_a_dict_counts_only_if_asked() -> None:
     one, other = {"a": 1, "b": 2}, {"b": 2, "a": 1}
     assert exact_key(one) == exact_key(other)
     assert exact_key((one,)) == exact_key((other,))
-    assert exact_key(one, ordered=True) != exact_key(other, ordered=True)
-    assert exact_key({"x": one}, ordered=True) != exact_key({"x": other}, ordered=True)
+    assert ordered_key(one) != ordered_key(other)
+    assert ordered_key({"x": one}) != ordered_key({"x": other})
     assert exact_key({"a": 1}) != exact_key({"a": True})
 
 
@@ -194,7 +194,7 @@ def test_a_changed_closure_global_or_attribute_changes_the_exact_key() -> None:
     keys.append(exact_key(function))
     function.__globals__["SHIFT"] = 5
     keys.append(exact_key(function))
-    function.__kwdefaults__["second"] = -0.0
+    function.__kwdefaults__ = {"second": -0.0}
     keys.append(exact_key(function))
     owner = Scaler(1)
     keys.append(exact_key(owner))
