@@ -1,6 +1,7 @@
 """Embeds sentences or pictures with a bundle, and says how alike they are.
 
 embed --bundle DIR --text "One sentence." --text "Another one." [--output FILE.npy]
+embed --bundle DIR --prompt_name query --text "A question?"
 embed --bundle DIR --image one.jpg --image another.png [--output FILE.npy]
 """
 
@@ -14,11 +15,22 @@ from lang_core import InputError
 from tapeline.cli import output_file, table, user_path
 from tapeline.command._format_flags import FormatFlag, put_json
 from tapeline.command._place_flags import define_place_flags
+from tapeline.command._truncation import warn_of_truncation
+from tapeline.running import similarities
 
 FLAGS: Final = flags.FlagValues()
 
 _BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", required=True, flag_values=FLAGS)
 _TEXT: Final = flags.DEFINE_multi_string("text", [], "A sentence, once for each.", flag_values=FLAGS)
+_PROMPT_NAME: Final = flags.DEFINE_string(
+    "prompt_name",
+    None,
+    "Prompt of config_sentence_transformers.json that is put before each sentence; by default the model's own.",
+    flag_values=FLAGS,
+)
+_TRUNCATE: Final = flags.DEFINE_bool(
+    "truncate", True, "Truncate sentences that are longer than the model reads; false refuses them.", flag_values=FLAGS
+)
 _IMAGE: Final = flags.DEFINE_multi_string(
     "image", [], "An image file, once for each; for a bundle of a vision model.", flag_values=FLAGS
 )
@@ -30,19 +42,25 @@ _FORMAT: Final = FormatFlag(FLAGS)
 
 
 def main() -> None:
-    """Prints the cosine of each sentence or picture with each other one."""
+    """Prints how alike each sentence or picture is to each other one: their cosine, or what the model's files name."""
     output, titles = output_file("output", _OUTPUT.value), _TEXT.value or _IMAGE.value
     if bool(_TEXT.value) == bool(_IMAGE.value):
         raise InputError("give a sentence with `text`, once for each, or pictures with `image`")
     with tapeline.load(user_path(_BUNDLE.value), **_PLACE.keywords()) as model:
-        vectors = model.embed_images([*map(user_path, _IMAGE.value)]) if _IMAGE.value else model.embed(_TEXT.value)
+        if _IMAGE.value:
+            vectors, read, similarity = model.embed_images([*map(user_path, _IMAGE.value)]), {}, "cosine"
+        else:
+            embedded = model.embed(_TEXT.value, prompt_name=_PROMPT_NAME.value, truncate=_TRUNCATE.value)
+            vectors, similarity = np.asarray(embedded), model.similarity
+            read = {"tokens": embedded.tokens, "truncated": embedded.truncated}
+            warn_of_truncation(_TEXT.value, embedded)
     if output:
         with output.open("wb") as file:  # given a name, NumPy would add .npy
             np.save(file, vectors)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    cosines = vectors @ vectors.T / (lengths * lengths.T)
+    alike = similarities(similarity, vectors)
     if _FORMAT.is_json:
-        put_json({"inputs": titles, "vectors": vectors, "cosines": cosines})
+        own = {} if similarity == "cosine" else {"similarity": similarity, "similarities": alike}
+        put_json({"inputs": titles, "vectors": vectors, "cosines": similarities("cosine", vectors), **own, **read})
         return
-    rows = [[*(f"{cosine:.4f}" for cosine in row), title] for row, title in zip(cosines, titles, strict=True)]
+    rows = [[*(f"{value:.4f}" for value in row), title] for row, title in zip(alike, titles, strict=True)]
     print("\n".join(table(rows, indent="")))

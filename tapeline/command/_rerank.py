@@ -15,6 +15,7 @@ from lang_core import InputError
 from tapeline.cli import output_file, table, user_path
 from tapeline.command._format_flags import FormatFlag, put_json
 from tapeline.command._place_flags import define_place_flags
+from tapeline.command._truncation import warn_of_truncation
 
 FLAGS: Final = flags.FlagValues()
 
@@ -22,6 +23,9 @@ _BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", 
 _QUERY: Final = flags.DEFINE_string("query", None, "What documents are to answer.", required=True, flag_values=FLAGS)
 _DOCUMENT: Final = flags.DEFINE_multi_string("document", [], "A text, once for each.", flag_values=FLAGS)
 _DOCUMENTS: Final = flags.DEFINE_string("documents", None, "A file with a text per line.", flag_values=FLAGS)
+_TRUNCATE: Final = flags.DEFINE_bool(
+    "truncate", True, "Truncate pairs that are longer than the model reads; false refuses them.", flag_values=FLAGS
+)
 _OUTPUT: Final = flags.DEFINE_string(
     "output", None, "Write the scores, f32 [documents] in their order, to this .npy file.", flag_values=FLAGS
 )
@@ -33,13 +37,15 @@ def main() -> None:
     """Prints the documents, the best first, each with its score and its number."""
     output, documents = output_file("output", _OUTPUT.value), _documents()
     with tapeline.load(user_path(_BUNDLE.value), **_PLACE.keywords()) as model:
-        scores = model.rerank(_QUERY.value, documents)
+        ranked_texts = model.rerank(_QUERY.value, documents, truncate=_TRUNCATE.value)
+    warn_of_truncation(documents, ranked_texts)
+    scores, truncated = np.asarray(ranked_texts), ranked_texts.truncated
     if output:
         with output.open("wb") as file:  # given a name, NumPy would add .npy
             np.save(file, scores)
     order = np.argsort(-scores, kind="stable").tolist()
     if _FORMAT.is_json:
-        ranked = [{"index": i, "score": scores[i], "document": documents[i]} for i in order]
+        ranked = [{"index": i, "score": scores[i], "truncated": truncated[i], "document": documents[i]} for i in order]
         put_json({"query": _QUERY.value, "documents": ranked})
         return
     print("\n".join(table([[f"{scores[i]:.4f}", str(i + 1), documents[i]] for i in order], indent="")))

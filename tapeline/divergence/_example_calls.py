@@ -42,6 +42,8 @@ def example_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: 
         elif name == "attention_mask":
             lengths = [max(1, spec.shape[1] * (4 - row % 4) // 4 - 1) for row in range(spec.shape[0])]
             inputs[name] = (np.arange(spec.shape[1]) < np.array(lengths)[:, None]).astype(spec.dtype.numpy)
+        elif name == "pooling_mask":  # as if the first token were the prompt's
+            inputs[name] = np.where(np.arange(spec.shape[1]) == 0, 0, inputs["attention_mask"]).astype(spec.dtype.numpy)
         elif name == "token_type_ids":
             inputs[name] = np.tile(np.arange(spec.shape[1]) * 2 // spec.shape[1], (spec.shape[0], 1)).astype(np.int32)
         elif name in _NUMBERS:

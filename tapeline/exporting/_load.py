@@ -13,7 +13,7 @@ from tapeline.exporting._mesh import ExportMesh, export_mesh
 from tapeline.exporting._options import ExportOptions, checked_entry_points
 from tapeline.exporting._packing import PackingFacts, packing_facts
 from tapeline.exporting._source import ModelSource
-from tapeline.running import Invariance
+from tapeline.running import Invariance, TextSettings
 from transformer_core import STORED, keep_packed
 from transformer_core.checkpoints import Audit, DequantizedWeights, PackedWeights, audit
 from transformer_core.flow import CompileProfile
@@ -57,6 +57,7 @@ class Export:
         kernels: configurations of the calls of kernels; None without kernels.
         invariance: by target, calls among which verification found the bits of a token the same.
         mesh: axes of the tensors; None without a mesh.
+        lengths: T of the entry points of shorter texts, ascending; empty if there is one length only.
         debug: description of the debug module, for kernel_config.json; None where there is none.
     """
 
@@ -81,6 +82,7 @@ class Export:
     caches: dict[str, int] = dataclasses.field(default_factory=dict)
     kernels: ChosenKernels | None = None
     mesh: ExportMesh | None = None
+    lengths: tuple[int, ...] = ()
 
     @property
     def vocabulary(self) -> int:
@@ -95,10 +97,12 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
         InputError: configuration, checkpoint and sizes do not fit each other.
     """
     model, options = _model(options, options.dtype, source)
-    sizes = _sizes(model, options)
+    lengths = _lengths(model, options, source)
+    sizes = _sizes(model, options if not lengths else dataclasses.replace(options, sequence=lengths[-1]))
     if options.mesh_shape is not None:
         divide_experts(model, options.mesh_shape)
-    points, whole = (_entry_points(model, options, sizes, kind) for kind in (options.window_caches, "whole"))
+    shorter = lengths[:-1]
+    points, whole = (_entry_points(model, options, sizes, kind, shorter) for kind in (options.window_caches, "whole"))
     mesh = export_mesh(options.mesh_shape, model, points, sizes.batch, progress)
     report = weights = None
     facts = PackingFacts()
@@ -111,10 +115,17 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
     kernels = None if options.kernels == "none" else ChosenKernels(options.compiled)
     offered = points if kernels is None else kernels.of(points)
     export = Export(options, model, sizes, offered, points, weights, report, meter, progress)
-    export.kernels, export.mesh = kernels, mesh
+    export.kernels, export.mesh, export.lengths = kernels, mesh, shorter
     export.source, export.packing = source.facts, facts
     export.caches = {"bytes": _cache_bytes(points), "bytes_if_whole": _cache_bytes(whole)}
     return export
+
+
+def _lengths(model: Model[Any], options: ExportOptions, source: ModelSource) -> tuple[int, ...]:
+    """Returns the lengths of texts that ``forward`` is made for, ascending; none if the options name one."""
+    if options.sequence is not None or options.slots is not None or options.entry_points not in (None, ("forward",)):
+        return ()
+    return model.text_lengths(TextSettings.read(source.directory).max_tokens)
 
 
 def _sizes(model: Model[Any], options: ExportOptions) -> CompileProfile:
@@ -127,14 +138,14 @@ def _sizes(model: Model[Any], options: ExportOptions) -> CompileProfile:
 def entry_points_of(export: Export, batch: int) -> tuple[EntryPoint, ...]:
     """Returns the entry points for another number of sequences, without kernels."""
     sizes = dataclasses.replace(export.sizes, batch=batch)
-    return _entry_points(export.model, export.options, sizes, export.options.window_caches)
+    return _entry_points(export.model, export.options, sizes, export.options.window_caches, export.lengths)
 
 
 def exact_entry_points(export: Export, source: ModelSource) -> tuple[EntryPoint, ...]:
     """Returns the entry points in f32, on weights that are not packed."""
     options = dataclasses.replace(export.options, quantize="none")
     model, _ = _model(options, "f32", source)
-    return _entry_points(model, options, export.sizes, options.window_caches)
+    return _entry_points(model, options, export.sizes, options.window_caches, export.lengths)
 
 
 def exact_weights(weights: WeightSource) -> WeightSource:
@@ -170,7 +181,7 @@ def _model(options: ExportOptions, dtype: str, source: ModelSource) -> tuple[Mod
 
 
 def _entry_points(
-    model: Model[Any], options: ExportOptions, sizes: CompileProfile, caches: str
+    model: Model[Any], options: ExportOptions, sizes: CompileProfile, caches: str, lengths: tuple[int, ...]
 ) -> tuple[EntryPoint, ...]:
     if options.slots is not None:
         return entry_points(
@@ -191,6 +202,7 @@ def _entry_points(
         window_caches=caches,
         positions=options.positions,
         score_tokens=options.score_tokens,
+        lengths=lengths,
     )
 
 

@@ -12,6 +12,7 @@ from lang_core import InputError, WeightSource, checked_choices
 from tapeline.bundle import sha256_of
 from tapeline.cli import Progress, ProgressEvent, no_progress
 from tapeline.demo import write_demo_checkpoint
+from tapeline.exporting._sentence_layout import in_own_layout
 from tapeline.hub import resolve_model
 from tapeline.text import UnreadTokenizerError, write_gguf_tokenizer
 from transformer_core.checkpoints import Adapter, SafetensorsCheckpoint
@@ -78,6 +79,7 @@ def _directory_source(
 ) -> ModelSource:
     """A Hugging Face directory."""
     _check_no_gguf(model, path)
+    path = in_own_layout(path, stack)
     facts: dict[str, Any] = {"format": "safetensors"}
     weights = None
     if with_weights:
@@ -118,9 +120,9 @@ def _check_no_gguf(model: str, directory: Path) -> None:
 def _identity(directory: Path, *, contents: bool) -> str:
     """A checkpoint's files by name, size and time of change; by their contents where they are made anew each time."""
     digest = hashlib.sha256()
-    for path in sorted(directory.iterdir()):
-        if path.suffix in (".safetensors", ".json"):
+    for path in sorted([*directory.iterdir(), *directory.glob("[0-9]*_*/*")]):
+        if path.suffix in (".safetensors", ".json") and path.is_file():
             status = path.stat()
             told = sha256_of(path) if contents else f"{status.st_size} {status.st_mtime_ns}"
-            digest.update(f"{path.name} {told}\n".encode())
+            digest.update(f"{path.relative_to(directory)} {told}\n".encode())
     return digest.hexdigest()

@@ -34,6 +34,8 @@ from tapeline.running._scores import Scores
 from tapeline.running._slots import SLOTS, BundleSlots
 from tapeline.running._speculating import Speculating, speculating
 from tapeline.running._stats import GenerationStats, dispatches
+from tapeline.running._text_array import TextArray, similarities
+from tapeline.running._text_settings import TextSettings
 
 __all__ = [
     "DUMP_LIMITS",
@@ -57,6 +59,8 @@ __all__ = [
     "PicturePrompts",
     "PromptCacheFile",
     "Scores",
+    "TextArray",
+    "TextSettings",
     "ScoringBundle",
     "SentenceEmbedder",
     "Speculating",
@@ -72,6 +76,7 @@ __all__ = [
     "measured_invariance",
     "open_slots",
     "ranks",
+    "similarities",
     "row_drafters",
     "read_inputs",
     "speculating",

@@ -1,22 +1,26 @@
 """Calls of the entry point of a bundle that takes whole texts."""
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
 from lang_core import InputError
 from tapeline.bundle import Bundle
 from tapeline.engines import Session
+from tapeline.running._text_settings import TextSettings
+from tapeline.text import EncodedText
 
-Encoded = tuple[list[int], list[int]]
-"""Tokens of a text, and their types."""
+FORWARD = "forward"
+"""Name of the entry point of whole texts; shorter ones are ``forward_T``."""
 
 
 class TextCalls:
-    """Calls of ``forward`` on texts of tokens, as many at once as the bundle takes.
+    """Calls of ``forward`` on texts of tokens, as many at once as the bundle takes, in the shortest length that fits.
 
     Attributes:
-        sequence: largest number of tokens of a text, special ones included.
+        sequence: largest number of tokens of a text that the bundle takes, special ones included.
+        max_tokens: largest number of tokens of a text that the model reads; longer texts are truncated.
         vocabulary: size of the vocabulary, V.
     """
 
@@ -33,7 +37,7 @@ class TextCalls:
         Raises:
             InputError: it does not.
         """
-        forward = next((point for point in bundle.config.entry_points if point.name == "forward"), None)
+        forward = next((point for point in bundle.config.entry_points if point.name == FORWARD), None)
         results = [] if forward is None else [one.name for one in forward.results]
         names = [] if forward is None else [argument.name for argument in forward.arguments]
         if forward is None or result not in results or "attention_mask" not in names:
@@ -41,34 +45,70 @@ class TextCalls:
         self._batch, self.sequence = forward.arguments[0].spec.shape
         self._arguments = names
         self._result = results.index(result)
-        self._forward = session.function("forward")
-        self.vocabulary = int(bundle.config.model["vocabulary"])
+        self._shape = forward.results[self._result].spec.shape[1:]
+        self._sizes = _sizes(bundle)
+        self._function = cache(session.function)
+        model = bundle.config.model
+        self.vocabulary = int(model["vocabulary"])
+        settings = TextSettings.read(bundle.path)
+        known = (settings.max_tokens, model.get("positions"))
+        self.max_tokens = min((int(one) for one in known if one is not None), default=None)
 
-    def __call__(self, texts: Sequence[Encoded]) -> np.ndarray:
-        """Returns the result f32 [texts, ..]."""
-        rows = [self._called(texts[i : i + self._batch]) for i in range(0, len(texts), self._batch)]
-        return np.concatenate(rows)
+    def __call__(self, texts: Sequence[EncodedText], skipped: int = 0) -> np.ndarray:
+        """Returns the result f32 [texts, ..].
 
-    def check(self, text: str, tokens: int) -> None:
-        """Checks that a text is not too long.
+        Args:
+            texts: tokens of each text.
+            skipped: number of tokens at the beginning of each that are not pooled.
+        """
+        order = sorted(range(len(texts)), key=lambda index: len(texts[index].ids))
+        if not texts:
+            return np.zeros((0, *self._shape), np.float32)
+        rows: list[np.ndarray] = [np.zeros(())] * len(texts)
+        for start in range(0, len(texts), self._batch):
+            chosen = order[start : start + self._batch]
+            for index, row in zip(chosen, self._called([texts[index] for index in chosen], skipped), strict=True):
+                rows[index] = row
+        return np.stack(rows)
+
+    def check(self, text: str, encoded: EncodedText, *, truncate: bool = True) -> None:
+        """Checks that the bundle takes a text.
 
         Raises:
-            InputError: it has more tokens than the bundle takes.
+            InputError: it has more tokens than the bundle takes, or than the model reads and ``truncate`` is False.
         """
-        if tokens > self.sequence:
+        tokens = len(encoded.ids)
+        shown = f"{text[:40]!r}{'...' if len(text) > 40 else ''}"
+        if encoded.truncated and not truncate:
             raise InputError(
-                f"{text[:40]!r}{'...' if len(text) > 40 else ''} has {tokens} tokens, the bundle takes "
-                f"{self.sequence}: shorten it, or export with sequence={tokens} or more"
+                f"{shown} has {tokens + encoded.truncated} tokens, the model reads {tokens}: shorten it, or let it be "
+                "truncated"
+            )
+        if tokens > self.sequence:
+            enough = f"{tokens}, the most that the model reads" if encoded.truncated else f"{tokens} or more"
+            raise InputError(
+                f"{shown} has {tokens + encoded.truncated} tokens, the bundle takes {self.sequence}: shorten it, or "
+                f"export with sequence={enough}"
             )
 
-    def _called(self, texts: Sequence[Encoded]) -> np.ndarray:
+    def _called(self, texts: Sequence[EncodedText], skipped: int) -> np.ndarray:
         """Runs up to B texts; rows that are left over repeat the first one, because every row needs a token."""
-        ids = np.zeros((self._batch, self.sequence), np.int32)
+        longest = max(len(text.ids) for text in texts)
+        length, name = next(size for size in self._sizes if size[0] >= longest)
+        ids = np.zeros((self._batch, length), np.int32)
         mask, types = np.zeros_like(ids), np.zeros_like(ids)
         for row in range(self._batch):
-            tokens, kinds = texts[row] if row < len(texts) else texts[0]
-            ids[row, : len(tokens)], types[row, : len(tokens)] = tokens, kinds
-            mask[row, : len(tokens)] = 1
-        given = {"token_ids": ids, "attention_mask": mask, "token_type_ids": types}
-        results = self._forward(*(given[name] for name in self._arguments))
+            text = texts[row] if row < len(texts) else texts[0]
+            tokens = len(text.ids)
+            ids[row, :tokens], types[row, :tokens] = text.ids, text.types
+            mask[row, :tokens] = 1
+        pooled = np.where(np.arange(length) < skipped, 0, mask).astype(np.int32)
+        given = {"token_ids": ids, "attention_mask": mask, "token_type_ids": types, "pooling_mask": pooled}
+        results = self._function(name)(*(given[argument] for argument in self._arguments))
         return results[self._result].numpy()[: len(texts)]
+
+
+def _sizes(bundle: Bundle) -> list[tuple[int, str]]:
+    """Returns the lengths of ``forward``, ascending, each with the name of its entry point."""
+    points = [point for point in bundle.config.entry_points if point.name.partition("_")[0] == FORWARD]
+    return sorted((point.arguments[0].spec.shape[1], point.name) for point in points)

@@ -2,20 +2,22 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from tapeline.bundle import Bundle
 from tapeline.engines import Session
 from tapeline.running._calls import TextCalls
 from tapeline.running._prompts import Prompts
-from tapeline.text import Tokenizer
+from tapeline.running._text_array import TextArray
+from tapeline.running._text_settings import TextSettings
+from tapeline.text import TextEncoder, Tokenizer
 
 
 class SentenceEmbedder:
     """Bundle of a sentence-transformers model, in a session.
 
     Attributes:
-        sequence: largest number of tokens of a sentence, special ones included.
+        sequence: largest number of tokens of a sentence that the bundle takes, special ones included.
+        max_tokens: largest number of tokens that the model reads; None if its files name none.
+        similarity: name of the function that compares the model's vectors, such as ``cosine``.
     """
 
     def __init__(self, bundle: Bundle, session: Session, tokenizer: Tokenizer) -> None:
@@ -23,7 +25,7 @@ class SentenceEmbedder:
 
         Raises:
             InputError: the bundle embeds no sentences.
-            ConfigError: its prompts are damaged.
+            ConfigError: its prompts or settings are damaged.
         """
         self._calls = TextCalls(
             bundle,
@@ -33,19 +35,29 @@ class SentenceEmbedder:
             "export a model that has modules.json of sentence-transformers beside its config.json",
         )
         self._prompts = Prompts.read(bundle.path)
-        self._tokenizer = tokenizer
+        settings = TextSettings.read(bundle.path)
+        self._encoder = TextEncoder(
+            tokenizer, self._calls.max_tokens, lower_case=settings.lower_case, from_left=settings.from_left
+        )
+        self._skips_prompt = not bundle.config.model.get("pooling", {}).get("include_prompt", True)
         self.sequence = self._calls.sequence
+        self.max_tokens = self._calls.max_tokens
+        self.similarity = self._prompts.similarity
 
-    def __call__(self, texts: Sequence[str], prompt_name: str | None = None) -> np.ndarray:
+    def __call__(self, texts: Sequence[str], prompt_name: str | None = None, *, truncate: bool = True) -> TextArray:
         """Returns one row f32 [D] for each text, with the prompt of that name, or the model's default, before it.
+
+        Args:
+            texts: the texts.
+            prompt_name: name of a prompt; the model's default where None.
+            truncate: whether texts that are longer than the model reads are truncated, and not refused.
 
         Raises:
             InputError: a text has more tokens than the bundle takes, or there is no such prompt.
         """
-        before = self._prompts.text(prompt_name)
-        return self._calls([self._encoded(f"{before}{text}") for text in texts])
-
-    def _encoded(self, text: str) -> tuple[list[int], list[int]]:
-        ids = self._tokenizer.encode(text, self._calls.vocabulary)
-        self._calls.check(text, len(ids))
-        return ids, [0] * len(ids)
+        before, vocabulary = self._prompts.text(prompt_name), self._calls.vocabulary
+        encoded = [self._encoder.encode(f"{before}{text}", vocabulary) for text in texts]
+        for text, one in zip(texts, encoded, strict=True):
+            self._calls.check(text, one, truncate=truncate)
+        skipped = self._encoder.prompt_tokens(before, vocabulary) if before and self._skips_prompt else 0
+        return TextArray.of(self._calls(encoded, skipped), encoded)

@@ -9,6 +9,8 @@ from lang_core import ConfigError, InputError, near_names
 from transformer_core import config_fields
 
 _FILE: Final = "config_sentence_transformers.json"
+SIMILARITIES: Final = ("cosine", "dot", "euclidean", "manhattan")
+"""Functions that compare vectors; the last two are distances, negated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +20,12 @@ class Prompts:
     Attributes:
         named: prompts by name.
         default: name of the prompt that counts where none is named; None for no prompt.
+        similarity: name of the function that compares the model's vectors.
     """
 
     named: Mapping[str, str]
     default: str | None = None
+    similarity: str = SIMILARITIES[0]
 
     @classmethod
     def read(cls, directory: Path) -> "Prompts":
@@ -33,15 +37,18 @@ class Prompts:
         path = directory / _FILE
         if not path.exists():
             return cls({})
-        fields = config_fields(str(path), "fetch it again").values
+        checked = config_fields(str(path), "fetch it again")
+        similarity, fields = checked.choice("similarity_fn_name", SIMILARITIES, SIMILARITIES[0]), checked.values
         named, default = fields.get("prompts") or {}, fields.get("default_prompt_name")
+        if isinstance(named, dict):
+            named = {name: "" if text is None else text for name, text in named.items()}
         if not isinstance(named, dict) or any(not isinstance(text, str) for text in named.values()):
             raise ConfigError(f"{path}: field 'prompts': expected texts by name; found {named!r:.80}")
         if default is not None and default not in named:
             raise ConfigError(
                 f"{path}: field 'default_prompt_name': {default!r} not found; available: {', '.join(named) or 'none'}"
             )
-        return cls(named, default)
+        return cls(named, default, similarity)
 
     def text(self, name: str | None = None) -> str:
         """Returns the prompt of a name, or the default one; empty where there is none.

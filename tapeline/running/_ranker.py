@@ -1,6 +1,7 @@
 """Scores of documents for a query, with a bundle of a cross-encoder or of a reranker that is a language model."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,10 +10,13 @@ import numpy as np
 from lang_core import ConfigError, InputError
 from tapeline.bundle import Bundle
 from tapeline.engines import Session
-from tapeline.running._calls import Encoded, TextCalls
+from tapeline.running._calls import TextCalls
 from tapeline.running._prompts import Prompts
-from tapeline.text import ChatTemplate, NoTemplateError, Tokenizer
+from tapeline.running._text_array import TextArray
+from tapeline.running._text_settings import TextSettings
+from tapeline.text import ChatTemplate, EncodedText, NoTemplateError, TextEncoder, Tokenizer
 from transformer_core import config_fields
+from transformer_core.models import MODULES_FILE
 
 INSTRUCTION: Final = "Given a web search query, retrieve relevant passages that answer the query"
 """Instruction of Qwen3-Reranker where none is given."""
@@ -25,7 +29,6 @@ _QWEN3: Final = (
     "<|im_start|>assistant\n<think>\n\n</think>\n\n"
 )
 _SIGMOID: Final = "Sigmoid"
-_ACTIVATIONS: Final = (_SIGMOID, "Identity")
 
 
 class TextRanker:
@@ -46,35 +49,44 @@ class TextRanker:
             )
         self._calls = TextCalls(bundle, session, "logits", "ranks no texts", "export another model")
         self._tokenizer = tokenizer
-        self._bounded = _activation(bundle.path) == _SIGMOID
+        self._activation = _ACTIVATIONS[_activation(bundle.path)]
         self._prompt = _prompt(bundle) if "kv_heads" in bundle.config.model else None
+        self._before = "" if self._prompt is not None else Prompts.read(bundle.path).text()
+        settings = TextSettings.read(bundle.path)
+        self._types = settings.token_types
+        self._encoder = TextEncoder(
+            tokenizer, self._calls.max_tokens, lower_case=settings.lower_case, from_left=settings.from_left
+        )
 
-    def __call__(self, query: str, documents: Sequence[str]) -> np.ndarray:
+    def __call__(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> TextArray:
         """Returns the score f32 of each document, from 0 to 1 unless the model's files say otherwise.
+
+        Args:
+            query: the query.
+            documents: the documents.
+            truncate: whether pairs that are longer than a cross-encoder reads are truncated, and not refused.
 
         Raises:
             InputError: a pair has more tokens than the bundle takes.
         """
         if not documents:
-            return np.zeros((0,), np.float32)
-        logits = self._calls([self._encoded(query, document) for document in documents])[:, 0]
-        return _logistic(logits) if self._bounded else logits
+            return TextArray.of(np.zeros((0,), np.float32), [])
+        pairs = [self._pair(query, document) for document in documents]
+        for document, pair in zip(documents, pairs, strict=True):
+            self._calls.check(document, pair, truncate=truncate)
+        return TextArray.of(self._activation(self._calls(pairs)[:, 0]), pairs)
 
     def pair_tokens(self, query: str, document: str) -> int:
-        """Returns the number of tokens of a pair, those of the prompt included."""
-        return len(self._pair(query, document)[0])
+        """Returns the number of tokens of a pair that are read, those of the prompt included."""
+        return len(self._pair(query, document).ids)
 
-    def _encoded(self, query: str, document: str) -> Encoded:
-        ids, types = self._pair(query, document)
-        self._calls.check(document, len(ids))
-        return ids, types
-
-    def _pair(self, query: str, document: str) -> Encoded:
+    def _pair(self, query: str, document: str) -> EncodedText:
         if self._prompt is None:
-            return self._tokenizer.encode_pair(query, document, self._calls.vocabulary)
+            pair = self._encoder.encode_pair(f"{self._before}{query}", document, self._calls.vocabulary)
+            return pair if self._types else replace(pair, types=[0] * len(pair.ids))
         text = self._prompt(query, document)
         ids = self._tokenizer.encode(text, self._calls.vocabulary, special_tokens=False)
-        return ids, [0] * len(ids)
+        return EncodedText(ids, [0] * len(ids))
 
 
 def ranks(bundle: Bundle) -> bool:
@@ -136,11 +148,14 @@ def _activation(directory: Path) -> str:
     config = config_fields(str(directory / "config.json"), "export the bundle again").values
     inner: Any = config.get("sentence_transformers")
     named = (inner if isinstance(inner, dict) else {}).get("activation_fn")
+    named = named or config.get("sbert_ce_default_activation_function")
     path = directory / "config_sentence_transformers.json"
-    beside = config_fields(str(path), "fetch it again").values if path.exists() else {}
-    named = named or config.get("sbert_ce_default_activation_function") or beside.get("activation_fn") or _SIGMOID
+    beside = config_fields(str(path), "fetch it again").values.get("activation_fn") if path.exists() else None
+    # sentence-transformers reads the second file only if there are modules, and then it counts.
+    first, second = (beside, named) if (directory / MODULES_FILE).exists() else (named, beside)
+    named = first or second or _SIGMOID
     kind = str(named).rpartition(".")[2]
-    if kind not in _ACTIVATIONS:
+    if kind not in _ACTIVATIONS or not (str(named) == kind or str(named).startswith("torch.nn.")):
         raise ConfigError(
             f"{directory}: its files name the activation {named!r} of the score; expected one of "
             f"{', '.join(_ACTIVATIONS)}"
@@ -152,3 +167,11 @@ def _logistic(logits: np.ndarray) -> np.ndarray:
     """Computes 1 / (1 + exp(-x)) without overflow."""
     small = np.exp(-np.abs(logits))
     return np.where(logits >= 0, 1 / (1 + small), small / (1 + small)).astype(np.float32)
+
+
+_ACTIVATIONS: Final[dict[str, Callable[[np.ndarray], np.ndarray]]] = {
+    _SIGMOID: _logistic,
+    "Identity": lambda logits: logits,
+    "Tanh": np.tanh,
+    "ReLU": lambda logits: np.maximum(logits, 0),
+}

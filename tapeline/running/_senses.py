@@ -15,6 +15,7 @@ from tapeline.running._embedder import SentenceEmbedder
 from tapeline.running._pictures import ImageEmbedder, ImageSource
 from tapeline.running._ranker import TextRanker
 from tapeline.running._speech import Sound, SpeechBundle, samples_of
+from tapeline.running._text_array import TextArray
 from tapeline.text import Tokenizer
 from tapeline.transcribing import Segment, Task, Transcriber, Transcription
 from transformer_core.models import ENCODE_IMAGE
@@ -37,27 +38,49 @@ class Senses:
         """True where prompts and conversations may have pictures."""
         return any(entry_point.name == ENCODE_IMAGE for entry_point in self.bundle.config.entry_points)
 
-    def embed(self, texts: Sequence[str], *, prompt_name: str | None = None) -> np.ndarray:
+    @checked_choices
+    def embed(self, texts: Sequence[str], *, prompt_name: str | None = None, truncate: bool = True) -> TextArray:
         """Returns one vector f32 [texts, D] for each text, with a bundle of a sentence embedder.
+
+        A text that is longer than the model reads is truncated, as in sentence-transformers; ``truncated`` of the
+        result has the number of tokens that each text lost.
 
         Args:
             texts: the texts.
             prompt_name: prompt of config_sentence_transformers.json that is put before each; its default where None.
+            truncate: False refuses texts that are longer than the model reads.
 
         Raises:
             InputError: the bundle embeds no sentences or has no such prompt, or a text has more tokens than it takes.
         """
-        return self._embedder(texts, prompt_name)
+        return self._embedder(texts, prompt_name, truncate=truncate)
 
-    def rerank(self, query: str, documents: Sequence[str]) -> np.ndarray:
+    @property
+    def similarity(self) -> str:
+        """Function that compares a sentence embedder's vectors: ``cosine``, ``dot``, ``euclidean`` or ``manhattan``.
+
+        Raises:
+            InputError: the bundle embeds no sentences.
+        """
+        return self._embedder.similarity
+
+    @checked_choices
+    def rerank(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> TextArray:
         """Returns a score f32 [documents] for each document: how well it answers the query.
 
-        With a bundle of a cross-encoder, or of a reranker that is a language model (Qwen3-Reranker).
+        With a bundle of a cross-encoder, or of a reranker that is a language model (Qwen3-Reranker). A pair that is
+        longer than a cross-encoder reads is truncated, as in sentence-transformers; ``truncated`` of the result has the
+        number of tokens that each pair lost.
+
+        Args:
+            query: the query.
+            documents: the documents.
+            truncate: False refuses pairs that are longer than the model reads.
 
         Raises:
             InputError: the bundle ranks no texts, or a pair has more tokens than it takes.
         """
-        return self._ranker(query, documents)
+        return self._ranker(query, documents, truncate=truncate)
 
     def pair_tokens(self, query: str, document: str) -> int:
         """Returns the number of tokens that a bundle which ranks makes of a query and a document.

@@ -112,6 +112,10 @@ def test_tokens_of_texts_and_back(server: RunningServer) -> None:
 def test_embeddings_and_ranks(server: RunningServer) -> None:
     answered = server.request("/v1/embeddings", {"model": "lengths", "input": ["a", "bcd"]}).json
     assert [one["embedding"] for one in answered["data"]] == [[1, 1, 0], [1, 3, 0]]
+    assert answered["usage"] == {"prompt_tokens": 4, "total_tokens": 4}
+    prompted = server.request("/v1/embeddings", {"input": ["a", "b" * 20], "prompt_name": "two"}).json
+    assert [one["embedding"][1] for one in prompted["data"]] == [3, 8]
+    assert prompted["usage"] == {"prompt_tokens": 11, "total_tokens": 11, "truncated_tokens": 14}
     packed = server.request("/v1/embeddings", {"input": "bcd", "encoding_format": "base64"}).json  # the only one
     assert np.frombuffer(base64.b64decode(packed["data"][0]["embedding"]), "<f4").tolist() == [1, 3, 0]
     ranked = server.request("/v1/rerank", {"query": "aa", "documents": ["a", {"text": "bb"}, "ccccc"], "top_n": 2}).json
@@ -127,6 +131,7 @@ def test_embeddings_and_ranks(server: RunningServer) -> None:
         ("/v1/chat/completions", {"messages": HELLO}, 400, "model: name one; available: demo, slow"),
         ("/v1/chat/completions", {"model": "lengths", "messages": HELLO}, 400, "generates no text: name one that does"),
         ("/v1/embeddings", {"model": "demo", "input": "a"}, 400, "model 'demo' embeds no sentences"),
+        ("/v1/embeddings", {"input": "b" * 20, "truncate": False}, 400, "a text has more tokens than the model reads"),
         ("/v1/embeddings", {"input": "a", "dimensions": 2}, 400, "dimensions: expected 3, which the model gives"),
         ("/v1/completions", {"model": "demo", "prompt": [600]}, 400, "the model's vocabulary ends at 511"),
         ("/v1/completions", {"model": "demo", "prompt": "a", "max_tokens": 10**6}, 400, "context is"),

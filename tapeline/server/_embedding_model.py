@@ -6,15 +6,16 @@ from typing import Protocol
 
 import numpy as np
 
-from tapeline.server._ranking_model import Ranking
+from lang_core import checked_choices
+from tapeline.running import TextArray
+from tapeline.server._ranking_model import Ranked, Ranking
 from tapeline.server._turns import Turns
-from tapeline.text import Tokenizer
 
 
 class TextEmbedder(Protocol):
     """``LoadedModel`` of a sentence embedder, as far as the server needs it."""
 
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
+    def embed(self, texts: Sequence[str], *, prompt_name: str | None = None, truncate: bool = True) -> TextArray:
         """Returns one vector f32 [texts, D] for each text."""
         ...
 
@@ -29,30 +30,33 @@ class EmbeddingModel(Ranking):
 
     Attributes:
         embedder: makes the vectors.
-        tokenizer: text to tokens.
     """
 
     embedder: TextEmbedder
-    tokenizer: Tokenizer
     _turns: Turns = field(default_factory=Turns, repr=False)
 
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
+    @checked_choices
+    def embed(self, texts: Sequence[str], prompt_name: str | None = None, *, truncate: bool = True) -> TextArray:
         """Returns one vector f32 [texts, D] for each text.
 
+        Args:
+            texts: the texts.
+            prompt_name: name of a prompt of the model; its default where None.
+            truncate: whether texts that are longer than the model reads are truncated, and not refused.
+
         Raises:
-            InputError: a text has more tokens than the model takes.
+            InputError: a text has more tokens than the model takes, or there is no such prompt.
             BusyError: too many calls wait.
         """
-        return self._turns.take(lambda: self.embedder.embed(texts))
+        return self._turns.take(lambda: self.embedder.embed(texts, prompt_name=prompt_name, truncate=truncate))
 
-    def rank(self, query: str, documents: Sequence[str]) -> list[float]:
+    @checked_choices
+    def rank(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> Ranked:
         """Returns the cosine of each document's vector with the query's; errors as of ``embed``."""
-        first, *others = self.embed([query, *documents])
-        return [_cosine(first, other) for other in others]
-
-    def ranked_tokens(self, query: str, documents: Sequence[str]) -> int:
-        """Returns the number of tokens of all texts."""
-        return sum(len(self.tokenizer.encode(text)) for text in (query, *documents))
+        vectors = self.embed([query, *documents], truncate=truncate)
+        first, *others = np.asarray(vectors)
+        tokens, truncated = int(vectors.tokens.sum()), int(vectors.truncated.sum())
+        return Ranked([_cosine(first, other) for other in others], tokens, truncated)
 
     def drain(self, seconds: float) -> None:
         """Waits for the call that runs."""

@@ -1,13 +1,13 @@
 """/v1/embeddings and /v1/rerank."""
 
 import base64
+from functools import partial
 from typing import Any
 
 import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._errors import RequestError
 from tapeline.server._events import to_json
 from tapeline.server._generation import JSON
@@ -20,7 +20,7 @@ async def embeddings(request: Request) -> Response:
     service = service_of(request)
     fields = await service.read(request, EmbeddingRequest)
     model = service.models.embedding_model(fields.model)
-    vectors = await in_thread(model.embed, fields.texts)
+    vectors = await in_thread(partial(model.embed, fields.texts, fields.prompt_name, truncate=fields.truncate))
     if fields.dimensions not in (None, vectors.shape[1]):
         raise RequestError(
             f"dimensions: expected {vectors.shape[1]}, which the model gives; found {fields.dimensions}",
@@ -28,9 +28,9 @@ async def embeddings(request: Request) -> Response:
         )
     data = [
         {"object": "embedding", "index": index, "embedding": _vector(vector, fields.encoding_format)}
-        for index, vector in enumerate(vectors)
+        for index, vector in enumerate(np.asarray(vectors))
     ]
-    used = await in_thread(_usage, model, *fields.texts)
+    used = _usage(int(vectors.tokens.sum()), int(vectors.truncated.sum()))
     note(request, model=model.name, prompt_tokens=used["prompt_tokens"])
     body = {"object": "list", "data": data, "model": model.name, "usage": used}
     return Response(to_json(body), media_type=JSON)
@@ -41,16 +41,16 @@ async def rerank(request: Request) -> Response:
     service = service_of(request)
     fields = await service.read(request, RerankRequest)
     model = service.models.ranking_model(fields.model)
-    scores = await in_thread(model.rank, fields.query, fields.texts)
+    ranked = await in_thread(partial(model.rank, fields.query, fields.texts, truncate=fields.truncate))
+    scores = ranked.scores
     best = sorted(range(len(scores)), key=lambda index: -scores[index])[: fields.top_n]
     results = [
         {"index": index, "relevance_score": scores[index]}
         | ({"document": {"text": fields.texts[index]}} if fields.return_documents else {})
         for index in best
     ]
-    tokens = await in_thread(model.ranked_tokens, fields.query, fields.texts)
-    note(request, model=model.name, prompt_tokens=tokens)
-    used = {"prompt_tokens": tokens, "total_tokens": tokens}
+    note(request, model=model.name, prompt_tokens=ranked.tokens)
+    used = _usage(ranked.tokens, ranked.truncated)
     head = {"id": f"rerank-{request.scope['state']['request_id']}", "model": model.name, "usage": used}
     return Response(to_json({**head, "results": results}), media_type=JSON)
 
@@ -61,6 +61,7 @@ def _vector(vector: np.ndarray, encoding: str) -> Any:
     return [float(value) for value in vector]
 
 
-def _usage(model: EmbeddingModel, *texts: str) -> dict[str, int]:
-    tokens = sum(len(model.tokenizer.encode(text)) for text in texts)
-    return {"prompt_tokens": tokens, "total_tokens": tokens}
+def _usage(tokens: int, truncated: int) -> dict[str, int]:
+    """Returns the tokens that were read, and how many were cut off, if any, because texts were too long."""
+    cut = {"truncated_tokens": truncated} if truncated else {}
+    return {"prompt_tokens": tokens, "total_tokens": tokens, **cut}

@@ -117,7 +117,6 @@ def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:
             created=_created(bundle),
             context=forward.arguments[0].spec.shape[-1],
             embedder=_loaded(bundle, loading),
-            tokenizer=Tokenizer.load(bundle.path),
         )
     if forward is not None and ranks(bundle):
         return _ranking_model(name, bundle, forward.arguments[0].spec.shape[-1], loading)

@@ -5,9 +5,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
-
+from lang_core import checked_choices
+from tapeline.running import TextArray
 from tapeline.server._turns import Turns
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Scores of documents.
+
+    Attributes:
+        scores: score of each document.
+        tokens: number of tokens that the model read, of the query and all documents.
+        truncated: number of tokens that were cut off.
+    """
+
+    scores: list[float]
+    tokens: int
+    truncated: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,23 +40,24 @@ class Ranking(ABC):
     context: int
 
     @abstractmethod
-    def rank(self, query: str, documents: Sequence[str]) -> list[float]:
+    def rank(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> Ranked:
         """Returns the score of each document.
+
+        Args:
+            query: the query.
+            documents: the documents.
+            truncate: whether texts that are longer than the model reads are truncated, and not refused.
 
         Raises:
             InputError: a text has more tokens than the model takes.
             BusyError: too many calls wait.
         """
 
-    @abstractmethod
-    def ranked_tokens(self, query: str, documents: Sequence[str]) -> int:
-        """Returns the number of tokens that the model makes of a query and its documents."""
-
 
 class TextRanking(Protocol):
     """``LoadedModel`` of a reranker, as far as the server needs it."""
 
-    def rerank(self, query: str, documents: Sequence[str]) -> np.ndarray:
+    def rerank(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> TextArray:
         """Returns a score f32 [documents] for each document."""
         ...
 
@@ -65,13 +81,11 @@ class RankingModel(Ranking):
     ranker: TextRanking
     _turns: Turns = field(default_factory=Turns, repr=False)
 
-    def rank(self, query: str, documents: Sequence[str]) -> list[float]:
+    @checked_choices
+    def rank(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> Ranked:
         """Returns the score of each document."""
-        return [float(score) for score in self._turns.take(lambda: self.ranker.rerank(query, documents))]
-
-    def ranked_tokens(self, query: str, documents: Sequence[str]) -> int:
-        """Returns the number of tokens of all pairs."""
-        return sum(self.ranker.pair_tokens(query, document) for document in documents)
+        scores = self._turns.take(lambda: self.ranker.rerank(query, documents, truncate=truncate))
+        return Ranked([float(score) for score in scores], int(scores.tokens.sum()), int(scores.truncated.sum()))
 
     def drain(self, seconds: float) -> None:
         """Waits for the call that runs."""

@@ -124,6 +124,8 @@ class EmbeddingRequest:
     )
     encoding_format: str = option(Choice(("float", "base64")), "Numbers, or the bytes of f32 in base64.", "float")
     dimensions: int | None = option(Whole(1), "Only the model's own size.")
+    prompt_name: str | None = option(Text(), "Prompt of the model that is put before each text; else its default.")
+    truncate: bool = option(Flag(), "Truncate texts that are longer than the model reads; false refuses them.", True)
     user: str | None = option(Text(), "Name of the end user.")
 
     @property
@@ -157,6 +159,7 @@ class RerankRequest:
     )
     top_n: int | None = option(Whole(1), "Send the best n only.")
     return_documents: bool = option(Flag(), "Send the documents with their scores.", True)
+    truncate: bool = option(Flag(), "Truncate texts that are longer than the model reads; false refuses them.", True)
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -6,12 +6,14 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from lang_core import InputError
+from tapeline.running import TextArray
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._models import ModelSource
 from tapeline.server._options import ServerOptions
 from tapeline.server._script_slots_testing import ScriptSlots
 from tapeline.server._server_testing import VOCABULARY, Answered, RunningServer, running, text_model
-from tapeline.text import Tokenizer
+from tapeline.text import EncodedText, Tokenizer
 
 TEXT: Final = (
     "It was the best of times, it was the worst of times; naïve 漢字 🙂 END and then some more of the same text."
@@ -20,11 +22,16 @@ HELLO: Final = [{"role": "user", "content": "Hello"}]
 
 
 class Lengths:
-    """Embedder of texts whose vector says how long they are."""
+    """Embedder of texts whose vector says how long they are, up to 8 letters; its prompt ``two`` has two of them."""
 
-    def embed(self, texts: Any) -> np.ndarray:
+    def embed(self, texts: Any, *, prompt_name: str | None = None, truncate: bool = True) -> TextArray:
         """Returns a vector for each text."""
-        return np.array([[1.0, float(len(text)), 0.0] for text in texts], np.float32)
+        whole = [len(text) + (2 if prompt_name == "two" else 0) for text in texts]
+        if max(whole) > 8 and not truncate:
+            raise InputError("a text has more tokens than the model reads")
+        read = [min(count, 8) for count in whole]
+        encoded = [EncodedText([0] * kept, [0] * kept, count - kept) for count, kept in zip(whole, read, strict=True)]
+        return TextArray.of(np.array([[1.0, float(count), 0.0] for count in read], np.float32), encoded)
 
     def close(self) -> None:
         """Frees nothing."""
@@ -44,9 +51,7 @@ def scripted_server(tmp_path_factory: pytest.TempPathFactory, script: list[int])
     directory = tmp_path_factory.mktemp("model")
     text = text_model(directory, ScriptSlots(script, VOCABULARY))
     slow = text_model(directory, ScriptSlots(script, VOCABULARY, slots=2, seconds=0.01), "slow", max_waiting=2)
-    embedder = EmbeddingModel(
-        name="lengths", created=2, context=16, embedder=Lengths(), tokenizer=Tokenizer.load(directory)
-    )
+    embedder = EmbeddingModel(name="lengths", created=2, context=16, embedder=Lengths())
     models = [ModelSource(model.name, lambda model=model: model) for model in (text, slow, embedder)]
     options = ServerOptions(port=0, max_body_bytes=100_000, header_seconds=0.5, stall_seconds=0.5)
     with running(models, options) as started:

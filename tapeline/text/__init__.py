@@ -7,6 +7,7 @@ from tapeline.text._gguf_bpe import UnreadTokenizerError
 from tapeline.text._gguf_tokenizer import gguf_tokenizer, write_gguf_tokenizer
 from tapeline.text._ids import IdStream, check_ids, parse_token_ids
 from tapeline.text._stream import TextStream
+from tapeline.text._text_encoder import EncodedText, TextEncoder
 from tapeline.text._tokenizer import TOKENIZER_FILE, Tokenizer, find_tokenizer, register_tokenizer, tokenizer_files
 
 if TYPE_CHECKING:
@@ -17,9 +18,11 @@ __all__ = [
     "TOKENIZER_FILE",
     "Chat",
     "ChatTemplate",
+    "EncodedText",
     "IdStream",
     "Message",
     "NoTemplateError",
+    "TextEncoder",
     "TextStream",
     "Tokenizer",
     "UnreadTokenizerError",

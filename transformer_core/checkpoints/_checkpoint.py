@@ -16,14 +16,15 @@ SINGLE_FILE: Final = "model.safetensors"
 """Name of the weights of a checkpoint in one file."""
 INDEX_FILE: Final = "model.safetensors.index.json"
 """Name of the index of a checkpoint in several files."""
-_DENSE: Final = re.compile(r"[0-9]+_Dense")
+_MODULE: Final = re.compile(r"[0-9]+_(Dense|LayerNorm)")
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
 class SafetensorsCheckpoint(CheckpointInParts[SafetensorsFile]):
     """Weights of a Hugging Face directory: ``model.safetensors``, or the shards that the index names.
 
-    Keys of the files in ``2_Dense`` and so on, of sentence-transformers, begin with the directory's name.
+    Keys of the files in ``2_Dense``, ``3_LayerNorm`` and so on, of sentence-transformers, begin with the directory's
+    name.
 
     All headers are checked on opening; tensors are read on demand.
 
@@ -33,7 +34,7 @@ class SafetensorsCheckpoint(CheckpointInParts[SafetensorsFile]):
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         path = os.fspath(directory)
-        super().__init__(path, [*_files(path), *_dense_files(path)])
+        super().__init__(path, [*_files(path), *_module_files(path)])
 
     def stored_form(self, key: str) -> tuple[str, tuple[int, ...]]:
         """Returns the format's name of a tensor's dtype, and its shape. Raises CheckpointError for an unknown key."""
@@ -63,9 +64,9 @@ def _files(directory: str) -> list[SafetensorsFile]:
     raise CheckpointError(_nothing_found(directory, names))
 
 
-def _dense_files(directory: str) -> list[SafetensorsFile]:
-    """Returns the files of matrices that sentence-transformers has in directories of their own."""
-    names = sorted(name for name in _listing(directory) if _DENSE.fullmatch(name))
+def _module_files(directory: str) -> list[SafetensorsFile]:
+    """Returns the files of the modules that sentence-transformers has in directories of their own."""
+    names = sorted(name for name in _listing(directory) if _MODULE.fullmatch(name))
     paths = {name: os.path.join(directory, name, SINGLE_FILE) for name in names}
     return [SafetensorsFile(path, f"{name}.") for name, path in paths.items() if os.path.exists(path)]
 

@@ -37,12 +37,17 @@ from transformer_core.family._registry import (
     register_refusal,
 )
 from transformer_core.family._sentence import (
+    MODULES_FILE,
+    SENTENCE_CONFIGS,
     SENTENCE_FILES,
     SENTENCE_WEIGHTS,
     Pooling,
     PoolingMode,
+    SentenceModule,
+    read_modules,
     read_pooling,
     read_score_tokens,
+    read_transformer_settings,
 )
 from transformer_core.family._wrapped import text_of
 
@@ -53,6 +58,8 @@ __all__ = [
     "heads_of",
     "llama_kind",
     "POSITIONS",
+    "MODULES_FILE",
+    "SENTENCE_CONFIGS",
     "SENTENCE_FILES",
     "SENTENCE_WEIGHTS",
     "SLOT_TOKENS",
@@ -73,6 +80,7 @@ __all__ = [
     "NormKind",
     "Pooling",
     "PoolingMode",
+    "SentenceModule",
     "ShortConvConfig",
     "architectures",
     "config_values",
@@ -81,7 +89,9 @@ __all__ = [
     "family_in",
     "family_named",
     "load_config",
+    "read_modules",
     "read_pooling",
+    "read_transformer_settings",
     "read_score_tokens",
     "register",
     "register_refusal",

@@ -16,6 +16,13 @@ DEFAULT_SEQUENCE: Final = 64
 """Tokens that one call takes, where the caller does not say."""
 SLOT_TOKENS: Final = 128
 """The most tokens that one call of ``prefill_row`` takes, where the caller does not say and caches hold so many."""
+
+# Lengths of texts that entry points are made for by default: at most so many tokens, and so many attention scores of a
+# text in a layer, N * T * T.
+_LONGEST_TEXT: Final = 2048
+_MOST_SCORES: Final = 2**26
+_SHORTEST_BUCKET: Final = 32
+_BUCKET_RATIO: Final = 4
 POSITIONS: Final = tuple(member.value for member in Positions)
 """Choices of positions: one for the batch, or one per row."""
 WINDOW_CACHES: Final = ("whole", "ring")
@@ -99,6 +106,18 @@ class Model(Module, ABC, Generic[ConfigT]):
             ConfigError: a size is out of the model's range.
         """
 
+    def text_lengths(self, limit: int | None) -> tuple[int, ...]:
+        """Returns the numbers of tokens, ascending, that ``forward`` takes if the caller names none.
+
+        Models that embed, rank or classify whole texts have some: one entry point for each length, so that short texts
+        need not be padded to the longest. Other models have none, and ``default_profile`` decides.
+
+        Args:
+            limit: the most tokens of a text that the model's other files say; None if they say nothing.
+        """
+        del limit
+        return ()
+
     def profile(
         self, name: str, sizes: CompileProfile, *, positions: str, window_caches: str, score_tokens: int | None
     ) -> CompileProfile:
@@ -162,6 +181,7 @@ def entry_points(
     score_tokens: int | None = None,
     slots: int | None = None,
     pages: tuple[int, int] | None = None,
+    lengths: Sequence[int] = (),
 ) -> tuple[EntryPoint, ...]:
     """Builds entry points of a model at fixed sizes; the docstring of its class lists them with arguments and results.
 
@@ -178,6 +198,7 @@ def entry_points(
         slots: number of rows of caches, for a server whose calls work on some of these: the entry points are those of
             ``slot_entry_points`` then, and T the most tokens that a call of ``prefill_row`` takes.
         pages: number of pages that the caches are, and positions of each, which rows then share; None for whole rows.
+        lengths: further, shorter T of ``forward``, each an entry point ``forward_T``.
 
     Raises:
         ConfigError: a name is unknown or repeated, a size is out of range, or the model has no such caches.
@@ -200,7 +221,29 @@ def entry_points(
     chosen = model.DEFAULT_ENTRY_POINTS if names is None else names
     _check_names(model.ENTRY_POINTS, chosen)
     options: Any = {"positions": positions, "window_caches": window_caches, "score_tokens": score_tokens}
-    return tuple(model.entry_point(model.profile(name, sizes, **options)) for name in chosen)
+    profiles = [model.profile(name, sizes, **options) for name in chosen]
+    if "forward" in chosen:
+        forward = profiles[list(chosen).index("forward")]
+        profiles += [replace(forward, name=f"forward_{length}", sequence=length) for length in lengths]
+    return tuple(model.entry_point(profile) for profile in profiles)
+
+
+def buckets(longest: int, heads: int) -> tuple[int, ...]:
+    """Returns lengths of texts that entry points are made for, ascending up to ``longest``.
+
+    The last is less than ``longest`` if the attention scores of a longer text would be too many.
+
+    >>> buckets(512, 12), buckets(40, 12), buckets(8192, 12)
+    ((32, 128, 512), (40,), (32, 128, 512, 2048))
+    """
+    most = min(longest, _LONGEST_TEXT)
+    while most > _SHORTEST_BUCKET and heads * most * most > _MOST_SCORES:
+        most //= 2
+    lengths, length = [most], _SHORTEST_BUCKET
+    while length * 2 <= most:
+        lengths.append(length)
+        length *= _BUCKET_RATIO
+    return tuple(sorted(lengths))
 
 
 def _check_pages(pages: int, page_tokens: int, slots: int, sizes: CompileProfile) -> None:

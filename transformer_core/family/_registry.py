@@ -9,6 +9,7 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core._json_files import config_fields
 from transformer_core.checkpoints import RecipeOf
 from transformer_core.checkpoints.quantized import quantization_fields
+from transformer_core.family._model import ModelFamily
 
 CONFIG_FILE: Final = "config.json"
 """Name of a checkpoint's configuration."""
@@ -105,6 +106,39 @@ def family_in(config: ConfigFields, *, weights: bool = True) -> AnyFamily:
     """
     load_plugins()
     family = _named(config)
+    if weights:
+        quantization_fields(config)
+    return family
+
+
+def embedding_family(config: ConfigFields, *, weights: bool = True) -> ModelFamily[Any]:
+    """Returns the family that embeds sentences with the layers of the model that a config.json names.
+
+    It is that of the model without a head, whatever head ``architectures`` names: sentence-transformers takes the class
+    that transformers has for the ``model_type``.
+
+    Args:
+        config: fields of config.json.
+        weights: as for ``family_in``.
+
+    Raises:
+        ConfigError: no family with such layers embeds sentences.
+        PluginError: an installed plugin cannot be loaded.
+    """
+    load_plugins()
+    names = config.values.get("architectures")
+    name = names[0] if isinstance(names, list) and len(names) == 1 and isinstance(names[0], str) else ""
+    named = _FAMILIES.get(name)
+    model_type = config.values.get("model_type") or getattr(named, "model_type", None)
+    embedding = [one for one in _FAMILIES.values() if isinstance(one, ModelFamily) and one.embedding is not None]
+    family = next((one for one in embedding if one is named), None)
+    family = family or next((one for one in embedding if one.model_type == model_type), None)
+    if family is None:
+        known = ", ".join(dict.fromkeys(one.model_type for one in embedding))
+        raise ConfigError(
+            f"{config.where}: {name or model_type or 'a model without architectures'} embeds no sentences, and "
+            f"modules.json beside it says that it does: expected a model_type of {known}; found {model_type!r}"
+        )
     if weights:
         quantization_fields(config)
     return family

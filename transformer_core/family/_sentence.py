@@ -2,34 +2,72 @@
 
 import enum
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lang_core import ConfigError, ExecutionContext, Tensor, checked_choices
+from lang_core import ConfigError, ExecutionContext, Tensor, checked_choices, near_names
 from transformer_core._config_fields import ConfigFields
 from transformer_core._json_files import config_fields, json_array
 from transformer_core._logits import row_of
 
+_MOST_MODULES: Final = 12
+
 SENTENCE_FILES: Final = (
     "modules.json",
     "config_sentence_transformers.json",
+    "sentence_bert_config.json",
     "1_Pooling/config.json",
     "1_LogitScore/config.json",
-    *(f"{place}_Dense/config.json" for place in range(2, 6)),
+    *(f"{place}_{kind}/config.json" for place in range(2, _MOST_MODULES) for kind in ("Dense", "LayerNorm")),
 )
 """Files beside config.json that describe the pooling, or the score of a reranker."""
 
-SENTENCE_WEIGHTS: Final = tuple(f"{place}_Dense/model.safetensors" for place in range(2, 6))
-"""Files beside the model's with the weights of matrices after the pooling."""
+SENTENCE_WEIGHTS: Final = tuple(
+    f"{place}_{kind}/model.safetensors" for place in range(2, _MOST_MODULES) for kind in ("Dense", "LayerNorm")
+)
+"""Files beside the model's with the weights of modules after the pooling."""
 
-_MODULES: Final = "modules.json"
+SENTENCE_CONFIGS: Final = tuple(
+    f"sentence_{kind}_config.json"
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+"""Names of the file with the settings of a Transformer module; the first that is there counts."""
 
-# Kinds of modules in modules.json; old files have sentence_transformers.models.Pooling.
+MODULES_FILE: Final = "modules.json"
+"""Name of the file that lists the modules of a sentence-transformers model."""
+
+# Kinds of modules in modules.json, by the last part of the class name.
 _TRANSFORMER: Final = "Transformer"
 _POOLING: Final = "Pooling"
 _NORMALIZE: Final = "Normalize"
 _DENSE: Final = "Dense"
+_LAYER_NORM: Final = "LayerNorm"
+_DROPOUT: Final = "Dropout"
 _LOGIT_SCORE: Final = "LogitScore"
+_AFTER: Final = (_DENSE, _LAYER_NORM, _NORMALIZE, _DROPOUT)
+_OURS: Final = "sentence_transformers."
+_TASKS: Final = ("feature-extraction",)
+# Arguments for transformers in sentence_bert_config.json, by new and old name of their field: those that change how a
+# model is loaded, and not what it computes.
+_ARGUMENTS: Final = {
+    ("config_kwargs", "config_args"): ("trust_remote_code",),
+    ("model_kwargs", "model_args"): (
+        "add_pooling_layer",
+        "attn_implementation",
+        "dtype",
+        "torch_dtype",
+        "trust_remote_code",
+        "use_safetensors",
+    ),
+    ("processor_kwargs", "tokenizer_args"): (
+        "model_max_length",
+        "padding_side",
+        "truncation_side",
+        "trust_remote_code",
+        "use_fast",
+    ),
+}
 
 
 class PoolingMode(enum.Enum):
@@ -39,29 +77,74 @@ class PoolingMode(enum.Enum):
     CLS = "cls"
     MAX = "max"
     LAST = "lasttoken"
+    MEAN_SQRT_LEN = "mean_sqrt_len_tokens"
+    """Sum, divided by the square root of the number of tokens."""
+    WEIGHTED_MEAN = "weightedmean"
+    """Mean with weights 1, 2, 3, ... by position."""
 
 
-# Directories of these.
-_PATHS: Final = {_TRANSFORMER: "", _POOLING: "1_Pooling", _LOGIT_SCORE: "1_LogitScore"}
-
-# Fields of 1_Pooling/config.json, one per mode; new files have pooling_mode.
+# Fields of the pooling's config.json, one per mode, in the order in which their vectors are joined; new files have
+# pooling_mode.
 _FLAGS: Final = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_lasttoken": "lasttoken",
+    "pooling_mode_cls_token": PoolingMode.CLS,
+    "pooling_mode_max_tokens": PoolingMode.MAX,
+    "pooling_mode_mean_tokens": PoolingMode.MEAN,
+    "pooling_mode_mean_sqrt_len_tokens": PoolingMode.MEAN_SQRT_LEN,
+    "pooling_mode_weightedmean_tokens": PoolingMode.WEIGHTED_MEAN,
+    "pooling_mode_lasttoken": PoolingMode.LAST,
 }
 
 _SIZES: Final = ("embedding_dimension", "word_embedding_dimension")  # new files, and old ones
 
-# Shorter vectors are divided by this, as torch's normalize does.
+# Shorter vectors are divided by this, as torch's normalize does; counts of tokens are at least the other.
 _SHORTEST: Final = 1e-12
+_FEWEST: Final = 1e-9
 
 
-# Activations of matrices after the pooling, and whether each is a tanh.
-_ACTIVATIONS: Final = {"torch.nn.modules.linear.Identity": False, "torch.nn.modules.activation.Tanh": True}
+class DenseActivation(enum.Enum):
+    """Activation after a matrix; the values are classes of torch."""
+
+    IDENTITY = "torch.nn.modules.linear.Identity"
+    TANH = "torch.nn.modules.activation.Tanh"
+    RELU = "torch.nn.modules.activation.ReLU"
+    GELU = "torch.nn.modules.activation.GELU"
+    SILU = "torch.nn.modules.activation.SiLU"
+    SIGMOID = "torch.nn.modules.activation.Sigmoid"
+
+    def __call__(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """Maps x [..] to [..]."""
+        ops = ctx.ops
+        if self is DenseActivation.IDENTITY:
+            return x
+        if self is DenseActivation.SIGMOID:
+            return ops.logistic(x)
+        return getattr(ops, self.name.lower())(x)
+
+
+# The same classes by the other names that torch exports them under.
+_ACTIVATIONS: Final = {
+    name: kind for kind in DenseActivation for name in (kind.value, f"torch.nn.{kind.value.rpartition('.')[2]}")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceModule:
+    """Entry of modules.json.
+
+    Attributes:
+        place: its number.
+        kind: last part of the name of its class, such as ``Pooling``.
+        path: directory of its files, relative to modules.json; empty for that directory itself.
+    """
+
+    place: int
+    kind: str
+    path: str
+
+    @property
+    def own_path(self) -> str:
+        """Directory in the layout that models are read from: ``1_Pooling``; empty for the Transformer."""
+        return "" if self.kind == _TRANSFORMER else f"{self.place}_{self.kind}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +156,37 @@ class DenseConfig:
         inputs: size of its inputs.
         outputs: size of its outputs.
         bias: whether it has a bias.
-        tanh: whether a tanh follows.
+        activation: activation that follows.
+        residual: whether its input is added to the result, through a second matrix if the sizes differ.
     """
 
     place: int
     inputs: int
     outputs: int
     bias: bool
-    tanh: bool
+    activation: DenseActivation
+    residual: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LayerNormConfig:
+    """Configuration of a layer norm after the pooling.
+
+    Attributes:
+        place: number of its module, which begins the name of its directory.
+        size: size of its inputs.
+    """
+
+    place: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnitLength:
+    """Scaling to length 1 in the middle of the modules after the pooling."""
+
+
+PoolingStage = DenseConfig | LayerNormConfig | UnitLength
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,36 +211,69 @@ class Pooling:
         mode: kind of pooling.
         normalize: whether the vector is scaled to length 1.
         size: D, if the files have it.
-        dense: matrices that follow, before the scaling to length 1.
+        stages: modules that follow, before the scaling to length 1.
+        further: further kinds of pooling; the vectors are joined, that of ``mode`` first.
+        include_prompt: whether the tokens of a prompt before the text count, too.
     """
 
     mode: PoolingMode
     normalize: bool
     size: int | None = None
-    dense: tuple[DenseConfig, ...] = ()
+    stages: tuple[PoolingStage, ...] = ()
+    further: tuple[PoolingMode, ...] = ()
+    include_prompt: bool = True
 
-    def __call__(self, ctx: ExecutionContext, x: Tensor, mask: Tensor) -> Tensor:
-        """Pools x f32 [B, T, D] with mask i32 [B, T], 0 where padding, into f32 [B, D], without the matrices."""
-        pooled = self.pooled(ctx, x, mask)
+    @property
+    def modes(self) -> tuple[PoolingMode, ...]:
+        """Every kind of pooling, in the order in which the vectors are joined."""
+        return (self.mode, *self.further)
+
+    def __call__(self, ctx: ExecutionContext, x: Tensor, mask: Tensor, pooling_mask: Tensor | None = None) -> Tensor:
+        """Pools x f32 [B, T, D] with mask i32 [B, T], 0 where padding, into f32 [B, D'], without the stages."""
+        pooled = self.pooled(ctx, x, mask, pooling_mask)
         return of_length_one(ctx, pooled) if self.normalize else pooled
 
-    def pooled(self, ctx: ExecutionContext, x: Tensor, mask: Tensor) -> Tensor:
-        """Pools x f32 [B, T, D] with mask i32 [B, T] as ``__call__`` into f32 [B, D], and does not scale."""
+    def pooled(self, ctx: ExecutionContext, x: Tensor, mask: Tensor, pooling_mask: Tensor | None = None) -> Tensor:
+        """Pools x f32 [B, T, D] into f32 [B, D'], and does not scale.
+
+        Args:
+            ctx: context.
+            x: states.
+            mask: i32 [B, T], 0 where padding.
+            pooling_mask: i32 [B, T], 0 where padding or the prompt; ``mask`` where None.
+        """
+        counted = mask if pooling_mask is None else pooling_mask
+        vectors = [self._pooled(ctx, mode, x, counted) for mode in self.modes]
+        return vectors[0] if len(vectors) == 1 else ctx.ops.concat(vectors, 1)
+
+    def _pooled(self, ctx: ExecutionContext, mode: PoolingMode, x: Tensor, mask: Tensor) -> Tensor:
         ops = ctx.ops
         batch, tokens, size = x.shape
         is_real = ops.reshape(ops.not_equal(mask, 0), (batch, tokens, 1))
-        if self.mode is PoolingMode.CLS:
-            return ops.reshape(ops.slice_axis(x, 1, 0, 1), (batch, size))
-        if self.mode is PoolingMode.LAST:
-            return row_of(ctx, x, last_places(ctx, mask))
-        if self.mode is PoolingMode.MAX:
+        if mode is PoolingMode.CLS:
+            if self.include_prompt:
+                return ops.reshape(ops.slice_axis(x, 1, 0, 1), (batch, size))
+            return row_of(ctx, x, first_places(ctx, mask))
+        if mode is PoolingMode.LAST:
+            last = row_of(ctx, x, last_places(ctx, mask))
+            if self.include_prompt:
+                return last
+            left = ops.sum(ops.cast(is_real, "f32"), 1)  # [B, 1]; 0 where no token is left beside the prompt
+            return ops.select(ops.not_equal(left, 0.0), last, 0.0)
+        if mode is PoolingMode.MAX:
             return ops.max(ops.select(is_real, x, float("-inf")), 1)
+        counts = ops.cast(is_real, "f32")
+        if mode is PoolingMode.WEIGHTED_MEAN:
+            weights = ops.cast(ops.reshape(ops.add(ops.iota((tokens,)), 1), (1, tokens, 1)), "f32")
+            counts, x = ops.mul(counts, weights), ops.mul(x, weights)
         total = ops.sum(ops.select(is_real, x, 0.0), 1)
-        return ops.div(total, ops.maximum(ops.sum(ops.cast(is_real, "f32"), 1), 1e-9))
+        count = ops.maximum(ops.sum(counts, 1), _FEWEST)
+        return ops.div(total, ops.sqrt(count) if mode is PoolingMode.MEAN_SQRT_LEN else count)
 
     def facts(self) -> dict[str, Any]:
         """Returns the entries for a description."""
-        return {"mode": self.mode.value, "normalize": self.normalize}
+        prompt = {} if self.include_prompt else {"include_prompt": False}
+        return {"mode": "+".join(mode.value for mode in self.modes), "normalize": self.normalize, **prompt}
 
 
 def of_length_one(ctx: ExecutionContext, x: Tensor) -> Tensor:
@@ -150,33 +289,79 @@ def last_places(ctx: ExecutionContext, mask: Tensor) -> Tensor:
     return ops.max(ops.select(ops.not_equal(mask, 0), ops.iota((1, tokens), 1), 0), 1)
 
 
+def first_places(ctx: ExecutionContext, mask: Tensor) -> Tensor:
+    """Returns the places i32 [B] of the first tokens of mask i32 [B, T]; 0 for a row without tokens."""
+    ops, tokens = ctx.ops, mask.shape[1]
+    first = ops.min(ops.select(ops.not_equal(mask, 0), ops.iota((1, tokens), 1), tokens), 1)
+    return ops.select(ops.equal(first, tokens), 0, first)
+
+
+def read_modules(directory: str | os.PathLike[str]) -> tuple[SentenceModule, ...] | None:
+    """Reads modules.json of a sentence-transformers directory; None without that file.
+
+    Raises:
+        ConfigError: the file is damaged, or names a directory outside of its own.
+    """
+    path = os.path.join(os.fspath(directory), MODULES_FILE)
+    if not os.path.exists(path):
+        return None
+    return tuple(_module(path, place, entry) for place, entry in enumerate(json_array(path, "fetch the file again")))
+
+
+def _module(path: str, place: int, entry: Any) -> SentenceModule:
+    name = entry.get("type") if isinstance(entry, Mapping) else None
+    if not isinstance(name, str):
+        raise ConfigError(f"{path}: expected objects with a field 'type'; found {entry!r}: fetch the file again")
+    kind = name.rpartition(".")[2]
+    if kind != _TRANSFORMER and not name.startswith(_OURS):
+        raise ConfigError(
+            f"{path}: module {place} is a {name}, code of the model's own repository, which is never run: expected "
+            f"modules of {_OURS[:-1]}"
+        )
+    module = SentenceModule(place, kind, "")
+    folder = entry.get("path", module.own_path)
+    parts = folder.replace("\\", "/").split("/") if isinstance(folder, str) else [".."]
+    if ".." in parts or os.path.isabs(str(folder)):
+        raise ConfigError(f"{path}: module {kind}: expected a path below {os.path.dirname(path)}; found {folder!r}")
+    return SentenceModule(place, kind, "/".join(part for part in parts if part not in ("", ".")))
+
+
 def read_pooling(directory: str | os.PathLike[str]) -> Pooling | None:
-    """Reads the pooling of a sentence-transformers directory; None without a modules.json.
+    """Reads the pooling of a sentence-transformers directory; None without one.
+
+    There is none without a modules.json, or if the Transformer is the only module and its task is to classify.
 
     Raises:
         ConfigError: a file is missing, damaged or not supported; names file and field.
     """
-    path = os.path.join(os.fspath(directory), _MODULES)
-    if not os.path.exists(path):
+    modules = read_modules(directory)
+    if modules is None or _classifies(directory, modules):
         return None
-    kinds = _kinds(path)
-    matrices = kinds[2 : len(kinds) - (kinds[-1:] == [_NORMALIZE])]
-    if kinds[:2] != [_TRANSFORMER, _POOLING] or any(kind != _DENSE for kind in matrices):
+    path = os.path.join(os.fspath(directory), MODULES_FILE)
+    kinds = [module.kind for module in modules]
+    if kinds[:2] != [_TRANSFORMER, _POOLING] or any(kind not in _AFTER for kind in kinds[2:]):
+        unknown = next((kind for kind in kinds if kind not in (_TRANSFORMER, _POOLING, *_AFTER)), None)
+        refused = "" if unknown is None else f": the module {unknown} is not supported"
         raise ConfigError(
-            f"{path}: expected the modules {_TRANSFORMER}, {_POOLING} and perhaps some {_DENSE} and {_NORMALIZE}; "
-            f"found {', '.join(kinds) or 'none'}: others are not supported"
+            f"{path}: expected the modules {_TRANSFORMER}, {_POOLING} and perhaps some of {', '.join(_AFTER)}; "
+            f"found {', '.join(kinds) or 'none'}{refused}"
         )
+    _check_paths(path, modules)
+    _check_transformer(directory)
     fields = config_fields(
-        os.path.join(os.fspath(directory), _PATHS[_POOLING], "config.json"),
+        os.path.join(os.fspath(directory), modules[1].own_path, "config.json"),
         "modules.json names a module Pooling, which it describes",
     )
-    if not fields.boolean("include_prompt", True):
-        fields.refuse("include_prompt", "true, or no such field")
     named = next((name for name in _SIZES if fields.has(name)), None)
     size = None if named is None else fields.integer(named)
-    dense = tuple(_dense(directory, place) for place, kind in enumerate(kinds) if kind == _DENSE)
-    _check_sizes(path, size, dense)
-    return Pooling(_mode(fields), _NORMALIZE in kinds, size, dense)
+    mode, *further = _modes(fields)
+    stages = [_stage(directory, module) for module in modules[2:] if module.kind != _DROPOUT]
+    normalize = bool(stages) and isinstance(stages[-1], UnitLength)
+    stages = stages[: len(stages) - normalize]
+    _check_sizes(path, None if size is None else size * (1 + len(further)), stages)
+    return Pooling(
+        mode, normalize, size, tuple(stages), tuple(further), include_prompt=fields.boolean("include_prompt", True)
+    )
 
 
 def read_score_tokens(directory: str | os.PathLike[str]) -> ScoreTokens | None:
@@ -185,11 +370,12 @@ def read_score_tokens(directory: str | os.PathLike[str]) -> ScoreTokens | None:
     Raises:
         ConfigError: a file is missing, damaged or not supported; names file and field.
     """
-    path = os.path.join(os.fspath(directory), _MODULES)
-    if not os.path.exists(path) or _kinds(path) != [_TRANSFORMER, _LOGIT_SCORE]:
+    modules = read_modules(directory)
+    if modules is None or [module.kind for module in modules] != [_TRANSFORMER, _LOGIT_SCORE]:
         return None
+    _check_paths(os.path.join(os.fspath(directory), MODULES_FILE), modules)
     fields = config_fields(
-        os.path.join(os.fspath(directory), _PATHS[_LOGIT_SCORE], "config.json"),
+        os.path.join(os.fspath(directory), modules[1].own_path, "config.json"),
         "modules.json names a module LogitScore, which it describes",
     )
     fields.choice("module_input_name", ("causal_logits",), "causal_logits")
@@ -197,55 +383,113 @@ def read_score_tokens(directory: str | os.PathLike[str]) -> ScoreTokens | None:
     return ScoreTokens(fields.integer("true_token_id", minimum=0), no)
 
 
-def _kinds(path: str) -> list[str]:
-    """Returns the kinds of the modules in modules.json, whose directories are checked."""
-    kinds: list[str] = []
-    for place, entry in enumerate(json_array(path, "fetch the file again")):
-        kind = entry.get("type") if isinstance(entry, dict) else None
-        if not isinstance(kind, str):
-            raise ConfigError(f"{path}: expected objects with a field 'type'; found {entry!r}: fetch the file again")
-        kinds.append(kind.rpartition(".")[2])
-        wanted = f"{place}_{_DENSE}" if kinds[-1] == _DENSE else _PATHS.get(kinds[-1])
-        if wanted is not None and entry.get("path", wanted) != wanted:
-            raise ConfigError(f"{path}: module {kinds[-1]}: expected path {wanted!r}; found {entry['path']!r}")
-    return kinds
+def read_transformer_settings(directory: str | os.PathLike[str]) -> ConfigFields:
+    """Reads sentence_bert_config.json, or the file of an older name; without one, or a modules.json, it is empty.
+
+    Raises:
+        ConfigError: the file is damaged.
+    """
+    folder = os.fspath(directory)
+    if os.path.exists(os.path.join(folder, MODULES_FILE)):
+        for name in SENTENCE_CONFIGS:
+            path = os.path.join(folder, name)
+            if os.path.exists(path):
+                return config_fields(path, "fetch the file again")
+    return ConfigFields({}, os.path.join(folder, SENTENCE_CONFIGS[0]))
 
 
-def _dense(directory: str | os.PathLike[str], place: int) -> DenseConfig:
-    where = os.path.join(os.fspath(directory), f"{place}_{_DENSE}", "config.json")
-    fields = config_fields(where, "modules.json names a module Dense, which it describes")
-    if fields.boolean("use_residual", False):
-        fields.refuse("use_residual", "false, or no such field")
-    for name in ("module_input_name", "module_output_name"):
-        fields.choice(name, ("sentence_embedding",), "sentence_embedding")
+def _classifies(directory: str | os.PathLike[str], modules: tuple[SentenceModule, ...]) -> bool:
+    """Returns whether modules.json is that of a cross-encoder, or has a LogitScore, and pools nothing."""
+    kinds = [module.kind for module in modules]
+    if kinds == [_TRANSFORMER, _LOGIT_SCORE]:
+        return True
+    task = read_transformer_settings(directory).values.get("transformer_task")
+    return kinds == [_TRANSFORMER] and task == "sequence-classification"
+
+
+def _check_paths(path: str, modules: tuple[SentenceModule, ...]) -> None:
+    """Checks that modules are in the directories of the layout that is read; ``export`` arranges others so."""
+    for module in modules:
+        if module.path != module.own_path and module.kind not in (_NORMALIZE, _DROPOUT):
+            raise ConfigError(
+                f"{path}: module {module.kind}: expected path {module.own_path!r}; found {module.path!r}: "
+                "`export` takes the directory as it is"
+            )
+
+
+def _check_transformer(directory: str | os.PathLike[str]) -> None:
+    """Checks that the Transformer module gives the states of tokens, of texts that are not put into a template."""
+    fields = read_transformer_settings(directory)
+    fields.choice("transformer_task", _TASKS, _TASKS[0])
+    fields.choice("module_output_name", ("token_embeddings",), "token_embeddings")
+    _check_arguments(fields)
+    if not fields.has("modality_config"):
+        return
+    inputs = fields.object("modality_config")
+    if inputs.has("message"):
+        fields.refuse("modality_config", "no entry 'message': texts in a chat template are not embedded")
+    text = inputs.object("text")
+    text.choice("method", ("forward",), "forward")
+    text.choice("method_output_name", ("last_hidden_state",), "last_hidden_state")
+
+
+def _check_arguments(fields: ConfigFields) -> None:
+    """Checks that the arguments for transformers make no other model."""
+    for names, harmless in _ARGUMENTS.items():
+        for name in names:
+            if fields.has(name) and not set(fields.object(name).values) <= set(harmless):
+                fields.refuse(name, f"no setting but {', '.join(harmless)}")
+
+
+def _stage(directory: str | os.PathLike[str], module: SentenceModule) -> PoolingStage:
+    path = os.path.join(os.fspath(directory), module.own_path, "config.json")
+    if module.kind == _NORMALIZE:
+        if os.path.exists(path):
+            _check_names(config_fields(path, "fetch the file again"))
+        return UnitLength()
+    fields = config_fields(path, f"modules.json names a module {module.kind}, which it describes")
+    if module.kind == _LAYER_NORM:
+        return LayerNormConfig(module.place, fields.integer("dimension"))
+    _check_names(fields)
     return DenseConfig(
-        place,
+        module.place,
         fields.integer("in_features"),
         fields.integer("out_features"),
         fields.boolean("bias", True),
-        _ACTIVATIONS[fields.choice("activation_function", _ACTIVATIONS, "torch.nn.modules.activation.Tanh")],
+        _ACTIVATIONS[fields.choice("activation_function", _ACTIVATIONS, DenseActivation.TANH.value)],
+        fields.boolean("use_residual", False),
     )
 
 
-def _check_sizes(path: str, size: int | None, dense: tuple[DenseConfig, ...]) -> None:
-    """Checks that each matrix takes vectors of the size that comes before it."""
-    for matrix in dense:
-        if size not in (None, matrix.inputs):
+def _check_names(fields: ConfigFields) -> None:
+    for name in ("module_input_name", "module_output_name"):
+        fields.choice(name, ("sentence_embedding",), "sentence_embedding")
+
+
+def _check_sizes(path: str, size: int | None, stages: list[PoolingStage]) -> None:
+    """Checks that each module takes vectors of the size that comes before it."""
+    for stage in stages:
+        if isinstance(stage, UnitLength):
+            continue
+        dense = isinstance(stage, DenseConfig)
+        inputs = stage.inputs if dense else stage.size
+        if size not in (None, inputs):
             raise ConfigError(
-                f"{path}: module {matrix.place}_{_DENSE} takes vectors of {matrix.inputs} numbers, and those before it "
-                f"have {size}: fetch its config.json again"
+                f"{path}: module {stage.place}_{_DENSE if dense else _LAYER_NORM} takes vectors of {inputs} numbers, "
+                f"and those before it have {size}: fetch its config.json again"
             )
-        size = matrix.outputs
+        size = stage.outputs if dense else inputs
 
 
-def _mode(fields: ConfigFields) -> PoolingMode:
-    known = tuple(mode.value for mode in PoolingMode)
-    if fields.has("pooling_mode"):
-        return PoolingMode(fields.choice("pooling_mode", known))
-    chosen = [name for name in _FLAGS if fields.boolean(name, False)] or ["pooling_mode_mean_tokens"]
-    if len(chosen) > 1:
-        fields.refuse(chosen[1], f"false, for {chosen[0]} is true: several modes at once are not supported")
-    if _FLAGS[chosen[0]] not in known:
-        supported = ", ".join(name for name, mode in _FLAGS.items() if mode in known)
-        fields.refuse(chosen[0], f"false: supported are {supported}")
-    return PoolingMode(_FLAGS[chosen[0]])
+def _modes(fields: ConfigFields) -> list[PoolingMode]:
+    known = {mode.value: mode for mode in PoolingMode}
+    named = fields.values.get("pooling_mode")
+    if named is not None:
+        names = named if isinstance(named, list) else [named]
+        for name in names:
+            if not isinstance(name, str) or name not in known:
+                fields.refuse("pooling_mode", f"one or a list of {', '.join(known)}{near_names(str(name), known)}")
+        if not names:
+            fields.refuse("pooling_mode", f"one or a list of {', '.join(known)}")
+        return [known[name] for name in names]
+    return [mode for name, mode in _FLAGS.items() if fields.boolean(name, False)] or [PoolingMode.MEAN]

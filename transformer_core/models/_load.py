@@ -12,8 +12,8 @@ from transformer_core.family._config import Family
 from transformer_core.family._decoder import DecoderLM
 from transformer_core.family._drafting import DraftingLM
 from transformer_core.family._model import Model, ModelFamily
-from transformer_core.family._registry import config_values, family_in
-from transformer_core.family._sentence import Pooling, read_pooling, read_score_tokens
+from transformer_core.family._registry import config_values, embedding_family, family_in
+from transformer_core.family._sentence import Pooling, ScoreTokens, read_pooling, read_score_tokens
 from transformer_core.models._ties import has_weights, separated
 from transformer_core.models._weights import adapts_tied, stores_apart, unquantized
 from transformer_core.models.encoders import DecoderEncoder, DecoderEncoderConfig
@@ -34,7 +34,8 @@ def load_model(
 ) -> Model[Any]:
     """Makes the model that ``config.json`` of a Hugging Face directory describes.
 
-    With a modules.json of sentence-transformers beside it, the model embeds sentences. No weight is read, but if
+    With a modules.json of sentence-transformers beside it, the model embeds sentences: the model without a head of the
+    ``model_type``, whatever head ``architectures`` names, as sentence-transformers loads it. No weight is read, but if
     config.json ties a decoder's head to its embedding and the directory stores both: these are compared, and if they
     have different values the head is a parameter of its own, as in transformers.
 
@@ -69,18 +70,20 @@ def _model(
     adapters: Sequence[Adapter],
 ) -> Model[Any]:
     fields = config_values(directory)
+    tokens, pooling = read_score_tokens(directory), read_pooling(directory)
+    if pooling is not None:
+        embedder = embedding_family(fields, weights=weights)
+        embedding = _with_pooling(embedder, embedder.read(fields), pooling)
+        return _as_stored(embedder.make, embedding, directory, dtype, num_layers, weights, adapters)
     family = family_in(fields, weights=weights)
     config = family.read(fields)
     if isinstance(family, Family):
-        encoder = _encoding(directory, fields, family)
-        if encoder is not None:
-            return _as_stored(DecoderEncoder, encoder, directory, dtype, num_layers, weights, adapters)
+        if tokens is not None:
+            ranking = _ranking(fields, family, tokens)
+            return _as_stored(DecoderEncoder, ranking, directory, dtype, num_layers, weights, adapters)
         make = DraftingLM if drafts else family.make or DecoderLM
         return _as_stored(make, config, directory, dtype, num_layers, weights, adapters)
     if isinstance(family, ModelFamily):
-        pooling = read_pooling(directory)
-        if pooling is not None:
-            config = _embedding(family, fields, config, pooling)
         return family.make(config, dtype, num_layers)
     raise ConfigError(f"{fields.where}: {family.architecture} is registered as a {type(family).__name__}, not a family")
 
@@ -115,27 +118,17 @@ def _apart(model: Model[Any], ties: dict[str, str]) -> Model[Any]:
     return model
 
 
-def _encoding(directory: str | os.PathLike[str], fields: ConfigFields, family: Family) -> DecoderEncoderConfig | None:
-    """Returns the configuration of a decoder that modules.json makes a reranker or an embedder; None without one."""
-    tokens = read_score_tokens(directory)
-    pooling = None if tokens is not None else read_pooling(directory)
-    if tokens is None and pooling is None:
-        return None
+def _ranking(fields: ConfigFields, family: Family, tokens: ScoreTokens) -> DecoderEncoderConfig:
+    """Returns the configuration of a decoder that modules.json makes a reranker."""
     backbone = backbone_of(family.architecture)
     if backbone is None:
         raise ConfigError(
-            f"{fields.where}: {family.architecture} embeds and ranks no texts, and modules.json beside it says that it "
-            "does: remove that file to export the model without"
+            f"{fields.where}: {family.architecture} ranks no texts, and modules.json beside it says that it does: "
+            "choose a reranker of another architecture"
         )
-    if tokens is not None:
-        return with_score_tokens(backbone.read(fields), tokens)
-    return _embedding(backbone, fields, backbone.read(fields), pooling) if pooling is not None else None
+    return with_score_tokens(backbone.read(fields), tokens)
 
 
-def _embedding(family: ModelFamily[Any], fields: ConfigFields, config: Any, pooling: Pooling) -> Any:
-    if family.embedding is None:
-        raise ConfigError(
-            f"{fields.where}: {family.architecture} embeds no sentences, and modules.json beside it says that it does: "
-            "remove that file to export the model without"
-        )
+def _with_pooling(family: ModelFamily[Any], config: Any, pooling: Pooling) -> Any:
+    assert family.embedding is not None  # embedding_family gives no other
     return family.embedding(config, pooling)

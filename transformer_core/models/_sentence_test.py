@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lang_core import ConfigError, EagerExecutionContext
-from transformer_core.family._sentence import DenseConfig, ScoreTokens
+from transformer_core.family._sentence import DenseActivation, DenseConfig, ScoreTokens
 from transformer_core.models import Pooling, PoolingMode, load_model, read_pooling
 
 CTX = EagerExecutionContext()
@@ -75,25 +75,45 @@ def test_files(tmp_path):
     [
         ({}, None, r"modules\.json: expected a JSON array; found dict"),
         ([1], None, r"modules\.json: expected objects with a field 'type'; found 1"),
-        ((*KINDS, "Dense"), None, r"expected the modules Transformer, Pooling .*; found Transformer, .*, Dense"),
-        ([{"type": "a.Pooling", "path": "2_Pooling"}], None, "Pooling: expected path '1_Pooling'; found '2_Pooling'"),
-        ((), None, r"found none: others are not supported"),
-        (("Transformer", "LogitScore", "Pooling"), None, r"found Transformer, LogitScore, Pooling: others are not"),
-        (KINDS, {"include_prompt": False}, r"'include_prompt': expected true, or no such field; found False"),
+        (
+            [{"type": "x.Transformer"}, {"type": "sentence_transformers.models.Pooling", "path": "2_Pooling"}],
+            None,
+            "Pooling: expected path '1_Pooling'; found '2_Pooling'",
+        ),
+        (
+            [{"type": "x.Transformer"}, {"type": "sentence_transformers.models.Pooling", "path": "../up"}],
+            None,
+            r"module Pooling: expected a path below .*; found '\.\./up'",
+        ),
+        ([{"type": "sentence_transformers.models.Transformer", "path": "/etc"}], None, "expected a path below"),
+        ([{"type": "x.Transformer"}, {"type": "custom.Pooling"}], None, "module 1 is a custom.Pooling, code of the mo"),
+        ((), None, r"found none$"),
+        (("Transformer",), None, r"expected the modules Transformer, Pooling and perhaps .*; found Transformer$"),
+        *(
+            (kinds, None, rf"found {', '.join(kinds)}: the module {refused} is not supported")
+            for refused, kinds in {
+                "LogitScore": ("Transformer", "LogitScore", "Pooling"),
+                "StaticEmbedding": ("StaticEmbedding",),
+                "WordEmbeddings": ("WordEmbeddings", "Pooling"),
+                "WordWeights": ("Transformer", "WordWeights", "Pooling"),
+                "CNN": ("WordEmbeddings", "CNN", "Pooling"),
+                "LSTM": ("Transformer", "LSTM", "Pooling"),
+                "BoW": ("BoW", "Dense"),
+                "CLIPModel": ("CLIPModel",),
+                "Router": ("Router",),
+                "Asym": ("Transformer", "Pooling", "Asym"),
+                "WeightedLayerPooling": ("Transformer", "WeightedLayerPooling", "Pooling"),
+                "SpladePooling": ("MLMTransformer", "SpladePooling"),
+            }.items()
+            for refused in [next(kind for kind in kinds if kind not in KINDS and kind != "Dense")]
+        ),
+        (KINDS, {"include_prompt": 0}, r"'include_prompt': expected true or false; found 0"),
         (KINDS, None, r"1_Pooling/config\.json: no such file: modules\.json names a module Pooling"),
         (KINDS, [], r"1_Pooling/config\.json: expected a JSON object; found list"),
-        (
-            KINDS,
-            {"pooling_mode_mean_sqrt_len_tokens": True},
-            r"'pooling_mode_mean_sqrt_len_tokens': expected false: supported are .*; found T",
-        ),
-        (
-            KINDS,
-            {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True},
-            r"'pooling_mode_mean_tokens': expected false, for pooling_mode_cls_token is true: several modes",
-        ),
         (KINDS, {"pooling_mode_max_tokens": 1}, r"'pooling_mode_max_tokens': expected true or false; found 1"),
-        (KINDS, {"pooling_mode": "weightedmean"}, r"'pooling_mode': expected one of mean, cls, max.*weightedmean"),
+        (KINDS, {"pooling_mode": "attention"}, r"'pooling_mode': expected one or a list of mean, cls, max.*attention"),
+        (KINDS, {"pooling_mode": ["mean", 3]}, r"'pooling_mode': expected one or a list of mean, cls, max"),
+        (KINDS, {"pooling_mode": []}, r"'pooling_mode': expected one or a list of mean, cls, max.*found \[\]"),
     ],
 )
 def test_what_is_not_supported_is_refused(tmp_path, modules, pooling, message):
@@ -118,11 +138,25 @@ def test_a_pooling_of_another_model(tmp_path):
         load_model(tmp_path)
 
 
-def test_a_model_that_cannot(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps({**BERT, "architectures": ["BertForMaskedLM"]}))
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"architectures": ["BertForMaskedLM"]}, "BertModel"),
+        ({"architectures": ["BertForPreTraining"], "model_type": "bert"}, "BertModel"),
+        ({"architectures": None, "model_type": "bert"}, "BertModel"),
+        ({"architectures": ["BertForSequenceClassification"], "id2label": {"0": "a"}}, "BertModel"),
+        ({"architectures": ["RobertaForMaskedLM"], "max_position_embeddings": 20}, "RobertaModel"),
+        ({"architectures": ["XLMRobertaForSequenceClassification"], "max_position_embeddings": 20}, "XLMRobertaModel"),
+        ({"architectures": ["MPNetForMaskedLM"], "max_position_embeddings": 20}, "MPNetModel"),
+    ],
+)
+def test_the_layers_count_and_not_the_head(tmp_path, fields, expected):
+    """sentence-transformers loads the model without a head, whatever head the architecture names."""
+    (tmp_path / "config.json").write_text(json.dumps({**BERT, **fields}))
     write(tmp_path, pooling={"pooling_mode_cls_token": True})
-    with pytest.raises(ConfigError, match=r"BertForMaskedLM embeds no sentences, and modules\.json .* remove that"):
-        load_model(tmp_path)
+    model = load_model(tmp_path)
+    assert model.config.architecture == expected
+    assert model.config.facts()["pooling"] == {"mode": "cls", "normalize": True}
 
 
 QWEN3 = {
@@ -149,7 +183,11 @@ def test_matrices_after_the_pooling(tmp_path):
     pooling = read_pooling(tmp_path)
     assert pooling is not None
     assert pooling.normalize
-    assert pooling.dense == (DenseConfig(2, 12, 5, True, True), DenseConfig(3, 5, 7, False, False))
+    kinds = DenseActivation
+    assert pooling.stages == (
+        DenseConfig(2, 12, 5, True, kinds.TANH),
+        DenseConfig(3, 5, 7, False, kinds.IDENTITY),
+    )
     (tmp_path / "config.json").write_text(json.dumps(BERT))
     parameters = dict(load_model(tmp_path).named_parameters())
     assert parameters["sentence.dense.3.weight"].spec.shape == (7, 5)
@@ -161,7 +199,7 @@ def test_matrices_after_the_pooling(tmp_path):
     [
         ({"in_features": 13, "out_features": 5}, "2_Dense takes vectors of 13 numbers, and those before it have 12"),
         ({"out_features": 5}, r"2_Dense/config\.json: field 'in_features' is missing"),
-        ({"in_features": 12, "out_features": 5, "use_residual": True}, "'use_residual': expected false, or no such"),
+        ({"in_features": 12, "out_features": 5, "use_residual": 1}, "'use_residual': expected true or false; found 1"),
         ({"in_features": 12, "out_features": 5, "module_input_name": "x"}, "'module_input_name': expected one of sent"),
         ({"in_features": 12, "out_features": 5, "activation_function": "a.Gelu"}, "'activation_function': expected on"),
     ],
@@ -220,5 +258,8 @@ def test_a_language_model_that_cannot(tmp_path):
     sizes = {"n_embd": 12, "n_layer": 2, "n_head": 2, "n_positions": 32, "vocab_size": 31}
     (tmp_path / "config.json").write_text(json.dumps({**sizes, "architectures": ["GPT2LMHeadModel"]}))
     write(tmp_path, pooling={})
-    with pytest.raises(ConfigError, match=r"GPT2LMHeadModel embeds and ranks no texts, and modules\.json beside it"):
+    with pytest.raises(
+        ConfigError,
+        match=r"GPT2LMHeadModel embeds no sentences, .*: expected a model_type of bert, .*'gpt2'",
+    ):
         load_model(tmp_path)

@@ -34,6 +34,12 @@ _KEYS_AND_VALUES: Final = (
 )
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
+# Heads of the models that embedders were made from: sentence-transformers loads the layers alone.
+_HEADS: Final = (
+    *("classifier.*", "cls.*", "head.*", "lm_head.*", "pre_classifier.*", "qa_outputs.*", "score.*", "vocab_*"),
+    *("*pooler.dense.*", "decoder.*"),
+)
+
 
 @runtime_checkable
 class OwnLayout(Protocol):
@@ -143,7 +149,15 @@ def unused_keys(model: Model[Any], source: WeightSource) -> list[str]:
     owners = getattr(model.config, "cache_owners", ())
     readers = [family.layer_key.format(index) for index, owner in enumerate(owners) if owner is not None]
     unread = [f"{layer}.{name}.*" for layer in readers for name in _KEYS_AND_VALUES]
-    return [*IGNORABLE, *own, *family.ignorable, *unread, *(f"{family.layer_key.format(index)}.*" for index in beyond)]
+    heads = _HEADS if getattr(model.config, "pooling", None) is not None else ()
+    return [
+        *IGNORABLE,
+        *own,
+        *family.ignorable,
+        *heads,
+        *unread,
+        *(f"{family.layer_key.format(index)}.*" for index in beyond),
+    ]
 
 
 def _named(model: Model[Any], source: WeightSource, adapters: Sequence[Adapter]) -> WeightSource:

@@ -7,7 +7,6 @@ from typing import Any, Self
 import numpy as np
 
 from lang_core import (
-    Argument,
     DType,
     EntryPoint,
     ExecutionContext,
@@ -25,10 +24,10 @@ from transformer_core._rope import rope_tables
 from transformer_core._step import StepInputs
 from transformer_core.family._config import DecoderConfig, family_of
 from transformer_core.family._layer import norm
-from transformer_core.family._model import DEFAULT_SEQUENCE, Model, check_size
+from transformer_core.family._model import DEFAULT_SEQUENCE, Model, buckets, check_size
 from transformer_core.family._sentence import Pooling, ScoreTokens, last_places
 from transformer_core.flow import CompileProfile
-from transformer_core.models.encoders._sentence_head import SentenceHead
+from transformer_core.models.encoders._sentence_head import SentenceHead, pooling_inputs, text_entry_point
 from transformer_core.models.encoders._stack import encoder_profile
 
 
@@ -80,7 +79,8 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
     ``forward(token_ids [B,T], attention_mask [B,T])``, both i32, gives ``last_hidden_state`` [B,T,D], and a model of
     sentence-transformers ``sentence_embedding`` [B,D]; a classifier gives ``logits`` [B,labels] of the last token
     alone, and so does a reranker whose score is that of tokens, with one label. Results are f32. The mask is 1 for
-    tokens and 0 for padding; a row needs a token. Rows of padding are undefined.
+    tokens and 0 for padding; a row needs a token. Rows of padding are undefined. A pooling without the prompt takes
+    ``pooling_mask`` [B,T], too, 0 for padding and the prompt.
     """
 
     def __init__(self, config: DecoderEncoderConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
@@ -124,14 +124,20 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
             return near_mask(ctx, tokens, tokens if window is None else window - 1)
         return causal_mask(ctx, tokens, tokens, window=window)
 
-    def results(self, ctx: ExecutionContext, token_ids: Tensor, attention_mask: Tensor) -> Mapping[str, Tensor]:
+    def results(
+        self,
+        ctx: ExecutionContext,
+        token_ids: Tensor,
+        attention_mask: Tensor,
+        pooling_mask: Tensor | None = None,
+    ) -> Mapping[str, Tensor]:
         """Computes the results of ``forward`` of two i32 [B, T]: f32 [B, T, D] with [B, D], or logits [B, labels]."""
         x, score = self(ctx, token_ids, attention_mask), self.config.score
         if self.score is None and score is None:
             states = {"last_hidden_state": ctx.ops.cast(x, f32)}
             if self.sentence is None:
                 return states
-            return {**states, "sentence_embedding": self.sentence(ctx, x, attention_mask)}
+            return {**states, "sentence_embedding": self.sentence(ctx, x, attention_mask, pooling_mask)}
         last = row_of(ctx, x, last_places(ctx, attention_mask))
         logits = self._token_score(ctx, last, score) if score is not None else self._classes(ctx, last)
         return {"logits": ctx.ops.cast(logits, f32)}
@@ -151,6 +157,13 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
         yes, no = ops.split(logits, (1, 1), 1)
         return ops.sub(yes, no)
 
+    def text_lengths(self, limit: int | None) -> tuple[int, ...]:
+        """Returns the T of ``forward`` that an export has by default; see ``Model.text_lengths``."""
+        if self.sentence is None and self.score is None and self.config.score is None:
+            return ()
+        positions = self.config.decoder.rope.trained_length
+        return buckets(positions if limit is None else min(limit, positions), self.config.decoder.heads)
+
     def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
         """Returns a profile of the sizes; T is 64 by default, and at most what RoPE reaches."""
         rope = self.config.decoder.rope
@@ -163,7 +176,8 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
     def entry_point(self, profile: CompileProfile) -> EntryPoint:
         """Builds ``forward``."""
         spec = TensorSpec((profile.batch, profile.sequence), "i32")
-        return EntryPoint(profile.name, self.results, (Argument("token_ids", spec), Argument("attention_mask", spec)))
+        inputs = ("token_ids", "attention_mask", *pooling_inputs(self.config.pooling))
+        return text_entry_point(profile.name, self.results, spec, inputs)
 
     def tied(self) -> dict[str, str]:
         """Returns the head's name, where it is the embedding."""

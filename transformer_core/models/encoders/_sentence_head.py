@@ -1,37 +1,93 @@
-"""Sentence embeddings of the states of tokens, with the matrices of sentence-transformers."""
+"""Sentence embeddings of the states of tokens, with the modules of sentence-transformers after the pooling."""
 
-from lang_core import ConfigError, DType, ExecutionContext, Module, Tensor, f32
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from lang_core import (
+    Argument,
+    ConfigError,
+    DType,
+    EntryPoint,
+    ExecutionContext,
+    Module,
+    Tensor,
+    TensorSpec,
+    f32,
+)
 from transformer_core._linear import Linear
-from transformer_core.family._sentence import DenseConfig, Pooling, of_length_one
+from transformer_core._norm import LayerNorm
+from transformer_core.family._sentence import (
+    DenseConfig,
+    LayerNormConfig,
+    Pooling,
+    PoolingStage,
+    UnitLength,
+    of_length_one,
+)
 
-DENSE_NAMES = {"sentence.dense.{}": "{}_Dense.linear"}
-"""Stored names of the matrices of a ``SentenceHead`` that is called ``sentence``."""
+DENSE_NAMES: Final = {
+    "sentence.dense.{}": "{}_Dense.linear",
+    "sentence.residual.{}": "{}_Dense.residual",
+    "sentence.norm.{}": "{}_LayerNorm.norm",
+}
+"""Stored names of the modules of a ``SentenceHead`` that is called ``sentence``."""
 
 
-class _Matrices(Module):
-    """Matrices by the numbers of their modules in modules.json."""
+class _ByPlace(Module):
+    """Modules by their numbers in modules.json."""
 
-    def __init__(self, configs: tuple[DenseConfig, ...], dtype: DType) -> None:
-        for config in configs:
-            setattr(self, str(config.place), Linear(config.inputs, config.outputs, bias=config.bias, dtype=dtype))
+    def __init__(self, modules: dict[int, Module]) -> None:
+        for place, module in modules.items():
+            setattr(self, str(place), module)
 
 
 class SentenceHead(Module):
-    """Pooling, matrices, and scaling to length 1, as far as there are any."""
+    """Pooling, the modules after it, and scaling to length 1, as far as there are any."""
 
     def __init__(self, pooling: Pooling, dtype: DType) -> None:
         self.pooling = pooling
-        self.dense = _Matrices(pooling.dense, dtype)
+        matrices = [stage for stage in pooling.stages if isinstance(stage, DenseConfig)]
+        norms = [stage for stage in pooling.stages if isinstance(stage, LayerNormConfig)]
+        self.dense = _ByPlace(
+            {one.place: Linear(one.inputs, one.outputs, bias=one.bias, dtype=dtype) for one in matrices}
+        )
+        self.residual = _ByPlace(
+            {
+                one.place: Linear(one.inputs, one.outputs, dtype=dtype)
+                for one in matrices
+                if one.residual and one.inputs != one.outputs
+            }
+        )
+        self.norm = _ByPlace({one.place: LayerNorm(one.size, dtype=dtype) for one in norms})
 
-    def forward(self, ctx: ExecutionContext, x: Tensor, mask: Tensor) -> Tensor:
-        """Maps states x [B, T, D], with mask i32 [B, T], to f32 [B, D']."""
-        ops, pooling = ctx.ops, self.pooling
-        vector = pooling.pooled(ctx, ops.cast(x, f32), mask)
-        for config in pooling.dense:
-            matrix: Linear = getattr(self.dense, str(config.place))
-            vector = ops.cast(matrix(ctx, ops.cast(vector, matrix.weight.spec.dtype)), f32)
-            vector = ops.tanh(vector) if config.tanh else vector
-        return of_length_one(ctx, vector) if pooling.normalize else vector
+    def forward(self, ctx: ExecutionContext, x: Tensor, mask: Tensor, pooling_mask: Tensor | None = None) -> Tensor:
+        """Maps states x [B, T, D] to f32 [B, D'].
+
+        Args:
+            ctx: context.
+            x: states.
+            mask: i32 [B, T], 0 where padding.
+            pooling_mask: i32 [B, T], 0 where padding or the prompt; ``mask`` where None.
+        """
+        vector = self.pooling.pooled(ctx, ctx.ops.cast(x, f32), mask, pooling_mask)
+        for stage in self.pooling.stages:
+            vector = self._staged(ctx, stage, vector)
+        return of_length_one(ctx, vector) if self.pooling.normalize else vector
+
+    def _staged(self, ctx: ExecutionContext, stage: PoolingStage, vector: Tensor) -> Tensor:
+        ops = ctx.ops
+        if isinstance(stage, UnitLength):
+            return of_length_one(ctx, vector)
+        if isinstance(stage, LayerNormConfig):
+            norm: LayerNorm = getattr(self.norm, str(stage.place))
+            return ops.cast(norm(ctx, ops.cast(vector, norm.weight.spec.dtype)), f32)
+        matrix: Linear = getattr(self.dense, str(stage.place))
+        x = ops.cast(vector, matrix.weight.spec.dtype)
+        result = stage.activation(ctx, ops.cast(matrix(ctx, x), f32))
+        if not stage.residual:
+            return result
+        second: Linear | None = getattr(self.residual, str(stage.place), None)
+        return ops.add(result, vector if second is None else ops.cast(second(ctx, x), f32))
 
 
 def check_vectors(pooling: Pooling, hidden: int) -> None:
@@ -45,3 +101,19 @@ def check_vectors(pooling: Pooling, hidden: int) -> None:
             f"1_Pooling/config.json says vectors of {pooling.size} numbers, and config.json hidden_size {hidden}: "
             "fetch both again, from one model"
         )
+
+
+def pooling_inputs(pooling: Pooling | None) -> tuple[str, ...]:
+    """Returns the names of the arguments that a pooling needs beside the encoder's."""
+    return () if pooling is None or pooling.include_prompt else ("pooling_mask",)
+
+
+def text_entry_point(
+    name: str, results: Callable[..., Mapping[str, Tensor]], spec: TensorSpec, inputs: Sequence[str]
+) -> EntryPoint:
+    """Returns the entry point of an encoder of texts: every argument has the same spec, and is passed by its name."""
+
+    def run(ctx: ExecutionContext, *tensors: Any) -> Mapping[str, Tensor]:
+        return results(ctx, **dict(zip(inputs, tensors, strict=True)))
+
+    return EntryPoint(name, run, tuple(Argument(one, spec) for one in inputs))

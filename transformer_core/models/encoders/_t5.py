@@ -24,16 +24,23 @@ from transformer_core._logits import logits_of
 from transformer_core._masks import causal_mask, mask_bias, padding_bias
 from transformer_core._relative_bias import RelativeBias
 from transformer_core.checkpoints import Recipe, RenamedModules, Stored
-from transformer_core.family._model import DEFAULT_SEQUENCE, Model, ModelFamily, check_size
+from transformer_core.family._model import DEFAULT_SEQUENCE, Model, ModelFamily, buckets, check_size
 from transformer_core.family._sentence import Pooling
 from transformer_core.flow import CompileProfile
 from transformer_core.models.encoders._cross_layer import CrossLayer, cross_keys_values
 from transformer_core.models.encoders._encoder_decoder import EncoderDecoder
-from transformer_core.models.encoders._sentence_head import DENSE_NAMES, SentenceHead, check_vectors
+from transformer_core.models.encoders._sentence_head import (
+    DENSE_NAMES,
+    SentenceHead,
+    check_vectors,
+    pooling_inputs,
+    text_entry_point,
+)
 from transformer_core.models.encoders._stack import EncoderStack, encoder_profile, layer_norm
 from transformer_core.models.encoders._t5_config import T5Config, read_t5
 
 _DEFAULT_CAPACITY: Final = 128
+_LONGEST_SOURCE: Final = 512  # no positions bound a text
 """Tokens of an answer that caches hold where the caller does not say."""
 
 
@@ -183,13 +190,25 @@ class T5EncoderModel(Model[T5Config]):
         self.encoder = T5Encoder(self.config, self.dtype)
         self.sentence = None if pooling is None else SentenceHead(pooling, self.dtype)
 
-    def results(self, ctx: ExecutionContext, token_ids: Tensor, attention_mask: Tensor) -> Mapping[str, Tensor]:
+    def results(
+        self,
+        ctx: ExecutionContext,
+        token_ids: Tensor,
+        attention_mask: Tensor,
+        pooling_mask: Tensor | None = None,
+    ) -> Mapping[str, Tensor]:
         """Computes the results of ``forward`` of two i32 [B, T]: f32 [B, T, D], and [B, D] of sentences."""
         x = self.encoder(ctx, self.shared(ctx, token_ids), attention_mask)
         results = {"last_hidden_state": ctx.ops.cast(x, f32)}
         if self.sentence is not None:
-            results["sentence_embedding"] = self.sentence(ctx, x, attention_mask)
+            results["sentence_embedding"] = self.sentence(ctx, x, attention_mask, pooling_mask)
         return results
+
+    def text_lengths(self, limit: int | None) -> tuple[int, ...]:
+        """Returns the T of ``forward`` that an export has by default; see ``Model.text_lengths``."""
+        if self.sentence is None:
+            return ()
+        return buckets(_LONGEST_SOURCE if limit is None else limit, self.config.stack.heads)
 
     def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
         """Returns a profile of the sizes; T is 64 by default."""
@@ -201,8 +220,8 @@ class T5EncoderModel(Model[T5Config]):
     def entry_point(self, profile: CompileProfile) -> EntryPoint:
         """Builds ``forward``."""
         spec = TensorSpec((profile.batch, profile.sequence), "i32")
-        arguments = Argument("token_ids", spec), Argument("attention_mask", spec)
-        return EntryPoint(profile.name, self.results, arguments)
+        inputs = ("token_ids", "attention_mask", *pooling_inputs(self.config.pooling))
+        return text_entry_point(profile.name, self.results, spec, inputs)
 
     def tied(self) -> dict[str, str]:
         """Returns names of the embedding, which some checkpoints store several times."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lang_core import (
-    Argument,
     DType,
     EntryPoint,
     ExecutionContext,
@@ -20,10 +19,15 @@ from transformer_core._feed_forward import Activation
 from transformer_core._linear import Linear
 from transformer_core._masks import padding_bias
 from transformer_core._relative_bias import RelativeBias, alibi_bias
-from transformer_core.family._model import DEFAULT_SEQUENCE, Model, check_size
+from transformer_core.family._model import DEFAULT_SEQUENCE, Model, buckets, check_size
 from transformer_core.family._sentence import Pooling, PoolingMode
 from transformer_core.flow import CompileProfile
-from transformer_core.models.encoders._sentence_head import SentenceHead, check_vectors
+from transformer_core.models.encoders._sentence_head import (
+    SentenceHead,
+    check_vectors,
+    pooling_inputs,
+    text_entry_point,
+)
 from transformer_core.models.encoders._stack import EncoderConfig, EncoderStack, encoder_profile, layer_norm
 
 
@@ -84,7 +88,8 @@ class TextConfig(EncoderConfig):
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the arguments of ``forward``."""
-        return ("token_ids", "attention_mask", *(("token_type_ids",) if self.types > 1 else ()))
+        types = ("token_type_ids",) if self.types > 1 else ()
+        return ("token_ids", "attention_mask", *types, *pooling_inputs(self.pooling))
 
     def facts(self) -> dict[str, Any]:
         """Returns the model's entries in the description of a bundle."""
@@ -147,7 +152,7 @@ class TextModel(Model[TextConfig]):
     [B,T,D] and, where the model has a pooler, ``pooler_output`` [B,D]; a model of sentence-transformers gives
     ``sentence_embedding`` [B,D] in the pooler's place. Results are f32. The mask is 1 for tokens and 0 for padding; a
     row needs a token. Rows of padding are undefined. Models with fewer than two types of tokens have no
-    ``token_type_ids``.
+    ``token_type_ids``. A pooling without the prompt takes ``pooling_mask`` [B,T], too, 0 for padding and the prompt.
     """
 
     def __init__(self, config: TextConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
@@ -187,15 +192,23 @@ class TextModel(Model[TextConfig]):
         token_ids: Tensor,
         attention_mask: Tensor,
         token_type_ids: Tensor | None = None,
+        pooling_mask: Tensor | None = None,
     ) -> Mapping[str, Tensor]:
         """Computes the results of ``forward`` of arguments i32 [B, T]: f32 [B, T, D], and a vector [B, D] if any."""
         x = self(ctx, token_ids, attention_mask, token_type_ids)
         results = {"last_hidden_state": ctx.ops.cast(x, f32)}
         if self.sentence is not None:
-            results["sentence_embedding"] = self.sentence(ctx, x, attention_mask)
+            results["sentence_embedding"] = self.sentence(ctx, x, attention_mask, pooling_mask)
         elif self.pooler is not None:
             results["pooler_output"] = ctx.ops.cast(pooled(ctx, self.pooler, x), f32)
         return results
+
+    def text_lengths(self, limit: int | None) -> tuple[int, ...]:
+        """Returns the T of ``forward`` that an export has by default; see ``Model.text_lengths``."""
+        if self.sentence is None and not self.config.labels:
+            return ()
+        positions = self.config.positions
+        return buckets(positions if limit is None else min(limit, positions), self.config.stack.heads)
 
     def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
         """Returns a profile of the sizes; T is 64 by default, and at most the positions that the model has."""
@@ -214,7 +227,7 @@ class TextModel(Model[TextConfig]):
     def entry_point(self, profile: CompileProfile) -> EntryPoint:
         """Builds ``forward``."""
         spec = TensorSpec((profile.batch, profile.sequence), "i32")
-        return EntryPoint(profile.name, self.results, tuple(Argument(name, spec) for name in self.config.inputs))
+        return text_entry_point(profile.name, self.results, spec, self.config.inputs)
 
 
 def pooled(ctx: ExecutionContext, pooler: Linear, x: Tensor) -> Tensor:

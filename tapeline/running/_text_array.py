@@ -1,0 +1,51 @@
+"""Results of whole texts, with the tokens that were read and cut off."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from tapeline.text import EncodedText
+
+
+class TextArray(np.ndarray):
+    """Array with a row for each text; the model may have read the beginning of a long text only.
+
+    Results of indexing and of arithmetic have no counts: their ``tokens`` and ``truncated`` are empty.
+
+    Attributes:
+        tokens: number of tokens of each text that were read, i64 [texts].
+        truncated: number of tokens of each text that were cut off, i64 [texts].
+    """
+
+    tokens: np.ndarray
+    truncated: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray, texts: Sequence[EncodedText]) -> Self:
+        """Returns the values [texts, ..] with the counts of the texts."""
+        array = np.asarray(values).view(cls)
+        array.tokens = np.array([len(text.ids) for text in texts], np.int64)
+        array.truncated = np.array([text.truncated for text in texts], np.int64)
+        return array
+
+    def __array_finalize__(self, source: Any) -> None:
+        self.tokens = self.truncated = np.zeros((0,), np.int64)
+
+
+def similarities(function: str, vectors: np.ndarray) -> np.ndarray:
+    """Returns how alike each vector is to each other one, [N, N] of vectors [N, D], as sentence-transformers does.
+
+    Args:
+        function: ``cosine``, ``dot``, or one of the negated distances ``euclidean`` and ``manhattan``.
+        vectors: the vectors.
+
+    >>> similarities("manhattan", np.array([[0.0, 1.0], [2.0, 2.0]])).tolist()
+    [[-0.0, -3.0], [-3.0, -0.0]]
+    """
+    if function in ("euclidean", "manhattan"):
+        distance = np.linalg.norm(vectors[:, None] - vectors[None], 2 if function == "euclidean" else 1, axis=-1)
+        return -distance
+    if function == "cosine":
+        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return vectors @ vectors.T

@@ -1,0 +1,134 @@
+"""Tokens of whole texts for encoders: truncated to the model's length, as transformers' tokenizers do."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import tokenizers
+from tokenizers import normalizers
+
+from lang_core import InputError, checked_choices
+from tapeline.text._ids import check_ids
+from tapeline.text._library import library_errors
+from tapeline.text._tokenizer import Tokenizer
+
+_COPY: Final = "it is damaged: copy it again from where the model came"
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedText:
+    """Tokens of a text, or of a pair of texts.
+
+    Attributes:
+        ids: token ids, special tokens included.
+        types: type of each token: 1 for the second text of a pair if the model tells them apart.
+        truncated: number of tokens that were cut off because the text is longer than the model reads.
+    """
+
+    ids: list[int]
+    types: list[int]
+    truncated: int = 0
+
+
+@checked_choices
+class TextEncoder:
+    """Tokenizer of texts that a model reads as a whole.
+
+    Attributes:
+        max_tokens: the most tokens of a text, special tokens included; None if texts are not truncated.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, max_tokens: int | None, *, lower_case: bool = False, from_left: bool = False
+    ) -> None:
+        """Copies the tokenizer; the original is not changed.
+
+        Args:
+            tokenizer: the tokenizer.
+            max_tokens: as the attribute.
+            lower_case: whether texts are lowercased before anything else, unless the tokenizer does so itself.
+            from_left: whether the beginning of a long text is cut off, and not its end.
+
+        Raises:
+            CheckpointError: the tokenizer cannot be copied.
+        """
+        self.max_tokens: Final = max_tokens
+        self._path: Final = tokenizer.path
+        self._size: Final = tokenizer.vocabulary_size
+        with library_errors(f"{self._path} cannot be read again", _COPY):
+            self._whole: Final = tokenizers.Tokenizer.from_str(tokenizer.serialized())
+            self._cut: Final = tokenizers.Tokenizer.from_str(tokenizer.serialized())
+            for inner in (self._whole, self._cut):
+                inner.no_padding()
+                inner.no_truncation()
+                if lower_case:
+                    _lowercase(inner)
+            if max_tokens is not None:
+                self._cut.enable_truncation(
+                    max_tokens, strategy="longest_first", direction="left" if from_left else "right"
+                )
+        added = self._whole.get_added_tokens_decoder()
+        self._special: Final = frozenset(one for one, token in added.items() if token.special)
+
+    def encode(self, text: str, model_size: int) -> EncodedText:
+        """Returns the tokens of a text.
+
+        Args:
+            text: the text.
+            model_size: the model's vocabulary V; every id must be below it.
+
+        Raises:
+            InputError: the text holds what is no Unicode, gives no token, or gives an id that the model does not have.
+            CheckpointError: the tokenizer is damaged, so that the library fails.
+        """
+        return self._encoded(text, None, model_size)
+
+    def encode_pair(self, first: str, second: str, model_size: int) -> EncodedText:
+        """Returns the tokens of a pair of texts; the longer one is truncated first.
+
+        Args:
+            first: a text.
+            second: another one.
+            model_size: the model's vocabulary V; every id must be below it.
+
+        Raises:
+            InputError: as for ``encode``.
+            CheckpointError: as for ``encode``.
+        """
+        return self._encoded(first, second, model_size)
+
+    def prompt_tokens(self, prompt: str, model_size: int) -> int:
+        """Returns the number of tokens of a prompt before a text, without a special token at its end."""
+        ids = self.encode(prompt, model_size).ids
+        return len(ids) - (ids[-1] in self._special)
+
+    def _encoded(self, first: str, second: str | None, model_size: int) -> EncodedText:
+        for text in (first, second or ""):
+            _check_unicode(text)
+        with library_errors(f"{self._path} cannot encode a text", _COPY):
+            encoding = self._whole.encode(first, second)
+            whole = len(encoding.ids)
+            if self.max_tokens is not None and whole > self.max_tokens:
+                encoding = self._cut.encode(first, second)
+        if not encoding.ids:
+            raise InputError(f"the text {first!r} gives no token with {self._path}: give a longer text")
+        check_ids(encoding.ids, model_size, f"a text, encoded with {self._path} ({self._size} entries),")
+        return EncodedText(list(encoding.ids), list(encoding.type_ids), whole - len(encoding.ids))
+
+
+def _lowercase(inner: tokenizers.Tokenizer) -> None:
+    """Puts a Lowercase before the normalizer, unless there is one."""
+    normalizer = inner.normalizer
+    steps = [] if normalizer is None else [normalizer]
+    if isinstance(normalizer, normalizers.Sequence):
+        steps = [normalizer[index] for index in range(len(normalizer))]
+    if not any(isinstance(step, normalizers.Lowercase) for step in steps):
+        inner.normalizer = normalizers.Sequence([normalizers.Lowercase(), *steps])
+
+
+def _check_unicode(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"the text is not valid UTF-8 (character {error.start} is {text[error.start]!a}): remove that character"
+        ) from error

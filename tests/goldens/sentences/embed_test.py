@@ -1,0 +1,183 @@
+"""Ids, vectors and scores of tiny models against sentence-transformers, in every layout.
+
+Each model goes the way of an export up to the compiler: its directory is arranged, the model runs eagerly at the
+lengths of the entry points, and the embedder and ranker of a bundle call it.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lang_core import ConfigError, EagerExecutionContext, InputError
+from tapeline.exporting import open_source
+from tapeline.running import SentenceEmbedder, TextRanker, TextSettings
+from tapeline.text import Tokenizer
+from tests.goldens.sentences.cases import (
+    PAIRS,
+    SENTENCE_CASES,
+    TEXTS,
+    SentenceCase,
+    read_goldens,
+    read_vectors,
+    write_sentence_model,
+)
+from transformer_core.models import entry_points, load_model, weights_of
+
+_EMBEDDERS = [case for case in SENTENCE_CASES.values() if not case.ranks]
+_RANKERS = [case for case in SENTENCE_CASES.values() if case.ranks]
+_EXPORTED_LENGTHS = {
+    "minilm": (16,),
+    "old_layout": (18,),
+    "roberta_positions": (38,),
+    "qwen3": (32, 64),
+    "left": (11,),
+    "modernbert": (32, 64),
+    "gtr": (28,),
+}
+
+
+class _EagerBundle:
+    """A model as a bundle that is called in the eager context; keeps the arguments of its calls."""
+
+    def __init__(self, directory: Path, weights: Any, batch: int = 1, sequence: int | None = None) -> None:
+        self.model = load_model(directory)
+        limit = TextSettings.read(directory).max_tokens
+        lengths = self.model.text_lengths(limit) if sequence is None else (sequence,)
+        self.points = entry_points(self.model, batch=batch, sequence=lengths[-1], lengths=lengths[:-1])
+        self._ctx = EagerExecutionContext(weights_of(self.model, weights))
+        self.calls: list[np.ndarray] = []
+        records = [
+            SimpleNamespace(name=point.name, arguments=point.arguments, results=self._results(point))
+            for point in self.points
+        ]
+        facts = {"family": self.model.config.architecture, **self.model.config.facts()}
+        self.path, self.config = directory, SimpleNamespace(entry_points=records, model=facts)
+
+    def _results(self, point: Any) -> list[Any]:
+        ones = [self._ctx.constant(np.ones(one.spec.shape, np.int32)) for one in point.arguments]
+        return [SimpleNamespace(name=name, spec=tensor.spec) for name, tensor in point(self._ctx, *ones).items()]
+
+    def function(self, name: str) -> Callable[..., list[Any]]:
+        point = next(one for one in self.points if one.name == name)
+
+        def call(*arrays: np.ndarray) -> list[Any]:
+            self.calls.append(arrays[0][arrays[1] != 0])
+            return [*point(self._ctx, *map(self._ctx.constant, arrays)).values()]
+
+        return call
+
+
+@contextlib.contextmanager
+def _opened(case: SentenceCase, directory: Path, **sizes: Any) -> Iterator[_EagerBundle]:
+    write_sentence_model(directory, case)
+    with open_source(str(directory), directory, True) as source:
+        yield _EagerBundle(source.directory, source.weights, **sizes)
+
+
+def _embedder(bundle: Any) -> SentenceEmbedder:
+    return SentenceEmbedder(bundle, bundle, Tokenizer.load(bundle.path))
+
+
+@pytest.mark.parametrize("case", _EMBEDDERS, ids=lambda case: case.name)
+def test_ids_and_vectors_are_those_of_sentence_transformers(case: SentenceCase, tmp_path: Path) -> None:
+    with _opened(case, tmp_path) as bundle:
+        embedder = _embedder(bundle)
+        for text, ids, vector in zip(
+            TEXTS, read_goldens()["cases"][case.name]["ids"], read_vectors(case.name), strict=True
+        ):
+            result = embedder([text], case.prompt)
+            assert bundle.calls[-1].tolist() == ids, text
+            np.testing.assert_allclose(result[0], vector, atol=2e-5, rtol=2e-5, err_msg=repr(text))
+            assert result.tokens.tolist() == [len(ids)]
+        lengths = sorted(point.arguments[0].spec.shape[1] for point in bundle.points)
+        assert tuple(lengths) == _EXPORTED_LENGTHS.get(case.name, tuple(lengths))
+
+
+@pytest.mark.parametrize("name", ["minilm", "bert_without_prompt", "qwen3"])
+def test_texts_of_all_lengths_in_one_call_keep_their_order(name: str, tmp_path: Path) -> None:
+    case = SENTENCE_CASES[name]
+    with _opened(case, tmp_path, batch=3) as bundle:
+        result = _embedder(bundle)(TEXTS, case.prompt)
+    np.testing.assert_allclose(result, read_vectors(name), atol=2e-5, rtol=2e-5)
+    whole = [len(ids) for ids in read_goldens()["cases"][name]["ids"]]
+    assert result.tokens.tolist() == whole
+    cut = {TEXTS[index] for index in np.flatnonzero(result.truncated)}
+    assert cut >= {TEXTS[-2], TEXTS[-1]}
+    assert not cut & {"", "a", "A"}
+
+
+@pytest.mark.parametrize("case", _RANKERS, ids=lambda case: case.name)
+def test_scores_are_those_of_a_cross_encoder(case: SentenceCase, tmp_path: Path) -> None:
+    with _opened(case, tmp_path) as bundle:
+        ranker = TextRanker(bundle, bundle, Tokenizer.load(bundle.path))  # pyright: ignore[reportArgumentType]
+        goldens = zip(PAIRS, read_goldens()["cases"][case.name]["ids"], read_vectors(case.name), strict=True)
+        for (query, document), ids, score in goldens:
+            result = ranker(query, [document])
+            assert bundle.calls[-1].tolist() == ids, (query, document)
+            np.testing.assert_allclose(result, [score], atol=2e-5, rtol=2e-5)
+            assert (result.truncated[0] > 0) == (len(query) + len(document) > 60)
+        assert ranker("a", []).shape == (0,)
+
+
+def test_a_long_text_is_refused_if_that_is_asked_for(tmp_path: Path) -> None:
+    with _opened(SENTENCE_CASES["minilm"], tmp_path) as bundle:
+        embedder = _embedder(bundle)
+        with pytest.raises(InputError, match=r"'QQQ the mat .*'\.\.\. has \d+ tokens, the model reads 16: shorten it"):
+            embedder([TEXTS[-1]], truncate=False)
+        assert embedder(["berlin"], truncate=False).truncated.tolist() == [0]
+
+
+def test_a_bundle_that_takes_less_than_the_model_reads_cuts_nothing_more(tmp_path: Path) -> None:
+    """Refuses the text: if the bundle is the limit, and not the model, the vector is not the model's."""
+    with _opened(SENTENCE_CASES["qwen3"], tmp_path, sequence=20) as bundle:
+        embedder = _embedder(bundle)
+        with pytest.raises(
+            InputError, match=r"has \d+ tokens, the bundle takes 20: .* export with sequence=64, the most that"
+        ):
+            embedder(["berlin is big " * 40])
+
+
+def test_no_texts(tmp_path: Path) -> None:
+    with _opened(SENTENCE_CASES["minilm"], tmp_path) as bundle:
+        assert _embedder(bundle)([]).shape == (0, 12)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_seq_length": 0}, "'max_seq_length': expected a whole number above 0; found 0"),
+        ({"max_seq_length": "16"}, "'max_seq_length': expected a whole number"),
+        ({"do_lower_case": 1}, "'do_lower_case': expected true or false; found 1"),
+        ({"processing_kwargs": {"text": {"truncation": False}}}, "'truncation': expected true or longest_first"),
+        ({"processing_kwargs": {"text": {"stride": 2}}}, "'stride': expected no such setting; found 2"),
+        ({"processing_kwargs": {"common": {"x": 1}}}, "'common': expected no such settings"),
+        (
+            {"transformer_task": "fill-mask"},
+            "'transformer_task': expected one of feature-extraction; found 'fill-mask'",
+        ),
+        ({"modality_config": {"message": {}}}, "'modality_config': expected no entry 'message': texts in a chat templ"),
+        ({"config_kwargs": {"hidden_act": "relu"}}, "'config_kwargs': expected no setting but .*; found .*hidden_act"),
+        ({"model_args": {"add_adapter": 3}}, "'model_args': expected no setting but .*; found .*add_adapter"),
+    ],
+)
+def test_settings_that_are_not_supported_are_named(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+    case = SENTENCE_CASES["minilm"]
+    files = {**case.files, "sentence_bert_config.json": settings}
+    with (
+        pytest.raises(ConfigError, match=message),
+        _opened(dataclasses.replace(case, files=files), tmp_path) as bundle,
+    ):
+        _embedder(bundle)
+
+
+@pytest.mark.parametrize("case", SENTENCE_CASES.values(), ids=SENTENCE_CASES)
+def test_goldens_were_made_from_these_cases(case: SentenceCase) -> None:
+    goldens = read_goldens()
+    assert case.digest() == goldens["cases"][case.name]["case"]
+    assert set(goldens["cases"]) == set(SENTENCE_CASES)
