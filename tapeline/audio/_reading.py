@@ -13,7 +13,7 @@ import soundfile
 from lang_core import InputError
 from tapeline.audio._limits import DEFAULT_LIMITS, AudioLimits
 from tapeline.audio._resampling import resample
-from tapeline.audio._riff import missing_bytes
+from tapeline.audio._riff import missing_bytes, with_known_size
 
 _MAGIC: Final = 12  # bytes that tell the format
 _ENCODINGS: Final = ("PCM_S8", "PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW", "ALAW")
@@ -68,7 +68,7 @@ class _Stream(soundfile.SoundFile):
 def _read(file: BinaryIO, size: int, rate: int, limits: AudioLimits, name: str) -> np.ndarray:
     if size > limits.max_bytes:
         raise InputError(f"{name}: {size:,} bytes, expected at most {limits.max_bytes:,}: give it in pieces")
-    _check_format(file, size, name)
+    file = _check_format(file, size, name)
     try:
         with _Stream(file) as sound:
             _check_header(sound, limits, name)
@@ -83,8 +83,11 @@ def _read(file: BinaryIO, size: int, rate: int, limits: AudioLimits, name: str) 
     return resample(samples, own_rate, rate)
 
 
-def _check_format(file: BinaryIO, size: int, name: str) -> None:
-    """Checks that a file begins as one of the formats does, and that a WAV file has the samples that it declares."""
+def _check_format(file: BinaryIO, size: int, name: str) -> BinaryIO:
+    """Checks that a file begins as one of the formats does, and that a WAV file has the samples that it declares.
+
+    Returns the file to read: in memory, of a WAV file that a program wrote into a pipe and that says 0 bytes of sound.
+    """
     head = file.read(_MAGIC)
     is_wav = head[:4] == b"RIFF" and head[8:] == b"WAVE"
     if not is_wav and head[:4] != b"fLaC":
@@ -92,7 +95,9 @@ def _check_format(file: BinaryIO, size: int, name: str) -> None:
     missing = missing_bytes(file, size) if is_wav else 0
     if missing:
         raise InputError(f"{name}: cut off: its last {missing:,} bytes of samples are missing: {_COPY}")
+    content = with_known_size(file, size) if is_wav else None
     file.seek(0)
+    return file if content is None else io.BytesIO(content)
 
 
 def _check_header(sound: soundfile.SoundFile, limits: AudioLimits, name: str) -> None:

@@ -67,16 +67,29 @@ def test_the_rate_is_changed() -> None:
     assert read_audio(bytes(_encoded(rate=48_000)), _RATE).shape == (10_000,)
 
 
-@pytest.mark.parametrize("size", [0, 2**32 - 1])
-def test_a_wav_file_of_unknown_size_is_read_to_its_end(size: int) -> None:
-    """Programs that write into a pipe cannot go back to the header; 0 means so to some, to libsndfile nothing."""
-    file = _encoded()
-    file[40:44] = struct.pack("<I", size)
-    if size:
-        assert read_audio(bytes(file), _RATE).shape == _SAMPLES.shape
-    else:
+@pytest.mark.parametrize("size", [0, 0x7FFFF000, 0x7FFFFFFF, 0x80000000, 2**32 - 1])
+@pytest.mark.parametrize("form", [0, 2**32 - 1, None])
+@pytest.mark.parametrize("encoding", ["PCM_16", "FLOAT", "PCM_24"])
+def test_a_wav_file_of_unknown_size_is_read_to_its_end(
+    size: int, form: int | None, encoding: str, tmp_path: Path
+) -> None:
+    """Reads what programs write into a pipe: they cannot go back to the header, and leave a size of their own there."""
+    file = _encoded(encoding=encoding)
+    whole = read_audio(bytes(file), _RATE)
+    place = file.index(b"data") + 4
+    file[place : place + 4] = struct.pack("<I", size)
+    if form is not None:
+        file[4:8] = struct.pack("<I", form)
+    np.testing.assert_array_equal(read_audio(bytes(file), _RATE), whole)
+    (tmp_path / "a.wav").write_bytes(file)
+    np.testing.assert_array_equal(read_audio(tmp_path / "a.wav", _RATE), whole)
+
+
+def test_a_wav_file_without_samples_and_with_further_chunks_has_none() -> None:
+    file = _encoded(samples=_SAMPLES[:0])
+    for more in (b"", b"LIST\x04\x00\x00\x00abcd", b"id3 \x03\x00\x00\x00abc\x00", b"id3 \x03\x00\x00\x00abc"):
         with pytest.raises(InputError, match="audio: has no samples"):
-            read_audio(bytes(file), _RATE)
+            read_audio(bytes(file) + more, _RATE)
 
 
 def test_a_flac_file_of_unknown_length_is_read_to_its_end() -> None:

@@ -160,7 +160,6 @@ def _model(options: ExportOptions, dtype: str, source: ModelSource) -> tuple[Mod
         source.directory,
         dtype,
         options.num_layers,
-        weights=source.weights is not None,
         quantize=None if stored else options.encoding,
         activations=activations,
         drafts=DRAFT in (options.entry_points or ()),

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from lang_core import InputError, WeightSource, checked_choices
 from tapeline.bundle import sha256_of
@@ -15,9 +15,12 @@ from tapeline.demo import write_demo_checkpoint
 from tapeline.exporting._sentence_layout import in_own_layout
 from tapeline.hub import resolve_model
 from tapeline.text import UnreadTokenizerError, write_gguf_tokenizer
-from transformer_core.checkpoints import Adapter, SafetensorsCheckpoint
+from transformer_core.checkpoints import SINGLE_FILE, Adapter, SafetensorsCheckpoint
 from transformer_core.models import CONFIG_FILE, QuantizedWeights, unquantized
 from transformer_core.models.gguf import GgufModel
+
+_OTHERS: Final = ("adapter_model.safetensors", "consolidated.safetensors")  # the same weights in other forms
+_SHOWN: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +86,29 @@ def _directory_source(
     facts: dict[str, Any] = {"format": "safetensors"}
     weights = None
     if with_weights:
-        weights = unquantized(path, stack.enter_context(SafetensorsCheckpoint(path)))
+        checkpoint = stack.enter_context(SafetensorsCheckpoint(path))
+        weights = unquantized(path, checkpoint)
+        notes = _unlisted_notes(checkpoint)
         if isinstance(weights, QuantizedWeights):
             facts["quantization"] = weights.method
-            if weights.notes:
-                facts["notes"] = list(weights.notes)
-            for note in weights.notes:
-                progress(ProgressEvent(note))
+            notes += weights.notes
+        if notes:
+            facts["notes"] = notes
+        for note in notes:
+            progress(ProgressEvent(note))
     return ModelSource(model, path, weights, weights, _identity(path, contents=model == "demo"), facts)
+
+
+def _unlisted_notes(checkpoint: SafetensorsCheckpoint) -> list[str]:
+    """Returns a warning of files with weights that are not read; none if there are no such files."""
+    names = [name for name in checkpoint.unlisted if name not in _OTHERS]
+    if not names:
+        return []
+    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else "")
+    return [
+        f"warning: not read, because the checkpoint's index or its {SINGLE_FILE} counts alone: {shown}: if these files "
+        "belong to the model, fetch its index again"
+    ]
 
 
 def _gguf_source(

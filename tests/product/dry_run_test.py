@@ -85,3 +85,35 @@ def test_it_refuses_what_the_export_would(tmp_path: Path, model: Path) -> None:
     (model / "model-00001-of-00002.safetensors").unlink()
     with pytest.raises(InputError, match="model-00001-of-00002"):
         dry_run(options(tmp_path / "bundle", model), model, PhaseMeter())
+
+
+@pytest.mark.parametrize("weights", ["external", "none"])
+@pytest.mark.parametrize("quantization", [{"quant_method": "bitsandbytes"}, {"load_in_8bit": True}])
+def test_a_method_of_quantization_that_is_not_read_is_refused_without_weights_too(
+    weights: str, quantization: dict[str, Any], tmp_path: Path, model: Path
+) -> None:
+    path = model / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "quantization_config": quantization}))
+    asked = options(tmp_path / "bundle", model, weights=weights)
+    for call in (dry_run, run_export):
+        with pytest.raises(InputError, match=r"quantization_config: .*bitsandbytes|load_in_8bit.*not bitsandbytes"):
+            call(asked, model, PhaseMeter())
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_files_with_weights_that_are_not_read_are_named(shards: int, tmp_path: Path) -> None:
+    model, said = tmp_path / "some", []
+    model.mkdir()
+    write_checkpoint(model, CASES["llama_gqa"], shards=shards)
+    first = sorted(model.glob("*.safetensors"))[0]
+    for name in ("model-00003-of-00003.safetensors", "consolidated.safetensors"):
+        (model / name).write_bytes(first.read_bytes())
+    asked = options(tmp_path / "bundle", model)
+    with stablehlo_here():
+        run_export(asked, model, PhaseMeter(), lambda event: said.append(event.text))
+    expected = "warning: not read, because the checkpoint's index or its model.safetensors counts alone: model-00003-of"
+    assert sum(text.startswith(expected) for text in said) == 1
+    report = json.loads((asked.output / "report.json").read_text())
+    (note,) = report["model"]["source"]["notes"]
+    assert note.startswith(expected)
+    assert "consolidated" not in note

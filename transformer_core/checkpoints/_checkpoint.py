@@ -28,13 +28,21 @@ class SafetensorsCheckpoint(CheckpointInParts[SafetensorsFile]):
 
     All headers are checked on opening; tensors are read on demand.
 
+    Attributes:
+        unlisted: names of further safetensors files in the directory, which are not read.
+
     Raises:
         CheckpointError: the directory holds no safetensors, a file is damaged, or the index and the shards disagree.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         path = os.fspath(directory)
-        super().__init__(path, [*_files(path), *_module_files(path)])
+        files = _files(path)
+        read = {os.path.basename(file.path) for file in files}
+        self.unlisted: Final = tuple(
+            sorted(name for name in _listing(path) if name.endswith(".safetensors") and name not in read)
+        )
+        super().__init__(path, [*files, *_module_files(path)])
 
     def stored_form(self, key: str) -> tuple[str, tuple[int, ...]]:
         """Returns the format's name of a tensor's dtype, and its shape. Raises CheckpointError for an unknown key."""

@@ -64,6 +64,21 @@ def test_a_llama(made: Callable[..., GgufModel]) -> None:
     assert not made("llama", LLAMA, "output.weight").config().tied
 
 
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "gemma3", "phi3", "olmo2"])
+def test_sizes_of_every_layer_that_are_all_the_same(architecture: str, made: Callable[..., GgufModel]) -> None:
+    """Reads a list as its number: converters write one for models whose layers could differ."""
+    plain = {**LLAMA, **GEMMA, "rope.dimension_count": LLAMA["embedding_length"] // LLAMA["attention.head_count"]}
+    plain |= {"attention.key_length": 8, "attention.value_length": 8, "attention.head_count_kv": 2}
+    if architecture != "gemma3":
+        plain = {key: value for key, value in plain.items() if "swa" not in key and "window" not in key}
+    expected = made(architecture, plain).config()
+    lists = {key: [plain[key]] * LLAMA["block_count"] for key in ("attention.head_count", "attention.head_count_kv")}
+    lists["feed_forward_length"] = [plain["feed_forward_length"]] * LLAMA["block_count"]
+    assert made(architecture, {**plain, **lists}).config() == expected
+    for key, values in lists.items():
+        assert made(architecture, {**plain, key: values}).config() == expected
+
+
 STATES = {
     **{f"ssm.{name}": size for name, size in {"state_size": 4, "group_count": 1, "conv_kernel": 4}.items()},
     "ssm.inner_size": 2 * LLAMA["embedding_length"],
@@ -195,8 +210,23 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "llama",
-        {**LLAMA, "attention.head_count": [4, 4]},
-        r"'attention.head_count': expected an integer .*found \[4, 4\]",
+        {**LLAMA, "attention.head_count": [4, 2]},
+        r"'attention.head_count': expected an integer .*found \[4, 2\]",
+    ),
+    (
+        "qwen2",
+        {**LLAMA, "attention.head_count_kv": [2, 1]},
+        r"'attention.head_count_kv': expected an integer .*found \[2, 1\]",
+    ),
+    (
+        "llama",
+        {**LLAMA, "attention.head_count_kv": [2, 2, 2]},
+        r"'attention.head_count_kv': expected an integer .*found \[2, 2, 2\]",
+    ),
+    (
+        "llama",
+        {**LLAMA, "feed_forward_length": [48, 64]},
+        r"'feed_forward_length': expected an integer .*found \[48, 64\]",
     ),
     (
         "llama",

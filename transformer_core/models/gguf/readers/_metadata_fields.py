@@ -12,6 +12,10 @@ ARCHITECTURE: Final = "general.architecture"
 TOKENIZER: Final = "tokenizer.ggml."
 
 
+# Fields that a file may have for each layer, as llama.cpp reads them.
+_BY_LAYER: Final = ("attention.head_count", "attention.head_count_kv", "feed_forward_length")
+
+
 def architecture_of(file: GgufCheckpoint) -> str:
     """Returns llama.cpp's name of the model's architecture.
 
@@ -30,10 +34,15 @@ def architecture_of(file: GgufCheckpoint) -> str:
 def model_fields(file: GgufCheckpoint, architecture: str) -> ConfigFields:
     """Returns the fields ``<architecture>.*``, named without that prefix.
 
-    A number that is stored in f32 becomes the shortest decimal with that value: 1e-05, not 9.999999747378752e-06.
+    A number that is stored in f32 becomes the shortest decimal with that value: 1e-05, not 9.999999747378752e-06. A
+    list of the same size for every layer becomes that size; only some architectures read a list of different ones.
     """
     prefix = f"{architecture}."
     values = {key[len(prefix) :]: _plain(value) for key, value in file.metadata.items() if key.startswith(prefix)}
+    for name in _BY_LAYER:
+        sizes = values.get(name)
+        if isinstance(sizes, list) and len(sizes) == values.get("block_count") and _are_one(sizes):
+            values[name] = sizes[0]
     return ConfigFields(values, f"{file.path}: metadata {prefix}*")
 
 
@@ -46,6 +55,10 @@ def tokenizer_fields(file: GgufCheckpoint) -> ConfigFields:
 def vector(file: GgufCheckpoint, key: str) -> list[float]:
     """Returns a stored vector of f32, as the shortest decimals."""
     return [_decimal(value) for value in file.read(key).reshape(-1).tolist()]
+
+
+def _are_one(sizes: list[Any]) -> bool:
+    return bool(sizes) and all(type(size) is int and size == sizes[0] for size in sizes)
 
 
 def _plain(value: Any) -> Any:
