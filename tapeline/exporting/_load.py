@@ -21,6 +21,7 @@ from transformer_core.models import (
     DRAFT,
     SLOT_TOKENS,
     Model,
+    check_quantization,
     entry_points,
     load_model,
     stored_encodings,
@@ -156,10 +157,12 @@ def exact_weights(weights: WeightSource) -> WeightSource:
 def _model(options: ExportOptions, dtype: str, source: ModelSource) -> tuple[Model[Any], ExportOptions]:
     """Returns the modules, and the options with the encoding that the file decides where none is asked for."""
     stored, activations = options.quantize in (None, STORED), options.activations
+    check_quantization(source.directory)  # without weights, too: a bundle takes them from the checkpoint later
     model = load_model(
         source.directory,
         dtype,
         options.num_layers,
+        weights=source.weights is not None,
         quantize=None if stored else options.encoding,
         activations=activations,
         drafts=DRAFT in (options.entry_points or ()),

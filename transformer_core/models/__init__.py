@@ -54,6 +54,7 @@ from transformer_core.family import (
 from transformer_core.models._load import load_model
 from transformer_core.models._random import write_random_model
 from transformer_core.models._weights import (
+    check_quantization,
     stored_encodings,
     stored_specs,
     tied_keys,
@@ -115,6 +116,7 @@ __all__ = [
     "VisionLanguageConfig",
     "VisionLanguageLM",
     "architectures",
+    "check_quantization",
     "decoder_flow",
     "entry_points",
     "load_config",

@@ -61,6 +61,15 @@ class OwnLayout(Protocol):
         ...
 
 
+def check_quantization(directory: str | os.PathLike[str]) -> None:
+    """Checks that weights of a directory that config.json says are quantized can be read.
+
+    Raises:
+        ConfigError: the method of quantization is not supported.
+    """
+    quantization_fields(config_values(directory))
+
+
 def unquantized(directory: str | os.PathLike[str], checkpoint: SafetensorsCheckpoint) -> WeightSource:
     """Returns a checkpoint's weights; if config.json says that they are quantised, unpacked as they are read.
 
