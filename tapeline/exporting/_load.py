@@ -5,15 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from compile_hlo import LoweredModule
-from lang_core import EntryPoint, InputError, WeightSource, any_of, quantizable
+from lang_core import CheckpointError, EntryPoint, InputError, WeightSource, any_of, quantizable
 from tapeline.bundle import DebugConfig, PhaseMeter
-from tapeline.cli import Progress
+from tapeline.cli import Progress, ProgressEvent
 from tapeline.exporting._kernels import ChosenKernels
 from tapeline.exporting._mesh import ExportMesh, export_mesh
 from tapeline.exporting._options import ExportOptions, checked_entry_points
 from tapeline.exporting._packing import PackingFacts, packing_facts
 from tapeline.exporting._source import ModelSource
 from tapeline.running import Invariance, TextSettings
+from tapeline.text import find_tokenizer
 from transformer_core import STORED, keep_packed
 from transformer_core.checkpoints import Audit, DequantizedWeights, PackedWeights, audit
 from transformer_core.flow import CompileProfile
@@ -115,6 +116,7 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
         facts = packing_facts(model, weights, progress)
     kernels = None if options.kernels == "none" else ChosenKernels(options.compiled)
     offered = points if kernels is None else kernels.of(points)
+    _check_tokenizer(source, model, progress)
     export = Export(options, model, sizes, offered, points, weights, report, meter, progress)
     export.kernels, export.mesh, export.lengths = kernels, mesh, shorter
     export.source, export.packing = source.facts, facts
@@ -127,6 +129,23 @@ def _lengths(model: Model[Any], options: ExportOptions, source: ModelSource) -> 
     if options.sequence is not None or options.slots is not None or options.entry_points not in (None, ("forward",)):
         return ()
     return model.text_lengths(TextSettings.read(source.directory).max_tokens)
+
+
+def _check_tokenizer(source: ModelSource, model: Model[Any], progress: Progress) -> None:
+    """Checks that a bundle can read the tokenizer's files; warns if a model that takes no tokens has others.
+
+    Raises:
+        InputError: the files are damaged, or of a format that is not read.
+    """
+    try:
+        tokenizer = find_tokenizer(source.directory)
+    except CheckpointError as error:
+        if not model.config.facts().get("vocabulary"):
+            progress(ProgressEvent(f"warning: {error}"))
+            return
+        raise CheckpointError(f"{error}; or move the tokenizer's files away, and export without them") from error
+    for note in tokenizer.notes if tokenizer is not None else ():
+        progress(ProgressEvent(f"warning: {note}"))
 
 
 def _sizes(model: Model[Any], options: ExportOptions) -> CompileProfile:

@@ -28,7 +28,7 @@ class Conversations:
 
     @cached_property
     def _template(self) -> ChatTemplate:
-        return ChatTemplate.find(self._directory)
+        return ChatTemplate.find(self._directory, tokens=self._tokenizer.tokens)
 
     def encode(self, messages: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
         """Returns the tokens of a conversation, and which of them are the assistant's with what ends its turns.

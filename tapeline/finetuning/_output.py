@@ -84,6 +84,7 @@ def write_checkpoint(
     _write_json(directory / CONFIG_FILE, {**kept, "torch_dtype": _TORCH[dtype]})
     for name in ("generation_config.json", *tokenizer_files()):
         if (files / name).exists():
+            (directory / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(files / name, directory / name)
 
 

@@ -162,7 +162,7 @@ def _transcription_model(name: str, bundle: Bundle, loading: Loading) -> Transcr
 
 def _text_model(name: str, bundle: Bundle, loading: Loading) -> TextModel:
     tokenizer = Tokenizer.load(bundle.path)
-    template, problem = _template(bundle.path, loading)
+    template, problem = _template(bundle.path, loading, tokenizer.tokens)
     ends = load_eos_ids(bundle.path)
     defaults = sampling_defaults(bundle.path)
     pictures = PictureReader(PicturePrompts(bundle, tokenizer)) if takes_pictures(bundle) else None
@@ -189,12 +189,12 @@ def _loaded(bundle: Bundle, loading: Loading) -> LoadedModel:
     return load(bundle, engine=place.engine, device=place.device, mesh=place.mesh, checkpoint=place.checkpoint)
 
 
-def _template(directory: Path, loading: Loading) -> tuple[ChatTemplate | None, str]:
+def _template(directory: Path, loading: Loading, tokens: Mapping[str, str]) -> tuple[ChatTemplate | None, str]:
     """Returns the chat template, or why there is none."""
     if loading.template is not None:
-        return ChatTemplate.find(directory, loading.template), ""
+        return ChatTemplate.find(directory, loading.template, tokens=tokens), ""
     try:
-        return ChatTemplate.find(directory), ""
+        return ChatTemplate.find(directory, tokens=tokens), ""
     except InputError as error:
         return None, str(error).replace(str(directory), "its bundle")  # clients are not told where that is
 

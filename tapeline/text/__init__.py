@@ -3,12 +3,13 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tapeline.text._assembly import TOKENIZER_FILE
 from tapeline.text._gguf_bpe import UnreadTokenizerError
 from tapeline.text._gguf_tokenizer import gguf_tokenizer, write_gguf_tokenizer
 from tapeline.text._ids import IdStream, check_ids, parse_token_ids
 from tapeline.text._stream import TextStream
 from tapeline.text._text_encoder import EncodedText, TextEncoder
-from tapeline.text._tokenizer import TOKENIZER_FILE, Tokenizer, find_tokenizer, register_tokenizer, tokenizer_files
+from tapeline.text._tokenizer import Tokenizer, find_tokenizer, register_tokenizer, tokenizer_files
 
 if TYPE_CHECKING:
     from tapeline.text._chat import Chat

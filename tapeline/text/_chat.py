@@ -35,7 +35,7 @@ class Chat:
         """
         if tokenizer is None:
             raise InputError(f"`chat`: {directory} has no tokenizer: text cannot become ids; export it with one")
-        return cls(ChatTemplate.find(directory), tokenizer, system)
+        return cls(ChatTemplate.find(directory, tokens=tokenizer.tokens), tokenizer, system)
 
     def ask(
         self,
@@ -73,7 +73,8 @@ class Chat:
         They are that of the tokenizer's ``eos_token``, and that of the special token which the template puts after an
         answer: instruction-tuned models end a turn with it, and not every configuration says so.
         """
-        ids = [self._tokenizer.special_id(self._template.tokens.get("eos_token", ""))]
+        named = self._template.tokens.get("eos_token", "")
+        ids = [self._tokenizer.eos_id(), self._tokenizer.special_id(named)]
         after = self._template.after_answers().lstrip()
         first = self._tokenizer.first_special(after) if after else None
         return frozenset(one for one in (*ids, first) if one is not None)

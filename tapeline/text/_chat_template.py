@@ -1,6 +1,5 @@
 """A model's chat template: messages to the text that the model continues."""
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +9,7 @@ import jinja2
 from jinja2.exceptions import SecurityError
 
 from lang_core import InputError, checked_choices
+from tapeline.text._assembly import TOKENIZER_CONFIG, TOOL_TEMPLATE_FILE, read_object, special_tokens
 from tapeline.text._template_environment import environment
 from tapeline.text._template_limits import DEFAULT_LIMITS, RenderLimits, limited
 
@@ -18,8 +18,6 @@ Message = Mapping[str, Any]
 
 _FILE: Final = "chat_template.jinja"
 _OLD_FILE: Final = "chat_template.json"  # of processors, for pictures and text
-_CONFIG: Final = "tokenizer_config.json"
-_SPECIAL: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _MARK: Final = "\ue000tapeline\ue000"  # of the private use area: in no template
 
 
@@ -66,30 +64,32 @@ class ChatTemplate:
         self._tool_template: Final = self._template if tool_text is None else _parsed(tool_text, origin)
 
     @classmethod
-    def find(cls, directory: Path, text: str | None = None) -> "ChatTemplate":
+    def find(
+        cls, directory: Path, text: str | None = None, *, tokens: Mapping[str, str] | None = None
+    ) -> "ChatTemplate":
         """Reads the template: chat_template.jinja, else that of chat_template.json, else of tokenizer_config.json.
+
+        A further chat_template.jinja for tools can be additional_chat_templates/tool_use.jinja.
 
         Args:
             directory: of the model or bundle.
             text: template to take in place of the directory's; its special tokens are found nevertheless.
+            tokens: special tokens by name, of the directory's tokenizer; None assembles it to find them.
 
         Raises:
             NoTemplateError: there is none.
             InputError: a file is damaged.
         """
-        config = _config(directory / _CONFIG)
-        tokens = {name: token for name in _SPECIAL if (token := _content(config.get(name))) is not None}
-        file = directory / _FILE
+        tokens = special_tokens(directory) if tokens is None else tokens
         if text is not None:
             return cls(text, "`chat_template`", tokens)
-        if file.exists():
-            try:
-                return cls(file.read_text(encoding="utf-8"), str(file), tokens)
-            except (OSError, UnicodeDecodeError) as error:
-                raise InputError(f"cannot read {file}: {error}; copy it again from where the model came") from error
-        older = _config(directory / _OLD_FILE).get("chat_template")
-        text, tool_text = _configured(older or config.get("chat_template"), directory)
-        return cls(text, str(directory / _CONFIG), tokens, tool_text)
+        text, tool_text = _read_text(directory / _FILE), _read_text(directory / TOOL_TEMPLATE_FILE)
+        if text is not None:
+            return cls(text, str(directory / _FILE), tokens, tool_text)
+        config = read_object(directory / TOKENIZER_CONFIG)
+        older = read_object(directory / _OLD_FILE).get("chat_template")
+        text, named_tool_text = _configured(older or config.get("chat_template"), directory)
+        return cls(text, str(directory / TOKENIZER_CONFIG), tokens, tool_text or named_tool_text)
 
     @checked_choices
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **more: Any) -> str:
@@ -138,8 +138,8 @@ class ChatTemplate:
             return False
 
     def _in_form(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        """Returns the messages, with text as a part where the template wants parts."""
-        copies = [dict(message) for message in messages]
+        """Returns the messages without fields that are None, with text as a part if the template wants parts."""
+        copies = [{key: value for key, value in message.items() if value is not None} for message in messages]
         for copy in copies:
             content = copy.get("content")
             if isinstance(content, str) and self.takes_parts:
@@ -169,40 +169,34 @@ def _parsed(text: str, origin: str) -> jinja2.Template:
         ) from error
 
 
-def _config(path: Path) -> Mapping[str, Any]:
+def _read_text(path: Path) -> str | None:
+    """Returns the text of a file; None if there is no file."""
     if not path.exists():
-        return {}
+        return None
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path}: {error}; copy it again from where the model came") from error
-    if not isinstance(fields, dict):
-        raise InputError(f"{path}: expected a JSON object; found {type(fields).__name__}: copy it again")
-    return fields
-
-
-def _content(token: object) -> str | None:
-    """A special token's text, as it stands there or as an object with ``content``."""
-    text = token.get("content") if isinstance(token, dict) else token
-    return text if isinstance(text, str) else None
 
 
 def _configured(template: object, directory: Path) -> tuple[str, str | None]:
     """Returns the template, and the one for tools where that is another."""
-    tool_text = None
+    tool_text, place = None, directory / TOKENIZER_CONFIG
     if isinstance(template, list):
         named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
         if "default" not in named:
             raise InputError(
-                f"`chat`: {directory / _CONFIG} has the chat templates {', '.join(map(str, named)) or 'none'}, but no "
+                f"`chat`: {place} has the chat templates {', '.join(map(str, named)) or 'none'}, but no "
                 f"default: put the wanted one beside it as {_FILE}"
             )
         template, tool_text = named["default"], named.get("tool_use")
     if template is None:
         raise NoTemplateError(
-            f"`chat`: {directory} has no chat template, neither {_FILE} nor chat_template in {_CONFIG}: put the "
-            f"model's {_FILE} there, or work without `chat`"
+            f"`chat`: {directory} has no chat template, neither {_FILE} nor chat_template in {TOKENIZER_CONFIG}: "
+            f"put the model's {_FILE} there, or work without `chat`"
         )
     if not isinstance(template, str):
-        raise InputError(f"{directory / _CONFIG}: chat_template: expected text; found {template!r:.80}: copy it again")
+        raise InputError(
+            f"{directory / TOKENIZER_CONFIG}: chat_template: expected text; found {template!r:.80}: copy it again"
+        )
     return template, tool_text if isinstance(tool_text, str) else None

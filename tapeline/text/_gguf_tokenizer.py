@@ -14,6 +14,7 @@ from tapeline.text._gguf_unigram import unigram
 from tapeline.text._gguf_vocabulary import PREFIX, Vocabulary
 from tapeline.text._gguf_wordpiece import word_piece
 from tapeline.text._library import library_errors
+from tapeline.text._tokenizer_classes import PLAIN
 
 _TEMPLATE: Final = "tokenizer.chat_template"
 _FIRST: Final = "bos"
@@ -87,7 +88,8 @@ def _tokenizer(
     added = vocabulary.added()
     tokenizer.add_special_tokens([token for token in added if token.special])
     tokenizer.add_tokens([token for token in added if not token.special])
-    config: dict[str, Any] = {name: vocabulary.token(field) for name, field in _SPECIAL.items()}
+    config: dict[str, Any] = {"tokenizer_class": PLAIN}  # whatever the type of the model implies
+    config |= {name: vocabulary.token(field) for name, field in _SPECIAL.items()}
     if config["bos_token"] is None:
         config["bos_token"] = vocabulary.token("cls_token_id")  # encoders have either
     config["add_bos_token"] = vocabulary.flag("add_bos_token", begins) and config["bos_token"] is not None

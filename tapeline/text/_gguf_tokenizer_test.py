@@ -150,6 +150,7 @@ def test_the_files_of_a_directory(tmp_path: Path) -> None:
     assert Tokenizer.load(tmp_path).encode("the tape") == _samples_testing.byte_level().encode("the tape").ids
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     assert config == {
+        "tokenizer_class": "TokenizersBackend",
         "bos_token": "<s>", "eos_token": "</s>", "unk_token": None, "pad_token": None,
         "add_bos_token": False, "add_eos_token": False, "chat_template": "{{ messages }}",
     }  # fmt: skip

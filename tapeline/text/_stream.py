@@ -8,6 +8,8 @@ from typing import Any
 import tokenizers
 
 from tapeline.text._library import library_errors
+from tapeline.text._spaces import SpaceStream
+from tapeline.text._token_bytes import HIDDEN
 
 _REPLACEMENT = "\ufffd"
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
@@ -30,15 +32,21 @@ class TextStream:
         tokenizer: tokenizer of the ids.
         name: name of the tokenizer, for messages.
         keep: special tokens that the text shows, such as marks of tool calls; others have no text.
+        cleans: True removes spaces before punctuation, and holds back what a later punctuation mark can change.
     """
 
     def __init__(
-        self, tokenizer: tokenizers.Tokenizer, name: str = "the tokenizer", keep: Collection[str] = ()
+        self,
+        tokenizer: tokenizers.Tokenizer,
+        name: str = "the tokenizer",
+        keep: Collection[str] = (),
+        *,
+        cleans: bool = False,
     ) -> None:
+        self._spaces = SpaceStream() if cleans else None
         self._tokenizer = tokenizer
         self._name = name
-        added = tokenizer.get_added_tokens_decoder()
-        self._special = {token.content for token in added.values() if token.special}
+        self._special = {token.content for token in dropped_tokens(tokenizer).values()}
         self._keep = self._special & set(keep)
         self._bytes_run_on = _has_byte_fallback(tokenizer)
         self._window: list[int] = []
@@ -46,13 +54,23 @@ class TextStream:
 
     def push(self, token_id: int) -> str:
         """Returns the text that the next id settles; often a word, sometimes nothing."""
+        piece = self._push(token_id)
+        return piece if self._spaces is None else self._spaces.push(piece)
+
+    def finish(self) -> str:
+        """Returns what was held back. The stream is then as new."""
+        piece = self._gain(self._decode())
+        self._window, self._printed = [], ""
+        return piece if self._spaces is None else self._spaces.push(piece) + self._spaces.finish()
+
+    def _push(self, token_id: int) -> str:
         token = self._tokenizer.id_to_token(token_id)
         if token in self._keep:
             return self._settle() + token
         if token is None or token in self._special:
             return ""  # decoding drops it too; in the window it would hide that a token has a predecessor
         self._window.append(token_id)
-        if self._bytes_run_on and _BYTE.fullmatch(token):
+        if self._bytes_run_on and _BYTE.fullmatch(token.removeprefix(HIDDEN)):
             return ""
         text = self._decode()
         settled = text.rstrip(_REPLACEMENT)
@@ -60,12 +78,6 @@ class TextStream:
         if settled == text and self._printed == text:
             self._window = [token_id]
             self._printed = self._decode()
-        return piece
-
-    def finish(self) -> str:
-        """Returns what was held back. The stream is then as new."""
-        piece = self._gain(self._decode())
-        self._window, self._printed = [], ""
         return piece
 
     def _settle(self) -> str:
@@ -86,6 +98,18 @@ class TextStream:
         piece = text[len(self._printed) :]
         self._printed = text
         return piece
+
+
+def dropped_tokens(tokenizer: tokenizers.Tokenizer) -> dict[int, tokenizers.AddedToken]:
+    """Returns the added tokens that decoding drops, by id: special ones.
+
+    A token that was added twice, and was special only once, does not say so itself.
+    """
+    return {
+        number: token
+        for number, token in tokenizer.get_added_tokens_decoder().items()
+        if token.special or (tokenizer.decode([number], skip_special_tokens=False) and not tokenizer.decode([number]))
+    }
 
 
 def _has_byte_fallback(tokenizer: tokenizers.Tokenizer) -> bool:

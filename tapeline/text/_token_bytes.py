@@ -9,6 +9,8 @@ from typing import Any, Final
 import tokenizers
 
 _BYTE: Final = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+HIDDEN: Final = "\ue000"
+"""First letter of the name of a token that no text may match (of the private use area)."""
 _SPACE: Final = "\u2581"  # sentencepiece's sign for a space
 
 
@@ -44,7 +46,7 @@ def _byte_level(token: str) -> bytes:
 
 
 def _sentencepiece(token: str, fallback: bool) -> bytes:
-    match = _BYTE.fullmatch(token) if fallback else None
+    match = _BYTE.fullmatch(token.removeprefix(HIDDEN)) if fallback else None
     return bytes([int(match[1], 16)]) if match else token.replace(_SPACE, " ").encode()
 
 

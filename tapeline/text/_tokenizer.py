@@ -1,19 +1,19 @@
-"""A directory's tokenizer: `tokenizer.json`, read by the `tokenizers` library."""
+"""A directory's tokenizer: text to ids and back, by the `tokenizers` library."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import tokenizers
 
 from lang_core import CheckpointError, ConfigError, InputError, checked_choices, load_plugins
+from tapeline.text._assembly import TOKENIZER_CONFIG, TOKENIZER_FILE, TOOL_TEMPLATE_FILE, assemble, special_tokens
 from tapeline.text._ids import check_ids
 from tapeline.text._library import library_errors
-from tapeline.text._stream import TextStream
+from tapeline.text._spaces import without_spaces
+from tapeline.text._stream import TextStream, dropped_tokens
 from tapeline.text._token_bytes import token_bytes
 
-TOKENIZER_FILE: Final = "tokenizer.json"
-"""Name of a tokenizer's file in a checkpoint or bundle."""
 _COPY = "it is damaged: copy it again from where the model came"
 
 # Tokenizers of other formats, which are not read.
@@ -25,11 +25,12 @@ Reader = Callable[[Path], tokenizers.Tokenizer]
 _READERS: Final[dict[str, Reader]] = {}
 _FILES: Final = (
     TOKENIZER_FILE,
-    "tokenizer_config.json",
+    TOKENIZER_CONFIG,
     "special_tokens_map.json",
     "added_tokens.json",
     "chat_template.jinja",
     "chat_template.json",
+    TOOL_TEMPLATE_FILE,
     *_FOREIGN,
     "merges.txt",
 )
@@ -62,38 +63,53 @@ class Tokenizer:
     """Tokenizer of a directory: text to ids and back.
 
     Attributes:
-        path: the tokenizer.json.
+        path: the tokenizer.json, or the file with the vocabulary if there is none.
         vocabulary_size: one more than the highest id.
+        tokens: text of the special tokens by name, such as ``bos_token``.
+        notes: what could not be done as the directory's files ask.
     """
 
-    def __init__(self, path: Path, inner: tokenizers.Tokenizer) -> None:
-        """Wraps what `load` has read. Padding and truncation that the file asks for are off, as in transformers."""
+    def __init__(
+        self,
+        path: Path,
+        inner: tokenizers.Tokenizer,
+        tokens: Mapping[str, str] | None = None,
+        *,
+        cleans: bool = False,
+        notes: Sequence[str] = (),
+    ) -> None:
+        """Wraps what `load` has read. Padding and truncation that the file asks for are off, as in transformers.
+
+        Args:
+            path: file with the vocabulary.
+            inner: tokenizer of the library.
+            tokens: text of the special tokens by name.
+            cleans: True removes spaces before punctuation from decoded text.
+            notes: what could not be done as the directory's files ask.
+        """
         inner.no_padding()
         inner.no_truncation()
         self.path = path
+        self.tokens: Final = dict(tokens or {})
+        self.notes: Final = tuple(notes)
+        self._cleans: Final = cleans
         self._inner = inner
-        added = inner.get_added_tokens_decoder()
-        self._added = frozenset(added)
-        self._special = frozenset(one for one, token in added.items() if token.special)
+        self._added = frozenset(inner.get_added_tokens_decoder())
+        self._special = frozenset(dropped_tokens(inner))
         self._bytes = token_bytes(inner)
         self.vocabulary_size = max(inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
     @classmethod
     def load(cls, directory: Path) -> "Tokenizer":
-        """Reads the tokenizer of a checkpoint or a bundle.
+        """Assembles the tokenizer of a checkpoint or a bundle from all of its files.
 
         Raises:
-            CheckpointError: there is no tokenizer.json and no file of a registered format, or it cannot be read.
+            CheckpointError: there is no vocabulary of a format that is read, or a file is damaged.
         """
-        path = directory / TOKENIZER_FILE
-        if not path.exists():
+        made = assemble(directory)
+        if made is None:
             return cls._registered(directory)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CheckpointError(f"cannot read {path}: {error}; copy it again from where the model came") from error
-        with library_errors(f"{path} is damaged or newer than tokenizers {tokenizers.__version__} can read", _COPY):
-            return cls(path, tokenizers.Tokenizer.from_str(text))
+        return cls(made.path, made.inner, made.tokens, cleans=made.cleans, notes=made.notes)
 
     @classmethod
     def _registered(cls, directory: Path) -> "Tokenizer":
@@ -104,7 +120,7 @@ class Tokenizer:
             raise CheckpointError(_missing(directory))
         path = directory / name
         try:
-            return cls(path, _READERS[name](path))
+            return cls(path, _READERS[name](path), special_tokens(directory))
         except (OSError, ValueError) as error:
             raise CheckpointError(f"cannot read {path}: {error}; {_COPY}") from error
 
@@ -166,10 +182,16 @@ class Tokenizer:
         check_ids(pair.ids, model_size, f"a pair of texts, encoded with {self.path} ({self.vocabulary_size} entries),")
         return list(pair.ids), list(pair.type_ids)
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of ids, without special tokens. An id outside the vocabulary has no text."""
+    def decode(self, ids: Sequence[int], *, special_tokens: bool = False) -> str:
+        """Returns the text of ids. An id outside the vocabulary has no text.
+
+        Args:
+            ids: token ids.
+            special_tokens: True writes special tokens as well.
+        """
         with library_errors(f"{self.path} cannot decode token ids", _COPY):
-            return self._inner.decode(list(ids), skip_special_tokens=True)
+            text = self._inner.decode(list(ids), skip_special_tokens=not special_tokens)
+        return without_spaces(text) if self._cleans else text
 
     def token_bytes(self, token_id: int) -> bytes:
         """Returns the bytes of a token, which need not be whole characters; those of a special one spell its name."""
@@ -183,6 +205,11 @@ class Tokenizer:
         """Returns the id of a special token; None where the text is none."""
         token_id = self._inner.token_to_id(token)
         return token_id if token_id in self._special else None
+
+    def eos_id(self) -> int | None:
+        """Returns the id of the token named ``eos_token``; None if no file names one."""
+        token = self.tokens.get("eos_token")
+        return None if token is None else self._inner.token_to_id(token)
 
     def added_id(self, token: str) -> int | None:
         """Returns the id of a token that is matched whole, special or not; None where the text is none."""
@@ -204,7 +231,7 @@ class Tokenizer:
         Args:
             keep: special tokens that the text shows; others have no text.
         """
-        return TextStream(self._inner, str(self.path), keep)
+        return TextStream(self._inner, str(self.path), keep, cleans=self._cleans)
 
     def _encoded(self, text: str, special_tokens: bool) -> list[int]:
         with library_errors(f"{self.path} cannot encode a text", _COPY):
@@ -237,9 +264,10 @@ def _missing(directory: Path) -> str:
     foreign = [name for name in _FOREIGN if (directory / name).exists()]
     if foreign:
         return (
-            f"{directory} has {' and '.join(foreign)} but no {TOKENIZER_FILE}, the only tokenizer format that is read: "
-            "convert it with transformers, AutoTokenizer.from_pretrained(directory).save_pretrained(directory), and "
-            f"put the new {TOKENIZER_FILE} there; or work with `token_ids`"
+            f"{directory} has {' and '.join(foreign)} but no {TOKENIZER_FILE}, and of files without one only vocab.txt "
+            "of WordPiece and vocab.json with merges.txt of byte-level BPE are read, if a tokenizer_class names such a "
+            "tokenizer: convert it with transformers, AutoTokenizer.from_pretrained(directory).save_pretrained("
+            f"directory), and put the new {TOKENIZER_FILE} there; or work with `token_ids`"
         )
     return (
         f"{directory} has no {TOKENIZER_FILE}: copy it from where the model came, or give `token_ids` instead of "

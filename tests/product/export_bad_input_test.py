@@ -125,6 +125,15 @@ _DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda m: _header(m, lambda h: _entry(h).update(dtype="F31")),
         r"model-00001-of-00002\.safetensors.*F31",
     ),
+    "tokenizer_of_a_format_that_is_not_read": (
+        lambda m: (m / "tokenizer.model").write_bytes(b"\n"),
+        r"has tokenizer\.model but no tokenizer\.json, .*; or move the tokenizer's files away, and export without them",
+    ),
+    "tokenizer_damaged": (lambda m: (m / "tokenizer.json").write_text("{"), r"tokenizer\.json is damaged"),
+    "tokenizer_config_damaged": (
+        lambda m: [(m / name).write_text("{") for name in ("tokenizer.json", "tokenizer_config.json")],
+        r"cannot read .*tokenizer_config\.json",
+    ),
     "no_config": (lambda m: (m / "config.json").unlink(), r"config\.json"),
     "config_no_json": (lambda m: (m / "config.json").write_text("not {"), r"config\.json"),
     "config_a_list": (lambda m: (m / "config.json").write_text("[]"), r"config\.json"),

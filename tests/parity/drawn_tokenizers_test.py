@@ -1,0 +1,115 @@
+"""Tokenizers of drawn directories are transformers' (``tests/goldens/make_tokenizer_goldens.py``).
+
+The long mode compares 5,000 directories live, if transformers can be imported or TAPELINE_REFERENCE_PYTHON names a
+Python that can import it.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lang_core import InputError
+from tapeline.text import Chat, ChatTemplate, Tokenizer
+from tests.goldens.drawn_tokenizers import MESSAGES, DrawnDirectory, draw_directory
+from tests.goldens.golden_files import DATA
+
+_GOLDEN: dict[str, Any] = json.loads((DATA / "drawn_tokenizers.json").read_text())
+_LONG = 5_000
+_FIRST = 1_000
+
+
+def _answers(directory: DrawnDirectory, folder: Path) -> dict[str, Any]:
+    directory.write(folder)
+    tokenizer = Tokenizer.load(folder)
+
+    def ids(text: str, **options: Any) -> list[int]:
+        try:
+            return tokenizer.encode(text, **options)
+        except InputError as error:
+            if "gives no token" not in str(error):
+                raise
+            return []
+
+    encoded = [ids(text) for text in directory.texts]
+    answers: dict[str, Any] = {
+        "ids": encoded,
+        "plain_ids": [ids(text, special_tokens=False) for text in directory.texts],
+        "pair": [*tokenizer.encode_pair(directory.texts[0], directory.texts[1], 10**9)],
+        "decoded": [tokenizer.decode(one) for one in encoded],
+        "decoded_whole": [tokenizer.decode(one, special_tokens=True) for one in encoded],
+        "tokens": tokenizer.tokens,
+        "stop": tokenizer.eos_id(),
+    }
+    for one, text in zip(encoded, answers["decoded"], strict=True):
+        stream = tokenizer.stream()
+        assert "".join(stream.push(token) for token in one) + stream.finish() == text
+    try:
+        template = ChatTemplate.find(folder)
+    except InputError:
+        return answers
+    answers["chat"] = template.render(MESSAGES)
+    answers["chat_ids"] = ids(answers["chat"], special_tokens=False)
+    ends = Chat(template, tokenizer).end_ids()
+    assert answers["stop"] is None or answers["stop"] in ends
+    return answers
+
+
+def _differences(expected: dict[str, Any], folder: Path) -> list[str]:
+    """Returns what differs; nothing if transformers refuses the directory and so may we."""
+    directory = draw_directory(expected["seed"])
+    folder.mkdir()
+    try:
+        actual = _answers(directory, folder)
+    except InputError as error:
+        return [] if "error" in expected else [f"refused: {error}"]
+    if "error" in expected:
+        return []
+    return [
+        f"seed {directory.seed} ({expected['class']}): {name}: expected {expected.get(name)!r}; found {found!r}"
+        for name, found in actual.items()
+        if found != expected.get(name)
+    ]
+
+
+@pytest.mark.parametrize("expected", _GOLDEN["answers"], ids=lambda answer: str(answer["seed"]))
+def test_a_drawn_directory_is_read_as_by_transformers(expected: dict[str, Any], tmp_path: Path) -> None:
+    assert _differences(expected, tmp_path / "drawn") == []
+
+
+def test_the_drawn_directories_have_every_class() -> None:
+    classes = {answer.get("class") for answer in _GOLDEN["answers"]}
+    wanted = ("TokenizersBackend", "LlamaTokenizer", "Qwen2Tokenizer", "GemmaTokenizer", "BertTokenizer", "T5Tokenizer")
+    assert classes >= {*wanted}
+
+
+def _live(count: int) -> Iterator[dict[str, Any]]:
+    """Yields the reference's answers."""
+    python = os.environ.get("TAPELINE_REFERENCE_PYTHON", sys.executable)
+    command = [python, "-m", "tests.goldens.make_tokenizer_goldens", str(_FIRST), str(count)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield from map(json.loads, process.stdout)
+    assert process.returncode == 0
+
+
+def test_live_directories(tmp_path: Path) -> None:
+    if not os.environ.get("TAPELINE_LONG"):
+        pytest.skip(f"the long mode compares {_LONG} directories with transformers: set TAPELINE_LONG=1")
+    if "TAPELINE_REFERENCE_PYTHON" not in os.environ and importlib.util.find_spec("transformers") is None:
+        pytest.skip("transformers cannot be imported: name a Python that has it in TAPELINE_REFERENCE_PYTHON")
+    found: list[str] = []
+    refused = seen = 0
+    for expected in _live(_LONG):
+        seen += 1
+        refused += "error" in expected
+        found += _differences(expected, tmp_path / str(expected["seed"]))
+    sys.stdout.write(f"{seen} directories, {refused} of them refused by transformers, {len(found)} differences\n")
+    assert found == []
+    assert seen == _LONG
