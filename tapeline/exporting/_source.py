@@ -118,7 +118,8 @@ def _gguf_source(
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tapeline-gguf-")))
     file.write_description(directory)
     try:
-        write_gguf_tokenizer(file.metadata, file.path, directory)
+        for note in write_gguf_tokenizer(file.metadata, file.path, directory):
+            progress(ProgressEvent(f"warning: {note}"))
     except UnreadTokenizerError as error:
         progress(
             ProgressEvent(f"warning: {error}: the bundle will have no tokenizer; put one beside it, or use `token_ids`")

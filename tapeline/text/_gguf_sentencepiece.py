@@ -28,7 +28,6 @@ def sentencepiece_bpe(vocabulary: Vocabulary, *, ordered: bool) -> tuple[Tokeniz
             f"{vocabulary.path}: {PREFIX}scores are missing, expected one per token: convert the model again"
         )
     if ordered:
-        vocabulary = _with_marked_spaces(vocabulary)
         scores = [float(-index) for index in range(len(scores))]
     ids = vocabulary.ids()
     prefix = vocabulary.flag("add_space_prefix", not ordered)
@@ -41,9 +40,19 @@ def listed_bpe(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
     Raises:
         CheckpointError: merges are missing or damaged.
     """
-    vocabulary = _with_marked_spaces(vocabulary)
     prefix = vocabulary.flag("add_space_prefix", False)
-    return _tokenizer(vocabulary, vocabulary.ids(), vocabulary.merges(), prefix=prefix), True
+    ids = vocabulary.ids()
+    merges = [pair for pair in vocabulary.merges() if not _makes_spaces(pair, ids)]
+    return _tokenizer(vocabulary, ids, merges, prefix=prefix), True
+
+
+def _makes_spaces(pair: tuple[str, str], ids: dict[str, int]) -> bool:
+    """Returns whether a merge makes a run of spaces that is no token of BPE: the converter writes runs plainly.
+
+    Such a run is matched whole, before any merge.
+    """
+    made = pair[0] + pair[1]
+    return made not in ids and made.replace(_SPACE, " ") in ids and not made.strip(_SPACE)
 
 
 def _tokenizer(
@@ -69,12 +78,6 @@ def _tokenizer(
         tokenizer.normalizer = spaces
     tokenizer.decoder = decoders.Sequence(steps)
     return tokenizer
-
-
-def _with_marked_spaces(vocabulary: Vocabulary) -> Vocabulary:
-    """Runs of spaces as the others have them: the converter writes them plainly."""
-    tokens = [_SPACE * len(token) if token and not token.strip(" ") else token for token in vocabulary.tokens]
-    return Vocabulary(vocabulary.path, vocabulary.fields, tokens, vocabulary.types)
 
 
 def _merges(vocabulary: Vocabulary, ids: dict[str, int], scores: list[float]) -> list[tuple[str, str]]:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tokenizers import Tokenizer, processors
+from tokenizers import AddedToken, Tokenizer, processors
 
 from lang_core import CheckpointError, near_names
-from tapeline.text._gguf_bpe import UnreadTokenizerError, byte_level_bpe
+from tapeline.text._gguf_bpe import MARKED, UnreadTokenizerError, byte_level_bpe
 from tapeline.text._gguf_sentencepiece import listed_bpe, sentencepiece_bpe
 from tapeline.text._gguf_unigram import unigram
 from tapeline.text._gguf_vocabulary import PREFIX, Vocabulary
@@ -31,7 +31,7 @@ _SPECIAL: Final = {
 }
 
 
-def write_gguf_tokenizer(metadata: Mapping[str, Any], path: str, directory: Path) -> None:
+def write_gguf_tokenizer(metadata: Mapping[str, Any], path: str, directory: Path) -> tuple[str, ...]:
     """Writes tokenizer.json and tokenizer_config.json, the chat template with it; nothing where there is no tokenizer.
 
     Args:
@@ -39,16 +39,23 @@ def write_gguf_tokenizer(metadata: Mapping[str, Any], path: str, directory: Path
         path: the file's, for messages.
         directory: where the files are wanted.
 
+    Returns:
+        What the file does not say, so that the tokenizer can be another than the model's.
+
     Raises:
         UnreadTokenizerError: the tokenizer is of a kind that is not read.
         CheckpointError: it is damaged.
     """
     made = gguf_tokenizer(metadata, path)
-    if made is not None:
-        tokenizer, config = made
-        (directory / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
-        text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-        (directory / "tokenizer_config.json").write_text(text, encoding="utf-8")
+    if made is None:
+        return ()
+    tokenizer, config = made
+    (directory / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
+    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    (directory / "tokenizer_config.json").write_text(text, encoding="utf-8")
+    if metadata.get(f"{PREFIX}model") == "gpt2" and f"{PREFIX}pre" not in metadata:
+        return (f"{path}: {PREFIX}pre is missing, so texts are split as 'default' says: convert the model again",)
+    return ()
 
 
 def gguf_tokenizer(metadata: Mapping[str, Any], path: str) -> tuple[Tokenizer, dict[str, Any]] | None:
@@ -75,17 +82,20 @@ def gguf_tokenizer(metadata: Mapping[str, Any], path: str) -> tuple[Tokenizer, d
             f"{path}: {PREFIX}model: expected one of {', '.join(kinds)}; found {kind!r:.80}{hint}"
         )
     with library_errors(f"{path}: {PREFIX}* make no tokenizer", "convert the model again"):
-        tokenizer, config = _tokenizer(Vocabulary.read(metadata, path), kinds[kind])
+        vocabulary = Vocabulary.read(metadata, path)
+        if kind == "gpt2" and vocabulary.fields.get("pre") in MARKED:
+            kind = "gemma4"
+        name = str(metadata.get("general.name", ""))
+        tokenizer, config = _tokenizer(vocabulary, kinds[kind], vocabulary.added(architecture, name))
     template = _chat_template(metadata, path)
     return tokenizer, config if template is None else {**config, "chat_template": template}
 
 
 def _tokenizer(
-    vocabulary: Vocabulary, model: Callable[[Vocabulary], tuple[Tokenizer, bool]]
+    vocabulary: Vocabulary, model: Callable[[Vocabulary], tuple[Tokenizer, bool]], added: list[AddedToken]
 ) -> tuple[Tokenizer, dict[str, Any]]:
     """Returns the tokenizer with its added tokens, and tokenizer_config.json without a chat template."""
     tokenizer, begins = model(vocabulary)
-    added = vocabulary.added()
     tokenizer.add_special_tokens([token for token in added if token.special])
     tokenizer.add_tokens([token for token in added if not token.special])
     config: dict[str, Any] = {"tokenizer_class": PLAIN}  # whatever the type of the model implies

@@ -221,3 +221,71 @@ def test_damage_is_named(scheme: str, change: dict[str, Any], message: str) -> N
 def test_a_template_that_is_no_text() -> None:
     with pytest.raises(CheckpointError, match=r"tokenizer.chat_template \(default\): expected text; found 3"):
         gguf_tokenizer(_samples_testing.metadata_of(_samples_testing.byte_level(), chat_template=3), "some.gguf")
+
+
+def _spm(architecture: str, tokens: dict[str, int], **fields: Any) -> Inner:
+    """Returns the tokenizer of SentencePiece's BPE with further tokens, by type, behind bytes and letters."""
+    plain = [f"<0x{byte:02X}>" for byte in range(256)], [*"▁abht", "▁a"]
+    named = {"<unk>": 2, "<s>": 3, "</s>": 3, **dict.fromkeys(plain[0], 6), **dict.fromkeys(plain[1], 1), **tokens}
+    stated = {"model": "llama", "tokens": [*named], "token_type": [*named.values()], "add_bos_token": False}
+    stated |= {"scores": [float(-index) for index in range(len(named))], "unknown_token_id": 0, **fields}
+    metadata = {"general.architecture": architecture} | {
+        key if key.startswith("general.") else f"tokenizer.ggml.{key}": value for key, value in stated.items()
+    }
+    made = gguf_tokenizer(metadata, "some.gguf")
+    assert made is not None
+    assert made[0].get_vocab_size(with_added_tokens=True) == len(named)
+    return made[0]
+
+
+@pytest.mark.parametrize("architecture", ["gemma", "gemma2", "gemma3", "gemma3n", "gemma-embedding"])
+def test_runs_of_spaces_are_the_tokens_of_the_file(architecture: str) -> None:
+    runs = {" " * count: 4 for count in range(2, 5)}
+    tokenizer = _spm(architecture, runs, add_space_prefix=False)
+    for text, expected in {
+        "a  b": ["a", "  ", "b"],
+        "a      b": ["a", "    ", "  ", "b"],
+        "  a b": ["  ", "a", "▁", "b"],
+    }.items():
+        encoded = tokenizer.encode(text)
+        assert encoded.tokens == expected
+        assert tokenizer.decode(encoded.ids) == text
+
+
+@pytest.mark.parametrize("name", ["Phi-3-mini", "Phi 3 mini", None])
+def test_special_tokens_of_phi_3_take_the_white_space_behind_them(name: str | None) -> None:
+    tokens = {"<|user|>": 3, "<|assistant|>": 3, "<|endoftext|>": 3}
+    named = {} if name is None else {"general.name": name}
+    tokenizer = _spm("phi3", tokens, add_space_prefix=False, **named)
+    other = _spm("llama", tokens, add_space_prefix=False)
+    user, end, letter, spaced = map(tokenizer.token_to_id, ("<|user|>", "<|endoftext|>", "a", "▁a"))
+    assert tokenizer.encode("<|user|>\n a").ids == [user, letter]
+    assert tokenizer.encode("<|endoftext|> a").ids == [end, spaced]
+    assert other.encode("<|user|> a").ids == [user, spaced]
+
+
+def test_tokens_that_end_answers_are_special_whatever_their_type() -> None:
+    tokenizer = _spm("llama", {"<|im_end|>": 1, "<|im_start|>": 3}, add_space_prefix=False)
+    assert tokenizer.encode("a<|im_end|>").tokens == ["a", "<|im_end|>"]
+    assert tokenizer.decode(tokenizer.encode("a<|im_end|>").ids) == "a"
+
+
+def test_kimi_without_merges_merges_by_ids() -> None:
+    fields = _samples_testing.metadata_of(_samples_testing.byte_level(), **{"ggml.pre": "kimi-k2"})
+    listed = gguf_tokenizer(fields, "some.gguf")
+    del fields["tokenizer.ggml.merges"]
+    ranked = gguf_tokenizer(fields, "some.gguf")
+    assert listed is not None
+    assert ranked is not None
+    for text in ODD:
+        assert ranked[0].encode(text).ids == listed[0].encode(text).ids
+    with pytest.raises(CheckpointError, match="merges: expected a list of strings; found None"):
+        gguf_tokenizer(fields | {"tokenizer.ggml.pre": "qwen2"}, "some.gguf")
+
+
+def test_a_missing_splitting_is_told(tmp_path: Path) -> None:
+    fields = _samples_testing.metadata_of(_samples_testing.byte_level())
+    assert write_gguf_tokenizer(fields, "some.gguf", tmp_path) == ()
+    del fields["tokenizer.ggml.pre"]
+    (note,) = write_gguf_tokenizer(fields, "some.gguf", tmp_path)
+    assert "tokenizer.ggml.pre is missing, so texts are split as 'default' says" in note

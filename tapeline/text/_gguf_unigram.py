@@ -6,6 +6,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers
 
 from lang_core import CheckpointError
 from tapeline.text._gguf_vocabulary import PREFIX, TokenType, Vocabulary
+from tapeline.text._token_bytes import HIDDEN
 
 _SPACE: Final = "▁"
 _MAP: Final = "precompiled_charsmap"
@@ -26,7 +27,9 @@ def unigram(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
             f"{vocabulary.path}: {PREFIX}scores and token_type: expected a score per token, and a token of unknown "
             f"letters; found {'no scores' if scores is None else 'no such token'}: convert the model again"
         )
-    listed = list(zip(vocabulary.tokens, scores, strict=True))
+    kinds = zip(vocabulary.tokens, vocabulary.types, strict=True)
+    names = [HIDDEN + token if kind is TokenType.BYTE else token for token, kind in kinds]  # no text has such a name
+    listed = list(zip(names, scores, strict=True))
     tokenizer = Tokenizer(models.Unigram(listed, unk_id=unknown, byte_fallback=False))
     steps: list[Any] = _mapped(vocabulary)
     if vocabulary.flag("remove_extra_whitespaces", False):
@@ -35,6 +38,17 @@ def unigram(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
     prefix = vocabulary.flag("add_space_prefix", True)
     tokenizer.normalizer = normalizers.Sequence([*steps, *([normalizers.Prepend(_SPACE)] if prefix else []), spaces])
     tokenizer.decoder = decoders.Metaspace(_SPACE, "always" if prefix else "never")
+    if TokenType.BYTE in vocabulary.types:
+        tail = [decoders.Strip(" ", 1, 0)] if prefix else []
+        tokenizer.decoder = decoders.Sequence(
+            [
+                decoders.Replace(HIDDEN, ""),
+                decoders.Replace(_SPACE, " "),
+                decoders.ByteFallback(),
+                decoders.Fuse(),
+                *tail,
+            ]
+        )
     return tokenizer, False
 
 

@@ -11,6 +11,18 @@ from lang_core import CheckpointError
 
 PREFIX: Final = "tokenizer.ggml."
 
+# Tokens of these names end an answer, whatever type an older converter gave them.
+_ENDS: Final = frozenset(
+    (
+        *("<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<|endoftext|>"),
+        *("<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>", "<turn|>"),
+        "<｜end▁of▁sentence｜>",  # noqa: RUF001 - DeepSeek's own bars
+    )
+)
+_NOT_STRIPPING: Final = ("<unk>", "<s>", "<|endoftext|>")  # of Phi-3, whose other special tokens do
+_MASKING_PRE: Final = ("jina-v2-de", "jina-v2-es", "jina-v2-code")
+_MASKING_ARCHITECTURES: Final = ("nomic-bert-moe", "jina-bert-v3")
+
 
 class TokenType(enum.IntEnum):
     """``llama_token_type`` of llama.cpp."""
@@ -137,14 +149,39 @@ class Vocabulary:
             ids.setdefault(token, index)
         return ids
 
-    def added(self) -> list[AddedToken]:
-        """Tokens that are matched whole in the text: control tokens, which decoding drops, and user-defined ones."""
+    def added(self, architecture: str, name: str) -> list[AddedToken]:
+        """Returns the tokens that are matched whole: control tokens, which decoding drops, and user-defined ones.
+
+        Files do not say which of them take white space beside them; it follows from the model.
+
+        Args:
+            architecture: the model's, as the file names it.
+            name: the model's name; empty if the file has none.
+        """
         whole = {TokenType.CONTROL: True, TokenType.UNKNOWN: True, TokenType.USER_DEFINED: False}
+        left, right = self._stripping(architecture, name.lower())
         return [
-            AddedToken(token, special=whole[kind], normalized=False)
+            AddedToken(
+                token,
+                special=whole.get(kind, True),
+                normalized=False,
+                lstrip=token in left,
+                rstrip=right and token not in _NOT_STRIPPING,
+            )
             for token, kind in zip(self.tokens, self.types, strict=True)
-            if kind in whole and token
+            if (kind in whole or (kind is TokenType.NORMAL and token in _ENDS)) and token
         ]
+
+    def _stripping(self, architecture: str, name: str) -> tuple[tuple[str, ...], bool]:
+        """Returns the tokens that take white space before them, and whether tokens take white space behind them."""
+        pre = self.fields.get("pre")
+        if pre in _MASKING_PRE or architecture in _MASKING_ARCHITECTURES:
+            return ("<mask>",), False
+        if pre == "modern-bert" or "modern-bert" in name:
+            return ("[MASK]",), False
+        phi3 = architecture in ("phi3", "phimoe") and "<|assistant|>" in self.tokens  # whatever the file is named
+        pieces = self.fields.get("model") == "llama"
+        return (), pieces and (phi3 or "phi-3" in name or "phi3" in name)
 
 
 def _short(value: Any) -> str:

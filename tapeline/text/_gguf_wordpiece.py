@@ -17,7 +17,7 @@ _LONGEST: Final = 100  # characters of a word; longer ones are unknown
 def word_piece(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
     """Returns the tokenizer, and that no further token is put before texts: it has its own around them.
 
-    Files do not say whether texts are made lower case; they are, unless a piece has an upper-case letter.
+    Older files do not say whether texts are made lower case; they are, unless a piece has an upper-case letter.
 
     Raises:
         CheckpointError: the tokens that begin and end texts, or that of unknown words, are missing.
@@ -33,7 +33,9 @@ def word_piece(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
         raise CheckpointError(f"{vocabulary.path}: {PREFIX}tokens: expected {unknown!r} among them: convert it again")
     cased = any(letter.isupper() for token in plain if not _is_bracketed(_piece(token)) for letter in token)
     tokenizer = Tokenizer(models.WordPiece(ids, unk_token=unknown, max_input_chars_per_word=_LONGEST))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=not cased)
+    lower = vocabulary.flag("normalizer.lowercase", not cased)
+    accents = vocabulary.flag("normalizer.strip_accents", lower)
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower, strip_accents=accents)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix=_INSIDE)
     named: Any = [{"id": name, "ids": [ids[token]], "tokens": [token]} for name, token in around.items()]

@@ -63,6 +63,22 @@ def test_texts_and_pairs_have_the_librarys_ids(text: str, cased: bool) -> None:
     assert made.decode(ids) == library.decode(ids)
 
 
+def test_the_file_says_whether_texts_are_made_lower_case() -> None:
+    tokens = (*_SPECIAL, *_PIECES, *_CASED)
+    for flags, expected in (
+        ({}, "The É"),
+        ({"normalizer.lowercase": True}, "the e"),
+        ({"normalizer.lowercase": True, "normalizer.strip_accents": False}, "the é"),
+        ({"normalizer.strip_accents": True}, "The E"),
+        ({"normalizer.lowercase": False}, "The É"),
+    ):
+        made = gguf_tokenizer(_fields(tokens, **flags), "some.gguf")
+        assert made is not None
+        assert made[0].normalizer.normalize_str("The É") == expected
+    with pytest.raises(CheckpointError, match=r"normalizer\.lowercase: expected true or false; found 1"):
+        gguf_tokenizer(_fields(tokens, **{"normalizer.lowercase": 1}), "some.gguf")
+
+
 @settings(max_examples=100, deadline=None)
 @given(text=st.text(max_size=25) | st.lists(st.sampled_from([*_PIECES, " ", "T", "\n"])).map("".join))
 def test_any_text_has_the_librarys_ids(text: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import tokenizers
 
+from lang_core import checked_choices
 from tapeline.text._library import library_errors
 from tapeline.text._spaces import SpaceStream
 from tapeline.text._token_bytes import HIDDEN
@@ -35,6 +36,7 @@ class TextStream:
         cleans: True removes spaces before punctuation, and holds back what a later punctuation mark can change.
     """
 
+    @checked_choices
     def __init__(
         self,
         tokenizer: tokenizers.Tokenizer,

@@ -69,6 +69,7 @@ class Tokenizer:
         notes: what could not be done as the directory's files ask.
     """
 
+    @checked_choices
     def __init__(
         self,
         path: Path,
@@ -182,6 +183,7 @@ class Tokenizer:
         check_ids(pair.ids, model_size, f"a pair of texts, encoded with {self.path} ({self.vocabulary_size} entries),")
         return list(pair.ids), list(pair.type_ids)
 
+    @checked_choices
     def decode(self, ids: Sequence[int], *, special_tokens: bool = False) -> str:
         """Returns the text of ids. An id outside the vocabulary has no text.
 

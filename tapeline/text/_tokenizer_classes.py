@@ -47,7 +47,7 @@ def _kept(tokenizer: Tokenizer, arguments: Arguments, named: Named) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizerClass:
-    """What a class sets up.
+    """Setup of a class.
 
     Attributes:
         model: kind of the model: BPE, WordPiece or Unigram.

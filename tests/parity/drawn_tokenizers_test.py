@@ -72,9 +72,9 @@ def _differences(expected: dict[str, Any], folder: Path) -> list[str]:
     if "error" in expected:
         return []
     return [
-        f"seed {directory.seed} ({expected['class']}): {name}: expected {expected.get(name)!r}; found {found!r}"
-        for name, found in actual.items()
-        if found != expected.get(name)
+        f"seed {directory.seed} ({expected['class']}): {name}: expected {expected.get(name)!r}; found {value!r}"
+        for name, value in actual.items()
+        if value != expected.get(name)
     ]
 
 
@@ -104,12 +104,12 @@ def test_live_directories(tmp_path: Path) -> None:
         pytest.skip(f"the long mode compares {_LONG} directories with transformers: set TAPELINE_LONG=1")
     if "TAPELINE_REFERENCE_PYTHON" not in os.environ and importlib.util.find_spec("transformers") is None:
         pytest.skip("transformers cannot be imported: name a Python that has it in TAPELINE_REFERENCE_PYTHON")
-    found: list[str] = []
+    differences: list[str] = []
     refused = seen = 0
     for expected in _live(_LONG):
         seen += 1
         refused += "error" in expected
-        found += _differences(expected, tmp_path / str(expected["seed"]))
-    sys.stdout.write(f"{seen} directories, {refused} of them refused by transformers, {len(found)} differences\n")
-    assert found == []
+        differences += _differences(expected, tmp_path / str(expected["seed"]))
+    sys.stdout.write(f"{seen} directories, {refused} of them refused by transformers, {len(differences)} differences\n")
+    assert differences == []
     assert seen == _LONG

@@ -84,3 +84,15 @@ def test_pairs_have_a_token_between_them() -> None:
 def test_damaged_vocabularies(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
         gguf_tokenizer(_metadata(**changes), "some.gguf")
+
+
+def test_tokens_of_bytes_are_no_text() -> None:
+    fields = _GOLDEN["vocabulary"]
+    tokens = [*fields["tokens"], "<0x41>", "<0xC3>", "<0xA9>"]
+    more = {"tokens": tokens, "scores": [*fields["scores"], 0.0, 0.0, 0.0], "token_type": [*fields["types"], 6, 6, 6]}
+    tokenizer = _tokenizer(**more)
+    first = len(fields["tokens"])
+    assert tokenizer.encode("<0x41>").ids == _tokenizer().encode("<0x41>").ids
+    assert tokenizer.decode([first, first + 1, first + 2]) == "Aé"
+    text = "the tape"
+    assert tokenizer.decode(tokenizer.encode(text).ids) == _tokenizer().decode(_tokenizer().encode(text).ids)

@@ -54,6 +54,9 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "A `kernel_config.json` that contradicts its module does not run", "tests/product/description_test.py::test_a_description_that_contradicts_its_module_does_not_run"),
     ("results", "Two arguments that alias one result are refused", "tests/emission/forms_test.py::test_two_arguments_of_one_result_are_refused"),
     ("results", "Tuning leaves a caller's arrays alone", "autotune/tuning/_trials_test.py::test_candidates_write_to_copies"),
+    ("results", "A tokenizer is assembled from all files of its directory, as transformers does it", "tests/parity/drawn_tokenizers_test.py::test_a_drawn_directory_is_read_as_by_transformers"),
+    ("results", "A tokenizer of a GGUF file gives llama.cpp's ids, whatever its kind and splitting", "tests/parity/drawn_vocabularies_test.py::test_ids_are_llama_cpps"),
+    ("results", "A tokenizer that a bundle cannot read is refused by the export", "tests/product/export_bad_input_test.py::test_a_damaged_model"),
     ("results", "Candidates whose values are all NaN do not agree", "autotune/tuning/_trials_test.py::test_where_every_value_is_nan_nothing_can_be_compared"),
 
     ("recording", "A context does not record by default", "lang_core/_context_test.py::test_a_context_does_not_record_by_default"),
