@@ -7,8 +7,10 @@ archive is used without a copy.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from lang_core import InputError, TensorSpec
 
@@ -52,27 +54,107 @@ class Storage(NamedTuple):
     offset: int
 
 
-class ArchiveLayout(NamedTuple):
-    """Archive without its data.
-
-    Attributes:
-        head: bytes before the data.
-        storages: contiguous data, in the order of the file.
-        total_bytes: size of the file.
-    """
-
-    head: bytes
-    storages: tuple[Storage, ...]
-    total_bytes: int
-
-
 def aligned(offset: int, alignment: int) -> int:
     """Returns the least multiple of ``alignment`` that is not below ``offset``."""
     return -(-offset // alignment) * alignment
 
 
-def archive_layout(entries: Sequence[ArchiveEntry]) -> ArchiveLayout:
+class ArchiveLayout:
+    """Archive without its data. Nothing of it is kept per entry where each has data of its own.
+
+    Attributes:
+        total_bytes: size of the file.
+    """
+
+    def __init__(self, entries: Collection[ArchiveEntry]) -> None:
+        self._entries: Final = entries
+        self._text_bytes = 0
+        for entry in entries:
+            name, metadata = _text(entry)
+            self._text_bytes += len(name) + len(metadata)
+        self._table_bytes: Final = _ENTRY_STEP * (len(entries) - 1) + ENTRY.size if entries else 0
+        self._base: Final = aligned(_TABLE + self._table_bytes + self._text_bytes, PAGE)
+        self._shared: Final = None if self._is_plain() else self._grouped()
+        self._end = 0
+        for storage in self.each_storage():
+            self._end = storage.offset - self._base + storage.spec.nbytes
+        self.total_bytes: Final = aligned(self._base + self._end, PAGE)
+
+    @property
+    def head(self) -> bytes:
+        """Bytes before the data."""
+        return b"".join(self.head_pieces())
+
+    @property
+    def storages(self) -> tuple[Storage, ...]:
+        """Contiguous data, in the order of the file."""
+        return tuple(self.each_storage())
+
+    def each_storage(self) -> Iterator[Storage]:
+        """Yields contiguous data, in the order of the file."""
+        if self._shared is not None:
+            groups = ((key, spec, tuple(names)) for (key, spec), names in self._shared.items())
+        else:
+            groups = ((entry.key, entry.spec, (entry.name,)) for entry in self._entries)
+        end = 0
+        for key, spec, names in groups:
+            offset = aligned(end, DATA_ALIGNMENT)
+            yield Storage(key, spec, names, self._base + offset)
+            end = offset + spec.nbytes
+
+    def head_pieces(self) -> Iterator[bytes]:
+        """Yields the bytes before the data, piece by piece."""
+        ranges = (_TABLE, self._table_bytes, _TABLE + self._table_bytes, self._text_bytes, self._base, self._end)
+        header = HEADER.pack(MAGIC, 0, 0, HEADER.size, 0, 0, len(self._entries), *ranges)
+        yield header.ljust(_TABLE, b"\0")
+        at, last = 0, len(self._entries) - 1
+        for index, (entry, offset) in enumerate(zip(self._entries, self._offsets(), strict=True)):
+            name, metadata = _text(entry)
+            refs = (at, len(name), at + len(name), len(metadata))
+            data = (offset - self._base, entry.spec.nbytes)
+            row = ENTRY.pack(ENTRY.size, DATA_ENTRY, 0, *refs, DATA_ALIGNMENT, *data)
+            yield row if index == last else row.ljust(_ENTRY_STEP, b"\0")
+            at += len(name) + len(metadata)
+        for entry in self._entries:
+            yield b"".join(_text(entry))
+        yield bytes(self._base - _TABLE - self._table_bytes - self._text_bytes)
+
+    def _offsets(self) -> Iterator[int]:
+        """Yields where the data of each entry begins."""
+        if self._shared is None:
+            yield from (storage.offset for storage in self.each_storage())
+            return
+        offsets = {name: storage.offset for storage in self.each_storage() for name in storage.names}
+        yield from (offsets[entry.name] for entry in self._entries)
+
+    def _is_plain(self) -> bool:
+        """Returns whether all entries have names and data of their own; hashes alone are compared."""
+        hashes = np.empty((2, len(self._entries)), np.int64)
+        for index, entry in enumerate(self._entries):
+            hashes[:, index] = hash(entry.name), hash((entry.key, entry.spec))
+        hashes.sort()
+        return bool((hashes[:, 1:] != hashes[:, :-1]).all())
+
+    def _grouped(self) -> dict[tuple[str, TensorSpec], list[str]]:
+        """Returns the names of the entries by their data."""
+        groups: dict[tuple[str, TensorSpec], list[str]] = {}
+        seen: set[str] = set()
+        for entry in self._entries:
+            if entry.name in seen:
+                raise InputError(
+                    f"parameter {entry.name!r} appears twice among the entries of the archive: give each entry its own "
+                    f"name"
+                )
+            seen.add(entry.name)
+            groups.setdefault((entry.key, entry.spec), []).append(entry.name)
+        return groups
+
+
+def archive_layout(entries: Collection[ArchiveEntry]) -> ArchiveLayout:
     """Lays out an archive. Entries with the same key and spec share their data (tied weights are stored once).
+
+    Args:
+        entries: parameters; gone through several times, always in the same order.
 
     Raises:
         InputError: two entries have the same name, or a name is empty or not valid Unicode.
@@ -80,30 +162,7 @@ def archive_layout(entries: Sequence[ArchiveEntry]) -> ArchiveLayout:
     >>> archive_layout([ArchiveEntry("w", "model.w", TensorSpec((2, 3), "f32"))]).total_bytes
     8192
     """
-    texts = [_text(entry) for entry in entries]
-    if len({entry.name for entry in entries}) != len(entries):
-        seen: set[str] = set()
-        twice = next(entry.name for entry in entries if entry.name in seen or seen.add(entry.name))
-        raise InputError(
-            f"parameter {twice!r} appears twice among the entries of the archive: give each entry its own name"
-        )
-    sharers: dict[tuple[str, TensorSpec], list[str]] = {}
-    for entry in entries:
-        sharers.setdefault((entry.key, entry.spec), []).append(entry.name)
-    table_bytes = _ENTRY_STEP * (len(entries) - 1) + ENTRY.size if entries else 0
-    text_bytes = sum(len(name) + len(metadata) for name, metadata in texts)
-    base = aligned(_TABLE + table_bytes + text_bytes, PAGE)
-    storages, end = [], 0
-    for (key, spec), names in sharers.items():
-        offset = aligned(end, DATA_ALIGNMENT)
-        storages.append(Storage(key, spec, tuple(names), base + offset))
-        end = offset + spec.nbytes
-    offsets = {name: storage.offset - base for storage in storages for name in storage.names}
-    head = bytearray(base)
-    ranges = (_TABLE, table_bytes, _TABLE + table_bytes, text_bytes, base, end)
-    HEADER.pack_into(head, 0, MAGIC, 0, 0, HEADER.size, 0, 0, len(entries), *ranges)
-    _write_table(head, entries, texts, offsets, _TABLE + table_bytes)
-    return ArchiveLayout(bytes(head), tuple(storages), aligned(base + end, PAGE))
+    return ArchiveLayout(entries)
 
 
 def _text(entry: ArchiveEntry) -> tuple[bytes, bytes]:
@@ -115,19 +174,3 @@ def _text(entry: ArchiveEntry) -> tuple[bytes, bytes]:
     if not name:
         raise InputError(f"the entry of key {entry.key!r} has an empty name: a parameter of an archive needs one")
     return name, repr(entry.spec).encode()
-
-
-def _write_table(
-    head: bytearray,
-    entries: Sequence[ArchiveEntry],
-    texts: Sequence[tuple[bytes, bytes]],
-    offsets: dict[str, int],
-    text_base: int,
-) -> None:
-    at = 0
-    for index, (entry, (name, metadata)) in enumerate(zip(entries, texts, strict=True)):
-        refs = (at, len(name), at + len(name), len(metadata))
-        data = (offsets[entry.name], entry.spec.nbytes)
-        ENTRY.pack_into(head, _TABLE + _ENTRY_STEP * index, ENTRY.size, DATA_ENTRY, 0, *refs, DATA_ALIGNMENT, *data)
-        head[text_base + at : text_base + at + len(name) + len(metadata)] = name + metadata
-        at += len(name) + len(metadata)

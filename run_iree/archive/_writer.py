@@ -1,7 +1,7 @@
 """Writes a parameter archive straight from a checkpoint, a chunk at a time."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 import numpy as np
@@ -45,7 +45,7 @@ class WrittenArchive:
 
 def write_archive(
     path: str | os.PathLike[str],
-    entries: Sequence[ArchiveEntry],
+    entries: Collection[ArchiveEntry],
     source: WeightSource,
     *,
     chunk_bytes: int = 8 << 20,
@@ -78,11 +78,12 @@ def write_archive(
     report = progress or _silent
     with replacing(target, layout.total_bytes, journal) as (output, begun):
         if not output.written:
-            output.write(layout.head)
+            for piece in layout.head_pieces():
+                output.write(piece)
         nonfinite = dict(begun.nonfinite)
         marked = output.written
         pieces = Pieces(source, chunk_bytes)
-        for storage in layout.storages:
+        for storage in layout.each_storage():
             if output.written >= storage.offset + storage.spec.nbytes:
                 continue  # another process wrote it; one without bytes has nothing to write
             output.pad_to(storage.offset)

@@ -1,13 +1,13 @@
 """Checks of a bundle's description against itself and against its module."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from compile_hlo.emit import is_helper
 from lang_core import DescriptionError, near_names
+from tapeline.bundle._json_text import sorted_pieces
 from tapeline.bundle._kernels import KernelRecord
 from tapeline.outline import PrivateFunction, private_functions
 
@@ -24,7 +24,10 @@ def seals_of(fields: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def _sha256(entry: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(entry, sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256()
+    for piece in sorted_pieces(entry):
+        digest.update(piece.encode())
+    return digest.hexdigest()
 
 
 def check_seals(fields: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """``kernel_config.json``, the description of a bundle, readable without our code. docs/bundle.md has the schema."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -11,6 +11,7 @@ from compile_hlo.directions import Direction, LoweredArgument, LoweredResult, Si
 from lang_core import Axes, DescriptionError, InputError, TapelineError, TensorSpec
 from tapeline.bundle._debug import DebugConfig
 from tapeline.bundle._description import check_seals, seals_of
+from tapeline.bundle._json_text import Entries, indented_pieces
 from tapeline.bundle._kernels import KernelRecord, read_kernels, spec_fields
 from tapeline.bundle._mesh import MeshTable, check_table
 
@@ -38,7 +39,7 @@ class KernelConfig:
 
     entry_points: list[Signature]
     kernels: list[KernelRecord] = field(default_factory=list)
-    parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    parameters: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     targets: dict[str, dict[str, Any]] = field(default_factory=dict)
     model: dict[str, Any] = field(default_factory=dict)
     producer: dict[str, str] = field(default_factory=dict)
@@ -50,18 +51,26 @@ class KernelConfig:
 
     def text(self) -> str:
         """Returns the file's text."""
-        fields = asdict(replace(self, entry_points=[], mesh=None, schema=SCHEMA))
+        return "".join(self.pieces())
+
+    def pieces(self) -> Iterator[str]:
+        """Yields the file's text; what has an entry per layer is made as it is written."""
+        fields = asdict(replace(self, entry_points=[], parameters={}, mesh=None, schema=SCHEMA))
         if self.mesh is None:
             del fields["mesh"]
         else:
             fields["mesh"] = self.mesh.fields()
-        fields["entry_points"] = [signature_fields(signature) for signature in self.entry_points]
-        fields["seals"] = seals_of(fields)
-        return json.dumps(fields, indent=2) + "\n"
+        fields["entry_points"] = Entries(lambda: map(_lazy_signature, self.entry_points))
+        fields["parameters"] = Entries(self.parameters.items, is_object=True)
+        sealed = {"entry_points": map(_lazy_signature, self.entry_points), "kernels": fields["kernels"]}
+        fields["seals"] = seals_of(sealed)
+        yield from indented_pieces(fields)
+        yield "\n"
 
     def write(self, path: Path) -> None:
         """Writes the file."""
-        path.write_text(self.text())
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(self.pieces())
 
     @classmethod
     def read(cls, path: Path) -> "KernelConfig":
@@ -121,22 +130,33 @@ def _check_parts(fields: Mapping[str, Any]) -> None:
 
 def signature_fields(signature: Signature) -> dict[str, Any]:
     """Returns the fields of an entry point in the file."""
-    taken_over = signature.taken_over
+    return {
+        name: list(entries.make()) if isinstance(entries, Entries) else entries
+        for name, entries in _lazy_signature(signature).items()
+    }
+
+
+def _lazy_signature(signature: Signature) -> dict[str, Any]:
+    """Returns the fields of an entry point; those of arguments, results and parameters are made as they are written."""
+    arguments, reads = signature.arguments, signature.parameters
     return {
         "name": signature.name,
-        "args": [_argument_fields(argument) for argument in signature.arguments],
-        "results": [
-            {
-                "name": result.name,
-                "direction": "INOUT" if result.name in taken_over else "OUT",
-                **spec_fields(result.spec),
-                "alias_arg": taken_over.get(result.name),
-                **_axes_fields(result.axes),
-            }
-            for result in signature.results
-        ],
-        **({} if signature.parameters is None else {"parameters": list(signature.parameters)}),
+        "args": Entries(lambda: map(_argument_fields, arguments)),
+        "results": Entries(lambda: _results_fields(signature)),
+        **({} if reads is None else {"parameters": Entries(lambda: reads)}),
     }
+
+
+def _results_fields(signature: Signature) -> Iterator[dict[str, Any]]:
+    taken_over = signature.taken_over
+    for result in signature.results:
+        yield {
+            "name": result.name,
+            "direction": "INOUT" if result.name in taken_over else "OUT",
+            **spec_fields(result.spec),
+            "alias_arg": taken_over.get(result.name),
+            **_axes_fields(result.axes),
+        }
 
 
 def _argument_fields(argument: LoweredArgument) -> dict[str, Any]:

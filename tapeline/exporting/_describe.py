@@ -1,5 +1,6 @@
 """``kernel_config.json`` of an export."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +33,7 @@ def description(export: Export, lowered: LoweredModule, hashes: dict[str, str]) 
     mesh, signatures = export.mesh, [_signature(function, lowered) for function in lowered.functions]
     return KernelConfig(
         entry_points=signatures if mesh is None else [mesh.signature(signature) for signature in signatures],
-        parameters=_parameters(export, lowered),
+        parameters=_Parameters(export, lowered),
         kernels=[kernel_record(kernel) for kernel in (*lowered.kernels, *lowered.helpers)],
         targets={name: _lasting(target) for name, target in export.targets.items()},
         model=_model(export),
@@ -62,19 +63,30 @@ def _model_name(export: Export) -> str:
     return name if "hub" in export.source else Path(name).name or "model"
 
 
-def _parameters(export: Export, lowered: LoweredModule) -> dict[str, dict[str, Any]]:
-    """Dtype and shape of what the archive has, and how a packed weight's rows are to be read."""
-    encodings = {
-        path: parameter.encoding.name
-        for path, parameter in export.model.named_parameters()
-        if parameter.encoding is not None
-    }
-    records: dict[str, dict[str, Any]] = {}
-    for path, spec in lowered.parameters().items():
-        records[path] = {"dtype": spec.dtype.name, "shape": list(spec.shape)}
-        if path in encodings:
-            records[path]["encoding"] = encodings[path]
-    return records
+class _Parameters(Mapping[str, dict[str, Any]]):
+    """Dtype and shape of what the archive has, and how a packed weight's rows are to be read, by path.
+
+    Records are made when they are read: a large model has thousands.
+    """
+
+    def __init__(self, export: Export, lowered: LoweredModule) -> None:
+        self._specs = lowered.parameters()
+        self._encodings = {
+            path: parameter.encoding.name
+            for path, parameter in export.model.named_parameters()
+            if parameter.encoding is not None
+        }
+
+    def __getitem__(self, path: str) -> dict[str, Any]:
+        spec = self._specs[path]
+        record: dict[str, Any] = {"dtype": spec.dtype.name, "shape": list(spec.shape)}
+        return {**record, "encoding": self._encodings[path]} if path in self._encodings else record
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._specs)
+
+    def __len__(self) -> int:
+        return len(self._specs)
 
 
 def _model(export: Export) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from compile_hlo import LoweredModule, lower_module
 from compile_hlo.directions import check_declared
 from compile_hlo.emit import ExternalParameters, Form, InlineParameters
 from lang_core import TensorSpec, bool_
+from run_iree.archive import ArchiveLayout
 from tapeline.bundle import (
     ARCHIVE,
     ARTIFACT,
@@ -175,7 +176,6 @@ def predict(export: Export, source: ModelSource, texts: KeptTexts | None = None)
         check_declared(function.name, function.directions)
     options, counts = export.options, node_counts(lowered)
     layout = layout_of(lowered)
-    keys = repr([storage.key for storage in layout.storages]).encode()
     files = {MODULE: module_bytes}
     debug_nodes, debug_sha256 = 0, ""
     if options.dump_tags:
@@ -196,7 +196,7 @@ def predict(export: Export, source: ModelSource, texts: KeptTexts | None = None)
         lowered,
         sha256,
         debug_sha256,
-        hashlib.sha256(layout.head + keys).hexdigest(),
+        _layout_sha256(layout),
         chunk_bytes(options.max_memory),
         files | guesses,
         tuple(guesses),
@@ -252,6 +252,19 @@ def _lower(export: Export, tags: Sequence[str] = (), keep: IO[str] | None = None
     return lowered, text_bytes + data, digest.hexdigest()
 
 
+def _layout_sha256(layout: ArchiveLayout) -> str:
+    """Returns the hash of the bytes before the data, and of the list of keys."""
+    digest = hashlib.sha256()
+    for piece in layout.head_pieces():
+        digest.update(piece)
+    before = "["
+    for storage in layout.each_storage():
+        digest.update(f"{before}{storage.key!r}".encode())
+        before = ", "
+    digest.update(b"]" if before == ", " else b"[]")
+    return digest.hexdigest()
+
+
 def _guessed_files(export: Export, lowered: LoweredModule, debug_nodes: int, known: Sequence[str]) -> dict[str, int]:
     """Files whose bytes depend on what libraries and compilers write."""
     options, nodes = export.options, node_counts(lowered)["emitted"]
@@ -262,7 +275,7 @@ def _guessed_files(export: Export, lowered: LoweredModule, debug_nodes: int, kno
         if debug_nodes:
             modules[debug_executable_name(target)] = least + per_node * debug_nodes
     names = [*known, ARTIFACT, *modules]
-    text = description(export, lowered, dict.fromkeys(names, "0" * 64)).text()
+    described = sum(map(len, description(export, lowered, dict.fromkeys(names, "0" * 64)).pieces()))
     report = 3000 + sum(len(path) + 10 for path in lowered.parameters()) + 220 * len(names)
-    artifact, described = _ARTIFACT[0] + _ARTIFACT[1] * nodes, len(text) + _PER_TARGET * len(modules)
-    return {ARTIFACT: artifact, **modules, MARK: described, REPORT: report}
+    artifact = _ARTIFACT[0] + _ARTIFACT[1] * nodes
+    return {ARTIFACT: artifact, **modules, MARK: described + _PER_TARGET * len(modules), REPORT: report}

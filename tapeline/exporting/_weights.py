@@ -1,6 +1,6 @@
 """The weights of an export: in an archive, or in the module's text."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,9 +29,25 @@ _JOURNAL: Final = "weights.journal"
 UNFINISHED: Final = (ARCHIVE, partial_name(ARCHIVE), _JOURNAL)
 
 
-def archive_entries(lowered: LoweredModule) -> list[ArchiveEntry]:
+class _Entries(Collection[ArchiveEntry]):
+    """Entries of the archive, made as they are gone through: a large model has thousands."""
+
+    def __init__(self, specs: Mapping[str, TensorSpec]) -> None:
+        self._specs: Final = specs
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+    def __iter__(self) -> Iterator[ArchiveEntry]:
+        return (ArchiveEntry(path, path, spec) for path, spec in self._specs.items())
+
+    def __contains__(self, entry: object) -> bool:
+        return isinstance(entry, ArchiveEntry) and entry in iter(self)
+
+
+def archive_entries(lowered: LoweredModule) -> Collection[ArchiveEntry]:
     """Returns the entries of the archive."""
-    return [ArchiveEntry(path, path, spec) for path, spec in lowered.parameters().items()]
+    return _Entries(lowered.parameters())
 
 
 def layout_of(lowered: LoweredModule) -> ArchiveLayout:
