@@ -19,7 +19,14 @@ _DETECTED = ["vulkan", "cuda"]
 
 # Files that a room's library leaves out where its sources are not said: tests, what only tests import, and scripts that
 # run outside of Bazel.
-_LIBRARY_EXCLUDES = ["**/*_test.py", "**/*_testing.py", "testdata/**", "**/make_*goldens.py", "**/draw_*.py"]
+_LIBRARY_EXCLUDES = [
+    "**/*_test.py",
+    "**/*_testing.py",
+    "testdata/**",
+    "**/make_*goldens.py",
+    "**/draw_*.py",
+    "**/run_*_reference.py",
+]
 
 def py_library(name = None, srcs = None, **kwargs):
     """A py_library; that of a room is named as its folder and has its files.

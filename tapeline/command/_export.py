@@ -153,7 +153,15 @@ _VERIFY: Final = flags.DEFINE_enum(
     "verify",
     "auto",
     CHOICES["verify"],
-    "parse: StableHLO's verifier. interpreter, iree, jax: also results against the eager context. auto: as iree.",
+    "parse: StableHLO's verifier. interpreter, iree, jax: also results against the eager context. reference: also "
+    "tokens and logits against transformers or llama.cpp. auto: as iree.",
+    flag_values=FLAGS,
+)
+_REFERENCE_PYTHON: Final = flags.DEFINE_string(
+    "reference_python",
+    None,
+    "Python interpreter that has the packages of --verify=reference; by default TAPELINE_REFERENCE_PYTHON of the "
+    "environment, or the one that runs this.",
     flag_values=FLAGS,
 )
 _STABLEHLO: Final = flags.DEFINE_string(
@@ -256,6 +264,7 @@ def _options() -> ExportKeywords:
         "num_layers": _NUM_LAYERS.value,
         "target": _targets(_TARGET.value),
         "verify": _VERIFY.value,
+        "reference_python": _REFERENCE_PYTHON.value,
         "stablehlo_target_version": _STABLEHLO.value,
         "max_memory": None if _MAX_MEMORY.value is None else parse_size("max_memory", _MAX_MEMORY.value),
         "resume": _RESUME.value,

@@ -9,6 +9,7 @@ from typing import Any
 from compile_hlo import lower_module, text_file
 from compile_hlo.portable import verify_text
 from lang_core import CachedWeights, VerificationError, WeightSource
+from run_iree import available
 from run_iree.archive import WrittenArchive
 from tapeline.bundle import (
     ARCHIVE,
@@ -38,6 +39,7 @@ from tapeline.exporting._options import PER_DEVICE_TARGET, ExportOptions
 from tapeline.exporting._portable import write_portable
 from tapeline.exporting._predict import KeptTexts, Prediction, bundled_files, predict
 from tapeline.exporting._producer import producer
+from tapeline.exporting._reference import check_reference
 from tapeline.exporting._report import copy_report, hashes_of, write_report
 from tapeline.exporting._source import ModelSource, open_source
 from tapeline.exporting._verify import (
@@ -51,6 +53,7 @@ from tapeline.exporting._verify import (
 )
 from tapeline.exporting._weights import UNFINISHED, form_of, warn, write_weights
 from tapeline.inspecting import write_graphs
+from tapeline.reference import reference_python
 from tapeline.running import Invariance
 
 
@@ -257,6 +260,7 @@ class _Run:
             return
         key = {"files": self._export.hashes, "verify": options.verify, "targets": options.target, "mesh": options.mesh}
         key |= {"source": self._source.identity, "results": ["rows", "invariance"]}  # earlier versions have others
+        key |= {} if options.verify != "reference" else {"reference": reference_python(options.reference_python)}
         known = self._steps.run("verify", key, [], functools.partial(self._results, weights))
         self._export.verification = rows = known["rows"]
         if options.slots is not None:
@@ -294,6 +298,9 @@ class _Run:
         devices = devices_of(options.compiled)
         bundle = Bundle(self._staging)
         rows = check_devices(bundle, references, precision, devices, work, export.progress)
+        if options.verify == "reference":
+            present = [device for device in devices if device != "vmvx" and available(device)[0]]
+            rows += check_reference(export, self._source, self._staging, present)
         ran = {row["device"] for row in rows if "skipped" not in row}
         measured = invariances(bundle, ran, export.progress) if options.slots else {}
         return {"rows": rows, "invariance": {target: invariance.value for target, invariance in measured.items()}}

@@ -1,6 +1,7 @@
 """State of an export: the model that is asked for, and the results so far."""
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -166,6 +167,22 @@ def exact_entry_points(export: Export, source: ModelSource) -> tuple[EntryPoint,
     options = dataclasses.replace(export.options, quantize="none")
     model, _ = _model(options, "f32", source)
     return _entry_points(model, options, export.sizes, options.window_caches, export.lengths)
+
+
+def reference_entry_points(
+    export: Export, source: ModelSource, names: Sequence[str], batch: int, sequence: int, max_sequence: int | None
+) -> tuple[EntryPoint, ...]:
+    """Returns entry points of other names and sizes in f32, on weights that are not packed."""
+    options = dataclasses.replace(export.options, quantize="none", slots=None, pages=None, entry_points=None)
+    model, _ = _model(options, "f32", source)
+    return entry_points(
+        model,
+        names=names,
+        batch=batch,
+        sequence=sequence,
+        max_sequence=max_sequence,
+        window_caches=options.window_caches,
+    )
 
 
 def exact_weights(weights: WeightSource) -> WeightSource:

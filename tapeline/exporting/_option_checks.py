@@ -19,10 +19,11 @@ def check_options(options: ExportOptions) -> None:
     Raises:
         InputError: options contradict each other, or the report cannot be written.
     """
-    if options.verify in ("interpreter", "iree", "jax") and options.weights == "none":
+    if options.verify in ("interpreter", "iree", "jax", "reference") and options.weights == "none":
         raise InputError(f"verify={options.verify} compares results, and weights=none gives none: choose verify=parse")
     if options.verify == "iree" and not options.compiled:
         raise InputError("verify=iree runs the compiled module, and target=none gives none: name a target")
+    _check_reference(options)
     if options.tune and (options.weights == "none" or not options.compiled):
         raise InputError("`tune` runs what it compiled: it needs a `target`, and `weights` other than none")
     others = [target for target in options.compiled if target not in _TUNED_TARGETS]
@@ -47,6 +48,20 @@ def check_options(options: ExportOptions) -> None:
         )
     _check_mesh(options)
     _check_report(options.report)
+
+
+def _check_reference(options: ExportOptions) -> None:
+    if options.verify != "reference":
+        if options.reference_python is not None:
+            raise InputError(
+                f"reference_python={options.reference_python} runs verify=reference, and verify is {options.verify}: "
+                f"leave one out"
+            )
+        return
+    if options.num_layers is not None:
+        raise InputError(
+            f"verify=reference with num_layers={options.num_layers}: the reference runs every layer: leave one out"
+        )
 
 
 def _check_slots(options: ExportOptions) -> None:

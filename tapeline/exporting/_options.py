@@ -25,7 +25,7 @@ CHOICES: Final = {
     "activations": ("exact", "q8"),
     "weights": ("external", "inline", "none"),
     "lowering": ("streaming", "buffered"),
-    "verify": ("auto", "none", "parse", "interpreter", "iree", "jax"),
+    "verify": ("auto", "none", "parse", "interpreter", "iree", "jax", "reference"),
     "kernels": ("none", "tuned"),
 }
 """Options that take one of a few values, with the values."""
@@ -67,6 +67,7 @@ class ExportKeywords(TypedDict, total=False):
     num_layers: int | None
     target: Sequence[str]
     verify: str
+    reference_python: str | None
     stablehlo_target_version: str
     max_memory: int | None
     resume: bool
@@ -114,8 +115,10 @@ class ExportOptions:
         target: kinds of device to compile for; may be empty. ``stablehlo-per-device`` writes the program of one device
             of the mesh, with explicit collectives.
         verify: ``parse`` checks the module, ``interpreter``, ``iree`` and ``jax`` also the results; ``jax`` on one
-            device, and on those of the mesh where they are there; ``auto`` is ``iree`` where there are weights and a
-            target.
+            device, and on those of the mesh where they are there; ``reference`` also against transformers or
+            llama.cpp; ``auto`` is ``iree`` where there are weights and a target.
+        reference_python: Python interpreter that has the packages of ``verify=reference``; None is that of the
+            environment variable ``TAPELINE_REFERENCE_PYTHON``, or the one that runs the export.
         stablehlo_target_version: oldest version of StableHLO that has to read ``module.vhlo``.
         max_memory: budget in bytes for memory that no file backs; None is no limit.
         resume: True continues an interrupted export.
@@ -158,6 +161,7 @@ class ExportOptions:
     num_layers: int | None = None
     target: Sequence[str] = ("llvm-cpu",)
     verify: str = "auto"
+    reference_python: str | None = None
     stablehlo_target_version: str = ARTIFACT_VERSION
     max_memory: int | None = None
     resume: bool = False

@@ -29,6 +29,7 @@ class ModelSource:
 
     Attributes:
         name: what the user called it.
+        path: the directory, or the GGUF file.
         directory: holds config.json, and the tokenizer's files if there are any.
         weights: the checkpoint; None where none was asked for.
         header: the checkpoint, of which only the header may be read; None where there is none to read.
@@ -38,6 +39,7 @@ class ModelSource:
     """
 
     name: str
+    path: Path
     directory: Path
     weights: WeightSource | None
     header: WeightSource | None
@@ -96,7 +98,7 @@ def _directory_source(
             facts["notes"] = notes
         for note in notes:
             progress(ProgressEvent(note))
-    return ModelSource(model, path, weights, weights, _identity(path, contents=model == "demo"), facts)
+    return ModelSource(model, path, path, weights, weights, _identity(path, contents=model == "demo"), facts)
 
 
 def _unlisted_notes(checkpoint: SafetensorsCheckpoint) -> list[str]:
@@ -127,7 +129,7 @@ def _gguf_source(
     states = [Path(path).stat() for path in file.paths]
     told = " ".join(f"{state.st_size} {state.st_mtime_ns}" for state in states)
     identity = f"{_identity(directory, contents=True)} {told}"
-    return ModelSource(model, directory, file if with_weights else None, file, identity, file.facts())
+    return ModelSource(model, Path(file.path), directory, file if with_weights else None, file, identity, file.facts())
 
 
 def _check_no_gguf(model: str, directory: Path) -> None:

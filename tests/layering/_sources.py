@@ -1,6 +1,7 @@
 """Reads the Python files of the working tree: which there are, and what each imports."""
 
 import ast
+import fnmatch
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,9 +52,8 @@ def workspace_root() -> Path:
 
 def runs_outside_bazel(name: str) -> bool:
     """True if a file runs other people's models, whose packages are too large for the lock: to make goldens, say."""
-    return (name.startswith("make_") and name.endswith("goldens.py")) or (
-        name.startswith("draw_") and name.endswith(".py")
-    )
+    patterns = ("make_*goldens.py", "draw_*.py", "run_*_reference.py")
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def python_files(root: Path) -> list[str]:

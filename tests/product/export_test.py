@@ -22,7 +22,7 @@ def _json(path: Path) -> Any:
 def test_every_flag_of_the_contract_is_there() -> None:
     promised = (
         "model output entry_points batch sequence max_sequence dtype quantize weights lowering num_layers target "
-        "verify positions window_caches score_tokens dry_run max_memory resume report dump_tags graph "
+        "verify reference_python positions window_caches score_tokens dry_run max_memory resume report dump_tags graph "
         "stablehlo_target_version tune kernels locations activations adapter slots pages page_tokens mesh hardware "
         "format"
     )
@@ -72,7 +72,7 @@ def test_every_flag_of_the_contract_is_there() -> None:
         (["--dtype=f64"], "--dtype=f64: value should be one of <f32|bf16|f16>"),
         (["--weights=some"], "--weights=some: value should be one of <external|inline|none>"),
         (["--lowering=some"], "--lowering=some: value should be one of <streaming|buffered>"),
-        (["--verify=some"], "--verify=some: value should be one of <auto|none|parse|interpreter|iree|jax>"),
+        (["--verify=some"], "--verify=some: value should be one of <auto|none|parse|interpreter|iree|jax|reference>"),
         (["--verify=iree", "--weights=none"], "--weights=none gives none: choose --verify=parse"),
         (["--verify=iree", "--target=none"], "--target=none gives none: name a target"),
         (["--report=."], "no file can be written there"),

@@ -36,6 +36,8 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "The first op of a wrong lowering is named, and the bundle is not published", "tests/product/export_verification_test.py::test_a_wrong_rule_is_found_and_its_place_named"),
     ("results", "A tied head that is stored with other values is read as a tensor of its own", "tests/parity/stored_test.py::test_logits_are_those_of_transformers"),
     ("results", "An adapter of a tied embedding leaves the head as it is", "tests/parity/adapters_test.py::test_logits_are_those_of_the_merged_model"),
+    ("results", "`export --verify=reference` finds a wrong reading of a checkpoint, and publishes nothing", "tests/references/verification_test.py::test_a_wrong_reading_of_the_files_is_found"),
+    ("results", "`export --verify=reference` finds a tokenizer that is read wrongly", "tests/references/verification_test.py::test_a_tokenizer_that_is_read_otherwise_is_found"),
     ("results", "A wrong weight in a bundle is named", "tapeline/divergence/_locate_test.py::test_a_wrong_weight_is_named"),
     ("results", "A module with changed bytes does not load", "run_iree/sessions/_damaged_test.py::test_a_module_with_changed_bytes"),
     ("results", "A program ends although a worker still has the module of a closed session", "run_iree/sessions/_hazards_test.py::test_a_device_goes_after_the_modules_that_its_workers_still_have"),
@@ -89,6 +91,7 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("recording", "An eager fast path and the recorded ops have one contract: dtypes, ranks, errors, bits, warnings", "tests/parity/fast_paths_test.py::test_the_fast_path_and_the_recorded_ops_have_one_contract"),
     ("recording", "The op table is data, `docs/ops.json`, and holds for every case of every op", "tools/docs/ops_json_test.py::test_operands_and_dtypes_hold_for_every_case_of_every_op"),
 
+    ("streaming", "The memory of a whole export does not grow with the layers of the model", "tests/streaming/export_memory_test.py::test_the_peak_does_not_grow_with_the_layers"),
     ("streaming", "A sink takes the events of a recording in order, and the tape keeps none", "compile_dag/_blocks_test.py::test_a_sink_takes_the_events_in_order_and_the_tape_keeps_none"),
     ("streaming", "Streamed text is the buffered lowering's, byte for byte, for random programs of blocks", "tests/streaming/identity_test.py::test_random_block_programs"),
     ("streaming", "Streamed text is the buffered lowering's for every model family", "tests/streaming/families_test.py::test_a_familys_entry_points"),

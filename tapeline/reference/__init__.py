@@ -1,0 +1,30 @@
+"""References: other implementations of a model, run in a process of their own, and what they are asked.
+
+transformers reads directories, llama.cpp GGUF files. Neither is a dependency of Tapeline: an interpreter that has them
+is named, and the two programs ``run_*_reference.py`` of this folder run in it.
+"""
+
+from tapeline.reference._process import (
+    PYTHON_VARIABLE,
+    ReferenceAnswer,
+    ReferenceProcess,
+    ReferenceRequest,
+    TokenSequence,
+    kind_of,
+    reference_python,
+    run_reference,
+)
+from tapeline.reference._texts import CONVERSATIONS, TEXTS
+
+__all__ = [
+    "CONVERSATIONS",
+    "PYTHON_VARIABLE",
+    "TEXTS",
+    "ReferenceAnswer",
+    "ReferenceProcess",
+    "ReferenceRequest",
+    "TokenSequence",
+    "kind_of",
+    "reference_python",
+    "run_reference",
+]
