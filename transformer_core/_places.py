@@ -3,9 +3,12 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from lang_core import Argument, ExecutionContext, OpError, Tensor, TensorSpec
 from transformer_core._cache import row_taken
+
+_MOST_TOKENS: Final = (1 << 31) - 1
 
 
 class Places(ABC):
@@ -240,6 +243,14 @@ def position_argument(tokens: int, capacity: int, rows: int | None = None) -> Ar
 def last_argument(tokens: int, rows: int | None = None) -> Argument:
     """Returns the argument ``last``, the row of the last real token of T; -1, with ``rows``, stands for none."""
     return _place("last", rows, (0 if rows is None else -1, tokens - 1))
+
+
+def length_argument(rows: int | None = None) -> Argument:
+    """Returns the argument ``length`` of a function whose RoPE depends on it: the tokens that a sequence has in all.
+
+    RoPE takes it, or the length after the call if that is more, so that 0 stands for the length after the call.
+    """
+    return _place("length", rows, (0, _MOST_TOKENS))
 
 
 def _place(name: str, rows: int | None, bounds: tuple[int, int]) -> Argument:

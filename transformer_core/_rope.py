@@ -20,7 +20,7 @@ def inverse_frequencies(config: RopeConfig, length: int | None = None) -> Array:
 
     Args:
         config: RoPE whose frequencies are wanted.
-        length: length of the sequence so far, for the scalings ``dynamic`` and ``longrope``; ``config.trained_length``
+        length: length of the sequence, for the scalings ``dynamic`` and ``longrope``; ``config.trained_length``
             where None.
     """
     sequence = config.trained_length if length is None else length
@@ -36,7 +36,7 @@ def rope_tables(
         ctx: context that computes; nothing is cached between calls.
         config: RoPE of the tables.
         positions: i32 [..]; [3, ..] with sections (time, height, width).
-        length: length of the sequence so far, an int or an i32 tensor of rank 0, or [B] for positions [B, T]; needed
+        length: length of the sequence, an int or an i32 tensor of rank 0, or [B] for positions [B, T]; needed
             for the scalings ``dynamic`` and ``longrope``.
 
     Returns:

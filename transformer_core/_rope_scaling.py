@@ -29,9 +29,14 @@ class RopeScaling(ABC):
         return 1.0
 
     @property
+    def threshold(self) -> int | None:
+        """Length of a sequence up to which the frequencies do not depend on it; None if they never do."""
+        return None
+
+    @property
     def depends_on_length(self) -> bool:
-        """True if the frequencies change with the length of the sequence so far."""
-        return False
+        """True if the frequencies change with the length of the sequence."""
+        return self.threshold is not None
 
     @abstractmethod
     def frequencies(self, base: float, rotated: int, length: int) -> Array:
@@ -104,9 +109,9 @@ class DynamicScaling(RopeScaling):
     trained: int
 
     @property
-    def depends_on_length(self) -> bool:
-        """True."""
-        return True
+    def threshold(self) -> int | None:
+        """The trained length."""
+        return self.trained
 
     def exponents(self, rotated: int) -> Array:
         """Returns the exponents of the ratio, f64 [R/2]."""
@@ -209,9 +214,9 @@ class LongropeScaling(RopeScaling):
         return self.factor_of_attention
 
     @property
-    def depends_on_length(self) -> bool:
-        """True if the two sets differ: the long factors hold once the length exceeds the original one."""
-        return self.short_factors != self.long_factors
+    def threshold(self) -> int | None:
+        """The original length, above which the long factors hold; None if the two sets are the same."""
+        return None if self.short_factors == self.long_factors else self.original_length
 
     def frequencies(self, base: float, rotated: int, length: int) -> Array:
         """Returns the unscaled frequencies divided by the factors for this length."""

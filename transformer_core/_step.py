@@ -152,6 +152,7 @@ def extending_step(
     caches: Sequence[Cache],
     row: Tensor | None = None,
     local_rope: RopeConfig | None = None,
+    length: Tensor | int | None = None,
 ) -> StepInputs:
     """Computes the shared inputs of a step that appends tokens to the sequences in the caches.
 
@@ -168,10 +169,16 @@ def extending_step(
         row: rows of the caches that the sequences have, as ``position``, or their pages i32 [B, M]; None where these
             have B rows.
         local_rope: as for ``make_step``.
+        length: number of tokens that the sequences have in all, if RoPE depends on it: an int, the same at every call,
+            or as ``position``; the length after this step if None, or if that is more.
     """
-    ops, length = ctx.ops, None
-    if rope.scaling.depends_on_length:
-        length = ops.add(ops.add(position, queries - 1 if last is None else last), 1)
+    ops = ctx.ops
+    if any(one is not None and one.scaling.depends_on_length for one in (rope, local_rope)):
+        if not isinstance(length, int):
+            after = ops.add(ops.add(position, queries - 1 if last is None else last), 1)
+            length = after if length is None else ops.maximum(length, after)
+    else:
+        length = None
     padded = position.ndim > 0 or row is not None or any(isinstance(cache, State) for cache in caches)
     rows = None if row is None else CacheRows(row, _kv_heads(caches))
     held = next((x.capacity for x in caches if isinstance(x, KVCache) and not isinstance(x, RingCache)), None)

@@ -39,6 +39,8 @@ def example_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: 
         elif name == "last":
             fewer = np.arange(spec.size).reshape(spec.shape) % (tokens.shape[1] + 1)  # down to -1, a row without tokens
             inputs["last"] = (tokens.shape[1] - 1 - fewer).astype(np.int32)
+        elif name == "length":  # of several tokens, that of a sequence that fills the caches; of one, the length so far
+            inputs["length"] = np.full(spec.shape, capacity if tokens.shape[1] > 1 else 0, np.int32)
         elif name == "attention_mask":
             lengths = [max(1, spec.shape[1] * (4 - row % 4) // 4 - 1) for row in range(spec.shape[0])]
             inputs[name] = (np.arange(spec.shape[1]) < np.array(lengths)[:, None]).astype(spec.dtype.numpy)

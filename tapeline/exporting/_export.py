@@ -32,7 +32,7 @@ from tapeline.exporting._budget import check_budget
 from tapeline.exporting._compile import compile_targets
 from tapeline.exporting._debug import lower_debug
 from tapeline.exporting._describe import write_description
-from tapeline.exporting._load import Export, exact_entry_points, exact_weights, load
+from tapeline.exporting._load import Export, exact_entry_points, exact_weights, load, one_pass
 from tapeline.exporting._memory import kept_bytes
 from tapeline.exporting._option_checks import check_options
 from tapeline.exporting._options import PER_DEVICE_TARGET, ExportOptions
@@ -44,6 +44,7 @@ from tapeline.exporting._report import copy_report, hashes_of, write_report
 from tapeline.exporting._source import ModelSource, open_source
 from tapeline.exporting._verify import (
     Exact,
+    OnePass,
     References,
     check_devices,
     check_interpreter,
@@ -274,6 +275,14 @@ class _Run:
         ran = dict.fromkeys(row["device"] for row in rows if "skipped" not in row)
         self._say(f"verified on {', '.join(ran)}")
 
+    def _one_pass(self, exact: Exact | None) -> OnePass | None:
+        """Returns what a sequence in pieces is compared with, if RoPE depends on the length of sequences."""
+        prefill = one_pass(self._export, self._source)
+        if prefill is None or exact is None:
+            return None if prefill is None else OnePass(prefill)
+        made = functools.partial(one_pass, self._export, self._source, exact=True)
+        return OnePass(prefill, made, exact.weights)
+
     def _results(self, weights: WeightSource) -> dict[str, Any]:
         export, options = self._export, self._export.options
         kept = kept_bytes(options, export.lowered, weights)
@@ -281,7 +290,9 @@ class _Run:
         exact: Exact | None = None
         if options.dtype in ("bf16", "f16") or options.encoding is not None:
             exact = Exact(functools.partial(exact_entry_points, export, self._source), exact_weights(weights))
-        references = References(export.written, source, export.vocabulary, exact, export.entry_points)
+        references = References(
+            export.written, source, export.vocabulary, exact, export.entry_points, self._one_pass(exact)
+        )
         precision = precision_of(dataclasses.asdict(options))
         if options.verify == "interpreter":
             rows = check_interpreter(

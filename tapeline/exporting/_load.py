@@ -185,6 +185,28 @@ def reference_entry_points(
     )
 
 
+def one_pass(export: Export, source: ModelSource, *, exact: bool = False) -> EntryPoint | None:
+    """Returns a prefill of twice as many tokens, or as many as caches hold, if RoPE depends on the length; else None.
+
+    Args:
+        export: the export.
+        source: model's files.
+        exact: True for one in f32, on weights that are not packed.
+    """
+    prefill = next((point for point in export.entry_points if point.name == "prefill"), None)
+    names = [] if prefill is None else [argument.name for argument in prefill.arguments]
+    tokens = min(2 * export.sizes.sequence, export.sizes.capacity)
+    repeats = tokens < 2 * export.sizes.sequence and any(name.endswith("_state") for name in names)
+    if "length" not in names or tokens == export.sizes.sequence or repeats:
+        return None
+    options, model = export.options, export.model
+    if exact:
+        options = dataclasses.replace(options, quantize="none")
+        model, _ = _model(options, "f32", source)
+    options = dataclasses.replace(options, entry_points=("prefill",), score_tokens=None)
+    return _entry_points(model, options, dataclasses.replace(export.sizes, sequence=tokens), "whole")[0]
+
+
 def exact_weights(weights: WeightSource) -> WeightSource:
     """Returns a bundle's weights for ``exact_entry_points``."""
     return DequantizedWeights(weights) if isinstance(weights, PackedWeights) else weights

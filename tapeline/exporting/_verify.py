@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from compile_hlo import lower_module, text_file
 from compile_hlo.emit import ArgumentParameters
 from compile_hlo.portable import interpret
@@ -38,6 +40,10 @@ from tapeline.running import Invariance, measured_invariance
 # vmvx interprets: on more multiplications than this a check would take minutes.
 _SLOW_DEVICE_LIMIT: Final = 2_000_000_000
 
+_LOGITS: Final = "logits"
+IN_PIECES: Final = "prefill in pieces"
+"""What the report calls the check of a sequence in pieces."""
+
 _NOTHING_FOUND: Final = (
     "every tensor inside agrees when it is shown: the fault is in what is left out then (block functions, fusion)"
 )
@@ -56,6 +62,21 @@ class Exact:
     weights: WeightSource
 
 
+@dataclass(frozen=True, slots=True)
+class OnePass:
+    """Prefill of twice as many tokens, which a sequence in two pieces is compared with.
+
+    Attributes:
+        prefill: takes the sequence at once.
+        exact: the same in f32 with unpacked weights; None if the model is exact.
+        exact_weights: weights for that.
+    """
+
+    prefill: EntryPoint
+    exact: Callable[[], EntryPoint | None] | None = None
+    exact_weights: WeightSource | None = None
+
+
 class References:
     """Inputs and results of every entry point in the eager context, made when first asked for.
 
@@ -65,6 +86,8 @@ class References:
         entry_points: by name.
         lowered: those that devices run, if they are others: with kernels in them.
         weights: of the model.
+        vocabulary: V.
+        one_pass: prefill that a sequence in pieces is compared with; None if RoPE does not depend on the length.
     """
 
     def __init__(
@@ -74,14 +97,16 @@ class References:
         vocabulary: int,
         exact: Exact | None = None,
         lowered: Sequence[EntryPoint] | None = None,
+        one_pass: OnePass | None = None,
     ) -> None:
         self._exact = exact
+        self.one_pass: Final = one_pass
         self.entry_points: Final = {entry_point.name: entry_point for entry_point in entry_points}
         self.lowered: Final = {
             entry_point.name: entry_point for entry_point in (entry_points if lowered is None else lowered)
         }
         self.weights: Final = weights
-        self._vocabulary = vocabulary
+        self.vocabulary: Final = vocabulary
         self._made: dict[str, tuple[Arrays, Arrays]] = {}
         self._is_complete = False
         arguments = [argument.name for entry_point in entry_points for argument in entry_point.arguments]
@@ -101,7 +126,7 @@ class References:
             if not self._keeps:
                 self._made.clear()
             specs = {argument.name: argument.spec for argument in entry_point.arguments}
-            inputs = example_inputs(specs, self._vocabulary, state)
+            inputs = example_inputs(specs, self.vocabulary, state)
             ctx = EagerExecutionContext(self.weights)
             results = entry_point(ctx, *[ctx.constant(array) for array in inputs.values()])
             outputs = {name: tensor.numpy() for name, tensor in results.items()}
@@ -221,7 +246,46 @@ def _check_session(
             rows += compared(place, name, side.run(name, inputs), expected, dtype, references.exact)
         except VerificationError as error:
             raise _located(error, references, name, side.runner(references.weights), dtype, progress) from None
+    if references.one_pass is not None:
+        progress(ProgressEvent(f"verifying a sequence in two pieces on {place} ..."))
+        rows += _check_pieces(side, references, references.one_pass, dtype, place)
     return rows
+
+
+def _check_pieces(
+    side: DeviceSide, references: References, one_pass: OnePass, dtype: str, place: str
+) -> list[dict[str, Any]]:
+    """Compares the logits after two pieces of a sequence with those of the eager context, which takes it at once.
+
+    The sequence's length is the capacity, at which RoPE has other frequencies than at the lengths of the pieces.
+    """
+    specs = {argument.name: argument.spec for argument in references.entry_points["prefill"].arguments}
+    whole = {argument.name: argument.spec for argument in one_pass.prefill.arguments}
+    tokens, total = specs["token_ids"].shape[1], whole["token_ids"].shape[1]
+    given = example_inputs(whole, references.vocabulary, {})
+    given["last"] = np.full(whole["last"].shape, total - 1, np.int32)
+
+    def logits_of(point: EntryPoint, weights: WeightSource) -> Arrays:
+        ctx = EagerExecutionContext(weights)
+        arrays = [given[argument.name].astype(argument.spec.dtype.numpy) for argument in point.arguments]
+        return {_LOGITS: point(ctx, *map(ctx.constant, arrays))[_LOGITS].numpy()}
+
+    def exact(name: str) -> Arrays | None:
+        del name
+        point = None if one_pass.exact is None else one_pass.exact()
+        if point is None or one_pass.exact_weights is None:
+            return None
+        return logits_of(point, one_pass.exact_weights)
+
+    results: Arrays = {}
+    for start in (0, total - tokens):
+        piece = example_inputs(specs, references.vocabulary, results)
+        piece["token_ids"] = given["token_ids"][:, start : start + tokens]
+        piece["position"] = np.full(specs["position"].shape, start, np.int32)
+        piece["last"] = np.full(specs["last"].shape, tokens - 1, np.int32)
+        results = side.run("prefill", piece)
+    expected = logits_of(one_pass.prefill, references.weights)
+    return compared(place, IN_PIECES, {_LOGITS: results[_LOGITS]}, expected, dtype, exact)
 
 
 def check_interpreter(

@@ -16,7 +16,6 @@ from transformer_core.generation import Prediction
 _STEPS: Final = 3  # tokens that are decoded one by one
 _FEW: Final = 11  # tokens that go on in a row that is filled already
 _PIECE: Final = 5  # tokens of a call that takes more
-_BY_LENGTH: Final = ("dynamic", "longrope")  # scalings of RoPE that go by the length so far
 
 Arrays = list[np.ndarray]
 Decode = Callable[[Sequence[int], Sequence[int], Sequence[int]], Sequence[Prediction]]
@@ -36,13 +35,11 @@ def open_slots(bundle: Bundle, session: Session) -> BundleSlots:
 def measured_invariance(bundle: Bundle, session: Session) -> Invariance:
     """Returns among which calls of a bundle's entry points a token's bits are the same.
 
-    Where frequencies of RoPE go by the length so far, they go by the chunk, and only rows are compared.
-
     Raises:
         InputError: the bundle was exported without slots.
     """
-    slots, rope = BundleSlots(bundle, session), bundle.config.model["rope"]
-    if (rope is None or rope["scaling"]["type"] not in _BY_LENGTH) and all_calls_agree(slots):
+    slots = BundleSlots(bundle, session)
+    if all_calls_agree(slots):
         return Invariance.CALLS
     return Invariance.ROWS if all_rows_agree(slots) else Invariance.NONE
 

@@ -13,6 +13,7 @@ from tapeline.engines import Session, Tensor
 from tapeline.running._arrays import read_inputs
 from tapeline.running._predictions import LOGITS, Rows, Single
 from tapeline.running._prompt_pictures import PromptPictures
+from tapeline.running._rope_lengths import RopeLengths
 from transformer_core.generation import NEXT_IDS, Prediction
 from transformer_core.models import DRAFT, PREFILL_EMBEDDINGS
 
@@ -21,7 +22,8 @@ ENCODE: Final = "encode"
 Given = Sequence[np.ndarray | int]
 
 _TOKENS: Final = "token_ids"
-_SCALARS: Final = ("position", "last")
+_LENGTH: Final = "length"
+_SCALARS: Final = ("position", "last", _LENGTH)
 
 
 def encoder_inputs(bundle: Bundle, pairs: Sequence[str]) -> dict[str, np.ndarray | int] | None:
@@ -78,6 +80,7 @@ class _Called:
         rows: number of predictions per call.
         next_ids: index of the result with the likeliest tokens; None in older bundles.
         token_bytes: bytes of token ids and positions per call.
+        takes_length: True if it takes the lengths of the sequences.
     """
 
     def __init__(self, bundle: Bundle, session: Session, name: str) -> None:
@@ -91,6 +94,7 @@ class _Called:
             if argument.name in (_TOKENS, *_SCALARS) and argument.kind == "tensor"
         ]
         self.token_bytes: Final = sum(argument.spec.nbytes for argument in said)
+        self.takes_length: Final = any(argument.name == _LENGTH for argument in point.arguments)
 
 
 class _Cached:
@@ -127,6 +131,7 @@ class _Cached:
         self.cache_specs = caches
         self._session = session
         self.token_bytes = 0
+        self._lengths: Final = RopeLengths(bundle.config.model, self.batch)
         self._prefill = _Called(bundle, session, "prefill")
         self._decode = _Called(bundle, session, "decode")
         self._caches: Final = session.hold([session.zeros(spec) for spec in caches.values()])
@@ -154,9 +159,14 @@ class _Cached:
 
     def _run(self, called: "_Called", *given: np.ndarray | int) -> Rows:
         """Calls an entry point with token ids and positions and returns the predictions of B sequences."""
-        results = called.updating(self._caches, *given, *self._seen)
+        lengths = (self._length(),) if called.takes_length else ()
+        results = called.updating(self._caches, *given, *lengths, *self._seen)
         self.token_bytes += called.token_bytes
         return Rows(results, called.rows, called.next_ids, self._read)
+
+    def _length(self) -> np.ndarray | int:
+        """Returns the lengths of the sequences, as entry points take them."""
+        return self._lengths.of_rows[0]
 
     def _read(self, nbytes: int) -> None:
         """Counts bytes of ids that were read."""
@@ -197,6 +207,19 @@ class BundleModel(_Cached):
                 f"a bundle with positions=per_row: export with one of these"
             )
 
+    @property
+    def rope_regime(self) -> int:
+        """Number that tells sequences with other frequencies of RoPE than those of ``begin`` apart."""
+        return self._lengths.regime(0)
+
+    def begin(self, length: int) -> None:
+        """Takes the number of tokens of the sequence whose tokens are appended next, which RoPE may depend on."""
+        self._lengths.begin(0, length)
+
+    def outgrown(self, length: int) -> bool:
+        """Returns whether a sequence of so many tokens needs other keys than those in the caches, for all tokens."""
+        return self._lengths.outgrown(0, length)
+
     def see(self, pictures: PromptPictures | None) -> None:
         """Takes the pictures of the prompt that follows; none where None."""
         self._pictures = pictures
@@ -215,7 +238,8 @@ class BundleModel(_Cached):
     def decode(self, token_id: int, position: int) -> Prediction:
         """Appends a token and returns the prediction after it."""
         called = self._decode
-        results = called.updating(self._caches, token_id, position, *self._seen)
+        lengths = (self._length(),) if called.takes_length else ()
+        results = called.updating(self._caches, token_id, position, *lengths, *self._seen)
         self.token_bytes += called.token_bytes
         return Single(results, called.next_ids, self._read)
 
@@ -262,7 +286,8 @@ class DraftingBundle(ScoringBundle):
 
     def draft(self, token_id: int, position: int) -> Prediction:
         """Returns the head's prediction after a token that the model has not been fed."""
-        results = self._draft.updating(self._caches, token_id, position)
+        lengths = (self._length(),) if self._draft.takes_length else ()
+        results = self._draft.updating(self._caches, token_id, position, *lengths)
         self.token_bytes += self._draft.token_bytes
         return Single(results, self._draft.next_ids, self._read)
 
@@ -282,6 +307,17 @@ class BundleBatch(_Cached):
                 f"{bundle.path} takes one position for all its sequences: export with positions=per_row, and `batch` "
                 f"for as many prompts as there may be"
             )
+
+    def begin(self, row: int, length: int) -> None:
+        """Takes the number of tokens of a row's sequence, as ``BundleModel.begin``."""
+        self._lengths.begin(row, length)
+
+    def outgrown(self, row: int, length: int) -> bool:
+        """Returns whether a row's sequence needs other keys, as ``BundleModel.outgrown``."""
+        return self._lengths.outgrown(row, length)
+
+    def _length(self) -> np.ndarray:
+        return np.array(self._lengths.of_rows, np.int32)
 
     def prefill(self, token_ids: np.ndarray, position: np.ndarray, last: np.ndarray) -> Rows:
         """Appends rows 0 to ``last`` of tokens i32 [B, chunk] and returns the predictions after rows ``last``."""

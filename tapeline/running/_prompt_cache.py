@@ -19,6 +19,7 @@ SCHEMA: Final = "1"
 
 _TOKENS: Final = "token_ids"
 _SUM: Final = "sha256"  # of the other tensors, in the order of the file; it is the last one
+_REGIME: Final = "rope_regime"  # as of the memory; 0 if absent
 _REDO: Final = "delete it, or name another file"
 _ADVICE: Final = ": download or convert the file again"  # what is said of weights
 
@@ -63,7 +64,8 @@ class PromptCacheFile:
                 self._check_specs(file)
                 self._check_sum(file)
                 token_ids = file.read(_TOKENS).tolist()
-                self._memory.assume(token_ids, {name: self._array(file, name) for name in self._model.cache_specs})
+                arrays = {name: self._array(file, name) for name in self._model.cache_specs}
+                self._memory.assume(token_ids, arrays, int(file.metadata.get(_REGIME, "0")))
         except CheckpointError as error:
             reason = str(error).removesuffix(_ADVICE)
             raise InputError(f"`prompt_cache`: {reason}: the file is damaged, or no prompt cache: {_REDO}") from None
@@ -90,6 +92,8 @@ class PromptCacheFile:
             yield array
 
         metadata = {"format": FORMAT, "schema": SCHEMA, "bundle": self._identity}
+        if self._memory.rope_regime:
+            metadata[_REGIME] = str(self._memory.rope_regime)
         write_safetensors(self._path, specs, chunks, metadata=metadata)
         return True
 

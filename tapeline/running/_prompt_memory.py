@@ -24,6 +24,7 @@ class BundlePromptMemory:
     Attributes:
         token_ids: tokens that the caches hold.
         reused: number of tokens of the last prompt that the caches had.
+        rope_regime: number that tells keys with other frequencies of RoPE apart, of the tokens that the caches hold.
     """
 
     def __init__(self, model: BundleModel) -> None:
@@ -34,19 +35,22 @@ class BundlePromptMemory:
         self._copies: dict[str, np.ndarray] = {}
         self.token_ids: list[int] = []
         self.reused = 0
+        self.rope_regime = model.rope_regime
 
     @property
     def copies(self) -> Mapping[str, np.ndarray]:
         """The ring caches and states after ``token_ids``, of the shapes of the entry points' arguments."""
         return self._copies
 
-    def assume(self, token_ids: Sequence[int], arrays: Mapping[str, np.ndarray]) -> None:
+    def assume(self, token_ids: Sequence[int], arrays: Mapping[str, np.ndarray], rope_regime: int = 0) -> None:
         """Takes over caches that were kept elsewhere.
 
         Args:
             token_ids: a multiple of ``chunk``.
             arrays: every cache and state after them, of the shapes of the entry points' arguments.
+            rope_regime: as the attribute.
         """
+        self.rope_regime = rope_regime
         self._copies = {name: arrays[name] for name in self._moving}
         self._model.write_caches({name: array for name, array in arrays.items() if name not in self._copies})
         self.token_ids = list(token_ids)
@@ -55,8 +59,9 @@ class BundlePromptMemory:
         """Makes the caches those of the first tokens and returns their number, a multiple of ``chunk``."""
         chunk = self._model.chunk
         kept = common_length(self.token_ids, token_ids) // chunk * chunk
-        if self._moving and kept < len(self.token_ids):
+        if (self._moving and kept < len(self.token_ids)) or self._model.rope_regime != self.rope_regime:
             kept = 0
+        self.rope_regime = self._model.rope_regime
         if kept == 0:
             specs = self._model.cache_specs
             self._copies = {

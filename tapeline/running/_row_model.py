@@ -26,6 +26,19 @@ class RowModel(BundleModel):
         self.recurrent = any(name.endswith("_state") for name in specs)
         self._pictures: PromptPictures | None = None
 
+    @property
+    def rope_regime(self) -> int:
+        """0: frequencies of RoPE are the same for all lengths."""
+        return 0
+
+    def begin(self, length: int) -> None:
+        """Does nothing, as frequencies of RoPE are the same for all lengths."""
+
+    def outgrown(self, length: int) -> bool:
+        """Returns False, as frequencies of RoPE are the same for all lengths."""
+        del length
+        return False
+
     def read_cache(self, name: str) -> np.ndarray:
         """Returns a copy of the row of a cache or state."""
         return self._rows.read_cache(name, self._row)[None]

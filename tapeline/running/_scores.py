@@ -62,6 +62,7 @@ def cached_logits(model: BundleModel, token_ids: Sequence[int]) -> Iterator[np.n
             f"{len(token_ids)} tokens, and the bundle's caches hold {model.capacity} positions: shorten the text, or "
             f"export with max_sequence={len(token_ids)} or more"
         )
+    model.begin(len(token_ids))
     width = model.score_tokens if isinstance(model, ScoringBundle) else 0
     start = 0
     while start < len(token_ids):

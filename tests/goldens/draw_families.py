@@ -202,7 +202,8 @@ def _compared(directory: Path, expected: Expected) -> Outcome:
         sizes: Any = {"batch": batch, "sequence": length, "max_sequence": length + _STEPS}
         prefill, decode = entry_points(model, names=("prefill", "decode"), **sizes)
         caches = [np.zeros(a.spec.shape, a.spec.dtype.numpy) for a in prefill.arguments if a.alias_result]
-        results: dict[str, Any] = dict(prefill(ctx, prompt, _scalar(0), _scalar(length - 1), *caches))
+        further: Any = [_scalar(0)] if any(argument.name == "length" for argument in prefill.arguments) else []
+        results: dict[str, Any] = dict(prefill(ctx, prompt, _scalar(0), _scalar(length - 1), *further, *caches))
         for step in range(_STEPS):
             logits, chosen = results.pop("logits").numpy(), results.pop("next_ids").numpy()
             worst = max(worst, error_of(logits, expected.logits[:, step]))
@@ -212,7 +213,7 @@ def _compared(directory: Path, expected: Expected) -> Outcome:
                 return Outcome("differs", f"step {step}: chose {chosen}")
             given: Any = expected.tokens[:, step : step + 1].astype(np.int32)
             if step + 1 < _STEPS:
-                results = dict(decode(ctx, given, _scalar(length + step), *results.values()))
+                results = dict(decode(ctx, given, _scalar(length + step), *further, *results.values()))
     return Outcome("equal", error=worst)
 
 

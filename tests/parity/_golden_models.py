@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from lang_core import EagerExecutionContext, EagerTensor, EntryPoint, Tensor
 from tests.goldens.cases import GoldenCase
 from tests.goldens.weights import write_checkpoint
+from transformer_core import RopeScaling
 from transformer_core.checkpoints import SafetensorsCheckpoint
 from transformer_core.models import DecoderLM, entry_points, load_config, weights_of
 
@@ -36,6 +38,37 @@ def prefill_and_decode(model: DecoderLM, case: GoldenCase) -> tuple[EntryPoint, 
 def empty_caches(entry: EntryPoint) -> list[np.ndarray]:
     """Zeros for every donated argument."""
     return [np.zeros(a.spec.shape, a.spec.dtype.numpy) for a in entry.arguments if a.alias_result]
+
+
+def places(entry: EntryPoint, *values: int, length: int = 0) -> list[np.ndarray]:
+    """Position, and last if there is one, and ``length`` if the entry point takes it: rank-0 i32 each."""
+    takes_length = any(argument.name == "length" for argument in entry.arguments)
+    return [scalar(value) for value in (*values, *([length] if takes_length else []))]
+
+
+@dataclass(frozen=True)
+class FixedScaling(RopeScaling):
+    """Frequencies that another scaling has at one length, at every length."""
+
+    inner: RopeScaling
+    length: int
+
+    @property
+    def attention_factor(self) -> float:
+        return self.inner.attention_factor
+
+    def frequencies(self, base: float, rotated: int, length: int) -> np.ndarray:
+        return self.inner.frequencies(base, rotated, self.length)
+
+    def reach(self, trained: int) -> int | None:
+        return self.inner.reach(trained)
+
+
+def at_length(model: DecoderLM, length: int) -> DecoderLM:
+    """The model with RoPE's frequencies of a length, which it then has at every length."""
+    rope = model.config.rope
+    fixed = replace(rope, scaling=FixedScaling(rope.scaling, length))
+    return DecoderLM(replace(model.config, rope=fixed), model.dtype)
 
 
 def scalar(value: int) -> np.ndarray:

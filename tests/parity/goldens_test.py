@@ -11,7 +11,7 @@ from tests.goldens._shapes import weight_shapes
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.golden_files import read_golden
 from tests.goldens.weights import stored_weights, write_checkpoint
-from tests.parity._golden_models import empty_caches, opened, prefill_and_decode, relative_error, scalar
+from tests.parity._golden_models import empty_caches, opened, places, prefill_and_decode, relative_error
 from transformer_core.checkpoints import SafetensorsCheckpoint, audit
 from transformer_core.models import DecoderLM, load_config, stored_specs, unused_keys, weights_of
 
@@ -38,15 +38,16 @@ def test_greedy_decoding(case: GoldenCase, tmp_path: Path) -> None:
         prefill, decode = prefill_and_decode(model, case)
         length = golden.prompt.shape[1]
         tokens: Any = golden.prompt.astype(np.int32)
-        results = dict(prefill(ctx, tokens, scalar(0), scalar(length - 1), *empty_caches(prefill)))  # pyright: ignore[reportArgumentType]
+        first: Any = places(prefill, 0, length - 1)
+        results = dict(prefill(ctx, tokens, *first, *empty_caches(prefill)))  # pyright: ignore[reportArgumentType]
         for step in range(case.steps):
             logits = results.pop("logits").numpy()
             assert relative_error(logits, golden.logits[:, step]) < TOLERANCE, f"step {step}"
             tokens = results.pop("next_ids").numpy()[:, None]
             np.testing.assert_array_equal(tokens[:, 0], golden.tokens[:, step], err_msg=f"step {step}")
             if step + 1 < case.steps:
-                position: Any = scalar(length + step)
-                results = dict(decode(ctx, tokens, position, *results.values()))
+                position: Any = places(decode, length + step)
+                results = dict(decode(ctx, tokens, *position, *results.values()))
 
 
 @_ALL

@@ -11,7 +11,7 @@ from compile_dag import ComputeGraph, evaluate, record
 from lang_core import EagerExecutionContext, EntryPoint, as_dtype
 from tests.goldens.cases import GoldenCase
 from tests.goldens.samples import SAMPLE
-from tests.parity._golden_models import empty_caches, opened, prefill_and_decode, scalar
+from tests.parity._golden_models import empty_caches, opened, places, prefill_and_decode
 from transformer_core import RopeConfig, RopeMode, apply_rope, rope_tables
 from transformer_core.checkpoints import LLAMA_PRESETS, llama_config
 from transformer_core.models import DecoderConfig, DecoderLM, entry_points
@@ -33,8 +33,8 @@ def test_recorded_entry_points_give_the_bits_of_eager_ones(case: GoldenCase, tmp
         caches: list[Any] = empty_caches(prefill)
         for entry, arguments in (
             (fwd, [prompt]),
-            (prefill, [prompt, scalar(0), scalar(length - 1)]),
-            (decode, [tokens, scalar(length)]),
+            (prefill, [prompt, *places(prefill, 0, length - 1)]),
+            (decode, [tokens, *places(decode, length)]),
         ):
             inputs: Any = [*arguments, *caches] if entry is not fwd else arguments
             eager = entry(ctx, *inputs)

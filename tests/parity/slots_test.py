@@ -12,27 +12,25 @@ from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.golden_files import read_golden
 from tests.goldens.samples import SAMPLE
 from tests.parity._eager_slots import EagerSlots
-from tests.parity._golden_models import opened, relative_error
-from transformer_core.models import DecoderLM, entry_points
+from tests.parity._golden_models import at_length, opened, relative_error
+from transformer_core.models import entry_points
 
 _TOLERANCE = 2e-4
 _SLOTS = 5
 
 
-def _pieces(model: DecoderLM, prompt: list[int]) -> list[list[int]]:
-    """Cuts a prompt such that pieces are padded; a scaling that goes by the length takes it whole, as transformers."""
-    if model.config.rope.scaling.depends_on_length:
-        return [prompt]
+def _pieces(prompt: list[int]) -> list[list[int]]:
+    """Cuts a prompt such that pieces are padded."""
     cuts = sorted({0, min(3, len(prompt)), max(0, len(prompt) - 2), len(prompt)})
     return [prompt[begin:end] for begin, end in itertools.pairwise(cuts)]
 
 
-def _filled(slots: EagerSlots, model: DecoderLM, prompt: list[int], row: int) -> Any:
+def _filled(slots: EagerSlots, prompt: list[int], row: int) -> Any:
     """Fills a row with a prompt, after another one that leaves its traces; returns the last prediction."""
     slots.prefill_row(prompt[::-1], row, 0)
     slots.clear_row(row)
     position, prediction = 0, None
-    for piece in _pieces(model, prompt):
+    for piece in _pieces(prompt):
         prediction = slots.prefill_row(piece, row, position)
         position += len(piece)
     return prediction
@@ -49,16 +47,20 @@ def test_rows_say_what_transformers_says(case: GoldenCase, caches: str, tmp_path
             return  # whole then too
         sizes: Any = {"sequence": length, "max_sequence": length + steps, "score_tokens": steps}
         slots = EagerSlots(entry_points(model, slots=_SLOTS, window_caches=caches, **sizes), ctx)
-        _filled(slots, model, other, 2)
-        prediction = _filled(slots, model, prompt, 3)
+        _filled(slots, other, 2)
+        prediction = _filled(slots, prompt, 3)
+        expected = golden.logits[0]
+        if model.config.rope.scaling.depends_on_length:  # frequencies of slots are those of the capacity
+            whole: Any = np.array([[*prompt, *golden.tokens[0, : steps - 1]]], np.int32)
+            expected = at_length(model, length + steps)(ctx, whole).numpy()[0, length - 1 :]
         slots.copy_row(3, 0)
         slots.copy_row(3, 1)
         scored = slots.score_row([int(token) for token in golden.tokens[0, : steps - 1]], 1, length)
-        for step, line in enumerate(scored, 1) if not model.config.rope.scaling.depends_on_length else ():
-            assert relative_error(line.logits(), golden.logits[0, step]) < _TOLERANCE, f"scored, step {step}"
+        for step, line in enumerate(scored, 1):
+            assert relative_error(line.logits(), expected[step]) < _TOLERANCE, f"scored, step {step}"
         for step in range(steps):
             logits, token = prediction.logits(), int(golden.tokens[0, step])
-            assert relative_error(logits, golden.logits[0, step]) < _TOLERANCE, f"step {step}"
+            assert relative_error(logits, expected[step]) < _TOLERANCE, f"step {step}"
             copied, _, prediction = slots.decode(
                 (0, 2, 3), (token, other[step % len(other)], token), (length + step, len(other) + step, length + step)
             )

@@ -115,15 +115,20 @@ class DecoderLM(Model[DecoderConfig]):
 
     ``decode(token_ids [B,1], position, caches)`` appends one token.
 
+    If frequencies of RoPE depend on the length of the sequence (longrope, dynamic NTK) and S is above the length at
+    which they change, prefill, decode and score take ``length`` as well, behind ``position`` and ``last``: the tokens
+    that the sequence has in all, of which a call appends a part. The call takes the frequencies of that length, or of
+    the length after it if that is more. With ``slots``, they are those of S for all lengths.
+
     ``score(token_ids [B,T'], position, last, caches)`` is as prefill, but gives logits [B,T',V] of every row, to verify
     a draft. Rejected tokens are taken back by going on from an earlier position.
 
     The last result of each of these three is ``next_ids``, i32 [B], of score [B,T']: the index of the largest logit,
     the lowest of equal ones; -1 where the largest is NaN or infinite.
 
-    With ``positions="per_row"``, ``position`` and ``last`` are i32 [B]: sequences of different lengths in one batch.
-    Padding leaves caches unchanged then, so that ``position + last`` below S is enough, and a row whose ``last`` is -1
-    is left as it is.
+    With ``positions="per_row"``, ``position``, ``last`` and ``length`` are i32 [B]: sequences of different lengths in
+    one batch. Padding leaves caches unchanged then, so that ``position + last`` below S is enough, and a row whose
+    ``last`` is -1 is left as it is.
 
     With ``window_caches="ring"``, a layer whose queries see W keys keeps no more than the last ``W + max(T, T') - 1``
     entries, if that is less than S, each at its position mod that number. A call may then begin at 0, or at

@@ -83,6 +83,13 @@ class RopeSettings:
     local_rope: RopeConfig | None
     chunked: bool = False
 
+    @property
+    def threshold(self) -> int | None:
+        """Length of a sequence up to which no frequency depends on it; None if none ever does."""
+        ropes = (self.rope, self.local_rope)
+        known = [rope.scaling.threshold for rope in ropes if rope is not None]
+        return min((length for length in known if length is not None), default=None)
+
 
 @dataclass(slots=True)
 class BuildRegistry:

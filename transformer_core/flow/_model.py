@@ -20,7 +20,7 @@ from lang_core import (
     near_names,
 )
 from transformer_core._logits import NEXT_IDS, next_ids_of
-from transformer_core._places import last_argument, position_argument, row_arguments
+from transformer_core._places import last_argument, length_argument, position_argument, row_arguments
 from transformer_core.checkpoints import Audit, audit
 from transformer_core.flow._build import BuildContext, BuildRegistry, Stage, chained
 from transformer_core.flow._cache_rows import states_put, states_taken
@@ -144,7 +144,7 @@ class FlowModel(Module):
         return arguments
 
     def _places(self) -> list[Argument]:
-        """Returns ``row`` or ``pages``, ``position`` and ``last`` or ``count``, as far as the profile has them."""
+        """Returns ``row`` or ``pages``, ``position``, ``last`` or ``count``, ``length``: those of the profile."""
         profile, tokens, padded = self._profile, self._profile.sequence, self._profile.padded
         rows = profile.batch if profile.positions is Positions.PER_ROW else None
         if profile.cache_rows is not None:
@@ -152,7 +152,19 @@ class FlowModel(Module):
         position = [position_argument(tokens, profile.capacity, rows)] if profile.memory is Memory.CACHES else []
         if padded is None:
             padded = self._registry.takes_last and tokens > 1 and profile.rows is Rows.LAST
-        return [*position, last_argument(tokens, rows)] if padded else position
+        last = [last_argument(tokens, rows)] if padded else []
+        return [*position, *last, *([length_argument(rows)] if self._takes_length else [])]
+
+    @property
+    def _takes_length(self) -> bool:
+        """True if frequencies of RoPE depend on the length of the sequences, and each has its own.
+
+        In caches of which a call works on some rows, sequences share prefixes: frequencies are those of the capacity.
+        """
+        profile, settings = self._profile, self._registry.rope
+        threshold = None if settings is None else settings.threshold
+        whole = profile.memory is Memory.CACHES and profile.cache_rows is None
+        return whole and threshold is not None and profile.capacity > threshold
 
     def _binding_arguments(self) -> tuple[Argument, ...]:
         settings = self._registry.rope
@@ -215,7 +227,7 @@ class FlowModel(Module):
             state.inputs[spec.name] = FlowValue.of(tensor)
         places = {argument.name: next(rest) for argument in self._places()}
         state.row, state.position, state.last = (places.get(name) for name in ("row", "position", "last"))
-        state.row = places.get("pages", state.row)
+        state.row, state.length = places.get("pages", state.row), places.get("length")
         if "count" in places:
             state.last = ctx.ops.sub(places["count"], 1)
         bound = {argument.name: next(rest) for argument in self._binding_arguments()}

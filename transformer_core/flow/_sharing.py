@@ -78,6 +78,7 @@ class RopeTables:
                 caches=caches,
                 row=state.row,
                 local_rope=local,
+                length=flow.profile.capacity if state.length is None else state.length,
             )
         length = None
         if rope.scaling.depends_on_length and state.last is not None:

@@ -42,6 +42,7 @@ class FlowState:
         row: rows of the caches, as ``position``, or pages i32 [B, M]; None where the caches have the batch's rows.
         position: i32 of rank 0 or [B], position of the first token; None without caches.
         last: row of the last real token, as ``position``; None without padding.
+        length: number of tokens that the sequence has in all, as ``position``; None if RoPE does not depend on it.
         bindings: tables and masks of the caller; None where ``rope_tables`` computes them.
         step: RoPE's cos and sin, masks and places in caches, from ``rope_tables``.
         embedding: weight [V, D] of ``token_embed``.
@@ -66,6 +67,7 @@ class FlowState:
     row: Tensor | None = None
     position: Tensor | None = None
     last: Tensor | None = None
+    length: Tensor | None = None
     bindings: DecodeBindings | None = None
     step: StepInputs | None = None
     embedding: Parameter | None = None

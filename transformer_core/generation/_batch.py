@@ -1,7 +1,7 @@
 """Generation for several prompts at once: every row of a batch has its own position, and stops by itself."""
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -41,6 +41,19 @@ class CachedBatch(Protocol):
         ...
 
 
+@runtime_checkable
+class LengthDependentBatch(Protocol):
+    """Batch of a model whose RoPE may depend on the lengths of the sequences."""
+
+    def begin(self, row: int, length: int) -> None:
+        """Says how many tokens the sequence of a row has whose tokens are appended next."""
+        ...
+
+    def outgrown(self, row: int, length: int) -> bool:
+        """Returns whether a row's sequence of so many tokens needs other keys than those in its caches."""
+        ...
+
+
 def generate_batch(
     model: CachedBatch, prompts: Sequence[Sequence[int]], samplers: Sequence[Sampler], stop: StopRule
 ) -> Iterator[tuple[int, TokenStep]]:
@@ -76,7 +89,7 @@ def _tokens(
     model: CachedBatch, prompts: Sequence[Sequence[int]], samplers: Sequence[Sampler], stop: StopRule
 ) -> Iterator[tuple[int, TokenStep]]:
     histories = [list(prompt) for prompt in prompts]
-    predictions = _run_prompts(model, prompts)
+    predictions: Sequence[Prediction] = _run_prompts(model, dict(enumerate(prompts)))
     running = set(range(len(prompts)))
     count = 0
     while running:
@@ -89,28 +102,39 @@ def _tokens(
                 running.remove(row)
             yield row, TokenStep(token_id, predictions[row], ended)
         if running:
-            predictions = _step(model, histories)
+            predictions = _step(model, histories, running)
 
 
-def _run_prompts(model: CachedBatch, prompts: Sequence[Sequence[int]]) -> list[Prediction]:
-    """Fills the caches piece by piece, and returns predictions after each prompt; rows of shorter prompts wait."""
-    chunk, longest = model.chunk, max(map(len, prompts))
+def _run_prompts(model: CachedBatch, prompts: Mapping[int, Sequence[int]]) -> list[Prediction]:
+    """Fills rows of the caches piece by piece, and returns predictions after each prompt; other rows wait."""
+    if isinstance(model, LengthDependentBatch):
+        for row, prompt in prompts.items():
+            model.begin(row, len(prompt))
+    chunk, longest = model.chunk, max(map(len, prompts.values()))
     predictions: dict[int, Prediction] = {}
     for start in range(0, longest, chunk):
         token_ids = np.zeros((model.batch, chunk), np.int32)
         position, last = np.zeros(model.batch, np.int32), np.full(model.batch, -1, np.int32)
-        for row, prompt in enumerate(prompts):
+        for row, prompt in prompts.items():
             piece = prompt[start : start + chunk]
             if piece:
                 token_ids[row, : len(piece)] = piece
                 position[row], last[row] = start, len(piece) - 1
         after = model.prefill(token_ids, position, last)
-        predictions |= {row: after[row] for row in range(len(prompts)) if last[row] >= 0}
-    return [predictions[row] for row in range(len(prompts))]
+        predictions |= {row: after[row] for row in prompts if last[row] >= 0}
+    return [predictions[row] for row in prompts]
 
 
-def _step(model: CachedBatch, histories: Sequence[Sequence[int]]) -> Sequence[Prediction]:
-    """Feeds the last token of every row, and returns predictions; those of rows that have ended are not used."""
+def _step(model: CachedBatch, histories: Sequence[Sequence[int]], running: Collection[int]) -> Sequence[Prediction]:
+    """Feeds the last token of every row, and returns predictions; those of rows that have ended are not used.
+
+    Rows that have outgrown the keys in their caches are run anew before; the token that is fed is theirs once more.
+    """
+    outgrown = [
+        row for row in running if isinstance(model, LengthDependentBatch) and model.outgrown(row, len(histories[row]))
+    ]
+    if outgrown:
+        _run_prompts(model, {row: histories[row] for row in outgrown})
     token_ids, position = np.zeros(model.batch, np.int32), np.zeros(model.batch, np.int32)
     for row, history in enumerate(histories):
         token_ids[row], position[row] = history[-1], len(history) - 1

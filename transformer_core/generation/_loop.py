@@ -8,7 +8,7 @@ import numpy as np
 
 from lang_core import checked_choices
 from transformer_core.generation._prediction import Prediction
-from transformer_core.generation._prompt import CachedModel, PromptMemory, check_room, run_prompt
+from transformer_core.generation._prompt import CachedModel, PromptMemory, check_room, run_prompt, run_token
 from transformer_core.generation._sampler import Sampler
 from transformer_core.generation._speculation import Speculation
 from transformer_core.generation._stop import StopRule
@@ -92,4 +92,4 @@ def _tokens(
         if speculation:
             predictions, draft = speculation.advance(history, stop.max_new_tokens - count)
         else:
-            predictions = [model.decode(history[-1], len(history) - 1)]
+            predictions = [run_token(model, history, memory)]

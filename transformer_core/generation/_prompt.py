@@ -1,7 +1,7 @@
 """Feeds a prompt to the caches piece by piece; pieces that an earlier prompt left there are not run again."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -40,6 +40,19 @@ class RevertibleModel(CachedModel, Protocol):
 
     def restore_states(self) -> None:
         """Makes the kept copy the states; there is none afterwards."""
+        ...
+
+
+@runtime_checkable
+class LengthDependentModel(Protocol):
+    """Model whose RoPE may depend on the length of the sequence."""
+
+    def begin(self, length: int) -> None:
+        """Says how many tokens the sequence has whose tokens are appended next."""
+        ...
+
+    def outgrown(self, length: int) -> bool:
+        """Returns whether a sequence of so many tokens needs other keys than those in the caches, for all tokens."""
         ...
 
 
@@ -92,11 +105,15 @@ def run_prompt(model: CachedModel, prompt: Sequence[int], memory: PromptMemory |
     run, for the prediction. (If it begins early, it repeats tokens before itself; it overwrites them with what it would
     have written without the memory, because everything before these is unchanged.)
 
+    A model whose RoPE depends on the length gets that of the whole prompt first.
+
     Args:
         model: model.
         prompt: at least one token.
         memory: record of what the caches hold; None where they are empty.
     """
+    if isinstance(model, LengthDependentModel):
+        model.begin(len(prompt))
     last = (len(prompt) - 1) // model.chunk * model.chunk
     kept = memory.restore(prompt[:last]) if memory else 0
     prediction: Prediction | None = None
@@ -106,6 +123,17 @@ def run_prompt(model: CachedModel, prompt: Sequence[int], memory: PromptMemory |
         prediction = _run_piece(model, prompt, start)
     assert prediction is not None
     return prediction
+
+
+def run_token(model: CachedModel, history: Sequence[int], memory: PromptMemory | None = None) -> Prediction:
+    """Appends the last of a sequence's tokens and returns the prediction after it.
+
+    If the sequence has outgrown the keys in the caches (longrope at its original length), all tokens are run anew, as a
+    prompt: what the memory has of the shorter sequence is of no use.
+    """
+    if isinstance(model, LengthDependentModel) and model.outgrown(len(history)):
+        return run_prompt(model, history, memory)
+    return model.decode(history[-1], len(history) - 1)
 
 
 def _run_piece(model: CachedModel, prompt: Sequence[int], start: int) -> Prediction:

@@ -17,7 +17,7 @@ from lang_core import (
 )
 from transformer_core._packing import pack_weights
 from transformer_core._rope_config import RopeConfig
-from transformer_core._rope_scaling import DynamicScaling
+from transformer_core._rope_scaling import DynamicScaling, LongropeScaling
 from transformer_core._weights_testing import context_of
 from transformer_core.family._config import DecoderConfig, family_of
 from transformer_core.family._decoder import DecoderLM
@@ -31,7 +31,7 @@ class Runner:
     """Runs entry points with the caches carried along, in NumPy."""
 
     def __init__(self, model: DecoderLM, ctx: EagerExecutionContext, capacity: int, fill: float = 0.0) -> None:
-        self.ctx, self.capacity, self.model = ctx, capacity, model
+        self.ctx, self.capacity, self.model, self.length = ctx, capacity, model, 0
         specs = [argument.spec for argument in self.entry("decode", 1).arguments if argument.alias_result]
         self.caches = [np.full(spec.shape, fill, spec.dtype.numpy) for spec in specs]
 
@@ -41,6 +41,8 @@ class Runner:
 
     def run(self, name: str, tokens: np.ndarray, *scalars: int) -> np.ndarray:
         entry = self.entry(name, tokens.shape[1])
+        if any(argument.name == "length" for argument in entry.arguments):
+            scalars = *scalars, self.length
         results = entry(self.ctx, tokens, *map(np.int32, scalars), *self.caches)  # pyright: ignore[reportArgumentType]
         logits, *caches, next_ids = (tensor.numpy() for tensor in results.values())
         np.testing.assert_array_equal(next_ids, logits.argmax(-1))
@@ -107,6 +109,41 @@ def test_padding_does_not_count_as_length():
     padded = np.pad(IDS[:, :7], ((0, 0), (0, 4)))
     close(Runner(model, ctx, 20).run("prefill", padded, 0, 6), exact)
     close(exact, model(ctx, IDS[:, :7]).numpy()[:, 6])
+
+
+@pytest.mark.parametrize("scaling", [DynamicScaling(4.0, 5), LongropeScaling((1.0,) * 3, (1.5, 3.0, 7.0), 5, 1.25)])
+def test_pieces_of_a_sequence_have_the_rope_of_its_length(scaling):
+    model = DecoderLM(changed(rope=RopeConfig(rotated=6, trained_length=17, scaling=scaling)))
+    ctx = context_of(model)
+    whole = model(ctx, IDS).numpy()
+    runner = Runner(model, ctx, 17)
+    runner.length = 17
+    close(runner.run("prefill", IDS[:, :4], 0, 3), whole[:, 3])
+    close(runner.run("prefill", IDS[:, 4:9], 4, 4), whole[:, 8])
+    close(runner.run("decode", IDS[:, 9:10], 9), whole[:, 9])
+    close(runner.run("score", IDS[:, 10:], 10, 6), whole[:, 10:])
+    short = Runner(model, ctx, 17)
+    assert np.abs(short.run("prefill", IDS[:, :4], 0, 3) - whole[:, 3]).max() > 1e-2, "a shorter sequence has another"
+
+
+def test_the_length_is_an_argument_where_frequencies_change():
+    model = DecoderLM(changed(rope=RopeConfig(rotated=6, trained_length=5, scaling=DynamicScaling(4.0, 5))))
+    sizes: Any = {"sequence": 4, "score_tokens": 2}
+
+    def takers(capacity: int, **options: Any) -> list[str]:
+        points = entry_points(model, max_sequence=capacity, **sizes, **options)
+        return [point.name for point in points if any(argument.name == "length" for argument in point.arguments)]
+
+    names = ("forward", "prefill", "decode", "score")
+    assert takers(6, names=names) == ["prefill", "decode", "score"]
+    assert takers(5, names=names) == []
+    assert takers(17, slots=3) == []  # rows share prefixes: frequencies are those of the capacity
+    (prefill,) = entry_points(model, names=["prefill"], max_sequence=6, sequence=4, batch=3, positions="per_row")
+    assert [(a.name, a.spec.shape) for a in prefill.arguments[1:4]] == [
+        ("position", (3,)),
+        ("last", (3,)),
+        ("length", (3,)),
+    ]
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])

@@ -113,9 +113,13 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
             window: mask_bias(ctx, ops.logical_and(self._seen(ctx, tokens, window), real))
             for window in dict.fromkeys(decoder.windows)
         }
-        positions = ops.iota((tokens,))
-        tables = rope_tables(ctx, decoder.rope, positions, tokens)
-        local = (None, None) if decoder.local_rope is None else rope_tables(ctx, decoder.local_rope, positions, tokens)
+        positions, ropes = ops.iota((tokens,)), [decoder.rope, *filter(None, [decoder.local_rope])]
+        thresholds = [rope.scaling.threshold for rope in ropes]
+        length: Tensor | int = tokens
+        if any(threshold is not None and tokens > threshold for threshold in thresholds):  # by the text, not by padding
+            length = ops.sum(ops.cast(ops.reshape(real, (batch, tokens)), "i32"), 1)
+        tables = rope_tables(ctx, decoder.rope, positions, length)
+        local = (None, None) if decoder.local_rope is None else rope_tables(ctx, decoder.local_rope, positions, length)
         return StepInputs(*tables, positions, biases, {}, None, *local)
 
     def _seen(self, ctx: ExecutionContext, tokens: int, window: int | None) -> Tensor:
