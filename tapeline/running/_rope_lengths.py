@@ -33,8 +33,8 @@ class RopeLengths:
         self.of_rows[row] = length
 
     def regime(self, row: int) -> int:
-        """Returns a number that is the same for lengths with the same frequencies."""
-        return self._regime(self.of_rows[row])
+        """Returns ``regime_of`` the length of a row's sequence."""
+        return self.regime_of(self.of_rows[row])
 
     def outgrown(self, row: int, length: int) -> bool:
         """Returns whether a row's sequence with so many tokens needs other keys than it had when it began.
@@ -46,6 +46,7 @@ class RopeLengths:
     def _passed(self, length: int) -> int:
         return sum(length > original for original in self._original)
 
-    def _regime(self, length: int) -> int:
+    def regime_of(self, length: int) -> int:
+        """Returns a number that is the same for lengths with the same frequencies."""
         passed = self._passed(length)
         return max([passed, *(length for trained in self._trained if length > trained)])

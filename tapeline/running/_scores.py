@@ -10,6 +10,7 @@ from lang_core import InputError
 from tapeline.bundle import Bundle
 from tapeline.engines import Session
 from tapeline.running._model import BundleModel, ScoringBundle
+from tapeline.running._rope_lengths import RopeLengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,8 @@ def forward_logits(bundle: Bundle, session: Session, token_ids: Sequence[int]) -
     """Yields the logits after each token from a bundle that takes whole sequences.
 
     Raises:
-        InputError: the bundle gives no logits, or takes fewer tokens.
+        InputError: the bundle gives no logits, or takes fewer tokens; or RoPE depends on the length, and texts of so
+            few tokens have other frequencies than padded ones.
     """
     forward = bundle.entry_point("forward")
     results = [result.name for result in forward.results]
@@ -93,6 +95,12 @@ def forward_logits(bundle: Bundle, session: Session, token_ids: Sequence[int]) -
         raise InputError(
             f"{len(token_ids)} tokens, and the bundle takes {length}: shorten the text, or export with "
             f"sequence={len(token_ids)} or more"
+        )
+    lengths = RopeLengths(bundle.config.model, 1)
+    if lengths.regime_of(len(token_ids)) != lengths.regime_of(length):
+        raise InputError(
+            f"{len(token_ids)} tokens, and RoPE of {bundle.path} has the frequencies of {length} tokens: export with "
+            f"entry_points=prefill,decode,score, which takes texts of any length, or with sequence={len(token_ids)}"
         )
     padded = np.zeros((batch, length), np.int32)
     padded[0, : len(token_ids)] = token_ids

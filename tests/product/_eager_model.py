@@ -18,11 +18,20 @@ class EagerModel:
         caches = [argument.spec.shape for argument in prefill.arguments if argument.alias_result]
         self.capacity: int = caches[0][2]
         self._prefill, self._decode, self._ctx = prefill, decode, EagerExecutionContext(weights)
+        self._length = 0
         self._caches: list[Any] = [
             np.zeros(argument.spec.shape, argument.spec.dtype.numpy)
             for argument in prefill.arguments
             if argument.alias_result
         ]
+
+    def begin(self, length: int) -> None:
+        self._length = length
+
+    def outgrown(self, length: int) -> bool:
+        """False, for none of the cases crosses the original length of longrope."""
+        del length
+        return False
 
     def prefill(self, token_ids: np.ndarray, position: int, last: int) -> KnownLogits:
         return self._run(self._prefill, token_ids, np.int32(position), np.int32(last))
@@ -31,6 +40,8 @@ class EagerModel:
         return self._run(self._decode, np.array([[token_id]], np.int32), np.int32(position))
 
     def _run(self, entry: EntryPoint, *given: Any) -> KnownLogits:
+        if any(argument.name == "length" for argument in entry.arguments):
+            given = *given, np.int32(self._length)
         results = dict(entry(self._ctx, *given, *self._caches))
         logits = results.pop("logits").numpy()[0]
         self._caches = [results[argument.alias_result] for argument in entry.arguments if argument.alias_result]

@@ -34,6 +34,8 @@ AREAS: Final = {
 
 BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "The first op of a wrong lowering is named, and the bundle is not published", "tests/product/export_verification_test.py::test_a_wrong_rule_is_found_and_its_place_named"),
+    ("results", "Longrope and dynamic NTK: pieces, scores and answers across the original length are transformers'", "tests/product/lengths_test.py::test_tokens_and_logits_are_those_of_transformers"),
+    ("results", "A prompt in any pieces has the logits of one pass, in every family", "tests/parity/pieces_test.py::test_logits_after_every_piece"),
     ("results", "A tied head that is stored with other values is read as a tensor of its own", "tests/parity/stored_test.py::test_logits_are_those_of_transformers"),
     ("results", "An adapter of a tied embedding leaves the head as it is", "tests/parity/adapters_test.py::test_logits_are_those_of_the_merged_model"),
     ("results", "`export --verify=reference` finds a wrong reading of a checkpoint, and publishes nothing", "tests/references/verification_test.py::test_a_wrong_reading_of_the_files_is_found"),

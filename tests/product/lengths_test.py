@@ -1,0 +1,101 @@
+"""RoPE that depends on the length of the sequence: bundles say what transformers' generate says, whatever the pieces."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tapeline
+from tapeline.bundle import Bundle
+from tapeline.running import BundleBatch, BundleModel, BundlePromptMemory
+from tests.goldens.length_cases import LENGTHS, MODELS, PROMPTS, STEPS, prompt_of
+from tests.product._bundles import export_case
+from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate, generate_batch
+
+_TOLERANCE = 1e-4
+_STOP = StopRule(frozenset(), STEPS)
+_CAPACITY = max(PROMPTS) + STEPS
+# Every prompt after a longer one and after a shorter one, in the same caches.
+_ORDER = (15, 23, 7, 17, 16, 15, 23, 16, 17, 7, 15)
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    name = request.param
+    options = {"sequence": 5, "max_sequence": _CAPACITY, "entry_points": ("prefill", "decode", "score")}
+    yield name, export_case(MODELS[name], tmp_path_factory.mktemp(name), score_tokens=4, verify="iree", **options)
+
+
+def _golden(name: str, count: int, kind: str) -> np.ndarray:
+    with np.load(LENGTHS) as goldens:
+        return goldens[f"{name}_{count}_{kind}"]
+
+
+def _check(name: str, count: int, logits: list[np.ndarray], tokens: list[int]) -> None:
+    expected = _golden(name, count, "logits")
+    error = np.abs(np.stack(logits) - expected).max() / np.abs(expected).max()
+    assert error < _TOLERANCE, f"a prompt of {count} tokens: {error:.2g}"
+    assert tokens == _golden(name, count, "tokens").tolist(), count
+
+
+def test_tokens_and_logits_are_those_of_transformers(exported: tuple[str, Path]) -> None:
+    name, path = exported
+    bundle = Bundle(path)
+    with bundle.session("local-task") as session:
+        model = BundleModel(bundle, session)
+        memory = BundlePromptMemory(model)
+        for count in _ORDER:
+            sampler = Sampler(SamplingConfig(), model.vocabulary)
+            steps = list(generate(model, prompt_of(name, count), sampler, _STOP, memory=memory))
+            _check(name, count, [step.logits for step in steps], [step.token_id for step in steps])
+
+
+def test_prompts_that_begin_alike_have_keys_of_their_own_lengths(exported: tuple[str, Path]) -> None:
+    """A memory keeps keys of a prompt that was longer, shorter, or became longer by its answer."""
+    name, path = exported
+    bundle, whole = Bundle(path), prompt_of(name, 23)
+    with bundle.session("local-task") as session:
+        model = BundleModel(bundle, session)
+        memory = BundlePromptMemory(model)
+        for count in (12, 23, 10, 14, 12, 21, 23, 11):
+            samplers = [Sampler(SamplingConfig(), model.vocabulary) for _ in range(2)]
+            again = [step.logits for step in generate(model, whole[:count], samplers[0], _STOP, memory=memory)]
+            fresh = [step.logits for step in generate(BundleModel(bundle, session), whole[:count], samplers[1], _STOP)]
+            np.testing.assert_array_equal(again, fresh, err_msg=f"{count} tokens")
+
+
+def test_scores_are_those_of_one_pass(exported: tuple[str, Path]) -> None:
+    name, path = exported
+    with tapeline.load(path) as model:
+        for count in PROMPTS:
+            ids = [*prompt_of(name, count), *_golden(name, count, "tokens").tolist()]
+            logits = _golden(name, count, "whole").astype(np.float64)
+            logits -= logits.max(-1, keepdims=True)
+            expected = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+            actual = model.score(token_ids=ids).log_probabilities
+            np.testing.assert_allclose(actual, expected[np.arange(len(ids) - 1), ids[1:]], atol=1e-3)
+
+
+def test_export_verifies_a_sequence_in_pieces(exported: tuple[str, Path]) -> None:
+    _, path = exported
+    rows = json.loads((path / "report.json").read_text())["verification"]
+    pieces = [row for row in rows if row.get("entry_point") == "prefill in pieces"]
+    assert [(row["device"], row["result"]) for row in pieces] == [("local-task", "logits")]
+
+
+def test_a_batch_says_what_each_sequence_says_alone(tmp_path: Path) -> None:
+    name = "longrope"
+    options = {"sequence": 5, "max_sequence": _CAPACITY, "positions": "per_row", "batch": len(PROMPTS) + 1}
+    bundle = Bundle(export_case(MODELS[name], tmp_path, **options))
+    with bundle.session("local-task") as session:
+        model = BundleBatch(bundle, session)
+        samplers = [Sampler(SamplingConfig(), model.vocabulary) for _ in PROMPTS]
+        logits: list[list[np.ndarray]] = [[] for _ in PROMPTS]
+        tokens: list[list[int]] = [[] for _ in PROMPTS]
+        for row, step in generate_batch(model, [prompt_of(name, count) for count in PROMPTS], samplers, _STOP):
+            logits[row].append(step.logits)
+            tokens[row].append(step.token_id)
+    for row, count in enumerate(PROMPTS):
+        _check(name, count, logits[row], tokens[row])
