@@ -22,11 +22,8 @@ def test_dynamic_keys_stay_and_are_those_of_one_length():
     assert [lengths.regime_of(length) for length in (1, 16, 17, 18)] == [0, 0, 17, 18]
 
 
-@pytest.mark.parametrize(
-    "model",
-    [{}, {"rope": None}, {"rope": {"scaling": {**_LONGROPE, "long_factors": [1.0]}}}, {"rope": {"scaling": {}}}],
-)
-def test_other_frequencies_never_change(model):
-    lengths = RopeLengths(model, 1)
+@pytest.mark.parametrize("scaling", [None, {}, {"type": "yarn"}, {**_LONGROPE, "long_factors": [1.0]}])
+def test_other_frequencies_never_change(scaling):
+    lengths = RopeLengths({"rope": None if scaling is None else {"scaling": scaling}}, 1)
     assert not lengths.outgrown(0, 1000)
     assert {lengths.regime_of(length) for length in (1, 16, 17, 1000)} == {0}

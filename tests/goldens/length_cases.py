@@ -1,4 +1,4 @@
-"""Golden models whose RoPE depends on the length: prompts and answers on both sides of the length at which it changes."""
+"""Golden models whose RoPE depends on the length, with prompts and answers on both sides of the change."""
 
 from typing import Final
 

@@ -30,7 +30,7 @@ def test_logits_after_every_piece(case: GoldenCase, tmp_path: Path) -> None:
                 count = rng.randint(1, min(most, length - start))
                 piece: Any = np.full((batch, most), 1, np.int32)
                 piece[:, :count] = prompt[:, start : start + count]
-                results = prefill(ctx, piece, *places(prefill, start, count - 1, length=length), *held)  # pyright: ignore[reportArgumentType]
+                results = prefill(ctx, piece, *places(prefill, start, count - 1, length=length), *held)
                 start += count
                 actual, expected = results["logits"].numpy(), golden.prompt_logits[:, start - 1]
                 assert relative_error(actual, expected) < _TOLERANCE, f"{caches}, {most} tokens a piece, at {start}"

@@ -1,19 +1,26 @@
-"""RoPE that depends on the length of the sequence: bundles say what transformers' generate says, whatever the pieces."""
+"""RoPE that depends on the length of the sequence: bundles say what transformers says, in any pieces."""
 
 import json
-from collections.abc import Iterator
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tapeline
+from run_iree import available, target_of_device
 from tapeline.bundle import Bundle
 from tapeline.running import BundleBatch, BundleModel, BundlePromptMemory
 from tests.goldens.length_cases import LENGTHS, MODELS, PROMPTS, STEPS, prompt_of
-from tests.product._bundles import export_case
+from tests.product._bundles import ON_FAST_DEVICES, export_case
 from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate, generate_batch
 
+_DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
+pytestmark = [
+    ON_FAST_DEVICES,
+    pytest.mark.skipif(not available(_DEVICE)[0], reason=available(_DEVICE)[1] or "the device is there"),
+]
+_TARGET = (target_of_device(_DEVICE),)
 _TOLERANCE = 1e-4
 _STOP = StopRule(frozenset(), STEPS)
 _CAPACITY = max(PROMPTS) + STEPS
@@ -22,10 +29,12 @@ _ORDER = (15, 23, 7, 17, 16, 15, 23, 16, 17, 7, 15)
 
 
 @pytest.fixture(scope="module", params=MODELS)
-def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     name = request.param
     options = {"sequence": 5, "max_sequence": _CAPACITY, "entry_points": ("prefill", "decode", "score")}
-    yield name, export_case(MODELS[name], tmp_path_factory.mktemp(name), score_tokens=4, verify="iree", **options)
+    return name, export_case(
+        MODELS[name], tmp_path_factory.mktemp(name), score_tokens=4, verify="iree", target=_TARGET, **options
+    )
 
 
 def _golden(name: str, count: int, kind: str) -> np.ndarray:
@@ -43,7 +52,7 @@ def _check(name: str, count: int, logits: list[np.ndarray], tokens: list[int]) -
 def test_tokens_and_logits_are_those_of_transformers(exported: tuple[str, Path]) -> None:
     name, path = exported
     bundle = Bundle(path)
-    with bundle.session("local-task") as session:
+    with bundle.session(_DEVICE) as session:
         model = BundleModel(bundle, session)
         memory = BundlePromptMemory(model)
         for count in _ORDER:
@@ -56,7 +65,7 @@ def test_prompts_that_begin_alike_have_keys_of_their_own_lengths(exported: tuple
     """A memory keeps keys of a prompt that was longer, shorter, or became longer by its answer."""
     name, path = exported
     bundle, whole = Bundle(path), prompt_of(name, 23)
-    with bundle.session("local-task") as session:
+    with bundle.session(_DEVICE) as session:
         model = BundleModel(bundle, session)
         memory = BundlePromptMemory(model)
         for count in (12, 23, 10, 14, 12, 21, 23, 11):
@@ -68,7 +77,7 @@ def test_prompts_that_begin_alike_have_keys_of_their_own_lengths(exported: tuple
 
 def test_scores_are_those_of_one_pass(exported: tuple[str, Path]) -> None:
     name, path = exported
-    with tapeline.load(path) as model:
+    with tapeline.load(path, device=_DEVICE) as model:
         for count in PROMPTS:
             ids = [*prompt_of(name, count), *_golden(name, count, "tokens").tolist()]
             logits = _golden(name, count, "whole").astype(np.float64)
@@ -82,14 +91,20 @@ def test_export_verifies_a_sequence_in_pieces(exported: tuple[str, Path]) -> Non
     _, path = exported
     rows = json.loads((path / "report.json").read_text())["verification"]
     pieces = [row for row in rows if row.get("entry_point") == "prefill in pieces"]
-    assert [(row["device"], row["result"]) for row in pieces] == [("local-task", "logits")]
+    assert [(row["device"], row["result"]) for row in pieces] == [(_DEVICE, "logits")]
 
 
 def test_a_batch_says_what_each_sequence_says_alone(tmp_path: Path) -> None:
     name = "longrope"
-    options = {"sequence": 5, "max_sequence": _CAPACITY, "positions": "per_row", "batch": len(PROMPTS) + 1}
+    options = {
+        "sequence": 5,
+        "max_sequence": _CAPACITY,
+        "positions": "per_row",
+        "batch": len(PROMPTS) + 1,
+        "target": _TARGET,
+    }
     bundle = Bundle(export_case(MODELS[name], tmp_path, **options))
-    with bundle.session("local-task") as session:
+    with bundle.session(_DEVICE) as session:
         model = BundleBatch(bundle, session)
         samplers = [Sampler(SamplingConfig(), model.vocabulary) for _ in PROMPTS]
         logits: list[list[np.ndarray]] = [[] for _ in PROMPTS]

@@ -66,7 +66,9 @@ def test_answers_are_those_of_fresh_caches_to_the_last_bit(bundle: Bundle) -> No
 def _assert_reused(bundle: Bundle, reuses: list[int]) -> None:
     names = [argument.name for argument in bundle.entry_point("prefill").arguments if argument.donated]
     shapes = {argument.spec.shape for argument in bundle.entry_point("prefill").arguments if argument.donated}
-    if any(name.endswith("_state") for name in names) or len(shapes) > 1:
+    if any(argument.name == "length" for argument in bundle.entry_point("prefill").arguments):
+        assert reuses == [0, 0, 0, 0, 4, 0, 0, 28, 0]  # keys of prompts of other lengths have other frequencies
+    elif any(name.endswith("_state") for name in names) or len(shapes) > 1:
         assert reuses == [0, 16, 0, 0, 0, 0, 0, 28, 0]  # what moves on can be had at one place alone
     else:
         assert reuses == [0, 16, 16, 4, 4, 0, 0, 28, 24]
