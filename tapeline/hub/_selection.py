@@ -11,7 +11,7 @@ from tapeline.hub._listing import HubFile, Listing
 from tapeline.hub._names import HubError
 from tapeline.text import tokenizer_files
 from transformer_core.checkpoints import INDEX_FILE, SINGLE_FILE
-from transformer_core.models import CONFIG_FILE, SENTENCE_FILES, SENTENCE_WEIGHTS
+from transformer_core.models import CONFIG_FILE, SENTENCE_CONFIGS, SENTENCE_FILES, SENTENCE_WEIGHTS
 
 ADAPTER_CONFIG: Final = "adapter_config.json"
 ADAPTER_WEIGHTS: Final = "adapter_model.safetensors"
@@ -22,6 +22,7 @@ _SMALL: Final = (
     "preprocessor_config.json",
     "processor_config.json",
     *SENTENCE_FILES,
+    *SENTENCE_CONFIGS,
     *SENTENCE_WEIGHTS,
 )
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")

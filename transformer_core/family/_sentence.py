@@ -48,6 +48,7 @@ _LOGIT_SCORE: Final = "LogitScore"
 _AFTER: Final = (_DENSE, _LAYER_NORM, _NORMALIZE, _DROPOUT)
 _OURS: Final = "sentence_transformers."
 _TASKS: Final = ("feature-extraction",)
+_TYPES: Final = ("SentenceTransformer",)
 # Arguments for transformers in sentence_bert_config.json, by new and old name of their field: those that change how a
 # model is loaded, and not what it computes.
 _ARGUMENTS: Final = {
@@ -348,6 +349,7 @@ def read_pooling(directory: str | os.PathLike[str]) -> Pooling | None:
         )
     _check_paths(path, modules)
     _check_transformer(directory)
+    _check_type(directory)
     fields = config_fields(
         os.path.join(os.fspath(directory), modules[1].own_path, "config.json"),
         "modules.json names a module Pooling, which it describes",
@@ -431,6 +433,13 @@ def _check_transformer(directory: str | os.PathLike[str]) -> None:
     text = inputs.object("text")
     text.choice("method", ("forward",), "forward")
     text.choice("method_output_name", ("last_hidden_state",), "last_hidden_state")
+
+
+def _check_type(directory: str | os.PathLike[str]) -> None:
+    """Checks that the modules are those of an embedder, and not of a model that scores or has several vectors."""
+    path = os.path.join(os.fspath(directory), "config_sentence_transformers.json")
+    if os.path.exists(path):
+        config_fields(path, "fetch the file again").choice("model_type", _TYPES, _TYPES[0])
 
 
 def _check_arguments(fields: ConfigFields) -> None:

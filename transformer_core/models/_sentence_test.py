@@ -122,6 +122,14 @@ def test_what_is_not_supported_is_refused(tmp_path, modules, pooling, message):
         read_pooling(tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["CrossEncoder", "SparseEncoder", "MultiVectorEncoder"])
+def test_a_model_of_another_type_is_refused(tmp_path, kind):
+    write(tmp_path, pooling={})
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps({"model_type": kind}))
+    with pytest.raises(ConfigError, match=rf"'model_type': expected one of SentenceTransformer.*found '{kind}'"):
+        read_pooling(tmp_path)
+
+
 def test_a_model_that_embeds_sentences(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(BERT))
     assert "pooler.weight" in dict(load_model(tmp_path).named_parameters())

@@ -6,17 +6,16 @@ lengths of the entry points, and the embedder and ranker of a bundle call it.
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from lang_core import ConfigError, EagerExecutionContext, InputError
+from lang_core import ConfigError, InputError
 from tapeline.exporting import open_source
-from tapeline.running import SentenceEmbedder, TextRanker, TextSettings
+from tapeline.running import SentenceEmbedder, TextRanker
 from tapeline.text import Tokenizer
 from tests.goldens.sentences.cases import (
     PAIRS,
@@ -27,7 +26,7 @@ from tests.goldens.sentences.cases import (
     read_vectors,
     write_sentence_model,
 )
-from transformer_core.models import entry_points, load_model, weights_of
+from tests.goldens.sentences.eager_bundle import EagerBundle
 
 _EMBEDDERS = [case for case in SENTENCE_CASES.values() if not case.ranks]
 _RANKERS = [case for case in SENTENCE_CASES.values() if case.ranks]
@@ -42,42 +41,11 @@ _EXPORTED_LENGTHS = {
 }
 
 
-class _EagerBundle:
-    """A model as a bundle that is called in the eager context; keeps the arguments of its calls."""
-
-    def __init__(self, directory: Path, weights: Any, batch: int = 1, sequence: int | None = None) -> None:
-        self.model = load_model(directory)
-        limit = TextSettings.read(directory).max_tokens
-        lengths = self.model.text_lengths(limit) if sequence is None else (sequence,)
-        self.points = entry_points(self.model, batch=batch, sequence=lengths[-1], lengths=lengths[:-1])
-        self._ctx = EagerExecutionContext(weights_of(self.model, weights))
-        self.calls: list[np.ndarray] = []
-        records = [
-            SimpleNamespace(name=point.name, arguments=point.arguments, results=self._results(point))
-            for point in self.points
-        ]
-        facts = {"family": self.model.config.architecture, **self.model.config.facts()}
-        self.path, self.config = directory, SimpleNamespace(entry_points=records, model=facts)
-
-    def _results(self, point: Any) -> list[Any]:
-        ones = [self._ctx.constant(np.ones(one.spec.shape, np.int32)) for one in point.arguments]
-        return [SimpleNamespace(name=name, spec=tensor.spec) for name, tensor in point(self._ctx, *ones).items()]
-
-    def function(self, name: str) -> Callable[..., list[Any]]:
-        point = next(one for one in self.points if one.name == name)
-
-        def call(*arrays: np.ndarray) -> list[Any]:
-            self.calls.append(arrays[0][arrays[1] != 0])
-            return [*point(self._ctx, *map(self._ctx.constant, arrays)).values()]
-
-        return call
-
-
 @contextlib.contextmanager
-def _opened(case: SentenceCase, directory: Path, **sizes: Any) -> Iterator[_EagerBundle]:
+def _opened(case: SentenceCase, directory: Path, **sizes: Any) -> Iterator[EagerBundle]:
     write_sentence_model(directory, case)
     with open_source(str(directory), directory, True) as source:
-        yield _EagerBundle(source.directory, source.weights, **sizes)
+        yield EagerBundle(source.directory, source.weights, **sizes)
 
 
 def _embedder(bundle: Any) -> SentenceEmbedder:

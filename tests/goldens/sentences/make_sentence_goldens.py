@@ -43,9 +43,9 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as name:
             directory = Path(name)
             write_files(directory, case)
-            shapes = {case.folder: _shapes(directory / case.folder, case), **module_shapes(case)}
+            shapes = {case.folder: transformer_shapes(directory / case.folder, case), **module_shapes(case)}
             write_weights(directory, case, shapes)
-            ids, arrays[case.name] = _ranked(directory) if case.ranks else _embedded(directory, case)
+            ids, arrays[case.name] = ranked(directory) if case.ranks else embedded(directory, case)
         cases[case.name] = {"case": case.digest(), "shapes": shapes, "ids": ids}
         spread = float(arrays[case.name].std(0).min())
         print(f"{case.name}: {arrays[case.name].shape}, spread {spread:.3f}, longest {max(map(len, ids))}")
@@ -64,7 +64,7 @@ def main() -> int:
     return 0
 
 
-def _shapes(folder: Path, case: SentenceCase) -> dict[str, list[int]]:
+def transformer_shapes(folder: Path, case: SentenceCase) -> dict[str, list[int]]:
     """Keys and shapes that transformers stores of such a model."""
     config = transformers.AutoConfig.from_pretrained(folder)
     with tempfile.TemporaryDirectory() as name:
@@ -73,7 +73,8 @@ def _shapes(folder: Path, case: SentenceCase) -> dict[str, list[int]]:
             return {key: list(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
 
 
-def _embedded(directory: Path, case: SentenceCase) -> tuple[list[list[int]], np.ndarray]:
+def embedded(directory: Path, case: SentenceCase) -> tuple[list[list[int]], np.ndarray]:
+    """Returns the ids of the texts, and their vectors f32 [texts, D]."""
     model = SentenceTransformer(str(directory), device="cpu", local_files_only=True)
     prompt = model.prompts.get(case.prompt or model.default_prompt_name or "", "")
     ids = [_ids(model.preprocess([text], prompt=prompt or None)) for text in TEXTS]
@@ -83,7 +84,8 @@ def _embedded(directory: Path, case: SentenceCase) -> tuple[list[list[int]], np.
     return ids, np.stack(vectors)
 
 
-def _ranked(directory: Path) -> tuple[list[list[int]], np.ndarray]:
+def ranked(directory: Path) -> tuple[list[list[int]], np.ndarray]:
+    """Returns the ids of the pairs, and their scores f32 [pairs]."""
     model = CrossEncoder(str(directory), device="cpu", local_files_only=True)
     prompt = model.prompts.get(model.default_prompt_name or "", "")
     ids = [_ids(model.preprocess([pair], prompt=prompt or None)) for pair in PAIRS]
