@@ -1,6 +1,7 @@
 """Tokens of whole texts for encoders: truncated to the model's length, as transformers' tokenizers do."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import tokenizers
@@ -54,18 +55,13 @@ class TextEncoder:
         self.max_tokens: Final = max_tokens
         self._path: Final = tokenizer.path
         self._size: Final = tokenizer.vocabulary_size
+        self._direction: Final = "left" if from_left else "right"
         with library_errors(f"{self._path} cannot be read again", _COPY):
             self._whole: Final = tokenizers.Tokenizer.from_str(tokenizer.serialized())
-            self._cut: Final = tokenizers.Tokenizer.from_str(tokenizer.serialized())
-            for inner in (self._whole, self._cut):
-                inner.no_padding()
-                inner.no_truncation()
-                if lower_case:
-                    _lowercase(inner)
-            if max_tokens is not None:
-                self._cut.enable_truncation(
-                    max_tokens, strategy="longest_first", direction="left" if from_left else "right"
-                )
+            self._whole.no_padding()
+            self._whole.no_truncation()
+            if lower_case:
+                _lowercase(self._whole)
         added = self._whole.get_added_tokens_decoder()
         self._special: Final = frozenset(one for one, token in added.items() if token.special)
 
@@ -100,6 +96,13 @@ class TextEncoder:
         """Returns the number of tokens of a prompt before a text, without a special token at its end."""
         ids = self.encode(prompt, model_size).ids
         return len(ids) - (ids[-1] in self._special)
+
+    @cached_property
+    def _cut(self) -> tokenizers.Tokenizer:
+        """Tokenizer that truncates; made when the first long text comes, for large vocabularies take time to read."""
+        inner = tokenizers.Tokenizer.from_str(self._whole.to_str())
+        inner.enable_truncation(self.max_tokens or 1, strategy="longest_first", direction=self._direction)
+        return inner
 
     def _encoded(self, first: str, second: str | None, model_size: int) -> EncodedText:
         for text in (first, second or ""):
