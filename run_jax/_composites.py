@@ -34,4 +34,10 @@ def _log_softmax(context: Any, body: Callable[..., Any], x: Any, axis: int) -> A
     return _along(jax.nn.log_softmax, context, x, axis) if _applies(x, axis) else body(x, axis)
 
 
-COMPOSITES.update({"softmax": _softmax, "log_softmax": _log_softmax})
+def _relu(context: Any, body: Callable[..., Any], x: Any) -> Any:
+    """Returns max(x, 0), whose derivative at 0 is 0; that of a maximum is half."""
+    tensor: JaxTensor = context.tensor(x)
+    return JaxTensor(tensor.spec, jax.nn.relu(tensor.data)) if tensor.dtype.is_floating else body(x)
+
+
+COMPOSITES.update({"softmax": _softmax, "log_softmax": _log_softmax, "relu": _relu})

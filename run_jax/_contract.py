@@ -1,16 +1,19 @@
 """Rules of sums of products: f16 and bf16 are multiplied exactly and summed in f32."""
 
+import math
 import string
-from typing import Any
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from lang_core import DType, as_dtype, f32
+from lang_core.ops import LONG_SUM
 from run_jax._rules import Array, computes, convert
 
 Axes = tuple[int, ...]
+_BLOCK: Final = 1 << 7
 
 
 def exact() -> Any:
@@ -29,9 +32,31 @@ def _dot_general(
     work = dtype.accumulation
     if as_dtype(x.dtype).accumulation is not f32 or work is not f32:
         x, y = convert(x, work), convert(y, work)
+    sizes = [x.shape[axis] for axis in x_contract]
+    at = None
+    if work.is_floating and math.prod(sizes) > LONG_SUM:  # XLA may add one product after the other
+        longest = max(range(len(sizes)), key=sizes.__getitem__)
+        a, b, at = x_contract[longest], y_contract[longest], len(x_batch)
+        rows, columns = (array.size // math.prod(sizes) for array in (x, y))
+        block = max(_BLOCK, rows * columns // (rows + columns))  # the blocks' results are no larger than the operands
+        x, y = _in_blocks(x, a, block), _in_blocks(y, b, block)
+        x_contract, y_contract = _moved(x_contract, a), _moved(y_contract, b)
+        x_batch, y_batch = (*_moved(x_batch, a), a), (*_moved(y_batch, b), b)
     dimensions = ((x_contract, y_contract), (x_batch, y_batch))
     product = lax.dot_general(x, y, dimensions, precision=exact(), preferred_element_type=work.numpy)
-    return convert(product, dtype)
+    return convert(product if at is None else jnp.sum(product, axis=at), dtype)
+
+
+def _in_blocks(x: Array, axis: int, block: int) -> Array:
+    """Returns a tensor with an axis as two, blocks and their elements; zeros fill the last block."""
+    blocks = -(-x.shape[axis] // block)
+    padding = [(0, blocks * block - dim if i == axis else 0) for i, dim in enumerate(x.shape)]
+    return jnp.pad(x, padding).reshape((*x.shape[:axis], blocks, block, *x.shape[axis + 1 :]))
+
+
+def _moved(axes: Axes, split: int) -> Axes:
+    """Returns axes of a tensor of which one was split in two: the second half takes its place."""
+    return tuple(axis + (axis >= split) for axis in axes)
 
 
 @computes("conv")

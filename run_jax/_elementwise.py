@@ -38,6 +38,42 @@ def _larger(function: Callable[..., Array], wins: Callable[..., Array]) -> Calla
     return either
 
 
+@jax.custom_jvp
+def _abs(x: Array) -> Array:
+    """Returns |x|, whose derivative at 0 is 0: JAX's own is 1 there."""
+    return lax.abs(x)
+
+
+@_abs.defjvp
+def _abs_tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    (x,), (dx,) = primals, tangents
+    return _abs(x), dx * lax.sign(x)
+
+
+def _magnitude(x: Array) -> Array:
+    return _abs(x) if as_dtype(x.dtype).is_floating else lax.abs(x)
+
+
+def _is_zero(x: Array, other: Array, negative: bool) -> bool:
+    """Returns whether an operand, beside one that JAX traces, is a constant of 0.0, or of -0.0, alone."""
+    constant = not isinstance(x, jax.core.Tracer) and isinstance(other, jax.core.Tracer)
+    if not constant or x.size == 0 or not as_dtype(x.dtype).is_floating:
+        return False
+    array = np.asarray(x)
+    return not np.any(array) and bool(np.all(np.signbit(array.astype(np.float32)) == negative))
+
+
+@jax.custom_jvp
+def with_zero(x: Array) -> Array:
+    """Returns x + 0.0 without an addition, which XLA would drop."""
+    return lax.select(lax.eq(x, lax.full_like(x, 0)), lax.full_like(x, 0), x)
+
+
+@with_zero.defjvp
+def _with_zero_tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    return with_zero(primals[0]), tangents[0]
+
+
 _FUNCTIONS: Final[dict[str, Callable[..., Array]]] = {
     "add": lax.add,
     "sub": lax.sub,
@@ -58,7 +94,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Array]]] = {
     "shift_left": lax.shift_left,
     "shift_right_logical": lax.shift_right_logical,
     "negate": lax.neg,
-    "abs": lax.abs,
+    "abs": _magnitude,
     "sign": lax.sign,
     "exp": lax.exp,
     "expm1": lax.expm1,
@@ -99,6 +135,27 @@ def _comparison(function: Callable[..., Array]) -> Rule:
 
 RULES.update({name: _elementwise(function) for name, function in _FUNCTIONS.items()})
 RULES.update({name: _comparison(function) for name, function in _COMPARISONS.items()})
+
+
+def _beside_zero(rule: Rule, negative: bool) -> Rule:
+    """Returns the rule of a sum or difference that is x + 0.0 beside a zero: XLA takes that for x."""
+
+    def of_two(x: Array, y: Array) -> Array:
+        if _is_zero(y, x, negative):
+            return _sum_with_zero(x, y)
+        return _sum_with_zero(y, x) if not negative and _is_zero(x, y, negative) else rule(x, y)
+
+    return of_two
+
+
+def _sum_with_zero(x: Array, zero: Array) -> Array:
+    dtype = common_dtype((x, zero))
+    x, _ = aligned((x, zero), dtype)
+    return with_zero(x) if dtype.is_floating else x
+
+
+RULES["add"] = _beside_zero(RULES["add"], negative=False)
+RULES["sub"] = _beside_zero(RULES["sub"], negative=True)
 
 
 @computes("clamp")

@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from lang_core import DType, as_dtype
+from run_jax._elementwise import with_zero
 from run_jax._rules import RULES, Array, Rule, computes, convert
 
 _INDEX = np.dtype(np.int32)
@@ -65,7 +66,46 @@ def _extreme(function: Callable[..., Array], position: Callable[..., Array]) -> 
     return rule
 
 
-RULES.update({"sum": _accumulating(jnp.sum), "prod": _accumulating(jnp.prod)})
+def _total(x: Array, axis: tuple[int, ...], keepdims: bool, dtype: Any) -> Array:
+    """Sums; a sum of one number is that number + 0.0, which XLA takes for the number."""
+    result = jnp.sum(x, axis=axis, keepdims=keepdims, dtype=dtype)
+    is_one = as_dtype(x.dtype).is_floating and all(x.shape[i] == 1 for i in axis)
+    return with_zero(result) if is_one else result
+
+
+@jax.custom_jvp
+def _product_of_rows(x: Array) -> Array:
+    """Returns products along the last axis; of finite numbers with a 0 it is 0, whatever the order."""
+    size = lax.abs(x)
+    vanishes = (jnp.min(size, -1, keepdims=True) == 0) & (jnp.max(size, -1, keepdims=True) < jnp.inf)
+    return jnp.prod(lax.select(jnp.broadcast_to(vanishes, x.shape), jnp.clip(x, -1, 1), x), -1)
+
+
+@_product_of_rows.defjvp
+def _product_tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """Multiplies each tangent by the product of all other numbers, without a division by what may be 0."""
+    (x,), (dx,) = primals, tangents
+    ones = jnp.ones((*x.shape[:-1], 1), x.dtype)
+    before = jnp.concatenate([ones, lax.cumprod(x, x.ndim - 1)[..., :-1]], -1)
+    after = jnp.concatenate([lax.cumprod(x, x.ndim - 1, reverse=True)[..., 1:], ones], -1)
+    is_zero = x == 0
+    zeros = jnp.sum(is_zero, -1, keepdims=True) - is_zero
+    vanishes = (zeros > 0) & jnp.all(jnp.isfinite(x), -1, keepdims=True)
+    others = lax.select(vanishes, jnp.zeros_like(x), before * after)
+    return _product_of_rows(x), jnp.sum(others * dx, -1)
+
+
+def _product(x: Array, axis: tuple[int, ...], keepdims: bool, dtype: Any) -> Array:
+    size = math.prod(x.shape[i] for i in axis)
+    if not as_dtype(x.dtype).is_floating or size < 2:
+        return jnp.prod(x, axis=axis, keepdims=keepdims, dtype=dtype)
+    others = [i for i in range(x.ndim) if i not in axis]
+    rows = lax.reshape(lax.transpose(x, (*others, *axis)), (*(x.shape[i] for i in others), size))
+    kept = [1 if i in axis else dim for i, dim in enumerate(x.shape)]
+    return lax.reshape(_product_of_rows(rows), kept if keepdims else [x.shape[i] for i in others])
+
+
+RULES.update({"sum": _accumulating(_total), "prod": _accumulating(_product)})
 RULES.update({"max": _extreme(jnp.max, lax.argmax), "min": _extreme(jnp.min, lax.argmin)})
 RULES.update({"any": _choosing(jnp.any), "all": _choosing(jnp.all)})
 

@@ -40,6 +40,12 @@ def _log_softmax(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
     return (of_x,)
 
 
+@composite_gradient("relu")
+def _relu(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
+    """g where x is above 0; 0 at 0, as in PyTorch and JAX, where a maximum gives half."""
+    return (lambda: forward.ops.select(forward.ops.greater(forward.inputs[0], 0), g, 0.0),)
+
+
 @composite_gradient("silu")
 def _silu(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
     """s (1 + x (1 - s)), s = logistic(x)."""

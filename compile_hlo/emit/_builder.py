@@ -46,6 +46,8 @@ class Builder:
         self._indent = indent
         # Names of what the current block has made ready: by a constant's text, or by (value or parameter, target).
         self._ready: dict[Any, str] = {}
+        # Texts of constants of one number, as MLIR spells it, by the names of values that hold it.
+        self._numbers: dict[str, str] = {}
         self._count = 0
 
     def fresh(self) -> str:
@@ -83,8 +85,15 @@ class Builder:
         spec = spec or TensorSpec(array.shape, as_dtype(array.dtype))
         text = f"stablehlo.constant {dense(array)} : {tensor_type(spec)}"
         if text not in self._ready:
-            self._ready[text] = self.new(text)
+            self._ready[text] = name = self.new(text)
+            number = text[len("stablehlo.constant dense<") : text.index(">")]
+            if spec.dtype.is_floating and number[:1] not in ('"', ""):
+                self._numbers[name] = number
         return self._ready[text]
+
+    def is_number(self, name: str, *numbers: str) -> bool:
+        """Returns whether a value is a floating constant of one of the numbers, spelled as MLIR does: ``0.0``."""
+        return self._numbers.get(name) in numbers
 
     def scalar(self, number: float, dtype: DType) -> str:
         """Returns the name of a rank-0 constant."""
@@ -114,7 +123,7 @@ class Builder:
         if dtype is bf16 and spec.dtype is not f32:
             return self.convert(self.convert(name, spec, f32), TensorSpec(spec.shape, f32), dtype)
         source, target = tensor_type(spec), tensor_type(TensorSpec(spec.shape, dtype))
-        return self.new(f"stablehlo.convert {name} : ({source}) -> {target}")
+        return self._same_number(name, self.new(f"stablehlo.convert {name} : ({source}) -> {target}"))
 
     def bitcast(self, name: str, spec: TensorSpec, target: TensorSpec) -> str:
         """Reinterprets the bits; a last axis of parts becomes one element."""
@@ -140,18 +149,22 @@ class Builder:
 
     def spread(self, name: str, spec: TensorSpec, target: TensorSpec, dims: tuple[int, ...]) -> str:
         """Broadcasts to a spec; axis i of the value becomes axis ``dims[i]``."""
-        return self.new(
-            f"stablehlo.broadcast_in_dim {name}, dims = {integers(dims)} : "
-            f"({tensor_type(spec)}) -> {tensor_type(target)}"
-        )
+        line = f"stablehlo.broadcast_in_dim {name}, dims = {integers(dims)} : "
+        return self._same_number(name, self.new(f"{line}({tensor_type(spec)}) -> {tensor_type(target)}"))
 
     def reshape(self, name: str, spec: TensorSpec, shape: tuple[int, ...]) -> str:
         """Reshapes, where the shape changes."""
         if spec.shape == shape:
             return name
-        return self.new(
-            f"stablehlo.reshape {name} : ({tensor_type(spec)}) -> {tensor_type(TensorSpec(shape, spec.dtype))}"
-        )
+        line = f"stablehlo.reshape {name} : ({tensor_type(spec)}) -> "
+        return self._same_number(name, self.new(f"{line}{tensor_type(TensorSpec(shape, spec.dtype))}"))
+
+    def _same_number(self, source: str, name: str) -> str:
+        """Notes that a value holds the number that another one holds, if that is a constant of one number."""
+        number = self._numbers.get(source)
+        if number is not None:
+            self._numbers[name] = number
+        return name
 
     def barrier(self, name: str, spec: TensorSpec) -> str:
         """Returns the value once more; compilers fuse nothing across it."""

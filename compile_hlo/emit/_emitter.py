@@ -218,6 +218,7 @@ class Emitter(Builder):
         """Begins another stretch: nothing is ready."""
         self._stretch = stretch
         self._ready = {}
+        self._numbers = {}
 
     def region(self, graph: ComputeGraph, arguments: Iterable[str]) -> None:
         """Writes the body of a region; what it makes ready is not ready outside."""

@@ -81,8 +81,11 @@ def _erf(e: Emitter, node: Node) -> None:
 
 
 def _erf_f32(e: Emitter, x: str, spec: TensorSpec) -> str:
+    """Writes the approximation, and 1 or -1 itself where that is the result: 1 + erf(x) must be 0 there."""
     inside = _clamped(e, x, _ONE_F32, spec)
-    return _clamped(e, _odd(e, inside, _P32, _Q32, spec), 1.0, spec)
+    near = _clamped(e, _odd(e, inside, _P32, _Q32, spec), 1.0, spec)
+    beyond = e.compare("LE", e.filled(_ONE_F32, spec), e.elementwise("abs", (x,), spec), spec)
+    return e.select(beyond, _clamped(e, x, 1.0, spec), near, spec)
 
 
 def _erf_f64(e: Emitter, x: str, spec: TensorSpec) -> str:

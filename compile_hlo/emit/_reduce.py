@@ -12,6 +12,8 @@ from compile_hlo.emit._overrides import overridable
 from compile_hlo.emit._types import integers, tensor_type
 from lang_core import DType, TensorSpec
 
+# A product of so many factors does not overflow before a 0 comes.
+_SAFE_FACTORS: Final = 2
 _REDUCTIONS: Final = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}
 # Beside the ops': the maximum of integers none of which is negative.
 _COMBINED: Final = _REDUCTIONS | {"max_natural": "maximum"}
@@ -40,10 +42,31 @@ def _reduce(e: Emitter, node: Node) -> None:
     x, result = node.inputs[0].spec, node.results[0].spec
     axes, _ = node.attributes
     wide = TensorSpec(x.shape, x.dtype.accumulation)
-    name = reduced(e, node.op.name, e.operand(node.inputs[0], x.shape, wide.dtype), wide, axes)
+    name = e.operand(node.inputs[0], x.shape, wide.dtype)
+    if node.op.name == "prod" and wide.dtype.is_floating and math.prod(x.shape[axis] for axis in axes) > _SAFE_FACTORS:
+        name = _factors(e, name, wide, axes)
+    name = reduced(e, node.op.name, name, wide, axes)
     kept = kept_spec(wide, axes)
     name = e.convert(name, kept, result.dtype)
     e.alias(node, e.reshape(name, TensorSpec(kept.shape, result.dtype), result.shape))
+
+
+def _factors(e: Builder, name: str, spec: TensorSpec, axes: tuple[int, ...]) -> str:
+    """Returns the factors of a product, none beyond 1 if one is 0 and all are finite: the result is 0 in any order.
+
+    The order of a reduction is open, and numbers whose product overflows before the 0 comes would give NaN.
+    """
+    kept = kept_spec(spec, axes)
+    size = e.elementwise("abs", (name,), spec)
+    least, most = (reduced(e, op, size, spec, axes) for op in ("min", "max"))
+    has_zero = e.compare("EQ", least, e.filled(0, kept), kept)
+    finite = e.compare("LT", most, e.filled(math.inf, kept), kept)
+    flags, every = TensorSpec(kept.shape, "bool"), TensorSpec(spec.shape, "bool")
+    vanishes = e.elementwise("and", (has_zero, finite), flags)
+    vanishes = e.spread(vanishes, flags, every, tuple(axis for axis in range(spec.ndim) if axis not in axes))
+    low, high = e.filled(-1, spec), e.filled(1, spec)
+    inside = e.new(f"stablehlo.clamp {low}, {name}, {high} : {tensor_type(spec)}")
+    return e.select(vanishes, inside, name, spec)
 
 
 @overridable("reduce")

@@ -8,12 +8,12 @@ version of IREE, and which cases show it. An upgrade of IREE that repairs a faul
 from typing import Final
 
 from compile_hlo.emit import Overrides
-from compile_hlo.quirks import _numbers, _parts, _products
+from compile_hlo.quirks import _numbers, _parts, _products, _values
 from compile_hlo.quirks._fault import INTERPRETER, Fault, overrides_of
 
 # In the order in which those of one point are called.
 FAULTS: Final[tuple[Fault, ...]] = tuple(
-    value for module in (_numbers, _products, _parts) for value in vars(module).values() if isinstance(value, Fault)
+    value for module in (_numbers, _products, _parts, _values) for value in vars(module).values() if isinstance(value, Fault)
 )
 """Faults of compilers, in the order in which those of one point are called."""
 # Avoids every fault, for a module's text is the same for every target.

@@ -38,10 +38,12 @@ from lang_core.ops._gated_delta import GatedDeltaOps as _GatedDeltaOps
 from lang_core.ops._op import OPS, Literal, Op, define_op, require
 from lang_core.ops._packed import LARGEST_INTEGER, LEAST_MAGNITUDE, PLANE_BASE
 from lang_core.ops._packed_experts import PackedExpertOps as _PackedExpertOps
+from lang_core.ops._reduce import LONG_SUM
 
 __all__ = [
     "LARGEST_INTEGER",
     "LEAST_MAGNITUDE",
+    "LONG_SUM",
     "OPS",
     "PLANE_BASE",
     "Literal",

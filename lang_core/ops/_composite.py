@@ -49,7 +49,10 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self.slice_axis(values, axis, 0, k), self.slice_axis(indices, axis, 0, k)
 
     def relu(self, x: Tensor) -> Tensor:
-        """Returns max(x, 0)."""
+        """Returns max(x, 0). Its derivative at 0 is 0, as in PyTorch and JAX."""
+        return self._ctx.composite("relu", self._relu, (x,))
+
+    def _relu(self, x: Tensor) -> Tensor:
         return self.maximum(x, 0)
 
     def silu(self, x: Tensor) -> Tensor:

@@ -12,8 +12,10 @@ from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 from lang_core.ops._elementwise import ArithmeticOps
 from lang_core.ops._op import Array, Specs, define_op, positive_axis, require, require_axes
+from lang_core.ops._reduce import LONG_SUM
 
 Axes = tuple[int, ...]
+_BLOCK: Final = 1 << 14
 
 
 def _free(ndim: int, *used: Axes) -> Axes:
@@ -88,10 +90,19 @@ def _eager_dot_general(
     work = _work_dtype(x.dtype, dtype)
     left = _arranged(x, x_order, x_shape, work)
     right = _arranged(y, y_order, y_shape, work)
-    product = np.matmul(left, right.swapaxes(-1, -2))
+    product = _matmul(left, right.swapaxes(-1, -2))
     if shape is not None:
         product = product.reshape(shape)
     return product if product.dtype is dtype.numpy else product.astype(dtype.numpy, copy=False)
+
+
+def _matmul(left: Array, right: Array) -> Array:
+    """Multiplies matrices; of a long contraction, sums of blocks are added, for BLAS may add one after the other."""
+    size = left.shape[-1]
+    if size <= LONG_SUM or left.dtype.kind != "f":
+        return np.matmul(left, right)
+    parts = range(0, size, _BLOCK)
+    return np.sum([np.matmul(left[..., i : i + _BLOCK], right[..., i : i + _BLOCK, :]) for i in parts], axis=0)
 
 
 def _arranged(x: Array, order: Axes | None, shape: Axes | None, work: Any) -> Array:

@@ -127,6 +127,14 @@ def _shift_right_logical(x: Array, y: Array) -> Array:
     return np.right_shift(x.astype(dtype).view(unsigned), y.astype(dtype).view(unsigned)).view(dtype)
 
 
+def _power(x: Array, y: Array) -> Array:
+    """Returns x to the power y; NumPy takes the square root for a lone y of 0.5, which differs at -0.0 and -inf."""
+    if y.size == 1 and y.reshape(-1)[0] == 0.5:
+        result = np.power(x, y)
+        return np.where(x == 0, np.zeros_like(result), np.where(np.isneginf(x), -x, result))
+    return np.power(x, y)
+
+
 class ArithmeticOps(OpsBase):
     """Arithmetic, comparison and logic."""
 
@@ -148,7 +156,7 @@ class ArithmeticOps(OpsBase):
         "an integer",
         "x / y towards zero, so that x = quotient * y + rem. By 0 it is unspecified.",
     )
-    pow = _binary("pow", _in_float32(np.power), "floating", "x to the power y.")
+    pow = _binary("pow", _in_float32(_power), "floating", "x to the power y.")
     maximum = _binary("maximum", np.maximum, "a number", "The larger of x and y; NaN if either is NaN.")
     minimum = _binary("minimum", np.minimum, "a number", "The smaller of x and y; NaN if either is NaN.")
 

@@ -1,5 +1,6 @@
 """Reductions, running sums and order."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -12,6 +13,9 @@ from lang_core._tensor import Tensor
 from lang_core.ops._base import OpsBase
 from lang_core.ops._op import Array, Op, Specs, define_op, positive_axis, require, require_axes, require_axis
 
+# Above the widths of models: rounding of sums in their order counts from here on, relative to the result.
+LONG_SUM: Final = 1 << 16
+"""Largest number of floating terms that are added one after the other; longer sums are sums of sums."""
 _AXES: Final = "axes are x's, each at most once"
 
 
@@ -42,21 +46,36 @@ def _reduction(name: str, numpy: Callable[..., Any], wants_bool: bool, summary: 
     )
 
 
-def _accumulate_in_float32(ufunc: np.ufunc) -> Callable[..., Any]:
-    def rule(x: Array, axes: tuple[int, ...], keepdims: bool) -> Any:
-        if x.dtype.itemsize == 2:
-            return ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=np.float32).astype(x.dtype)
-        return ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=x.dtype)
+def _eager_sum(x: Array, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """Sums in f32 at least; long sums in f64, for NumPy adds one after the other along all axes but the last."""
+    if x.size > LONG_SUM and as_dtype(x.dtype).is_floating and math.prod(x.shape[axis] for axis in axes) > LONG_SUM:
+        return np.add.reduce(x, axis=axes, keepdims=keepdims, dtype=np.float64).astype(x.dtype)
+    if x.dtype.itemsize == 2:
+        return np.add.reduce(x, axis=axes, keepdims=keepdims, dtype=np.float32).astype(x.dtype)
+    return np.add.reduce(x, axis=axes, keepdims=keepdims, dtype=x.dtype)
 
-    return rule
+
+def _eager_prod(x: Array, axes: tuple[int, ...], keepdims: bool) -> Any:
+    dtype = as_dtype(x.dtype)
+    wide = x.astype(dtype.accumulation.numpy, copy=False)
+    result = np.multiply.reduce(wide, axis=axes, keepdims=True, dtype=wide.dtype)
+    if dtype.is_floating and np.isnan(result).any():
+        # A product that overflows before a 0 comes is NaN: of finite numbers with a 0 it is 0 in any order.
+        size = np.abs(wide)
+        vanishes = (size.min(axis=axes, keepdims=True) == 0) & (size.max(axis=axes, keepdims=True) < np.inf)
+        inside = np.multiply.reduce(np.clip(wide, -1, 1), axis=axes, keepdims=True, dtype=wide.dtype)
+        result = np.where(vanishes, inside, result)
+    return (result if keepdims else result.squeeze(axes)).astype(x.dtype)
 
 
 def _plain(ufunc: np.ufunc) -> Callable[..., Any]:
     return lambda x, axes, keepdims: ufunc.reduce(x, axis=axes, keepdims=keepdims)
 
 
-SUM = _reduction("sum", _accumulate_in_float32(np.add), False, "The sum; f16 and bf16 accumulate in f32.")
-PROD = _reduction("prod", _accumulate_in_float32(np.multiply), False, "The product; f16 and bf16 accumulate in f32.")
+SUM = _reduction("sum", _eager_sum, False, "The sum; f16 and bf16 accumulate in f32.")
+PROD = _reduction(
+    "prod", _eager_prod, False, "The product; f16 and bf16 accumulate in f32; of finite numbers with a 0 it is 0."
+)
 MAX = _reduction("max", _plain(np.maximum), False, "The largest element; NaN if any is NaN.")
 MIN = _reduction("min", _plain(np.minimum), False, "The smallest element; NaN if any is NaN.")
 ANY = _reduction("any", _plain(np.logical_or), True, "True if any element holds.")
@@ -95,6 +114,8 @@ def _infer_cumsum(x: TensorSpec, axis: int) -> Specs:
 
 
 def _eager_cumsum(x: Array, axis: int) -> Array:
+    if x.shape[axis] > LONG_SUM and as_dtype(x.dtype).is_floating:
+        return np.cumsum(x, axis=axis, dtype=np.float64).astype(x.dtype)
     return np.cumsum(x, axis=axis, dtype=as_dtype(x.dtype).accumulation.numpy).astype(x.dtype)
 
 

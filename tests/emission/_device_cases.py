@@ -128,10 +128,9 @@ class Limit:
 
 _MOVES: Final = "reverse|concat|pad|constant|while|cond|take|gather|dynamic_slice|update|put|select|scatter_set"
 
-# Of IREE 3.13. The first two give wrong numbers; the compiler refuses the others.
+# Of IREE 3.13. The first gives wrong numbers, as the one of attention does; the compiler refuses the others.
 LIMITS: Final = (
     Limit(("vulkan",), r"rem_b?f\d+", "the remainder is x - y * trunc(x / y), rounded: 1 rem 0.1 is 0"),
-    Limit((*_CPU, "vulkan", "cuda"), r"pow_special_(f32|bf16)", "pow(1, NaN) and the like are NaN"),
     Limit(("cuda",), "cached_attention_one_f16", "attention of one query with a mask can be NaN"),
     Limit(_CPU, r"(sin|rem)_f64", "the linker finds no sin, cos or fmod of f64"),
     Limit(("vulkan",), r"(exp|log|tanh|erf|sin|pow)_f64", "SPIR-V has these functions for 16 and 32 bits only"),

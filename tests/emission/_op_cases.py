@@ -244,7 +244,21 @@ def _edges(dtype: DType) -> Iterator[Case]:
     yield Case("dot_general", "dot_general_empty", dtype, dot, (none, none[:, :2].copy()))
 
 
-_FAMILIES: Final = (_elementwise, _moves, _reductions, _products, _indexing, _edges)
+def _at_values(dtype: DType) -> Iterator[Case]:
+    """Yields cases in which compilers know an operand, and angles of many turns."""
+    if dtype.name != "f32":
+        return
+    x = special(dtype)
+    yield Case("add", "add_zero", dtype, lambda c, x: (c.ops.add(x, 0.0), c.ops.sub(x, -0.0)), (x,))
+    yield Case("sum", "sum_of_one", dtype, lambda c, x: c.ops.sum(x, 1), (x[:, None].copy(),))
+    yield Case("mul", "mul_by_zero", dtype, lambda c, x: (c.ops.mul(x, 0.0), c.ops.mul(-0.0, x)), (x,))
+    yield Case("div", "div_of_zero", dtype, lambda c, x: c.ops.div(0.0, x), (x,))
+    yield Case("rem", "rem_by_one", dtype, lambda c, x: c.ops.rem(x, 1.0), (x,))
+    far = np.array([100.0, 1e4, -40000.0, 131071.0, 1e6, 0.1, -0.0], np.float32)
+    yield Case("sin", "sin_far", dtype, lambda c, x: (c.ops.sin(x), c.ops.cos(x)), (far,))
+
+
+_FAMILIES: Final = (_elementwise, _at_values, _moves, _reductions, _products, _indexing, _edges)
 
 
 def _cases(dtype: DType) -> Iterator[Case]:
