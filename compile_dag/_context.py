@@ -25,6 +25,7 @@ from lang_core import (
     TensorSpec,
     as_array,
     checked_choices,
+    nests_regions,
     tag_name,
 )
 
@@ -234,6 +235,7 @@ class GraphExecutionContext(ExecutionContext):
         """Records that a weight of the parameter's shape is read; else reads it, or gives the values without one."""
         return self._eager.parameter_or(parameter, values) if self._recorder() is None else self.parameter(parameter)
 
+    @nests_regions
     def while_loop(
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
     ) -> tuple[Tensor, ...]:
@@ -250,6 +252,7 @@ class GraphExecutionContext(ExecutionContext):
         )
         return self._with_regions(recorder, op, init, (*regions, len(init)))
 
+    @nests_regions
     def conditional(
         self,
         pred: Tensor,

@@ -8,11 +8,12 @@ from typing import Any
 from compile_dag._graph import ComputeGraph, regions_of
 from compile_dag._graph_ops import TAG
 from compile_dag._node import Node
-from lang_core import ExecutionContext, GraphError, Parameter, Tensor, near_names
+from lang_core import ExecutionContext, GraphError, Parameter, Tensor, near_names, nests_regions
 
 Observer = Callable[[Node, Mapping[int, Tensor]], None]
 
 
+@nests_regions
 def evaluate(graph: ComputeGraph, ctx: ExecutionContext, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Applies every node of the graph in ``ctx``, in the node's block and under its module path.
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from compile_dag._node import Node, Value
-from lang_core import GraphError, TensorSpec, near_names
+from lang_core import GraphError, TensorSpec, near_names, nests_regions
 
 
 class ComputeGraph:
@@ -61,6 +61,7 @@ class ComputeGraph:
                     parameters.setdefault(path, value)
         return parameters
 
+    @nests_regions
     def __str__(self) -> str:
         names = {value.number: f"%{_written(name)}" for name, value in self.inputs.items()}
         names |= {value.number: f"%outer{i}" for i, value in enumerate(self.captures)}

@@ -8,7 +8,7 @@ from compile_dag._context import GraphExecutionContext
 from compile_dag._graph import ComputeGraph
 from compile_dag._node import Value
 from compile_dag._tape import Sink
-from lang_core import RecordingError, TagSelection, TensorSpec
+from lang_core import RecordingError, TagSelection, TensorSpec, nests_regions
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
@@ -47,6 +47,7 @@ def record(
 ) -> T: ...
 
 
+@nests_regions
 def record(
     fn: Callable[..., Any],
     *specs: TensorSpec,

@@ -11,11 +11,13 @@ from compile_hlo.directions import KernelSignature, LoweredArgument, Signature, 
 from compile_hlo.emit import ArgumentParameters, Form, KernelSite, ModuleWriter, Overrides, ParameterTable, Write
 from compile_hlo.quirks import QUIRKS
 from compile_hlo.streaming import LargestStretch, Plan, RecordedFunction, StretchWriter
-from lang_core import EntryPoint, TagSelection, TensorSpec, checked_choices
+from lang_core import EntryPoint, RecordingError, TagSelection, TensorSpec, checked_choices, nests_regions
 
 # Characters of a module's text that stay in memory until it is complete; the rest goes to a temporary file.
 _TEXT_IN_MEMORY: Final = 1 << 18
 _PIECE: Final = 1 << 16
+# Compilers name files after functions and what they make of them: 255 bytes on most file systems.
+_LONGEST_NAME: Final = 128
 
 
 @dataclass(slots=True)
@@ -90,6 +92,7 @@ def record_entry_point(entry_point: EntryPoint, tags: TagSelection | None = None
 
 
 @checked_choices
+@nests_regions
 def lower_module(
     entry_points: Sequence[EntryPoint],
     write: Write,
@@ -125,8 +128,10 @@ def lower_module(
 
     Raises:
         GraphError: what was recorded breaks a rule of graphs.
+        RecordingError: an entry point's name is no name of a function, or two entry points have the same.
         InputError: a glob of ``tags`` matches no tag of any entry point.
     """
+    _check_names(entry_points)
     lowered = LoweredModule()
     with (
         tempfile.SpooledTemporaryFile(_TEXT_IN_MEMORY, "w+", encoding="utf-8", newline="") as text,
@@ -139,6 +144,7 @@ def lower_module(
             points = map(_traced, entry_points)
             lowered.traced = [_lowered(entry_point, writer, form, None, streaming) for entry_point in points]
         lowered.kernels, lowered.helpers = writer.kernels(), writer.helpers()
+        _check_private(entry_points, [*lowered.kernels, *lowered.helpers, *lowered.traced])
         if tags is not None:
             tags.check()
         writer.end()
@@ -146,6 +152,31 @@ def lower_module(
         while piece := text.read(_PIECE):
             write(piece)
     return lowered
+
+
+def _check_names(entry_points: Sequence[EntryPoint]) -> None:
+    seen = set[str]()
+    for entry_point in entry_points:
+        name = entry_point.name
+        if not name or not name.isprintable() or name.startswith("__") or len(name.encode()) > _LONGEST_NAME:
+            shown = repr(name) if len(name) <= _LONGEST_NAME else f"{name[:20]!r}... of {len(name)} characters"
+            raise RecordingError(
+                f"lower_module: an entry point is named {shown}: expected 1 to {_LONGEST_NAME} bytes of printable "
+                f"characters that do not begin with two underscores, which compilers' own functions have"
+            )
+        if name in seen:
+            raise RecordingError(f"lower_module: two entry points are named {name!r}: give each a name of its own")
+        seen.add(name)
+
+
+def _check_private(entry_points: Sequence[EntryPoint], made: Sequence[KernelSignature | LoweredFunction]) -> None:
+    taken = {function.name for function in made}
+    for entry_point in entry_points:
+        if entry_point.name in taken:
+            raise RecordingError(
+                f"lower_module: an entry point is named {entry_point.name!r}, as a function that the lowering makes: "
+                f"choose another name"
+            )
 
 
 def traced_name(entry_point: str) -> str:

@@ -12,7 +12,22 @@ False
 from lang_core._cached_weights import CachedWeights
 from lang_core._choices import checked_choices, choice, flag
 from lang_core._context import ExecutionContext
-from lang_core._dtypes import DTYPES, DType, as_dtype, bf16, bool_, f16, f32, f64, i8, i32, i64, promote, u8
+from lang_core._dtypes import (
+    DTYPES,
+    DType,
+    as_dtype,
+    bf16,
+    bool_,
+    f16,
+    f32,
+    f64,
+    i8,
+    i32,
+    i64,
+    plain_bools,
+    promote,
+    u8,
+)
 from lang_core._eager import EagerExecutionContext, as_array
 from lang_core._entry_point import Argument, EntryPoint
 from lang_core._errors import (
@@ -39,6 +54,7 @@ from lang_core._layouts import BitField, BlockLayout, Plane, SubScales
 from lang_core._mapping_weights import MappingWeights
 from lang_core._mesh import MESH_AXES, Axes, MeshShape
 from lang_core._module import Module, Repeated
+from lang_core._nesting import nests_regions
 from lang_core._packing import (
     ACTIVATION_BITS,
     BLOCK,
@@ -154,7 +170,9 @@ __all__ = [
     "matrix_rows_of",
     "any_of",
     "near_names",
+    "nests_regions",
     "part_of",
+    "plain_bools",
     "promote",
     "rows_of",
     "tag_name",

@@ -1,6 +1,6 @@
 """Element types: NumPy's, and bfloat16 from ml_dtypes, under the names StableHLO uses."""
 
-from typing import Final
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
@@ -102,3 +102,17 @@ def promote(a: DType, b: DType) -> DType | None:
     (f64, f32, None)
     """
     return _PROMOTION[a, b]
+
+
+def plain_bools(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Returns an array whose bools are bytes of 0 and 1: a copy if there are others, as in bytes of a file or mask.
+
+    NumPy takes every other byte for True; compilers take some of its bits.
+
+    >>> plain_bools(np.array([0, 2], np.uint8).view(bool)).view(np.uint8).tolist()
+    [0, 1]
+    """
+    if array.dtype != np.bool_ or not array.size:
+        return array
+    stored = array.view(np.uint8)
+    return array if stored.max() <= 1 else np.asarray(stored != 0)

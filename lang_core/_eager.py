@@ -6,8 +6,9 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from lang_core._context import ExecutionContext
-from lang_core._dtypes import DType, as_dtype, bool_, f32, i32
+from lang_core._dtypes import DType, as_dtype, bool_, f32, i32, plain_bools
 from lang_core._errors import CheckpointError, OpError
+from lang_core._nesting import nests_regions
 from lang_core._parameter import Parameter
 from lang_core._spec import TensorSpec
 from lang_core._tags import tag_name
@@ -33,6 +34,7 @@ def as_array(value: Any, dtype: DType | str | None = None) -> Array:
     wanted = None if dtype is None else as_dtype(dtype)
     try:
         if isinstance(value, np.ndarray | np.generic):
+            value = plain_bools(np.asarray(value))
             return np.array(value, dtype=wanted.numpy if wanted else as_dtype(value.dtype).numpy, order="C")
         kind = np.asarray(value).dtype.kind if wanted is None or wanted.is_integer else ""
         if wanted is None:
@@ -69,16 +71,20 @@ class EagerExecutionContext(ExecutionContext):
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:
         """Checks the op's contract and computes it; results have the shapes of its shape rule."""
+        borrowed: list[Array] | None = None
         try:
             for operand in inputs:
                 if type(operand) is not EagerTensor:
                     inputs = tuple(self._tensor(op, value) for value in inputs)
+                    borrowed = [operand.data for operand in inputs if type(operand) is _Borrowed]
                     break
             specs = op.infer(tuple([operand.spec for operand in inputs]), attributes)
         except OpError as error:
             raise (OpError(f"{error} (at {self.module_path})") if self.module_path else error) from None
         with np.errstate(all="ignore"):  # IEEE 754 results are results, not warnings
             results = op.eager_rule(*[operand.data for operand in inputs], *attributes)
+        if borrowed:
+            results = _apart(results, borrowed)
         if type(results) is tuple:
             return tuple(map(EagerTensor, specs, results))
         return (EagerTensor(specs[0], results if type(results) is np.ndarray else np.asarray(results)),)
@@ -88,8 +94,12 @@ class EagerExecutionContext(ExecutionContext):
             return operand
         if isinstance(operand, Tensor) or not isinstance(operand, np.ndarray | np.generic | bool | int | float):
             raise OpError(f"{op.name}: an eager context takes its own tensors and NumPy arrays, found {operand!r}")
-        array = np.asarray(operand) if isinstance(operand, np.ndarray | np.generic) else as_array(operand)
-        return EagerTensor(TensorSpec(array.shape, as_dtype(array.dtype)), array)
+        if not isinstance(operand, np.ndarray):
+            array = as_array(operand)
+            return EagerTensor(TensorSpec(array.shape, as_dtype(array.dtype)), array)
+        array = plain_bools(operand)
+        kind = _Borrowed if array is operand and _may_change(array) else EagerTensor
+        return kind(TensorSpec(array.shape, as_dtype(array.dtype)), array)
 
     def tag(self, x: T, name: str, *, detail: bool = False) -> T:
         """Hands the tensor to the sink, where there is one.
@@ -133,7 +143,8 @@ class EagerExecutionContext(ExecutionContext):
         data = self._input_named(self._inputs, name, "an eager context needs its data")
         if data.shape != spec.shape or data.dtype != spec.dtype.numpy:
             raise OpError(f"placeholder {name!r}: wanted {spec!r}, found {data.dtype}{list(data.shape)}")
-        return EagerTensor(spec, data)
+        data = plain_bools(data)
+        return _Borrowed(spec, data) if _may_change(data) else EagerTensor(spec, data)
 
     def parameter(self, parameter: Parameter) -> EagerTensor:
         """Reads the weight and casts it to the parameter's dtype.
@@ -156,7 +167,7 @@ class EagerExecutionContext(ExecutionContext):
             where = self._weights.origin(path)
             raise CheckpointError(f"parameter {path!r}: the model wants {parameter.encoding.name}, {where} is unpacked")
         with np.errstate(over="ignore"):
-            return EagerTensor(spec, self._weights.read(path).astype(spec.dtype.numpy, copy=False))
+            return EagerTensor(spec, plain_bools(self._weights.read(path)).astype(spec.dtype.numpy, copy=False))
 
     def parameter_or(self, parameter: Parameter, values: Any) -> EagerTensor:
         """Returns the weight, or these values of its shape where no weight has its path."""
@@ -165,6 +176,7 @@ class EagerExecutionContext(ExecutionContext):
             return self.parameter(parameter)
         return self.constant(values)
 
+    @nests_regions
     def while_loop(
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
     ) -> tuple[Tensor, ...]:
@@ -180,12 +192,13 @@ class EagerExecutionContext(ExecutionContext):
             rounds = _Results((proceed.spec,)), _Results(tuple(value.spec for value in values))
             op.infer_afresh(tuple(value.spec for value in values), (*rounds, len(values)))
             if not proceed.data:
-                return values
+                return tuple(map(_owned, values))
             after = tuple(self._tensor(op, value) for value in body(*values))
             rounds = rounds[0], _Results(tuple(value.spec for value in after))
             op.infer_afresh(tuple(value.spec for value in values), (*rounds, len(values)))
             values = after
 
+    @nests_regions
     def conditional(
         self,
         pred: Tensor,
@@ -204,7 +217,36 @@ class EagerExecutionContext(ExecutionContext):
         results = tuple(self._tensor(op, value) for value in chosen(*inputs[1:]))
         branch = _Results(tuple(value.spec for value in results))
         op.infer_afresh(tuple(value.spec for value in inputs), (branch, branch))
-        return results
+        return tuple(map(_owned, results))
+
+
+class _Borrowed(EagerTensor):
+    """Tensor whose data is an array of the caller, who may write to it later: no result may share its memory."""
+
+    __slots__ = ()
+
+
+def _may_change(array: Array) -> bool:
+    """Returns whether somebody may write to an array: mapped weights are read-only, down to their owner."""
+    while True:
+        if array.flags.writeable:
+            return True
+        if not isinstance(array.base, np.ndarray):
+            return False
+        array = array.base
+
+
+def _apart(results: Any, borrowed: list[Array]) -> Any:
+    """Returns an op's results, as copies if they share memory with an array of the caller."""
+    if type(results) is tuple:
+        return tuple([_apart(result, borrowed) for result in results])
+    if type(results) is np.ndarray and any(np.may_share_memory(results, array) for array in borrowed):
+        return results.copy()
+    return results
+
+
+def _owned(tensor: EagerTensor) -> EagerTensor:
+    return EagerTensor(tensor.spec, tensor.data.copy()) if type(tensor) is _Borrowed else tensor
 
 
 class _Results:

@@ -22,6 +22,7 @@ from lang_core import (
     as_array,
     as_dtype,
     near_names,
+    plain_bools,
     tag_name,
 )
 from run_jax._composites import COMPOSITES
@@ -79,7 +80,7 @@ class JaxExecutionContext(ExecutionContext):
         elif isinstance(value, jax.Array):
             tensor = tensor_of(value)
         elif isinstance(value, _HOST):
-            array = value if isinstance(value, np.ndarray | np.generic) else as_array(value)
+            array = plain_bools(value) if isinstance(value, np.ndarray) else as_array(value)
             require_width(as_dtype(array.dtype))
             tensor = tensor_of(jnp.array(array))
         else:

@@ -9,9 +9,10 @@ from compile_dag._graph import ComputeGraph
 from compile_dag._node import Node, Value
 from compile_dag._record import named_outputs
 from compile_dag.gradient._backward import backward
-from lang_core import ExecutionContext, GraphError, Tensor, TensorSpec, near_names
+from lang_core import ExecutionContext, GraphError, Tensor, TensorSpec, near_names, nests_regions
 
 
+@nests_regions
 def gradient(graph: ComputeGraph, of: str, wrt: Sequence[str]) -> ComputeGraph:
     """Returns the graph with the gradients of one of its outputs as further outputs.
 
@@ -131,6 +132,7 @@ def value_and_gradient(
     (9.0, 6.0)
     """
 
+    @nests_regions
     def run(ctx: ExecutionContext, *arguments: Any) -> tuple[Any, tuple[Any, ...]]:
         if isinstance(ctx, GraphExecutionContext) and ctx.isRecording:
             return _recorded(ctx, fn, arguments, wrt, of)

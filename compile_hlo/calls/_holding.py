@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 
 from compile_hlo.calls._handle import DeviceHandle, P
-from lang_core import DeviceError, TensorSpec
+from lang_core import DeviceError, TensorSpec, plain_bools
 
 H = TypeVar("H", bound=DeviceHandle[Any])
 
@@ -72,7 +72,7 @@ class Holding(ABC, Generic[P, H]):
         with self.program.lock:
             self.check("write")
             self._check_written(index, part, values)
-            self._write(index, part, values)
+            self._write(index, part, plain_bools(values))
         self.program.counters.bytes_in += values.nbytes
 
     def replace(self, tensors: Mapping[int, H]) -> None:

@@ -10,7 +10,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, stablehlo
 
-from lang_core import VerificationError
+from lang_core import VerificationError, plain_bools
 
 _BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
 
@@ -78,7 +78,9 @@ def parsed(path: Path, context: Any) -> Any:
 
 
 def _attribute(array: np.ndarray[Any, Any]) -> Any:
-    data: Any = np.asarray(array, order="C")  # jaxlib's stubs want a Buffer, which NumPy's do not say it is
+    data: Any = np.asarray(
+        plain_bools(array), order="C"
+    )  # jaxlib's stubs want a Buffer, which NumPy's do not say it is
     if data.dtype == _BFLOAT16:
         return ir.DenseElementsAttr.get(data.view(np.uint16), type=ir.BF16Type.get(), shape=data.shape)
     return ir.DenseElementsAttr.get(data, signless=data.dtype != np.uint8, shape=data.shape)

@@ -13,7 +13,10 @@ from compile_hlo.quirks._fault import INTERPRETER, Fault, overrides_of
 
 # In the order in which those of one point are called.
 FAULTS: Final[tuple[Fault, ...]] = tuple(
-    value for module in (_numbers, _products, _parts, _values) for value in vars(module).values() if isinstance(value, Fault)
+    value
+    for module in (_numbers, _products, _parts, _values)
+    for value in vars(module).values()
+    if isinstance(value, Fault)
 )
 """Faults of compilers, in the order in which those of one point are called."""
 # Avoids every fault, for a module's text is the same for every target.

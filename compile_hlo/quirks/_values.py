@@ -27,16 +27,19 @@ _BLOCK: Final = 1 << 7  # so many equal numbers are added with an error of 4e-6 
 def power_of_special(plain: Plain, e: Builder, op: str, operands: Sequence[str], spec: TensorSpec) -> str:
     """A power is exp(y log x): NaN for negative x, for y = 0 and for x = 1 in places, and 0 and infinity lose signs.
 
-    The power of |x| is computed, and the cases of IEEE 754 are chosen around it.
+    The power of |x| is computed, and the cases of IEEE 754 are chosen around it (iree-org/iree issue 19996,
+    llvm/llvm-project issue 132202).
     """
     x, y = operands
     flags = TensorSpec(spec.shape, "bool")
     zero, one, endless = (e.filled(number, spec) for number in (0, 1, math.inf))
     size = e.elementwise("abs", (x,), spec)
-    result = plain(e, op, (size, y), spec)
     number = e.compare("LE", e.elementwise("abs", (y,), spec), endless, spec)
     is_one = e.elementwise("and", (e.compare("EQ", size, one, spec), number), flags)
-    result = e.select(is_one, one, result, spec)
+    flat = e.elementwise("or", (e.compare("EQ", y, zero, spec), e.compare("EQ", x, one, spec)), flags)
+    is_one = e.elementwise("or", (is_one, flat), flags)
+    base, exponent = (e.select(is_one, one, name, spec) for name in (size, y))
+    result = plain(e, op, (base, exponent), spec)
     result = e.select(e.compare("EQ", y, one, spec), size, result, spec)
     is_whole = e.compare("EQ", e.elementwise("floor", (y,), spec), y, spec)
     half = e.elementwise("multiply", (y, e.filled(0.5, spec)), spec)
@@ -48,9 +51,8 @@ def power_of_special(plain: Plain, e: Builder, op: str, operands: Sequence[str],
     result = e.select(turned, e.elementwise("negate", (result,), spec), result, spec)
     below = e.elementwise("and", (e.compare("LT", x, zero, spec), e.compare("LT", size, endless, spec)), flags)
     broken = e.elementwise("and", (below, e.elementwise("not", (is_whole,), flags)), flags)
-    result = e.select(broken, e.filled(math.nan, spec), result, spec)
-    flat = e.elementwise("or", (e.compare("EQ", y, zero, spec), e.compare("EQ", x, one, spec)), flags)
-    return e.select(flat, one, result, spec)
+    # The root of a negative number, for vmvx has no constant NaN of 16 bits.
+    return e.select(broken, e.elementwise("sqrt", (x,), spec), result, spec)
 
 
 @fault("add", targets=XLA, cases="add_zero_f32 sum_of_one_f32")
@@ -75,9 +77,7 @@ def _with_zero(e: Builder, x: str, spec: TensorSpec) -> str:
 
 
 @sum_with_zero.at("reduce")
-def _sum_of_one(
-    plain: Plain, e: Builder, op_name: str, operand: str, spec: TensorSpec, axes: tuple[int, ...]
-) -> str:
+def _sum_of_one(plain: Plain, e: Builder, op_name: str, operand: str, spec: TensorSpec, axes: tuple[int, ...]) -> str:
     """Adds the 0.0 with which a sum begins to the only number of each sum."""
     if op_name != "sum" or not spec.dtype.is_floating or any(spec.shape[axis] != 1 for axis in axes):
         return plain(e, op_name, operand, spec, axes)

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from lang_core import CheckpointError, InputError, MatrixRows, WeightSource
+from lang_core import CheckpointError, InputError, MatrixRows, WeightSource, plain_bools
 from run_iree.archive._layout import ArchiveEntry
 from run_iree.archive._values import LossError, NonFinite, check_lossless_range, convert, count_nonfinite
 
@@ -63,7 +63,7 @@ class Pieces:
             # A row may be larger than a chunk; in a mapped source it is a view, which is cut without a copy.
             flat = read_rows(entry.key, start, min(count, start + rows)).reshape(-1)
             for begin in range(max(0, first - start * row), flat.size, step):
-                yield np.ascontiguousarray(flat[begin : begin + step])
+                yield np.ascontiguousarray(plain_bools(flat[begin : begin + step]))
 
     def _stored(self, piece: np.ndarray, entry: ArchiveEntry, done: int) -> np.ndarray:
         """Returns the piece ``[n]`` in the entry's dtype."""

@@ -14,7 +14,7 @@ from iree.runtime import (
     MemoryType,
 )
 
-from lang_core import DType, TensorSpec, bf16, bool_, f16, f32, f64, i8, i32, i64, u8
+from lang_core import DType, TensorSpec, bf16, bool_, f16, f32, f64, i8, i32, i64, plain_bools, u8
 
 _ELEMENT_TYPES: Final = MappingProxyType(
     {
@@ -43,7 +43,7 @@ def upload(device: HalDevice, array: np.ndarray, spec: TensorSpec) -> HalBufferV
     if spec.nbytes == 0:
         buffer = _allocate(device, 0)
     else:  # as bytes, as IREE does not know the dtypes of ml_dtypes
-        data = np.ascontiguousarray(array).reshape(-1).view(_BYTE)
+        data = np.ascontiguousarray(plain_bools(array)).reshape(-1).view(_BYTE)
         buffer = device.allocator.allocate_buffer_copy(
             memory_type=MemoryType.DEVICE_LOCAL, allowed_usage=BufferUsage.DEFAULT, device=device, buffer=data
         )

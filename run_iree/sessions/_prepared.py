@@ -8,7 +8,7 @@ import numpy as np
 from iree.runtime import VmRef, VmVariantList
 
 from compile_hlo.directions import LoweredArgument, Signature
-from lang_core import i32, i64
+from lang_core import i32, i64, plain_bools
 from run_iree.devices import writable
 from run_iree.sessions._device_tensor import DeviceTensor
 from run_iree.sessions._program import Program
@@ -176,7 +176,7 @@ class _StagedTensor:
         bounds = self._bounds
         if bounds and value.size and (value.min() < bounds[0] or value.max() > bounds[1]):
             return False
-        self._array[...] = value
+        self._array[...] = plain_bools(value) if self._dtype == np.bool_ else value
         self._counters.bytes_in += self._nbytes
         return True
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from compile_hlo.directions import LoweredArgument, Signature
-from lang_core import DescriptionError, DeviceError, TensorSpec, VerificationError
+from lang_core import DescriptionError, DeviceError, TensorSpec, VerificationError, plain_bools
 from run_jax.sessions._artifact import ArtifactFunction
 from run_jax.sessions._memory import fetch
 from run_jax.sessions._observed import Observation
@@ -192,7 +192,7 @@ def _exported(name: str, function: ArtifactFunction, given: Sequence[jax.ShapeDt
 
 def as_array(argument: LoweredArgument, value: Any) -> np.ndarray[Any, Any]:
     """Returns a number or an array of NumPy that was checked as an array."""
-    return np.asarray(value, argument.spec.dtype.numpy)
+    return plain_bools(np.asarray(value, argument.spec.dtype.numpy))
 
 
 def _copied(array: Any) -> np.ndarray[Any, Any]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from compile_hlo.calls import Part
-from lang_core import TensorSpec
+from lang_core import TensorSpec, plain_bools
 from run_jax.sessions._partitions import CPU
 
 Box = list[tuple[int, int]]
@@ -19,6 +19,7 @@ Sharding = jax.sharding.NamedSharding
 
 def placed(array: np.ndarray[Any, Any], sharding: Sharding) -> jax.Array:
     """Copies an array to the devices; the copy shares no memory with it, and whoever owns the array may change it."""
+    array = plain_bools(array)
     if sharding.is_fully_addressable:
         # JAX copies in a thread of its own, and not at all where the array lies as its own memory would.
         copied = jax.device_put(array, sharding, may_alias=False).block_until_ready()

@@ -260,7 +260,13 @@ _NUMBERS: Final = {
     "rem": (1.0, 2.5),
 }
 # Number on the left.
-_BEFORE: Final = {"sub": (0.0, -0.0, 1.0), "div": (1.0, 0.0), "pow": (2.0, 0.0, 1.0, -1.0), "add": (0.0,), "mul": (0.0,)}
+_BEFORE: Final = {
+    "sub": (0.0, -0.0, 1.0),
+    "div": (1.0, 0.0),
+    "pow": (2.0, 0.0, 1.0, -1.0),
+    "add": (0.0,),
+    "mul": (0.0,),
+}
 
 
 def _float_probes(dtype: DType) -> Iterator[Probe]:
@@ -446,7 +452,9 @@ def _row_probes(dtype: DType) -> Iterator[Probe]:
     yield Probe("argmin", dtype, lambda c, x: c.ops.argmin(x, -1), (x,), (_arg(wide, np.argmin),))
     running = np.cumsum(wide, -1)
     size = 1.0
-    yield Probe("cumsum", dtype, lambda c, x: c.ops.cumsum(x, -1), (x[:-6],), (rounded(running[:-6], dtype),), 8, True, size)
+    yield Probe(
+        "cumsum", dtype, lambda c, x: c.ops.cumsum(x, -1), (x[:-6],), (rounded(running[:-6], dtype),), 8, True, size
+    )
     order = np.argsort(wide, -1, kind="stable")
     found = np.take_along_axis(x, order, -1), order.astype(np.int32)
     yield Probe("sort", dtype, lambda c, x: c.ops.sort(x, -1), (x,), found)
@@ -466,7 +474,16 @@ def _row_probes(dtype: DType) -> Iterator[Probe]:
         "layer_norm": centred / np.sqrt((centred**2).mean(-1, keepdims=True) + eps),
     }
     for name, right in norms.items():
-        yield Probe(name, dtype, lambda c, x, name=name: getattr(c.ops, name)(x), (plain,), (rounded(right, dtype),), 64, True, 1.0)
+        yield Probe(
+            name,
+            dtype,
+            lambda c, x, name=name: getattr(c.ops, name)(x),
+            (plain,),
+            (rounded(right, dtype),),
+            64,
+            True,
+            1.0,
+        )
 
 
 def _arg(x: Array, function: Callable[..., Any]) -> Array:
@@ -478,7 +495,9 @@ def _long_probes(dtype: DType) -> Iterator[Probe]:
     if dtype.name not in ("f32", "f64"):
         return
     ladder = np.arange(200).astype(dtype.numpy)
-    zeros = np.stack([ladder, ladder[::-1], np.where(ladder == 77, -0.0, 1 - ladder), np.where(ladder == 3, np.nan, ladder)])
+    zeros = np.stack(
+        [ladder, ladder[::-1], np.where(ladder == 77, -0.0, 1 - ladder), np.where(ladder == 3, np.nan, ladder)]
+    )
     zeros = np.concatenate([zeros, np.where(ladder == 3, np.inf, ladder)[None]]).astype(dtype.numpy)
     negative = -1.0 if (np.signbit(zeros[2])).sum() % 2 else 1.0
     right = np.array([0.0, 0.0, np.copysign(0.0, negative), np.nan, np.nan])
@@ -534,7 +553,9 @@ def _nearest(number: int, target: str) -> Any:
 
 
 def _integer_row_probes(dtype: DType) -> Iterator[Probe]:
-    x = np.array([np.resize(values(dtype), 11), np.resize(values(dtype)[::-1], 11), np.roll(np.resize(values(dtype), 11), 5)])
+    x = np.array(
+        [np.resize(values(dtype), 11), np.resize(values(dtype)[::-1], 11), np.roll(np.resize(values(dtype), 11), 5)]
+    )
     bits = dtype.itemsize * 8
     low = int(np.iinfo(dtype.numpy).min)
 
@@ -550,7 +571,9 @@ def _integer_row_probes(dtype: DType) -> Iterator[Probe]:
     yield Probe("argmax", dtype, lambda c, x: c.ops.argmax(x, -1), (x,), (_arg(x, np.argmax),))
     yield Probe("argmin", dtype, lambda c, x: c.ops.argmin(x, -1), (x,), (_arg(x, np.argmin),))
     order = np.argsort(x, -1, kind="stable")
-    yield Probe("sort", dtype, lambda c, x: c.ops.sort(x, -1), (x,), (np.take_along_axis(x, order, -1), order.astype(np.int32)))
+    yield Probe(
+        "sort", dtype, lambda c, x: c.ops.sort(x, -1), (x,), (np.take_along_axis(x, order, -1), order.astype(np.int32))
+    )
     running = np.array([made(sum(line[: i + 1]) for i in range(len(line))) for line in lines])
     yield Probe("cumsum", dtype, lambda c, x: c.ops.cumsum(x, -1), (x,), (running,))
 
@@ -569,14 +592,34 @@ def _subnormal_probes(dtype: DType) -> Iterator[Probe]:
         "greater": lambda o, x: o.cast(o.greater(x, 0.0), dtype),
         "abs": lambda o, x: o.abs(x),
     }
-    right = {"add": wide + wide, "mul": wide * 0.5, "maximum": np.maximum(wide, 0), "greater": 1.0 * (wide > 0), "abs": np.abs(wide)}
+    right = {
+        "add": wide + wide,
+        "mul": wide * 0.5,
+        "maximum": np.maximum(wide, 0),
+        "greater": 1.0 * (wide > 0),
+        "abs": np.abs(wide),
+    }
     for name, fn in ops.items():
-        yield Probe(f"{name}_subnormal", dtype, lambda c, x, fn=fn: fn(c.ops, x), (x,), (rounded(right[name], dtype),), 0, True, 0.0, True)
+        yield Probe(
+            f"{name}_subnormal",
+            dtype,
+            lambda c, x, fn=fn: fn(c.ops, x),
+            (x,),
+            (rounded(right[name], dtype),),
+            0,
+            True,
+            0.0,
+            True,
+        )
 
 
 def probes(name: str) -> list[Probe]:
     """Returns the probes of a dtype."""
     dtype = as_dtype(name)
     with np.errstate(all="ignore"):
-        made = [*_float_probes(dtype), *_row_probes(dtype), *_long_probes(dtype), *_subnormal_probes(dtype)] if dtype.is_floating else [*_integer_probes(dtype), *_integer_row_probes(dtype)]
+        made = (
+            [*_float_probes(dtype), *_row_probes(dtype), *_long_probes(dtype), *_subnormal_probes(dtype)]
+            if dtype.is_floating
+            else [*_integer_probes(dtype), *_integer_row_probes(dtype)]
+        )
         return [*made, *_choice_probes(dtype)]
