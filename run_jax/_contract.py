@@ -38,7 +38,8 @@ def _dot_general(
         longest = max(range(len(sizes)), key=sizes.__getitem__)
         a, b, at = x_contract[longest], y_contract[longest], len(x_batch)
         rows, columns = (array.size // math.prod(sizes) for array in (x, y))
-        block = max(_BLOCK, rows * columns // (rows + columns))  # the blocks' results are no larger than the operands
+        most = max(_BLOCK, rows * columns // (rows + columns))  # the blocks' results are no larger than the operands
+        block = max(1, most * sizes[longest] // math.prod(sizes))
         x, y = _in_blocks(x, a, block), _in_blocks(y, b, block)
         x_contract, y_contract = _moved(x_contract, a), _moved(y_contract, b)
         x_batch, y_batch = (*_moved(x_batch, a), a), (*_moved(y_batch, b), b)

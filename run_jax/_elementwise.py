@@ -50,6 +50,22 @@ def _abs_tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
     return _abs(x), dx * lax.sign(x)
 
 
+@jax.custom_jvp
+def _power(x: Array, y: Array) -> Array:
+    """Returns x to the power y; y = 0 has no slope by x, where JAX's own gradient is NaN at x = 0."""
+    return lax.pow(x, y)
+
+
+@_power.defjvp
+def _power_tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    (x, y), (dx, dy) = primals, tangents
+    result, zero, one = _power(x, y), lax.full_like(y, 0), lax.full_like(y, 1)
+    flat = lax.eq(y, zero)
+    slope = lax.select(flat, zero, y * _power(x, lax.select(flat, one, y - one)))
+    log = lax.log(lax.select(lax.eq(x, zero), one, x))
+    return result, dx * slope + dy * (log * result)
+
+
 def _magnitude(x: Array) -> Array:
     return _abs(x) if as_dtype(x.dtype).is_floating else lax.abs(x)
 
@@ -81,7 +97,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Array]]] = {
     "div": lax.div,
     "quotient": lax.div,
     "rem": lax.rem,
-    "pow": lax.pow,
+    "pow": _power,
     "maximum": _larger(lax.max, lax.gt),
     "minimum": _larger(lax.min, lax.lt),
     "logical_and": lax.bitwise_and,

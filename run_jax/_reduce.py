@@ -34,6 +34,8 @@ def _choosing(function: Callable[..., Array]) -> Rule:
 def _extreme(function: Callable[..., Array], position: Callable[..., Array]) -> Rule:
     """Returns the rule of max or min, whose gradient goes to the elements that are equal to the result, in shares.
 
+    NaN is the result if there is one.
+
     Args:
         function: reduction.
         position: function that gives the index of one such element: XLA may compute x twice with different roundings,
@@ -49,7 +51,7 @@ def _extreme(function: Callable[..., Array], position: Callable[..., Array]) -> 
         (x,) = primals
         result = kept(x)
         first = lax.expand_dims(position(x, x.ndim - 1, _INDEX), (-1,))
-        chosen = (x == result) | (lax.broadcasted_iota(_INDEX, x.shape, x.ndim - 1) == first)
+        chosen = (x == result) | (x != x) | (lax.broadcasted_iota(_INDEX, x.shape, x.ndim - 1) == first)
         shares = chosen.astype(x.dtype) / jnp.sum(chosen, axis=-1, keepdims=True, dtype=x.dtype)
         return result, jnp.sum(shares * tangents[0], axis=-1, keepdims=True)
 

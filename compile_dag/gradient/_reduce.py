@@ -1,5 +1,6 @@
 """Gradients of reductions, running sums and order."""
 
+import math
 from collections.abc import Sequence
 
 from compile_dag.gradient._rules import ForwardCall, Thunk, gradient_of, not_differentiable
@@ -25,13 +26,13 @@ def _sum(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
 
 @gradient_of("max", "min")
 def _extreme(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
-    """Shares the gradient evenly among all elements that are the extreme one."""
+    """Shares the gradient evenly among all elements that are the extreme one; of NaN among all that are NaN."""
     ops = forward.ops
     (x,) = forward.inputs
 
     def of_x() -> Tensor:
         (wide,) = forward.wide(_kept(forward, g))
-        hit = ops.equal(x, _kept(forward, forward.results[0]))
+        hit = ops.logical_or(ops.equal(x, _kept(forward, forward.results[0])), ops.not_equal(x, x))
         count = ops.sum(ops.cast(hit, wide.dtype), forward.attributes[0], keepdims=True)
         return ops.select(hit, ops.div(wide, count), 0.0)
 
@@ -53,10 +54,21 @@ def _prod(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
         lined = ops.transpose(x, order)
         flat = ops.reshape(lined, (*[x.shape[axis] for axis in free], -1))
         others = ops.mul(_before(ops, flat), ops.reverse(_before(ops, ops.reverse(flat, (-1,))), (-1,)))
+        if flat.shape[-1] > 2:
+            others = ops.select(_vanishes(ops, flat), 0.0, others)
         back = ops.transpose(ops.reshape(others, lined.shape), [order.index(axis) for axis in range(x.ndim)])
         return ops.mul(wide, back)
 
     return (of_x,)
+
+
+def _vanishes(ops: Ops, x: Tensor) -> Tensor:
+    """Returns where the product of the others is 0, whatever overflows on the way: one is 0, and all are finite."""
+    zero = ops.equal(x, 0.0)
+    count = ops.sum(ops.cast(zero, "i32"), -1, keepdims=True)
+    others = ops.sub(count, ops.cast(zero, "i32"))
+    finite = ops.less(ops.max(ops.abs(x), -1, keepdims=True), math.inf)
+    return ops.logical_and(ops.greater(others, 0), finite)
 
 
 def _before(ops: Ops, x: Tensor) -> Tensor:

@@ -55,7 +55,7 @@ def power_of_special(plain: Plain, e: Builder, op: str, operands: Sequence[str],
     return e.select(broken, e.elementwise("sqrt", (x,), spec), result, spec)
 
 
-@fault("add", targets=XLA, cases="add_zero_f32 sum_of_one_f32")
+@fault("add", targets=XLA, cases="add_zero_f32")
 def sum_with_zero(plain: Plain, e: Builder, op: str, operands: Sequence[str], spec: TensorSpec) -> str:
     """XLA takes x + 0.0 for x, which is wrong for x = -0.0."""
     x, y = operands
@@ -195,7 +195,8 @@ def long_products(plain: Plain, e: Emitter, node: Node) -> str:
     left, right = factors(e, x, y, dtype)
     # Results of all blocks together are no larger than the operands.
     rows, columns = (value.spec.size // math.prod(sizes) for value in (left, right))
-    block = _block_of(sizes[longest], max(_BLOCK, rows * columns // (rows + columns)))
+    most = max(_BLOCK, rows * columns // (rows + columns))
+    block = _block_of(sizes[longest], max(1, most * sizes[longest] // math.prod(sizes)))
     a, b = x_contract[longest], y_contract[longest]
     left, right = _in_blocks(e, left, a, block), _in_blocks(e, right, b, block)
     contract = _moved(x_contract, a), _moved(y_contract, b)

@@ -156,7 +156,7 @@ class ArithmeticOps(OpsBase):
         "an integer",
         "x / y towards zero, so that x = quotient * y + rem. By 0 it is unspecified.",
     )
-    pow = _binary("pow", _in_float32(_power), "floating", "x to the power y.")
+    pow = _binary("pow", _in_float32(_power), "floating", "x to the power y, as C's pow: 1 if y is 0 or x is 1.")
     maximum = _binary("maximum", np.maximum, "a number", "The larger of x and y; NaN if either is NaN.")
     minimum = _binary("minimum", np.minimum, "a number", "The smaller of x and y; NaN if either is NaN.")
 

@@ -1,7 +1,7 @@
 """Probes: ops at special values, with results that nobody of this project computed.
 
-The truth of a probe comes from NumPy in f64, from Python's ``math`` and integers, or is written out. A probe of f32, f16
-or bf16 is right if it is within its units in the last place of the truth rounded to its dtype.
+The truth of a probe comes from NumPy in f64, from Python's ``math`` and integers, or is written out. A probe of f32,
+f16 or bf16 is right if it is within its units in the last place of the truth rounded to its dtype.
 """
 
 import dataclasses
@@ -139,7 +139,7 @@ def values(dtype: DType) -> Array:
         return normal(every)
     info = np.iinfo(dtype.numpy)
     near = [n for n in (0, 1, -1, 2, -2, 3, -3, 7, -7, 10, 16, 31, 63, 100, -100, 127) if info.min <= n <= info.max]
-    far = [n for n in (16777216, 16777217, -16777217, 2**30, 2**31, -(2**31), 2**32, 2**53 + 1, -(2**53) - 1, 2**62)]
+    far = (16777216, 16777217, -16777217, 2**30, 2**31, -(2**31), 2**32, 2**53 + 1, -(2**53) - 1, 2**62)
     edge = [info.min, info.min + 1, info.max - 1, info.max, info.max // 2, info.min // 2]
     return np.array([*near, *(n for n in far if info.min <= n <= info.max), *edge], dtype.numpy)
 
@@ -284,10 +284,10 @@ def _float_probes(dtype: DType) -> Iterator[Probe]:
     y = few(dtype)
     left, right = y[:, None].astype(np.float64), y.astype(np.float64)
     for name, (truth, ulps) in _BINARY.items():
-        found = np.asarray(truth(left, right))
+        right = np.asarray(truth(left, right))
         yield Probe(
             name, dtype, lambda c, x, y, name=name: getattr(c.ops, name)(x, y), (y[:, None].copy(), y),
-            (found if name in _COMPARISONS else rounded(found, dtype),), ulps, name in _EITHER,
+            (right if name in _COMPARISONS else rounded(right, dtype),), ulps, name in _EITHER,
         )  # fmt: skip
     for name, numbers in _NUMBERS.items():
         yield _by_numbers(name, dtype, y, numbers, before=False)
@@ -456,14 +456,14 @@ def _row_probes(dtype: DType) -> Iterator[Probe]:
         "cumsum", dtype, lambda c, x: c.ops.cumsum(x, -1), (x[:-6],), (rounded(running[:-6], dtype),), 8, True, size
     )
     order = np.argsort(wide, -1, kind="stable")
-    found = np.take_along_axis(x, order, -1), order.astype(np.int32)
-    yield Probe("sort", dtype, lambda c, x: c.ops.sort(x, -1), (x,), found)
+    ordered = np.take_along_axis(x, order, -1), order.astype(np.int32)
+    yield Probe("sort", dtype, lambda c, x: c.ops.sort(x, -1), (x,), ordered)
     ranked = np.argsort(-np.where(np.isnan(wide), np.inf, wide), -1, kind="stable")
     first = np.argsort(~np.isnan(np.take_along_axis(wide, ranked, -1)), -1, kind="stable")
     ranked = np.take_along_axis(ranked, first, -1)
-    found = np.take_along_axis(x, ranked, -1), ranked.astype(np.int32)
-    yield Probe("sort_descending", dtype, lambda c, x: c.ops.sort(x, -1, True), (x,), found)
-    yield Probe("top_k", dtype, lambda c, x: c.ops.top_k(x, 3), (x,), tuple(y[:, :3].copy() for y in found))
+    ordered = np.take_along_axis(x, ranked, -1), ranked.astype(np.int32)
+    yield Probe("sort_descending", dtype, lambda c, x: c.ops.sort(x, -1, True), (x,), ordered)
+    yield Probe("top_k", dtype, lambda c, x: c.ops.top_k(x, 3), (x,), tuple(y[:, :3].copy() for y in ordered))
     plain = x[:-6] if dtype.name != "f16" else x
     plain_wide = plain.astype(np.float64)
     eps = 1e-5
@@ -505,6 +505,11 @@ def _long_probes(dtype: DType) -> Iterator[Probe]:
     yield Probe("prod_of_200_down", dtype, lambda c, x: c.ops.prod(x, 0), (zeros.T.copy(),), (rounded(right, dtype),))
 
 
+def _positive(c: Any, x: Any) -> list[Any]:
+    above = c.ops.greater(x, 0.0)
+    return [c.ops.select(above, x, 0.0), c.ops.select(above, c.ops.log(x), 0.0)]
+
+
 def _choice_probes(dtype: DType) -> Iterator[Probe]:
     if dtype.is_floating:
         x = few(dtype)
@@ -514,11 +519,7 @@ def _choice_probes(dtype: DType) -> Iterator[Probe]:
         yield Probe("clamp", dtype, lambda c, x: [c.ops.clamp(x, a, b) for a, b in bounds], (x,), right, 0, True)
         picked = np.where(wide > 0, x, np.asarray(0, dtype.numpy))
         logs = np.where(wide > 0, np.log(np.where(wide > 0, wide, 1)), 0.0)
-        yield Probe(
-            "select", dtype,
-            lambda c, x: [c.ops.select(c.ops.greater(x, 0.0), x, 0.0), c.ops.select(c.ops.greater(x, 0.0), c.ops.log(x), 0.0)],
-            (x,), (picked, rounded(logs, dtype)), 8,
-        )  # fmt: skip
+        yield Probe("select", dtype, _positive, (x,), (picked, rounded(logs, dtype)), 8)
     for target in ("bool", "i32", "i64", "u8", "f32", "f64", "bf16", "f16", "i8"):
         if target == dtype.name:
             continue

@@ -62,6 +62,11 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "A tokenizer of a GGUF file gives llama.cpp's ids, whatever its kind and splitting", "tests/parity/drawn_vocabularies_test.py::test_ids_are_llama_cpps"),
     ("results", "A tokenizer that a bundle cannot read is refused by the export", "tests/product/export_bad_input_test.py::test_a_damaged_model"),
     ("results", "Candidates whose values are all NaN do not agree", "autotune/tuning/_trials_test.py::test_where_every_value_is_nan_nothing_can_be_compared"),
+    ("results", "Every op at zeros of both signs, infinities, NaN, ties and extremes gives the right result on every engine, or docs/status.md states the difference", "tests/values/values_test.py::test_special_values"),
+    ("results", "The same holds on IREE's CPU devices", "tests/values/devices_test.py::test_special_values"),
+    ("results", "Gradients at kinks, bounds, infinities and NaN are the same in compile_dag and in the JAX context", "tests/values/gradients_test.py::test_gradients_at_special_values"),
+    ("results", "Sums and products of millions of terms are exact to 1e-5", "tests/values/long_sums_test.py::test_on_devices"),
+    ("results", "Results of eager ops stay when the caller writes to the arrays that went in", "lang_core/_aliasing_test.py::test_results_stay_when_the_caller_writes_to_the_operands"),
 
     ("recording", "A context does not record by default", "lang_core/_context_test.py::test_a_context_does_not_record_by_default"),
     ("recording", "Overriding `isRecording` overrides `is_recording`", "lang_core/_context_test.py::test_overriding_one_spelling_overrides_both"),

@@ -13,6 +13,7 @@ from lang_core import DTYPES, OPS, Op
 from run_iree import DEVICES
 from tests.emission._all_cases import ALL_CASES
 from tests.emission._device_cases import DEVICE_CASES, LIMITS, Limit, limit_of
+from tests.values._differences import CONVENTIONS, DIFFERENCES
 
 # Written where they are used rather than by a rule of their own.
 _LEAVES: Final = ("constant",)
@@ -42,7 +43,8 @@ def render() -> str:
     head = ["op", "eager", "StableHLO", "interpreter", *DEVICES, "gradient"]
     rows = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     rows += ["| " + " | ".join(_cells(op)) + " |" for op in OPS.values()]
-    return _HEADER + "\n".join(rows) + "\n\n" + "\n".join(_reasons()) + "\n"
+    parts = ("\n".join(rows), "\n".join(_reasons()), "\n".join(_values()), "\n".join(_slopes()))
+    return _HEADER + "\n\n".join(parts) + "\n"
 
 
 def _cells(op: Op) -> Iterator[str]:
@@ -82,6 +84,32 @@ def _reasons() -> Iterator[str]:
     yield "Reasons:\n"
     for number, limit in enumerate(LIMITS, 1):
         yield f"{number}. {', '.join(limit.devices)}: {limit.why} (cases `{limit.cases}`)."
+
+
+def _values() -> Iterator[str]:
+    yield "## Special values\n"
+    yield (
+        "`tests/values` runs every op of numbers at zeros of both signs, infinities, NaN, the largest and smallest\n"
+        "numbers, ties, powers and integers beyond 2^24, in each dtype, on each engine. What is left is listed here; a\n"
+        "test fails where a result is wrong that no row names, and where a row names what is right.\n"
+    )
+    yield "| engines | probes | difference |"
+    yield "|---|---|---|"
+    for row in DIFFERENCES:
+        probes = row.probes.replace("|", "\\|")
+        yield f"| {', '.join(row.engines)} | `{probes}` | {row.what} |"
+    yield "\nThe sign of a zero that is a sum of products, and of what `maximum`, `minimum`, `clamp` and `sort` choose"
+    yield "between 0.0 and -0.0, is open. In the JAX context the sum of x and `ops.zeros` that JAX traces is x, so that -0.0"
+    yield "stays; beside a constant it is 0.0."
+
+
+def _slopes() -> Iterator[str]:
+    yield "## Gradients where there is none, or several\n"
+    yield "The gradients of `compile_dag` and of the JAX context are the same there (`tests/values/gradients_test.py`).\n"
+    yield "| where | gradient | elsewhere |"
+    yield "|---|---|---|"
+    for where, slope, others in CONVENTIONS:
+        yield f"| {where} | {slope} | {others} |"
 
 
 def main() -> None:
