@@ -86,28 +86,38 @@ def _reasons() -> Iterator[str]:
         yield f"{number}. {', '.join(limit.devices)}: {limit.why} (cases `{limit.cases}`)."
 
 
+_VALUES: Final = """\
+## Special values
+
+`tests/values` runs every op of numbers at zeros of both signs, infinities, NaN, the largest and smallest numbers, ties,
+powers and integers beyond 2^24, in each dtype, on each engine. The differences that are left are listed here; a test
+fails where a result is wrong that no row names, and where a row names what is right.
+
+| engines | probes | difference |
+|---|---|---|"""
+_ZEROS: Final = """
+The sign of a zero that is a sum of products, and of what `maximum`, `minimum`, `clamp` and `sort` choose between 0.0
+and -0.0, is open. In the JAX context the sum of x and `ops.zeros` that JAX traces is x, so that -0.0 stays; beside a
+constant it is 0.0."""
+_SLOPES: Final = """\
+## Gradients where there is none, or several
+
+The gradients of `compile_dag` and of the JAX context are the same there (`tests/values/gradients_test.py`).
+
+| where | gradient | elsewhere |
+|---|---|---|"""
+
+
 def _values() -> Iterator[str]:
-    yield "## Special values\n"
-    yield (
-        "`tests/values` runs every op of numbers at zeros of both signs, infinities, NaN, the largest and smallest\n"
-        "numbers, ties, powers and integers beyond 2^24, in each dtype, on each engine. What is left is listed here; a\n"
-        "test fails where a result is wrong that no row names, and where a row names what is right.\n"
-    )
-    yield "| engines | probes | difference |"
-    yield "|---|---|---|"
+    yield _VALUES
     for row in DIFFERENCES:
         probes = row.probes.replace("|", "\\|")
         yield f"| {', '.join(row.engines)} | `{probes}` | {row.what} |"
-    yield "\nThe sign of a zero that is a sum of products, and of what `maximum`, `minimum`, `clamp` and `sort` choose"
-    yield "between 0.0 and -0.0, is open. In the JAX context the sum of x and `ops.zeros` that JAX traces is x, so that -0.0"
-    yield "stays; beside a constant it is 0.0."
+    yield _ZEROS
 
 
 def _slopes() -> Iterator[str]:
-    yield "## Gradients where there is none, or several\n"
-    yield "The gradients of `compile_dag` and of the JAX context are the same there (`tests/values/gradients_test.py`).\n"
-    yield "| where | gradient | elsewhere |"
-    yield "|---|---|---|"
+    yield _SLOPES
     for where, slope, others in CONVENTIONS:
         yield f"| {where} | {slope} | {others} |"
 
