@@ -9,6 +9,7 @@ from jax import lax
 
 from lang_core import DType, as_dtype, bool_
 from run_jax._rules import RULES, Array, Rule, aligned, broadcast, common_dtype, computes, convert
+from run_jax._tensor import is_traced
 
 
 def _half_even(x: Array) -> Array:
@@ -72,7 +73,7 @@ def _magnitude(x: Array) -> Array:
 
 def _is_zero(x: Array, other: Array, negative: bool) -> bool:
     """Returns whether an operand, beside one that JAX traces, is a constant of 0.0, or of -0.0, alone."""
-    constant = not isinstance(x, jax.core.Tracer) and isinstance(other, jax.core.Tracer)
+    constant = not is_traced(x) and is_traced(other)
     if not constant or x.size == 0 or not as_dtype(x.dtype).is_floating:
         return False
     array = np.asarray(x)

@@ -284,10 +284,10 @@ def _float_probes(dtype: DType) -> Iterator[Probe]:
     y = few(dtype)
     left, right = y[:, None].astype(np.float64), y.astype(np.float64)
     for name, (truth, ulps) in _BINARY.items():
-        right = np.asarray(truth(left, right))
+        wanted = np.asarray(truth(left, right))
         yield Probe(
             name, dtype, lambda c, x, y, name=name: getattr(c.ops, name)(x, y), (y[:, None].copy(), y),
-            (right if name in _COMPARISONS else rounded(right, dtype),), ulps, name in _EITHER,
+            (wanted if name in _COMPARISONS else rounded(wanted, dtype),), ulps, name in _EITHER,
         )  # fmt: skip
     for name, numbers in _NUMBERS.items():
         yield _by_numbers(name, dtype, y, numbers, before=False)
@@ -298,7 +298,7 @@ def _float_probes(dtype: DType) -> Iterator[Probe]:
 def _by_numbers(name: str, dtype: DType, x: Array, numbers: tuple[float, ...], before: bool) -> Probe:
     truth, ulps = _BINARY[name]
     wide = x.astype(np.float64)
-    right = [truth(np.float64(n), wide) if before else truth(wide, np.float64(n)) for n in numbers]
+    right = [truth(np.asarray(n), wide) if before else truth(wide, np.asarray(n)) for n in numbers]
 
     def fn(c: Any, x: Any) -> list[Any]:
         op = getattr(c.ops, name)
