@@ -204,7 +204,7 @@ def one_pass(export: Export, source: ModelSource, *, exact: bool = False) -> Ent
         options = dataclasses.replace(options, quantize="none")
         model, _ = _model(options, "f32", source)
     options = dataclasses.replace(options, entry_points=("prefill",), score_tokens=None)
-    return _entry_points(model, options, dataclasses.replace(export.sizes, sequence=tokens), "whole")[0]
+    return _entry_points(model, options, dataclasses.replace(export.sizes, sequence=tokens), "whole", ())[0]
 
 
 def exact_weights(weights: WeightSource) -> WeightSource:

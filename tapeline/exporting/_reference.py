@@ -29,6 +29,7 @@ from tapeline.reference import (
     reference_python,
     run_reference,
 )
+from tapeline.running import RopeLengths
 from tapeline.text import ChatTemplate, Message, Tokenizer, find_tokenizer
 from transformer_core.models import CONFIG_FILE
 
@@ -244,10 +245,14 @@ class _Check:
         tokens = _tokens_of(points[0])
         for sequence, expected in zip(sequences, answer.sequences, strict=True):
             length = sequence.ends[-1]
+            if _padded(length + sequence.steps, tokens) > self._export.sizes.capacity and _by_length(points):
+                rows.append({"device": device, "skipped": f"a sequence of {length} tokens cannot be run anew"})
+                continue
             if _padded(length, tokens) > self._export.sizes.capacity:
                 rows.append({"device": device, "skipped": f"a prompt of {length} tokens does not fit in its pieces"})
                 continue
-            logits = dict(_pieces(side, points, sequence))
+            lengths = RopeLengths(self._export.model.config.facts(), 1)
+            logits = dict(_pieces(side, points, sequence, lengths))
             known = [(row, position) for row, position in enumerate(sequence.positions()) if position in logits]
             places = [position for _, position in known]
             ours, theirs = np.stack([logits[p] for p in places]), expected[[row for row, _ in known]]
@@ -405,6 +410,11 @@ def _tokens_of(prefill: EntryPoint | Signature) -> int:
     return next(argument for argument in prefill.arguments if argument.name == "token_ids").spec.shape[1]
 
 
+def _by_length(points: Sequence[EntryPoint | Signature]) -> bool:
+    """Returns whether RoPE depends on the length of the sequence."""
+    return any(argument.name == "length" for argument in points[0].arguments)
+
+
 def _padded(length: int, tokens: int) -> int:
     """Returns the number of positions that a prompt in pieces takes, with its padding."""
     return -(-length // tokens) * tokens
@@ -434,32 +444,51 @@ def _sizes(inputs: Arrays) -> str:
 
 
 def _pieces(
-    side: Side, points: Sequence[EntryPoint | Signature], sequence: TokenSequence
+    side: Side, points: Sequence[EntryPoint | Signature], sequence: TokenSequence, lengths: RopeLengths
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Yields position and logits [V] of the last token of each call: the prompt in pieces, then single tokens."""
+    """Yields position and logits [V] of the last token of each call: the prompt in pieces, then single tokens.
+
+    If RoPE depends on the length, pieces that end where a prompt would have other frequencies are not compared, and a
+    sequence that has outgrown its keys is run anew, as in generation.
+    """
     prefill, decode = points
     tokens, length = _tokens_of(prefill), sequence.ends[-1]
-    calls = [(prefill, begin, min(tokens, length - begin)) for begin in range(0, length, tokens)]
-    calls += [(decode, place, 1) for place in range(length, length + sequence.steps)]
+    calls: list[tuple[EntryPoint | Signature, int, int, int, bool]] = []
+
+    def prompt(total: int) -> None:
+        lengths.begin(0, total)
+        for begin in range(0, total, tokens):
+            end = min(begin + tokens, total)
+            same = lengths.regime_of(end) == lengths.regime_of(total)
+            calls.append((prefill, begin, end - begin, total, same and (total == length or end == total)))
+
+    prompt(length)
+    for place in range(length, length + sequence.steps):
+        if lengths.outgrown(0, place + 1):
+            prompt(place + 1)
+        else:
+            calls.append((decode, place, 1, place + 1, True))
     state: Arrays = {}
-    for point, begin, count in calls:
+    for point, begin, count, total, is_compared in calls:
         inputs = {
-            argument.name: _input(argument, sequence.ids[begin : begin + count], begin, count, state)
+            argument.name: _input(argument, sequence.ids[begin : begin + count], begin, count, total, state)
             for argument in point.arguments
         }
         results = side.run(point.name, inputs)
         state = {argument.name: results[argument.name] for argument in point.arguments if argument.name in results}
-        yield begin + count - 1, results["logits"][0].astype(np.float32)
+        if is_compared:
+            yield begin + count - 1, results["logits"][0].astype(np.float32)
 
 
 def _input(
-    argument: Argument | LoweredArgument, ids: Sequence[int], begin: int, count: int, state: Arrays
+    argument: Argument | LoweredArgument, ids: Sequence[int], begin: int, count: int, total: int, state: Arrays
 ) -> np.ndarray:
     """Returns the value of an argument; all rows of a batch are the same sequence."""
     spec = argument.spec
     if argument.name == "token_ids":
         padded = [*ids, *[ids[-1]] * (spec.shape[1] - count)]
         return np.broadcast_to(np.array(padded, np.int32), spec.shape)
-    if argument.name in ("position", "last"):
-        return np.full(spec.shape, begin if argument.name == "position" else count - 1, np.int32)
+    places = {"position": begin, "last": count - 1, "length": total}
+    if argument.name in places:
+        return np.full(spec.shape, places[argument.name], np.int32)
     return state.get(argument.name, np.zeros(spec.shape, spec.dtype.numpy))

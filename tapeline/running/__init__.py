@@ -29,6 +29,7 @@ from tapeline.running._pictures import ImageEmbedder, ImageSource
 from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._prompt_memory import BundlePromptMemory
 from tapeline.running._ranker import TextRanker, ranks
+from tapeline.running._rope_lengths import RopeLengths
 from tapeline.running._row_drafts import row_drafters
 from tapeline.running._scores import Scores
 from tapeline.running._slots import SLOTS, BundleSlots
@@ -58,6 +59,7 @@ __all__ = [
     "LoadedModel",
     "PicturePrompts",
     "PromptCacheFile",
+    "RopeLengths",
     "Scores",
     "TextArray",
     "TextSettings",
