@@ -84,7 +84,7 @@ def _directory_source(
 ) -> ModelSource:
     """A Hugging Face directory."""
     _check_no_gguf(model, path)
-    path = in_own_layout(path, stack)
+    path = in_own_layout(path, stack, with_weights=with_weights)
     facts: dict[str, Any] = {"format": "safetensors"}
     weights = None
     if with_weights:

@@ -27,6 +27,7 @@ from tests.goldens.sentences.cases import (
     write_sentence_model,
 )
 from tests.goldens.sentences.eager_bundle import EagerBundle
+from transformer_core.models import load_model
 
 _EMBEDDERS = [case for case in SENTENCE_CASES.values() if not case.ranks]
 _RANKERS = [case for case in SENTENCE_CASES.values() if case.ranks]
@@ -114,6 +115,26 @@ def test_a_bundle_that_takes_less_than_the_model_reads_cuts_nothing_more(tmp_pat
 def test_no_texts(tmp_path: Path) -> None:
     with _opened(SENTENCE_CASES["minilm"], tmp_path) as bundle:
         assert _embedder(bundle)([]).shape == (0, 12)
+
+
+@pytest.mark.parametrize("name", ["odd_paths", "all_modes"])
+def test_a_module_without_its_files_is_named(name: str, tmp_path: Path) -> None:
+    write_sentence_model(tmp_path, SENTENCE_CASES[name])
+    folder = tmp_path / ("second" if name == "odd_paths" else "2_Dense")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with (
+        pytest.raises(InputError, match=rf"{folder}: no model\.safetensors, but pytorch_model\.bin: a pickle can run"),
+        open_source(str(tmp_path), tmp_path, True),
+    ):
+        pass
+    with open_source(str(tmp_path), tmp_path, False) as source:  # no weights are read
+        assert load_model(source.directory, weights=False).config.facts()["pooling"]
+    (folder / "config.json").unlink()
+    with (
+        pytest.raises(InputError, match=rf"{folder}/config\.json: no such file: modules\.json names a module Dense"),
+        open_source(str(tmp_path), tmp_path, False),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(
