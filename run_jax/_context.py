@@ -27,6 +27,7 @@ from lang_core import (
 )
 from run_jax._composites import COMPOSITES
 from run_jax._control import bounded_loop, branch, counted_loop, loop
+from run_jax._indexing import overlapping_update
 from run_jax._ops import JaxOps
 from run_jax._rules import RULES, convert
 from run_jax._tensor import JaxTensor, is_traced, tensor_of
@@ -62,6 +63,7 @@ class JaxExecutionContext(ExecutionContext):
         self._inputs = dict(inputs or {})
         self._tag_sink = tag_sink
         self._traced = _has_tracer(parameters) or _has_tracer(self._inputs)
+        self._roots = 0  # number of bits that tensors have
 
     @property
     def isRecording(self) -> bool:
@@ -106,10 +108,24 @@ class JaxExecutionContext(ExecutionContext):
             where = f" (at {self.module_path})" if self.module_path else ""
             text = str(error)
             raise OpError(f"{text if text.startswith(op.name) else f'{op.name}: {text}'}{where}") from None
+        roots = self._roots_of(tensors) if self._traced else 0
+        rule = RULES[op.name]
+        if op.name == "dynamic_update_slice" and tensors[0].roots & tensors[1].roots:
+            rule = overlapping_update
         with jax.named_scope(self.module_path) if self.module_path else nullcontext():
-            results = RULES[op.name](*(tensor.data for tensor in tensors), *attributes)
+            results = rule(*(tensor.data for tensor in tensors), *attributes)
         results = results if type(results) is tuple else (results,)
-        return tuple(_checked(op, spec, array) for spec, array in zip(specs, results, strict=True))
+        return tuple(_checked(op, spec, array, roots) for spec, array in zip(specs, results, strict=True))
+
+    def _roots_of(self, tensors: Sequence[JaxTensor]) -> int:
+        """Returns the traced arrays that tensors are computed from; one that is not known yet is its own."""
+        roots = 0
+        for tensor in tensors:
+            if not tensor.roots and is_traced(tensor.data):
+                tensor.roots = 1 << self._roots
+                self._roots += 1
+            roots |= tensor.roots
+        return roots
 
     def composite(
         self, name: str, body: Callable[..., R], inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()
@@ -118,7 +134,16 @@ class JaxExecutionContext(ExecutionContext):
         rule = None if name in self._scope.substitutes else COMPOSITES.get(name)
         if rule is None:
             return super().composite(name, body, inputs, attributes)
-        return rule(self, body, *inputs, *attributes)
+        results = rule(self, body, *inputs, *attributes)
+        if self._traced:
+            self._derive(results, self._roots_of([value for value in inputs if isinstance(value, JaxTensor)]))
+        return results
+
+    def _derive(self, results: Any, roots: int) -> None:
+        """Notes that results are computed from traced arrays."""
+        for result in results if isinstance(results, tuple | list) else (results,):
+            if isinstance(result, JaxTensor):
+                result.roots |= roots
 
     def tag(self, x: T, name: str, *, detail: bool = False) -> T:
         """Hands the tensor to the sink, where there is one."""
@@ -240,10 +265,10 @@ def require_width(dtype: DType) -> None:
         )
 
 
-def _checked(op: Op, spec: TensorSpec, array: Any) -> JaxTensor:
+def _checked(op: Op, spec: TensorSpec, array: Any, roots: int) -> JaxTensor:
     if tuple(array.shape) != spec.shape or array.dtype != spec.dtype.numpy:
         raise OpError(f"{op.name}: the rule for JAX gave {array.dtype}{list(array.shape)}, and the op gives {spec!r}")
-    return JaxTensor(spec, array)
+    return JaxTensor(spec, array, roots)
 
 
 def _has_tracer(arrays: Any) -> bool:

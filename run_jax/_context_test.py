@@ -4,6 +4,7 @@ import doctest
 import os
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import jax
@@ -272,3 +273,20 @@ def test_the_examples() -> None:
         results = doctest.testmod(module)
         assert results.attempted
         assert not results.failed
+
+
+def test_an_update_that_is_computed_from_its_target_is_right():
+    """JAX alone gives [1, 1, 1, 1] (openxla/xla#49176): XLA writes in place, and reads what it has written."""
+
+    def plain(x: Any) -> Any:
+        base = x + np.int32(1)
+        return jax.lax.dynamic_update_slice(base, base[:3], (1, 0, 0)).reshape((1, 4, 1))
+
+    def shifted(ctx: Any, x: Any) -> Any:
+        base = ctx.ops.add(x, 1)
+        update = ctx.ops.slice_axis(base, 0, 0, 3)
+        return ctx.ops.reshape(ctx.ops.dynamic_update_slice(base, update, [1, 0, 0]), (1, 4, 1))
+
+    x = np.arange(4, dtype=np.int32).reshape(4, 1, 1)
+    assert jax.jit(plain)(x).ravel().tolist() == [1, 1, 1, 1], "the fault is gone: remove overlapping_update"
+    assert jax.jit(partial(jax_function(shifted), {}))(x).ravel().tolist() == [1, 1, 2, 3]

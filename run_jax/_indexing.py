@@ -31,6 +31,17 @@ def _dynamic_update_slice(x: Array, update: Array, *starts: Array) -> Array:
     return lax.dynamic_update_slice(x, update, _starts(starts, x.shape, update.shape))
 
 
+def overlapping_update(x: Array, update: Array, *starts: Array) -> Array:
+    """Updates a slice where the update may be computed from x: XLA writes in place, and reads what it has written.
+
+    It takes x and a reshape of it for different buffers (openxla/xla#49176, jaxlib 0.10.2), and has removed barriers
+    by then. Here both are written into constants, and the result is chosen.
+    """
+    where = _starts(starts, x.shape, update.shape)
+    chosen = lax.dynamic_update_slice(jnp.zeros(x.shape, bool), jnp.ones(update.shape, bool), where)
+    return jnp.where(chosen, lax.dynamic_update_slice(jnp.zeros_like(x), update, where), x)
+
+
 @computes("take")
 def _take(x: Array, indices: Array, axis: int) -> Array:
     if not indices.size or not x.size:

@@ -21,13 +21,15 @@ class JaxTensor(Tensor):
 
     Attributes:
         data: the array.
+        roots: traced arrays that the value is computed from, as bits of its context; 0 where none is known.
     """
 
-    __slots__ = ("data",)
+    __slots__ = ("data", "roots")
 
-    def __init__(self, spec: TensorSpec, data: Any) -> None:
+    def __init__(self, spec: TensorSpec, data: Any, roots: int = 0) -> None:
         self.spec = spec
         self.data = data
+        self.roots = roots
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """Returns the data on the host, of the tensor's shape.

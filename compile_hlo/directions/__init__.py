@@ -22,6 +22,13 @@ from compile_hlo.directions._function import (
     tensor_roots,
 )
 from compile_hlo.directions._kernel_signature import Attribute, KernelSignature
+from compile_hlo.directions._overlaps import (
+    FunctionOverlaps,
+    Reach,
+    StretchOverlaps,
+    Update,
+    stretch_overlaps,
+)
 from compile_hlo.directions._reflection import DECLARATION, REFLECTION, reflected
 from compile_hlo.directions._signature import LoweredArgument, LoweredResult, Signature, signature_of
 
@@ -34,6 +41,7 @@ __all__ = [
     "Event",
     "Events",
     "FunctionFlow",
+    "FunctionOverlaps",
     "KernelArgument",
     "KernelResult",
     "KernelSignature",
@@ -41,9 +49,12 @@ __all__ = [
     "LoweredResult",
     "Origin",
     "Origins",
+    "Reach",
     "Signature",
     "StretchFlow",
+    "StretchOverlaps",
     "StretchUses",
+    "Update",
     "WrittenAt",
     "add_all",
     "check_declared",
@@ -53,6 +64,7 @@ __all__ = [
     "origins_of",
     "reflected",
     "signature_of",
+    "stretch_overlaps",
     "tensor_roots",
     "updates_old",
 ]

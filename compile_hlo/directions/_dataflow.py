@@ -35,7 +35,7 @@ _FRESH: Final = frozenset(
 GIVEN: Final = frozenset(("constant", "parameter"))
 _SURE: Final = Origin.CERTAIN | Origin.ALWAYS
 # Ops that move elements: a chain of them may give back what it began with, whatever the sizes in between.
-_MOVES: Final = frozenset("broadcast cast concat dynamic_slice gather pad reshape reverse slice take transpose".split())
+MOVES: Final = frozenset("broadcast cast concat dynamic_slice gather pad reshape reverse slice take transpose".split())
 
 
 def flow_of(nodes: Iterable[Node], outside: OriginsOf, events: Events) -> dict[int, Origins]:
@@ -107,9 +107,9 @@ def _results(node: Node, origins: OriginsOf, events: Events) -> Sequence[Origins
     if rule is not None:
         return rule(node, origins, events)
     x, result = node.inputs[0], node.results[0]
-    if _is_same(node):
+    if is_same(node):
         return (origins(x) if node.op.name in ("reshape", "cast") else _without(Origin.ALWAYS, origins(x)),)
-    if node.op.name in _MOVES:
+    if node.op.name in MOVES:
         return (_merged([_possible(origins(value)) for value in (node.inputs if node.op.name == "concat" else (x,))]),)
     same = [value for value in node.inputs if _may_be(value.spec, result.spec)]
     return (_merged([_possible(origins(value)) for value in same]),)
@@ -119,7 +119,7 @@ def _may_be(x: TensorSpec, result: TensorSpec) -> bool:
     return x.size == result.size and x.dtype is result.dtype
 
 
-def _is_same(node: Node) -> bool:
+def is_same(node: Node) -> bool:
     """Returns whether an op only renames its first operand."""
     x, result = node.inputs[0].spec, node.results[0].spec
     name = node.op.name

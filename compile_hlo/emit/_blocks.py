@@ -207,6 +207,7 @@ class _BlockEmitter(Emitter):
             locations=caller.locations,
         )
         self._caller = caller
+        self.overlaps = caller.overlaps
         self.leaves = caller.leaves
         self._prefix = layer_of(block)
 

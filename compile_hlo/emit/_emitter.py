@@ -87,6 +87,7 @@ class Emitter(Builder):
         node: node that is written.
         in_region: True inside of a loop or a branch.
         tracer: writer of traces of kernels' tensors; None where there are none.
+        overlaps: numbers of the results of updates whose operands are computed from what they overwrite.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Emitter(Builder):
         self.node: Node | None = None
         self.in_region = False
         self.tracer: SiteTracer | None = None
+        self.overlaps: frozenset[int] = frozenset()
 
     def bind(self, value: Value, name: str) -> None:
         """Names a value that exists already, such as an argument."""

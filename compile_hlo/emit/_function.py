@@ -5,7 +5,15 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from compile_dag import Node, Stretch, Value
-from compile_hlo.directions import FunctionFlow, LoweredArgument, StretchFlow, StretchUses
+from compile_hlo.directions import (
+    FunctionFlow,
+    FunctionOverlaps,
+    LoweredArgument,
+    StretchFlow,
+    StretchOverlaps,
+    StretchUses,
+    stretch_overlaps,
+)
 from compile_hlo.emit._block_call import BlockCall, CallSite
 from compile_hlo.emit._blocks import BlockFunctions
 from compile_hlo.emit._builder import Write
@@ -21,10 +29,14 @@ class WrittenStretch(NamedTuple):
     Attributes:
         call: call of the block's function; None where the nodes are written in place.
         uses: uses that the stretch makes of its values.
+        overlaps: updates of the stretch, and the roots of its results.
+        found: numbers of the updates that overlap.
     """
 
     call: BlockCall | None
     uses: StretchUses
+    overlaps: StretchOverlaps
+    found: frozenset[int]
 
 
 class FunctionWriter:
@@ -56,6 +68,7 @@ class FunctionWriter:
         self._emitter = emitter
         self._blocks = blocks
         self._flow = flow
+        self._overlaps = FunctionOverlaps()
         self.parameters = emitter.parameters
 
     def stretch(self, nodes: Sequence[Node], results: Sequence[Value]) -> WrittenStretch:
@@ -68,7 +81,8 @@ class FunctionWriter:
         Returns:
             What can be repeated for a stretch that is the same.
         """
-        flow = StretchFlow(nodes)
+        flow, overlaps = StretchFlow(nodes), stretch_overlaps(nodes, results)
+        found = self._emitter.overlaps = self.overlapping(overlaps)
         nodes = self._emitter.with_products(nodes)
         if self._emitter.overrides.row_writes:
             nodes = with_row_writes(nodes, {value.number for value in results})
@@ -87,20 +101,27 @@ class FunctionWriter:
                 blocks.traced(site, self._emitter)
         uses = flow.uses(nodes, results)
         self._flow.stretch(uses)
-        return WrittenStretch(call, uses)
+        self._overlaps.add(overlaps.results)
+        return WrittenStretch(call, uses, overlaps, found)
 
-    def repeat(self, call: BlockCall, uses: StretchUses, stretch: Stretch) -> None:
+    def overlapping(self, overlaps: StretchOverlaps) -> frozenset[int]:
+        """Returns the numbers of the updates of a stretch whose operands are computed from what they overwrite."""
+        return self._overlaps.found(overlaps.updates)
+
+    def repeat(self, call: BlockCall, uses: StretchUses, overlaps: StretchOverlaps, stretch: Stretch) -> None:
         """Writes a stretch whose function is there already.
 
         Args:
             call: call of the function, with the values and parameters of this stretch.
             uses: uses that the stretch makes of its values.
+            overlaps: updates of the stretch, and the roots of its results.
             stretch: the stretch.
         """
         assert self._blocks is not None
         self._emitter.enter(stretch)
         self._blocks.repeat(call, self._flow, self._emitter)
         self._flow.stretch(uses)
+        self._overlaps.add(overlaps.results)
 
     @property
     def sites(self) -> tuple[KernelSite, ...]:
@@ -111,7 +132,9 @@ class FunctionWriter:
         """Drops what is known of values that are not used any more."""
         gone = list(values)
         self._emitter.forget(gone)
-        self._flow.forget([value.number for value in gone])
+        numbers = [value.number for value in gone]
+        self._flow.forget(numbers)
+        self._overlaps.forget(numbers)
 
     def end(self, results: Sequence[Value]) -> None:
         """Writes the return.

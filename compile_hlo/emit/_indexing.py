@@ -185,7 +185,9 @@ def clamped(e: Emitter, indices: Value, size: int) -> str:
     )
 
 
+@overridable("put_rows")
 def _scattered_rows(e: Emitter, into: str, places: str, new: str, specs: tuple[TensorSpec, ...]) -> str:
+    """Writes a scatter of rows into a matrix; specs are those of the matrix, the places [n, 1] and the rows."""
     matrix, column, rows = map(tensor_type, specs)
     element = tensor_type(TensorSpec((), specs[0].dtype))
     result, old, chosen = e.fresh(), e.fresh(), e.fresh()

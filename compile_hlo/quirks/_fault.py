@@ -23,9 +23,9 @@ class Fault:
     Attributes:
         name: name of the function that avoids it.
         summary: what goes wrong.
-        targets: targets on which it does; ``interpreter`` is StableHLO's reference interpreter.
+        targets: targets on which it does; ``interpreter`` is StableHLO's reference interpreter, ``xla`` is XLA.
         cases: names of the cases of tests/emission each of which shows it; empty where none does.
-        version: version of IREE that it was seen in.
+        version: version of IREE, or of what else has it, that it was seen in.
         overrides: what is written instead, by point of emission.
         watch: makes what follows the values of a function, where the fault needs that.
     """
@@ -67,7 +67,7 @@ def fault(
         *points: points of emission that the function overrides.
         targets: names of targets, with spaces between them.
         cases: names of cases, with spaces between them.
-        version: version of IREE.
+        version: version of IREE, or of what else has the fault.
         watch: factory as in ``Fault``.
     """
 
@@ -88,10 +88,11 @@ def overrides_of(faults: Iterable[Fault]) -> Overrides:
     for avoided in reversed(list(faults)):
         for point, override in avoided.overrides.items():
             inner = functions.get(point)
-            functions[point] = override if inner is None else partial(_around, override, inner)
+            functions[point] = override if inner is None else partial(around, override, inner)
         watch = avoided.watch or watch
     return Overrides(functions, watch)
 
 
-def _around(outer: Override, inner: Override, plain: Override, *args: Any) -> Any:
+def around(outer: Override, inner: Override, plain: Override, *args: Any) -> Any:
+    """Calls an override whose plain function is another override."""
     return outer(partial(inner, plain), *args)

@@ -177,8 +177,14 @@ def shared_result(plain: Plain, e: Builder, name: str, spec: TensorSpec) -> str:
     A barrier alone, or what computes nothing, is removed; a padding behind a barrier is not.
     """
     del plain
+    return copied(e, SsaValue(name, spec))
+
+
+def copied(e: Builder, given: SsaValue) -> str:
+    """Returns a value once more, in a buffer of its own whatever IREE finds out: as a part of a longer tensor."""
+    spec = given.spec
     line = spec if spec.shape else TensorSpec((1,), spec.dtype)
-    value = SsaValue(e.reshape(name, spec, line.shape), line)
+    value = SsaValue(e.reshape(given.name, spec, line.shape), line)
     longer = TensorSpec((line.shape[0] + 1, *line.shape[1:]), spec.dtype)
     none, high = (0,) * line.ndim, (1, *(0,) * (line.ndim - 1))
     wide = SsaValue(padded(e, value, e.scalar(0, spec.dtype), (none, high, none), longer), longer)

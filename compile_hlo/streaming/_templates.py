@@ -35,6 +35,21 @@ class Uses:
 
 
 @dataclass(frozen=True, slots=True)
+class Overlaps:
+    """Updates of a stretch. A root inside is the distance from the stretch's first number, one outside ``~place``.
+
+    Attributes:
+        updates: distance of the result, roots of the target, roots that other operands read.
+        results: distance of each result that is used later, and its roots in the order of ``Reach``.
+        found: distances of the results of the updates that overlap.
+    """
+
+    updates: tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]
+    results: tuple[tuple[int, tuple[tuple[int, ...], ...]], ...]
+    found: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class ResultForm:
     """Result of a stretch: its place, spec, op, number of the path, and line."""
 
@@ -59,6 +74,7 @@ class Repeat:
         results: results of the call.
         live: live results, each with the place of the result that stands for it.
         uses: uses that the stretch makes of its values.
+        overlaps: updates of the stretch.
         emitted: number of nodes that were written.
     """
 
@@ -70,6 +86,7 @@ class Repeat:
     results: tuple[ResultForm, ...]
     live: tuple[tuple[ResultForm, int], ...]
     uses: Uses
+    overlaps: Overlaps
     emitted: int
 
 

@@ -1,15 +1,16 @@
 """Writing: each stretch is pruned, merged and written; one that is the same as an earlier one repeats its call."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from compile_dag import Node, Stretch, TagInfo, Value, has_tags, regions_of, tags_of
+from compile_hlo.directions import Reach, StretchOverlaps, Update
 from compile_hlo.emit import LEAVES, BlockCall, FunctionWriter, WrittenStretch
 from compile_hlo.passes import Subexpressions, needed_nodes
 from compile_hlo.streaming._form import Occurrence
 from compile_hlo.streaming._plan import PlannedStretch, uses_form, uses_of
 from compile_hlo.streaming._rebuild import made_again
 from compile_hlo.streaming._record import RecordedFunction
-from compile_hlo.streaming._templates import Repeat, ResultForm, Variant
+from compile_hlo.streaming._templates import Overlaps, Repeat, ResultForm, Variant
 
 
 class StretchWriter:
@@ -40,15 +41,30 @@ class StretchWriter:
         firsts = [self._first_outside(occurrence, place) for place in variant.reads]
         pattern = _pattern(firsts)
         repeat = variant.repeats.get(pattern)
-        if repeat is None:
+        overlaps = None if repeat is None else _overlaps_of(repeat.overlaps, occurrence, self._firsts(occurrence))
+        if repeat is None or overlaps is None or not self._is_same(repeat, overlaps, occurrence):
             self._write_nodes(occurrence, plan.live, variant, pattern)
         else:
-            self._repeat(occurrence, repeat)
+            self._repeat(occurrence, repeat, overlaps)
         self._forget(plan.last_uses)
 
     def end(self) -> None:
         """Writes the function's end."""
         self._function.end([self._subexpressions.first(value) for value in self._recorded.outputs.values()])
+
+    def _is_same(self, repeat: Repeat, overlaps: StretchOverlaps, occurrence: Occurrence) -> bool:
+        """Returns whether the updates that overlap are those of the text that would be repeated."""
+        if not overlaps.updates:
+            return True
+        found = {number - occurrence.first for number in self._function.overlapping(overlaps)}
+        return found == repeat.overlaps.found
+
+    def _firsts(self, occurrence: Occurrence) -> list[int]:
+        """Returns the numbers of the values that stand for those from outside."""
+        return [
+            self._subexpressions.first(self._values[number]).number if number in self._values else number
+            for number in occurrence.outside
+        ]
 
     def _first_outside(self, occurrence: Occurrence, place: int) -> Value:
         return self._subexpressions.first(self._values[occurrence.outside[place]])
@@ -124,6 +140,9 @@ class StretchWriter:
                 passed.append(places[entry.number])
             else:
                 return None
+        overlaps = _overlaps_form(written, occurrence, places)
+        if overlaps is None:
+            return None
         paths = {path: number for number, path in enumerate(occurrence.paths)}
 
         def form_of(value: Value) -> ResultForm:
@@ -140,10 +159,11 @@ class StretchWriter:
                 [(form_of(value), first.number - occurrence.first) for value, first in zip(wanted, firsts, strict=True)]
             ),
             uses_form(written.uses, occurrence, places),
+            overlaps,
             emitted,
         )
 
-    def _repeat(self, occurrence: Occurrence, repeat: Repeat) -> None:
+    def _repeat(self, occurrence: Occurrence, repeat: Repeat, overlaps: StretchOverlaps) -> None:
         results = {result.place: _made_again(result, occurrence) for result in repeat.results}
         passed: list[Value | str] = []
         for entry in repeat.passed:
@@ -160,12 +180,8 @@ class StretchWriter:
             repeat.updated,
             tuple(results.values()),
         )
-        outside = [
-            self._subexpressions.first(self._values[number]).number if number in self._values else number
-            for number in occurrence.outside
-        ]
-        uses = uses_of(repeat.uses, occurrence, outside)
-        self._function.repeat(call, uses, Stretch(occurrence.block, occurrence.stretch))
+        uses = uses_of(repeat.uses, occurrence, self._firsts(occurrence))
+        self._function.repeat(call, uses, overlaps, Stretch(occurrence.block, occurrence.stretch))
         self.emitted += repeat.emitted
         for form, first in repeat.live:
             value = results.get(form.place)
@@ -179,6 +195,37 @@ class StretchWriter:
 def _made_again(result: ResultForm, occurrence: Occurrence) -> Value:
     number, path = occurrence.first + result.place, occurrence.paths[result.path]
     return made_again(result.spec, number, result.op_name, path, result.line)
+
+
+def _overlaps_form(written: WrittenStretch, occurrence: Occurrence, places: Mapping[int, int]) -> Overlaps | None:
+    """Returns the updates of a stretch by distances and places; None if a root is neither inside nor among these."""
+    first = occurrence.first
+
+    def form(roots: Iterable[int]) -> tuple[int, ...]:
+        return tuple(sorted([root - first if root >= first else ~places[root] for root in roots]))
+
+    updates, results = written.overlaps
+    try:
+        return Overlaps(
+            tuple([(number - first, form(target), form(read)) for number, target, read in updates]),
+            tuple([(number - first, tuple(map(form, reach))) for number, reach in results]),
+            frozenset([number - first for number in written.found]),
+        )
+    except KeyError:
+        return None
+
+
+def _overlaps_of(overlaps: Overlaps, occurrence: Occurrence, outside: Sequence[int]) -> StretchOverlaps:
+    """Returns updates by numbers; the inverse of ``_overlaps_form`` for another occurrence."""
+    first = occurrence.first
+
+    def roots(form: Iterable[int]) -> frozenset[int]:
+        return frozenset([first + root if root >= 0 else outside[~root] for root in form])
+
+    return StretchOverlaps(
+        tuple([Update(first + number, roots(target), roots(read)) for number, target, read in overlaps.updates]),
+        tuple([(first + number, Reach(*map(roots, reach))) for number, reach in overlaps.results]),
+    )
 
 
 def _pattern(outside: Iterable[Value]) -> tuple[int, ...]:

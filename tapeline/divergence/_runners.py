@@ -10,7 +10,6 @@ import numpy as np
 
 from compile_dag import ComputeGraph
 from compile_hlo.emit import (
-    EXACT_PRODUCTS,
     ArgumentParameters,
     ExternalParameters,
     Form,
@@ -21,7 +20,7 @@ from compile_hlo.emit import (
 )
 from compile_hlo.passes import without_common_subexpressions, without_dead_code
 from compile_hlo.portable import interpret
-from compile_hlo.quirks import QUIRKS
+from compile_hlo.quirks import QUIRKS, XLA_QUIRKS
 from lang_core import Argument, WeightSource
 from run_iree import Session, compile_module, target_named, target_of_device
 from tapeline.bundle import SCOPE
@@ -115,7 +114,7 @@ class XlaRunner(_ArgumentRunner):
     """Runner on JAX's first device."""
 
     name = "xla"
-    overrides = EXACT_PRODUCTS
+    overrides = XLA_QUIRKS
 
     def _called(self, text: Path, values: Sequence[Array]) -> list[Array]:
         return list(xla_function(text)(*values))

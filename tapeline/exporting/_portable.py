@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from compile_hlo import lower_module, text_file
-from compile_hlo.emit import EXACT_PRODUCTS, PARTITIONED, ArgumentParameters, portable_text
+from compile_hlo.emit import ArgumentParameters, portable_text
 from compile_hlo.portable import write_artifact, write_per_device
-from compile_hlo.quirks import QUIRKS
+from compile_hlo.quirks import QUIRKS, XLA_PARTITIONED, XLA_QUIRKS
 from tapeline.bundle import ARTIFACT, MODULE, PER_DEVICE
 from tapeline.exporting._load import Export, entry_points_of
 from tapeline.exporting._mesh import ExportMesh, portable_version
@@ -28,7 +28,7 @@ def write_portable(export: Export, staging: Path) -> None:
     with text_file(text) as file:
         parameters = lowered.parameters()
         if options.weights == "inline" or packed or mesh is not None:
-            forms = PARTITIONED if mesh is not None else EXACT_PRODUCTS if packed else QUIRKS
+            forms = XLA_PARTITIONED if mesh is not None else XLA_QUIRKS if packed else QUIRKS
             points, form = export.entry_points, ArgumentParameters(parameters)
             lower_module(points, file.write, form, streaming=True, overrides=forms)
         else:
@@ -55,5 +55,5 @@ def _write_per_device(export: Export, mesh: ExportMesh, text: Path, output: Path
         mesh = mesh.of_sequences(points, sequences)
         with text_file(text) as file:
             form = ArgumentParameters(lowered.parameters())
-            lowered = lower_module(points, file.write, form, streaming=True, overrides=PARTITIONED)
+            lowered = lower_module(points, file.write, form, streaming=True, overrides=XLA_PARTITIONED)
     write_per_device(text, output, whole, mesh.axes_by_function(lowered))

@@ -7,6 +7,7 @@ from tests.emission._between_cases import BETWEEN_CASES
 from tests.emission._fusion_cases import FUSION_CASES
 from tests.emission._op_cases import CASES
 from tests.emission._packed_cases import BEYOND_CASES, PACKED_CASES
+from tests.emission._update_cases import UPDATE_CASES
 
 ALL_CASES: Final = (
     *CASES,
@@ -15,6 +16,7 @@ ALL_CASES: Final = (
     *PACKED_CASES,
     *BEYOND_CASES,
     *ATTENTION_CASES,
+    *UPDATE_CASES,
     *ATTENTION_BEYOND,
 )
 CASES_BY_NAME: Final = {case.name: case for case in ALL_CASES}

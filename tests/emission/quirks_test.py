@@ -8,8 +8,9 @@ import pytest
 
 from compile_hlo.emit import NO_OVERRIDES
 from compile_hlo.portable import interpret as interpret_file
-from compile_hlo.quirks import FAULTS, INTERPRETER, QUIRKS, Fault, overrides_of
+from compile_hlo.quirks import FAULTS, INTERPRETER, QUIRKS, XLA_QUIRKS, Fault, overrides_of
 from lang_core import VerificationError
+from run_jax import StableHloFunction
 from tests.emission._all_cases import ALL_CASES, CASES_BY_NAME
 from tests.emission._support import assert_agrees, eager_results, graph_of, interpret, parsed, text_of, text_without
 
@@ -23,6 +24,18 @@ def test_faults_of_the_interpreter_are_there(fault: Fault, tmp_path: Path) -> No
         path.write_text(text_without(fault, CASES_BY_NAME[name]))
         with pytest.raises(VerificationError, match="the process that ran it died"):
             interpret_file(path, CASES_BY_NAME[name].inputs)
+
+
+def test_an_update_beside_a_reshape_is_wrong_on_xla_and_is_avoided() -> None:
+    fault = next(fault for fault in FAULTS if fault.name == "update_beside_reshape")
+    for name in fault.cases:
+        case = CASES_BY_NAME[name]
+        wanted = eager_results(case)
+        with pytest.raises(AssertionError):
+            assert_agrees(StableHloFunction(text_without(fault, case), name)(*case.inputs), wanted, case)
+        for overrides in (QUIRKS, XLA_QUIRKS):
+            avoided = text_of([graph_of(case)], overrides=overrides)
+            assert_agrees(StableHloFunction(avoided, name)(*case.inputs), wanted, case)
 
 
 def test_plain_stablehlo_of_all_cases_verifies() -> None:

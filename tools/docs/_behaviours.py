@@ -61,6 +61,7 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "A tokenizer is assembled from all files of its directory, as transformers does it", "tests/parity/drawn_tokenizers_test.py::test_a_drawn_directory_is_read_as_by_transformers"),
     ("results", "A tokenizer of a GGUF file gives llama.cpp's ids, whatever its kind and splitting", "tests/parity/drawn_vocabularies_test.py::test_ids_are_llama_cpps"),
     ("results", "A tokenizer that a bundle cannot read is refused by the export", "tests/product/export_bad_input_test.py::test_a_damaged_model"),
+    ("results", "An update in place that is computed from what it overwrites is right on every engine", "tests/differential/updates_test.py::test_drawn_updates_agree_with_numpy"),
     ("results", "Candidates whose values are all NaN do not agree", "autotune/tuning/_trials_test.py::test_where_every_value_is_nan_nothing_can_be_compared"),
     ("results", "Every op at zeros of both signs, infinities, NaN, ties and extremes gives the right result on every engine, or docs/status.md states the difference", "tests/values/values_test.py::test_special_values"),
     ("results", "The same holds on IREE's CPU devices", "tests/values/devices_test.py::test_special_values"),

@@ -1,0 +1,108 @@
+"""Updates that overlap get the longer form, in blocks, loops and branches; others keep the text that they had."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from compile_hlo import lower_module
+from compile_hlo.emit import ExternalParameters
+from compile_hlo.quirks import FAULTS, overrides_of
+from lang_core import Argument, EntryPoint, TensorSpec
+
+_X: Final = TensorSpec((1, 8, 4), "f32")
+_LONGER: Final = "stablehlo.optimization_barrier"
+Body = Callable[..., Any]
+
+
+def _text(body: Body, **options: Any) -> str:
+    arguments = (Argument("x", _X), Argument("y", _X), Argument("at", TensorSpec((), "i32")))
+    text: list[str] = []
+    fn = lambda ctx, *tensors: {"r": body(ctx, *tensors)}  # noqa: E731
+    lower_module([EntryPoint("main", fn, arguments)], text.append, ExternalParameters(), **options)
+    return "".join(text)
+
+
+def _part(c: Any, x: Any) -> Any:
+    return c.ops.slice_axis(x, 1, 0, 4)
+
+
+def _shifted(c: Any, x: Any, by: Any, at: Any) -> Any:
+    return c.ops.dynamic_update_slice(x, _part(c, by), [0, at, 0])
+
+
+def _put(c: Any, x: Any, by: Any, at: Any) -> Any:
+    return c.ops.put(x, c.ops.constant([[3, 2, 1, 0]], "i32"), c.ops.negate(_part(c, by)), 1)
+
+
+def _carried(c: Any, x: Any, y: Any, at: Any) -> Any:
+    """From the second round on, w is a part of what v is."""
+    return c.ops.fori_loop(
+        3, lambda i, v, w: (c.ops.dynamic_update_slice(v, w, [0, i, 0]), _part(c, v)), (x, _part(c, y))
+    )[0]
+
+
+def _in_blocks(c: Any, x: Any, y: Any, at: Any) -> Any:
+    with c.block("layers.0"):
+        part = _part(c, x)
+    with c.block("steps.0"):
+        return c.ops.dynamic_update_slice(x, part, [0, at, 0])
+
+
+OVERLAPPING: Final[dict[str, Body]] = {
+    "of itself": lambda c, x, y, at: _shifted(c, x, x, at),
+    "put": lambda c, x, y, at: _put(c, x, x, at),
+    "computed": lambda c, x, y, at: _shifted(c, c.ops.add(x, y), c.ops.mul(x, 2.0), at),
+    "an update": lambda c, x, y, at: _shifted(c, _shifted(c, x, y, 1), x, at),
+    "by an update": lambda c, x, y, at: _shifted(c, x, _shifted(c, x, y, 1), at),
+    "reshaped": lambda c, x, y, at: _shifted(c, x, c.ops.reshape(c.ops.reshape(x, (32,)), (1, 8, 4)), at),
+    "in a loop": lambda c, x, y, at: c.ops.fori_loop(2, lambda i, v: (_shifted(c, v, v, i),), (x,))[0],
+    "carried": _carried,
+    "captured": lambda c, x, y, at: c.ops.fori_loop(2, lambda i, v: (_shifted(c, v, x, i),), (x,))[0],
+    "in a branch": lambda c, x, y, at: c.ops.cond(c.ops.less(at, 2), lambda: (_shifted(c, x, x, at),), lambda: (y,))[0],
+    "of a branch": lambda c, x, y, at: _shifted(c, c.ops.cond(c.ops.less(at, 2), lambda: (x,), lambda: (y,))[0], y, at),
+    "across blocks": _in_blocks,
+}
+
+
+def _layers(c: Any, x: Any, y: Any, at: Any) -> Any:
+    """Two layers, each with a cache of its own, of which the second one's entries depend on the first cache."""
+    first = _shifted(c, x, c.ops.broadcast(c.ops.cast(at, "f32"), (1, 8, 4)), at)
+    return _shifted(c, y, first, at)
+
+
+APART: Final[dict[str, Body]] = {
+    "of another": _shifted,
+    "put": _put,
+    "layers": _layers,
+    "by a product": lambda c, x, y, at: c.ops.dynamic_update_slice(
+        x, c.ops.dot_general(c.ops.ones((1, 4, 8), "f32"), x, ((2,), (1,)), ((0,), (0,))), [0, at, 0]
+    ),
+    "in a loop": lambda c, x, y, at: c.ops.fori_loop(2, lambda i, v: (_shifted(c, v, y, i),), (x,))[0],
+    "of zeros": lambda c, x, y, at: _shifted(c, c.ops.zeros((1, 8, 4), "f32"), x, at),
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPPING)
+@pytest.mark.parametrize("streaming", [False, True])
+def test_an_update_of_what_it_is_computed_from_gets_the_longer_form(name: str, streaming: bool) -> None:
+    assert _LONGER in _text(OVERLAPPING[name], streaming=streaming)
+
+
+@pytest.mark.parametrize("name", APART)
+def test_other_updates_keep_their_text(name: str) -> None:
+    others = overrides_of(fault for fault in FAULTS if fault.name not in ("update_of_itself", "update_beside_reshape"))
+    assert _text(APART[name]) == _text(APART[name], overrides=others)
+
+
+def test_blocks_that_are_alike_share_a_function_where_they_overlap_alike() -> None:
+    def several(c: Any, x: Any, y: Any, at: Any) -> Any:
+        parts = [_part(c, x), _part(c, y), _part(c, x)]
+        for number, part in enumerate(parts):
+            with c.block(f"layers.{number}"):
+                x = c.ops.dynamic_update_slice(x, part, [0, at, 0])
+        return x
+
+    text = _text(several, streaming=True)
+    assert text.count("func.func private") == 2
+    assert text == _text(several, streaming=False)
