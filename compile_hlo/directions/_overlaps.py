@@ -88,7 +88,7 @@ class FunctionOverlaps:
         # Roots of the live results of stretches, as bits.
         self._known: dict[int, tuple[int, int, int]] = {}
 
-    def found(self, updates: Iterable[Update]) -> Roots:
+    def overlapping(self, updates: Iterable[Update]) -> Roots:
         """Returns the numbers of the updates that overlap."""
         return frozenset(
             [

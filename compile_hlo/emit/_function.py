@@ -30,13 +30,13 @@ class WrittenStretch(NamedTuple):
         call: call of the block's function; None where the nodes are written in place.
         uses: uses that the stretch makes of its values.
         overlaps: updates of the stretch, and the roots of its results.
-        found: numbers of the updates that overlap.
+        overlapping: numbers of the updates that overlap.
     """
 
     call: BlockCall | None
     uses: StretchUses
     overlaps: StretchOverlaps
-    found: frozenset[int]
+    overlapping: frozenset[int]
 
 
 class FunctionWriter:
@@ -82,7 +82,7 @@ class FunctionWriter:
             What can be repeated for a stretch that is the same.
         """
         flow, overlaps = StretchFlow(nodes), stretch_overlaps(nodes, results)
-        found = self._emitter.overlaps = self.overlapping(overlaps)
+        overlapping = self._emitter.overlaps = self.overlapping(overlaps)
         nodes = self._emitter.with_products(nodes)
         if self._emitter.overrides.row_writes:
             nodes = with_row_writes(nodes, {value.number for value in results})
@@ -102,11 +102,11 @@ class FunctionWriter:
         uses = flow.uses(nodes, results)
         self._flow.stretch(uses)
         self._overlaps.add(overlaps.results)
-        return WrittenStretch(call, uses, overlaps, found)
+        return WrittenStretch(call, uses, overlaps, overlapping)
 
     def overlapping(self, overlaps: StretchOverlaps) -> frozenset[int]:
         """Returns the numbers of the updates of a stretch whose operands are computed from what they overwrite."""
-        return self._overlaps.found(overlaps.updates)
+        return self._overlaps.overlapping(overlaps.updates)
 
     def repeat(self, call: BlockCall, uses: StretchUses, overlaps: StretchOverlaps, stretch: Stretch) -> None:
         """Writes a stretch whose function is there already.

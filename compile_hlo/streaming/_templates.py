@@ -41,12 +41,12 @@ class Overlaps:
     Attributes:
         updates: distance of the result, roots of the target, roots that other operands read.
         results: distance of each result that is used later, and its roots in the order of ``Reach``.
-        found: distances of the results of the updates that overlap.
+        overlapping: distances of the results of the updates that overlap.
     """
 
     updates: tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]
     results: tuple[tuple[int, tuple[tuple[int, ...], ...]], ...]
-    found: frozenset[int]
+    overlapping: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)

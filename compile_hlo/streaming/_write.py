@@ -56,8 +56,8 @@ class StretchWriter:
         """Returns whether the updates that overlap are those of the text that would be repeated."""
         if not overlaps.updates:
             return True
-        found = {number - occurrence.first for number in self._function.overlapping(overlaps)}
-        return found == repeat.overlaps.found
+        overlapping = {number - occurrence.first for number in self._function.overlapping(overlaps)}
+        return overlapping == repeat.overlaps.overlapping
 
     def _firsts(self, occurrence: Occurrence) -> list[int]:
         """Returns the numbers of the values that stand for those from outside."""
@@ -209,7 +209,7 @@ def _overlaps_form(written: WrittenStretch, occurrence: Occurrence, places: Mapp
         return Overlaps(
             tuple([(number - first, form(target), form(read)) for number, target, read in updates]),
             tuple([(number - first, tuple(map(form, reach))) for number, reach in results]),
-            frozenset([number - first for number in written.found]),
+            frozenset([number - first for number in written.overlapping]),
         )
     except KeyError:
         return None
