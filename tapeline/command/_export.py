@@ -126,7 +126,8 @@ _ACTIVATIONS: Final = flags.DEFINE_enum(
     "activations",
     "exact",
     CHOICES["activations"],
-    "How products with packed weights take x: exact, or q8, rounded to 8 bits in blocks of 32.",
+    "How products with packed weights take x: exact (16-bit integers in blocks of 32 on devices), or q8, rounded to 8 "
+    "bits.",
     flag_values=FLAGS,
 )
 _WEIGHTS: Final = flags.DEFINE_enum(

@@ -108,7 +108,8 @@ class ExportOptions:
         dtype: dtype of activations and unquantized weights.
         quantize: encoding of matrices: ``none``, ``stored`` as a GGUF file has them, or one to quantise to, such as
             ``q8_0``; None is ``stored`` for a GGUF file with packed matrices, else ``none``.
-        activations: form in which products with packed weights take x: ``exact``, or ``q8``, rounded to 8 bits.
+        activations: form in which products with packed weights take x: ``exact``, which is 16-bit integers in blocks of
+            32 on devices, or ``q8``, rounded to 8 bits.
         weights: ``external`` archive, ``inline`` constants of the module, or ``none``.
         lowering: ``streaming`` keeps what is recorded on disk, ``buffered`` in memory; the module's text is the same.
         num_layers: number of layers, the first ones; None is all.
