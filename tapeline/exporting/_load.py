@@ -127,7 +127,8 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
 
 def _lengths(model: Model[Any], options: ExportOptions, source: ModelSource) -> tuple[int, ...]:
     """Returns the lengths of texts that ``forward`` is made for, ascending; none if the options name one."""
-    if options.sequence is not None or options.slots is not None or options.entry_points not in (None, ("forward",)):
+    only_forward = options.entry_points is None or tuple(options.entry_points) == ("forward",)
+    if options.sequence is not None or options.slots is not None or not only_forward:
         return ()
     return model.text_lengths(TextSettings.read(source.directory).max_tokens)
 

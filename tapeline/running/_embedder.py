@@ -1,6 +1,7 @@
 """Sentence embeddings with a bundle."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tapeline.bundle import Bundle
 from tapeline.engines import Session
@@ -39,6 +40,7 @@ class SentenceEmbedder:
         self._encoder = TextEncoder(
             tokenizer, self._calls.max_tokens, lower_case=settings.lower_case, from_left=settings.from_left
         )
+        self._types = settings.token_types
         self._skips_prompt = not bundle.config.model.get("pooling", {}).get("include_prompt", True)
         self.sequence = self._calls.sequence
         self.max_tokens = self._calls.max_tokens
@@ -57,6 +59,8 @@ class SentenceEmbedder:
         """
         before, vocabulary = self._prompts.text(prompt_name), self._calls.vocabulary
         encoded = [self._encoder.encode(f"{before}{text}", vocabulary) for text in texts]
+        if not self._types:
+            encoded = [replace(one, types=[0] * len(one.ids)) for one in encoded]
         for text, one in zip(texts, encoded, strict=True):
             self._calls.check(text, one, truncate=truncate)
         skipped = self._encoder.prompt_tokens(before, vocabulary) if before and self._skips_prompt else 0

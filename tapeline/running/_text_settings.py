@@ -96,7 +96,10 @@ def _processing_limit(ours: ConfigFields, limit: int | None) -> int | None:
 def _has_types(tokenizer: ConfigFields) -> bool:
     """Returns whether transformers passes token types on; its general class does so only if the file says it."""
     if tokenizer.has("model_input_names"):
-        return "token_type_ids" in tokenizer.values["model_input_names"]
+        names = tokenizer.values["model_input_names"]
+        if not isinstance(names, list):
+            tokenizer.refuse("model_input_names", "a list of names")
+        return "token_type_ids" in names
     return tokenizer.values.get("tokenizer_class") not in _GENERAL
 
 

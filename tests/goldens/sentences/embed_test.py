@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from lang_core import ConfigError, InputError
-from tapeline.exporting import open_source
+from tapeline.exporting import open_source, predict_export
 from tapeline.running import SentenceEmbedder, TextRanker
 from tapeline.text import Tokenizer
 from tests.goldens.sentences.cases import (
@@ -110,6 +110,16 @@ def test_a_bundle_that_takes_less_than_the_model_reads_cuts_nothing_more(tmp_pat
             InputError, match=r"has \d+ tokens, the bundle takes 20: .* export with sequence=64, the most that"
         ):
             embedder(["berlin is big " * 40])
+
+
+def test_an_export_of_forward_alone_has_the_lengths_of_the_model(tmp_path: Path) -> None:
+    write_sentence_model(tmp_path / "model", SENTENCE_CASES["modernbert"])
+    model, bundle = tmp_path / "model", tmp_path / "bundle"
+    whole = predict_export(model, bundle, target=())
+    for chosen in (["forward"], ("forward",)):
+        assert predict_export(model, bundle, target=(), entry_points=chosen) == whole
+    one = predict_export(model, bundle, target=(), sequence=64)
+    assert one["nodes"]["emitted"] < whole["nodes"]["emitted"]
 
 
 def test_no_texts(tmp_path: Path) -> None:
