@@ -123,7 +123,9 @@ def draw_directory(seed: int) -> DrawnDirectory:
         if draw.chance(0.1):
             tokenizer.enable_truncation(5)
         draw.files["tokenizer.json"] = tokenizer.to_str()
-    model = {"model_type": model_type}
+    model: dict[str, Any] = {"model_type": model_type}
+    if draw.chance(0.05):
+        model["model_type"] = "strange"
     if draw.chance(0.1) and "tokenizer_class" not in config:
         model["tokenizer_class"] = draw.one(_classes(kind)[:3])
     draw.files["config.json"] = json.dumps(model)
@@ -287,6 +289,12 @@ def _config(draw: _Draw, kind: str, tokenizer: Tokenizer, model_type: str) -> di
     config: dict[str, Any] = {"model_max_length": 512}
     if draw.chance(0.75):
         config["tokenizer_class"] = draw.one(_classes(kind))
+    elif draw.chance(0.2):
+        config["tokenizer_class"] = None
+    # With a class of their own transformers asks whether to run its code.
+    if draw.chance(0.06) and not str(config.get("tokenizer_class")).startswith(("None", "Strange")):
+        own = ["code.OwnTokenizer", None]
+        config["auto_map"] = draw.one((own, {"AutoTokenizer": own}, {"AutoModel": "code.OwnModel"}))
     for name in _NAMES:
         if draw.chance(0.35):
             config[name] = None if draw.chance(0.12) else _stated(draw, draw.one(_TOKENS[:16]))
@@ -307,6 +315,9 @@ def _config(draw: _Draw, kind: str, tokenizer: Tokenizer, model_type: str) -> di
         config["added_tokens_decoder"] = _decoder(draw, tokenizer)
     if draw.chance(0.8):
         config["chat_template"] = draw.one(_TEMPLATES)
+        if draw.chance(0.1):
+            named = {"default": config["chat_template"], "rag": "{{ documents }}"}
+            config["chat_template"] = [{"name": name, "template": text} for name, text in named.items()]
     return config
 
 
@@ -340,6 +351,11 @@ def _further_files(draw: _Draw, tokenizer: Tokenizer) -> None:
                 stated[name] = token if draw.chance(0.5) else {"content": token, **flags}
         if draw.chance(0.3):
             stated["additional_special_tokens"] = draw.some(_TOKENS[4:17], 3)
+        if draw.chance(0.15):
+            names = {"image_token": "<image>", "tool_token": "<tool>"}
+            stated["extra_special_tokens"] = draw.one((draw.some(_TOKENS[4:17], 3), names))
+        if draw.chance(0.1):
+            stated["video_token"] = draw.one(_TOKENS[14:18])
         draw.files["special_tokens_map.json"] = json.dumps(stated)
     if draw.chance(0.3):
         new = [token for token in draw.some(_TOKENS, 4) if token not in ids]
