@@ -102,6 +102,8 @@ def test_another_model_than_that_of_the_class_is_used_as_it_is(tmp_path: Path) -
         "tokenizer class LlamaTokenizer needs a BPE model; found WordLevel, used as it is"
     ]
     unknown = Tokenizer.load(write(tmp_path, {"tokenizer_class": "AlbertTokenizer"}, scheme="no_decoder"))
+    own = Tokenizer.load(write(tmp_path, {"auto_map": {"AutoTokenizer": ["code.Own", None]}}, scheme="no_decoder"))
+    assert [note[:37] for note in own.notes] == ["the tokenizer has code of its own (au"]
     assert unknown.notes == ("tokenizer class AlbertTokenizer is not known here: tokenizer.json is used as it is",)
 
 

@@ -515,7 +515,10 @@ def chosen_class(config: Mapping[str, Any], tokenizer_config: Mapping[str, Any],
             if registered == PLAIN:
                 return PLAIN, ""
             return _known(registered if model_type in _WRONG else named)
-    return _known(named or registered or PLAIN)
+    name, note = _known(named or registered or PLAIN)
+    if own_code and name == PLAIN and not note:
+        note = "the tokenizer has code of its own (auto_map), which is not run: tokenizer.json is used as it is"
+    return name, note
 
 
 def _name(value: object) -> str | None:
