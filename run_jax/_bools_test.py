@@ -28,8 +28,8 @@ def test_a_function_of_a_module() -> None:
 def test_the_context() -> None:
     ctx = JaxExecutionContext(inputs={"m": _MASK})
     for mask in (_MASK, ctx.constant(_MASK), ctx.placeholder("m", TensorSpec((4,), "bool"))):
-        assert ctx.ops.cast(mask, "i32").numpy().tolist() == [0, 1, 1, 1]  # pyright: ignore[reportArgumentType]
-        wanted = ctx.ops.logical_not(mask)  # pyright: ignore[reportArgumentType]
+        assert ctx.ops.cast(mask, "i32").numpy().tolist() == [0, 1, 1, 1]
+        wanted = ctx.ops.logical_not(mask)
         assert wanted.numpy().view(np.uint8).tolist() == [1, 0, 0, 0]
 
 

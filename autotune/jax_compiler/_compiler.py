@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from autotune import CompileRequest, Environment, environment_of, map_arrays
-from lang_core import as_dtype
+from lang_core import as_dtype, plain_bools
 from run_jax import JaxExecutionContext, require_width
 
 
@@ -44,6 +44,7 @@ class JaxCompiler:
                 return function(*arrays)
             for array in arrays:  # jit would take 64 bits for 32
                 require_width(as_dtype(array.dtype))
-            return map_arrays(np.asarray, function(*arrays))
+            plain = [plain_bools(array) if isinstance(array, np.ndarray) else array for array in arrays]
+            return map_arrays(np.asarray, function(*plain))
 
         return run

@@ -26,16 +26,17 @@ QUIRKS: Final[Overrides] = overrides_of(FAULTS)
 """Overrides that avoid every fault, for a module's text is the same for every target."""
 
 
-def _with_xla_quirks(overrides: Overrides) -> Overrides:
-    """Returns overrides that also avoid what XLA gets wrong in updates in place."""
+def _with_xla_quirks(overrides: Overrides, *faults: Fault) -> Overrides:
+    """Returns overrides that also avoid faults of XLA: in updates in place, sums with zeros, and those given."""
     functions = dict(overrides.functions)
-    for point, override in _updates.update_beside_reshape.overrides.items():
-        inner = functions.get(point)
-        functions[point] = override if inner is None else partial(around, override, inner)
+    for fault in (_updates.update_beside_reshape, _values.sum_with_zero, *faults):
+        for point, override in fault.overrides.items():
+            inner = functions.get(point)
+            functions[point] = override if inner is None else partial(around, override, inner)
     return replace(overrides, functions=functions)
 
 
-XLA_QUIRKS: Final = _with_xla_quirks(EXACT_PRODUCTS)
+XLA_QUIRKS: Final = _with_xla_quirks(EXACT_PRODUCTS, _values.long_products)
 """Overrides of modules that XLA alone compiles."""
 XLA_PARTITIONED: Final = _with_xla_quirks(PARTITIONED)
 """Overrides of modules that XLA compiles and partitions."""
