@@ -145,6 +145,8 @@ def _complete_modules(model: Path, case: EncoderCase) -> None:
     pooling = model / "1_Pooling" / "config.json"
     size = case.config.get("hidden_size", case.config.get("d_model"))
     pooling.write_text(json.dumps({**json.loads(pooling.read_text()), "word_embedding_dimension": size}))
-    letters = {chr(33 + index): index for index in range(min(90, case.config["vocab_size"]))}
+    last = case.config["vocab_size"] - 1
+    letters = {chr(33 + index): index for index in range(min(90, last))}
+    letters["<|endoftext|>"] = last  # Qwen2's class adds it
     (model / "tokenizer.json").write_text(json.dumps(byte_level_tokenizer(letters, [])))
     (model / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
