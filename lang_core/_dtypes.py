@@ -78,7 +78,10 @@ def as_dtype(value: "DType | str | np.dtype") -> DType:
     """
     if isinstance(value, DType):
         return value
-    result = _BY_NAME.get(value) if isinstance(value, str) else _BY_NUMPY.get(value)
+    try:
+        result = _BY_NAME.get(value) if isinstance(value, str) else _BY_NUMPY.get(value)
+    except TypeError:  # such as a list
+        result = None
     if result is None:
         names = ", ".join(_BY_NAME)
         raise OpError(f"unknown dtype {str(value)!r}: known are {names}{near_names(str(value), _BY_NAME)}")

@@ -33,7 +33,7 @@ class Module(Named):
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
-        if name[0] == "_":
+        if name.startswith("_"):
             return
         if isinstance(value, Named):
             self._adopt(value, name)

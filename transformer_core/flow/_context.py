@@ -1,7 +1,7 @@
 """The run of a flow as stages see it, and the base class of modules that use it."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -15,7 +15,8 @@ from transformer_core._latent_attention import LatentAttention
 from transformer_core._step import StepInputs
 from transformer_core.flow._memory import Remembering
 from transformer_core.flow._run_values import RunValues
-from transformer_core.flow._value import FlowValue, checked
+from transformer_core.flow._state import DeltaSlots
+from transformer_core.flow._value import FlowValue, checked, checked_shape
 
 _CACHED: Final = (CachedLayer, Attention, LatentAttention)
 """Modules that are called with x, the step, a cache and what else they take, and return x and the cache."""
@@ -94,12 +95,13 @@ class FlowContext(RunValues):
         ctx, state = self.ctx, self.state
         before, ctx.module_path = ctx.module_path, path
         outer, state.residual = state.residual, None
+        delta, state.delta = state.delta, DeltaSlots()
         try:
             yield
             if state.residual is not None:
                 raise OpError(f"{path}: a residual is stored and never added: put .add_residual()")
         finally:
-            ctx.module_path, state.residual = before, outer
+            ctx.module_path, state.residual, state.delta = before, outer, delta
 
     @contextmanager
     def layer(self, path: str) -> Iterator[None]:
@@ -153,6 +155,72 @@ class FlowContext(RunValues):
                 raise OpError(f"{name} of {owner.path!r}: expected {spec!r}; found {tensor.spec!r}")
         self.fill(owner, state)
 
+    def store_delta_inputs(
+        self, q: FlowValue, k: FlowValue, v: FlowValue, g: FlowValue | None = None, beta: FlowValue | None = None
+    ) -> None:
+        """Stores the inputs of a gated delta rule for a later stage of this recipe or layer: ``flow.state.delta``.
+
+        Args:
+            q: queries [B, T, N, Hk].
+            k: keys [B, T, K, Hk], K a divisor of N.
+            v: values [B, T, K, Hv].
+            g: logarithm of the decay, [B, T, K] or [B, T, K, Hk].
+            beta: strength of the correction, [B, T, K].
+
+        Raises:
+            OpError: a value is missing or has another shape.
+        """
+        values = {"q": q, "k": k, "v": v, "g": g, "beta": beta}
+        for name, value in values.items():
+            if value is not None or name in ("q", "k", "v"):
+                checked(value, f"delta input {name!r} at {self.where}")
+        shapes = {name: value.shape for name, value in values.items() if value is not None}
+        if not _fit(shapes):
+            listed = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
+            raise OpError(
+                f"store_delta_inputs at {self.where}: expected q [B,T,N,Hk], k [B,T,K,Hk], v [B,T,K,Hv], g [B,T,K] or "
+                f"[B,T,K,Hk], beta [B,T,K], K a divisor of N; found {listed}"
+            )
+        self.state.delta = DeltaSlots(q, k, v, g, beta)
+
+    def zero_beta(self) -> FlowValue:
+        """Returns zeros in beta's shape [B, T, K] and v's dtype: with it the stored inputs change no state.
+
+        Raises:
+            OpError: no stage has stored inputs.
+        """
+        slots = self.state.delta
+        if slots.zero_beta is None:
+            _, _, v = self._delta_inputs("zero_beta")
+            slots.zero_beta = FlowValue.of(self.ctx.ops.zeros(v.shape[:3], v.dtype))
+        return slots.zero_beta
+
+    def run_delta(self, owner: Remembering, conv: Tensor | None = None, scale: float | None = None) -> FlowValue:
+        """Runs the gated delta rule on the stored inputs and the state of a module, and stores its new state.
+
+        Args:
+            owner: module whose ``cache_layout`` is a ``delta_layout``.
+            conv: state of its convolution after the tokens; unchanged where None.
+            scale: of the result; 1 / sqrt(Hk) where None.
+
+        Returns:
+            o [B, T, N, Hv].
+
+        Raises:
+            OpError: no stage has stored inputs, or they do not fit the state.
+        """
+        (q, k, v), slots, before = self._delta_inputs("run_delta"), self.state.delta, self.delta_state(owner)
+        g, beta = (None if value is None else value.tensor for value in (slots.g, slots.beta))
+        o, delta = self.ctx.ops.gated_delta_rule(q.tensor, k.tensor, v.tensor, g, beta, before.delta, scale)
+        self.store_delta_state(owner, DeltaState(before.conv if conv is None else conv, delta))
+        return FlowValue.of(o)
+
+    def _delta_inputs(self, asked: str) -> tuple[FlowValue, FlowValue, FlowValue]:
+        slots = self.state.delta
+        if slots.q is None or slots.k is None or slots.v is None:
+            raise OpError(f"{asked} at {self.where}: no stage has stored q, k and v: call flow.store_delta_inputs(..)")
+        return slots.q, slots.k, slots.v
+
     @checked_choices
     def load_param(
         self,
@@ -201,7 +269,17 @@ class FlowContext(RunValues):
 
     def synth_zeros(self, name: str, shape: tuple[int, ...], *, dtype: DType | str | None = None) -> FlowValue:
         """Adds a parameter of zeros; arguments and errors as for ``synth_param``."""
-        return self._loader.synthesise(name, np.zeros(shape), shape, dtype)
+        dims = checked_shape(shape, f"synth_zeros({name!r}) at {self.where}")
+        return self._loader.synthesise(name, np.zeros(dims), dims, dtype)
+
+
+def _fit(shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Returns whether shapes by name are those of the inputs of a gated delta rule."""
+    q, k, v = (shapes[name] for name in ("q", "k", "v"))
+    if not len(q) == len(k) == len(v) == 4 or not k[2] or q[2] % k[2]:
+        return False
+    good = k == (*q[:2], k[2], q[3]) and v[:3] == k[:3]
+    return good and shapes.get("g", k) in (k, k[:3]) and shapes.get("beta", k[:3]) == k[:3]
 
 
 class Block(Module):

@@ -19,7 +19,7 @@ from lang_core import (
     tag_name,
 )
 from transformer_core.flow._state import FlowState
-from transformer_core.flow._value import FlowValue
+from transformer_core.flow._value import FlowValue, checked_shape
 from transformer_core.flow._weights import FlowWeights, ParameterKey, parameter_at, stored_spec
 
 
@@ -45,6 +45,10 @@ class ParameterLoader:
 
     def load(self, key: str, transpose: bool, dtype: DType | str | None, shape: tuple[int, ...] | None) -> FlowValue:
         """Loads a tensor of the weights; see ``FlowContext.load_param``."""
+        asked_at = f"load_param({key!r}) at {self._ctx.module_path or 'the root'}"
+        if not isinstance(key, str):
+            raise ConfigError(f"{asked_at}: expected a key of the weights, a text")
+        shape = None if shape is None else checked_shape(shape, asked_at)
         stored = stored_spec(self._weights.source, key, self._ctx.module_path, shape, transpose)
         floating = self._dtype if stored.dtype.is_floating else stored.dtype
         wanted = floating if dtype is None else as_dtype(dtype)
@@ -63,22 +67,28 @@ class ParameterLoader:
             return known[asked]
         taken, path = parameter_of(self._model, key), key
         in_others = any(ParameterKey(key, False, dtype) in known for dtype in DTYPES)
-        if in_others or (taken is not None and taken.spec != spec):
-            path = f"{key}.as_{spec.dtype}"
+        if in_others or (taken is not None and taken.spec != spec) or not key:
+            path = f"{key or 'unnamed'}.as_{spec.dtype}"
+            while not self._weights.is_free(path, key) or parameter_of(self._model, path) is not None:
+                path += "_"  # the weights or the model have a key of this name
             self._weights.rename(path, key)
         known[asked] = parameter_at(path, spec)
         return known[asked]
 
     def synthesise(self, name: str, data: Any, shape: tuple[int, ...] | None, dtype: DType | str | None) -> FlowValue:
         """Adds a parameter with computed values; see ``FlowContext.synth_param``."""
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"synth_param({name!r}): expected a name, a text that is not empty")
         path = tag_name(self._state.layer, name)
         asked = f"synth_param({name!r}) at {self._ctx.module_path or 'the root'}"
         source = self._weights.source
         taken = "a synthesised parameter" if path in self._state.synthesised else ""
         taken = "a tensor of the weights" if source is not None and source.has(path) else taken
+        taken = "a tensor that is loaded in a second dtype" if self._weights.is_alias(path) else taken
         taken = "a module's parameter" if parameter_of(self._model, path) is not None else taken
         if taken:
             raise ConfigError(f"{asked}: the name is taken by {taken}: choose another")
+        shape = None if shape is None else checked_shape(shape, asked)
         try:
             values = _converted(data, shape, dtype, self._dtype)
         except OpError as error:

@@ -3,7 +3,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lang_core import CheckpointError, ConfigError, EagerExecutionContext, MappingWeights, OpError, TensorSpec, i32
+from lang_core import (
+    CheckpointError,
+    ConfigError,
+    EagerExecutionContext,
+    MappingWeights,
+    OpError,
+    TapelineError,
+    TensorSpec,
+    i32,
+)
 from transformer_core._linear import Linear
 from transformer_core.flow import Block, CompileProfile, FlowContext, FlowModel, FlowValue, ModelFlow
 
@@ -274,3 +283,84 @@ def test_the_orientation_is_a_flag_and_not_a_word():
     model = _model(lambda flow, x: (flow.load_param("a.w", wrong), x)[1])
     with pytest.raises(ConfigError, match=r"FlowContext\.load_param: transpose: expected true or false; found 'yes'"):
         _run(model)
+
+
+def _keyed(arrays: dict[str, np.ndarray]) -> MappingWeights:
+    return MappingWeights(arrays, "arrays.bin")
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)])
+def test_a_key_in_two_dtypes_is_not_taken_for_another_key(order: tuple[int, ...]):
+    """``w.as_bf16`` is the name that a second dtype of ``w`` has, and a tensor of its own here."""
+    stored = {"w": np.full(4, 1.0, np.float32), "w.as_bf16": np.full(4, 2.0, np.float32)}
+    stored["w.as_bf16_"] = np.full(4, 3.0, np.float32)
+    asked = [("w", "f32", 1.0), ("w", "bf16", 1.0), ("w.as_bf16", "f32", 2.0)]
+
+    def load(flow: FlowContext, x: FlowValue) -> FlowValue:
+        for key, dtype, value in [*(asked[place] for place in order), ("w.as_bf16_", None, 3.0)]:
+            tensor = flow.load_param(key, dtype=dtype).tensor
+            if isinstance(flow.ctx, EagerExecutionContext):
+                seen.append((np.asarray(tensor.numpy(), np.float32)[0], value))
+        return x
+
+    seen: list[tuple[float, float]] = []
+    model = _model(load, _keyed(stored))
+    for _ in range(2):
+        model(EagerExecutionContext(model.weights), X)
+    assert [one for one, _ in seen] == [value for _, value in seen]
+    names = [path for path, _ in model.named_parameters()]
+    assert len(set(names)) == 4
+    assert model.weights is not None
+    for path in names:
+        assert model.weights.has(path)
+
+
+def test_a_synthesised_parameter_is_not_taken_for_a_second_dtype():
+    def load(flow: FlowContext, x: FlowValue) -> FlowValue:
+        flow.load_param("w", dtype="f32")
+        flow.load_param("w", dtype="bf16")
+        return flow.emit("mul", x, flow.synth_param("w.as_bf16", np.full(4, 5.0)))
+
+    with pytest.raises(ConfigError, match="the name is taken by a tensor that is loaded in a second dtype"):
+        _run(_model(load, _keyed({"w": np.ones(4, np.float32)})))
+
+
+@pytest.mark.parametrize("key", ["_orig_mod.w", "_w", "", "a._b.c", ".", "w."])
+def test_any_key_of_the_weights_can_be_loaded(key: str):
+    stored = {key: np.arange(4, dtype=np.float32)}
+    model = _model(lambda flow, x: flow.emit("mul", x, flow.load_param(key)), _keyed(stored))
+    np.testing.assert_array_equal(_run(model), X * np.arange(4, dtype=np.float32))
+    ((path, parameter),) = model.named_parameters()
+    assert path == parameter.path != ""
+    assert model.weights is not None
+    np.testing.assert_array_equal(model.weights.read(path), stored[key])
+    assert model.audit().unexpected == ()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda flow: flow.synth_zeros("s", 4),
+        lambda flow: flow.synth_zeros("s", None),
+        lambda flow: flow.synth_zeros("s", "4"),
+        lambda flow: flow.synth_zeros("s", (2.0,)),
+        lambda flow: flow.synth_zeros("s", (True,)),
+        lambda flow: flow.synth_zeros("s", (-1,)),
+        lambda flow: flow.synth_zeros(3, (1,)),
+        lambda flow: flow.synth_zeros("", (1,)),
+        lambda flow: flow.synth_param("s", np.ones(4), shape=4),
+        lambda flow: flow.synth_param("s", object()),
+        lambda flow: flow.synth_param("s", None),
+        lambda flow: flow.synth_param("s", np.ones(4), dtype=4),
+        lambda flow: flow.synth_param("s", np.ones(4), dtype=[]),
+        lambda flow: flow.load_param(4),
+        lambda flow: flow.load_param("a.w", shape=5),
+        lambda flow: flow.load_param("a.w", dtype=5),
+        lambda flow: flow.load_param("a.w", dtype=["f32"]),
+        lambda flow: flow.load_param("a.w", transpose=1),
+    ],
+)
+def test_arguments_of_a_wrong_type_are_typed_errors(call: Any):
+    with pytest.raises(TapelineError) as error:
+        _run(_model(lambda flow, x: (call(flow), x)[1]))
+    assert len(str(error.value)) > 20

@@ -1,7 +1,9 @@
 """Values of one run by name: inputs, streams, kept values, side outputs and parameters."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 from lang_core import (
     DType,
@@ -17,7 +19,7 @@ from lang_core import (
 from transformer_core.flow._loading import ParameterLoader
 from transformer_core.flow._profile import CompileProfile
 from transformer_core.flow._state import FlowState
-from transformer_core.flow._value import Dim, Emit, FlowValue, InputSpec, bind, checked, declared
+from transformer_core.flow._value import Dim, Emit, FlowValue, InputSpec, as_tensor, bind, checked, declared
 from transformer_core.flow._weights import FlowWeights
 
 
@@ -67,6 +69,37 @@ class RunValues:
     def value(self, tensor: Tensor, spec: TensorSpec | None = None) -> FlowValue:
         """Wraps a tensor, and compares it with a spec where one is given."""
         return checked(FlowValue(tensor, tensor.spec if spec is None else spec), self.where)
+
+    def wrap(self, value: Any, spec: TensorSpec | None = None) -> FlowValue:
+        """Returns a tensor, or an array where nothing is recorded, as a flow value; a flow value is returned as it is.
+
+        Args:
+            value: tensor of the running context, flow value, or array.
+            spec: required spec; any where None.
+
+        Raises:
+            OpError: the value is of another kind, or has another spec.
+            TraceEscapeError: an array reached a recording.
+        """
+        tensor = value.tensor if isinstance(value, FlowValue) else value
+        if not isinstance(tensor, Tensor):
+            if not isinstance(tensor, np.ndarray | np.generic):
+                found = f"a {type(value).__name__}"
+                raise OpError(f"wrap at {self.where}: expected a tensor, an array or a FlowValue; found {found}")
+            tensor = as_tensor(self.ctx, f"wrap at {self.where}", tensor)
+        return self.value(tensor, spec)
+
+    def node_shape(self, value: Any) -> tuple[int, ...]:
+        """Returns the shape of a tensor or flow value as the context has it, whatever its maker declared.
+
+        Raises:
+            OpError: the value is of another kind.
+        """
+        tensor = value.tensor if isinstance(value, FlowValue) else value
+        if not isinstance(tensor, Tensor):
+            found = f"a {type(value).__name__}"
+            raise OpError(f"node_shape at {self.where}: expected a tensor or a FlowValue; found {found}")
+        return tensor.shape
 
     def input(
         self, name: str, shape: Sequence[Dim] | TensorSpec | None = None, dtype: DType | str | None = None

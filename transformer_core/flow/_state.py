@@ -31,6 +31,27 @@ class DecodeBindings:
 
 
 @dataclass(slots=True)
+class DeltaSlots:
+    """Inputs of a gated delta rule that one stage computes and a later one uses.
+
+    Attributes:
+        q: queries [B, T, N, Hk]; None until ``store_delta_inputs``, as the other slots.
+        k: keys [B, T, K, Hk].
+        v: values [B, T, K, Hv].
+        g: logarithm of the decay [B, T, K] or [B, T, K, Hk]; None where nothing is forgotten.
+        beta: strength of the correction [B, T, K]; None where nothing is corrected.
+        zero_beta: zeros of beta's shape, for tokens that must not change the state; None until ``zero_beta`` is asked.
+    """
+
+    q: FlowValue | None = None
+    k: FlowValue | None = None
+    v: FlowValue | None = None
+    g: FlowValue | None = None
+    beta: FlowValue | None = None
+    zero_beta: FlowValue | None = None
+
+
+@dataclass(slots=True)
 class FlowState:
     """State of one run; new for every run.
 
@@ -51,6 +72,7 @@ class FlowState:
         streams: streams by name.
         named: values kept under a name outside of a repeated layer or in the present one; each is written once.
         outputs: side outputs by full name, in order.
+        delta: inputs of the gated delta rule of the recipe or repeated layer that runs.
         slots: caches, states and taps by module path; updated ones replace those at the start.
         wholes: caches and states of all rows at the start, where a call works on some rows.
         written: module paths of the slots that were updated.
@@ -76,6 +98,7 @@ class FlowState:
     streams: dict[str, FlowValue] = field(default_factory=dict)
     named: dict[str, FlowValue] = field(default_factory=dict)
     outputs: dict[str, FlowValue] = field(default_factory=dict)
+    delta: DeltaSlots = field(default_factory=DeltaSlots)
     slots: dict[str, Cache] = field(default_factory=dict)
     wholes: dict[str, Cache] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from lang_core import (
     ConfigError,
     DType,
@@ -108,6 +110,19 @@ def checked(value: object, maker: str) -> FlowValue:
             "correct the spec or the ops"
         )
     return value
+
+
+def checked_shape(shape: Any, asked: str) -> tuple[int, ...]:
+    """Returns a shape that a caller gave, as a tuple of integers.
+
+    Raises:
+        ConfigError: it is not a sequence of integers of at least 0.
+    """
+    dims = tuple(shape) if isinstance(shape, Sequence) and not isinstance(shape, str | bytes) else None
+    plain = dims is not None and not any(isinstance(dim, bool | np.bool_) for dim in dims)
+    if dims is None or not plain or not all(isinstance(dim, int | np.integer) and dim >= 0 for dim in dims):
+        raise ConfigError(f"{asked}: expected a shape, a sequence of integers of at least 0; found {shape!r}")
+    return tuple(map(int, dims))
 
 
 def as_tensor(ctx: ExecutionContext, name: str, value: Any) -> Tensor:

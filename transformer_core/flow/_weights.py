@@ -66,6 +66,14 @@ class FlowWeights:
         """Makes ``name`` an alias of the source's ``key``."""
         self._keys[name] = key
 
+    def is_alias(self, name: str) -> bool:
+        """Returns whether ``name`` is an alias of a key of the source."""
+        return name in self._keys
+
+    def is_free(self, name: str, key: str) -> bool:
+        """Returns whether ``name`` may be an alias of ``key``: it is no other key, alias or synthesised array."""
+        return self._keys.get(name) == key or not self.has(name)
+
     def keys(self) -> Iterator[str]:
         """Yields the source's keys, then the added ones."""
         yield from self._stored.keys()
@@ -114,7 +122,7 @@ class _Root(Module):
 def parameter_at(path: str, spec: TensorSpec) -> Parameter:
     """Makes a parameter that belongs to no module, under a path."""
     parameter = Parameter(spec.shape, spec.dtype)
-    setattr(_Root(), path, parameter)
+    _Root()._adopt(parameter, path)  # not as an attribute: a key of a file may be any text
     return parameter
 
 
