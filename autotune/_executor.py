@@ -32,6 +32,7 @@ from autotune.records import (
     PREFIX,
     PROFILE,
     ProfiledCall,
+    checked_prefix,
     is_recording_calls,
     labelled,
     record_invocation,
@@ -75,7 +76,7 @@ class Executor(Generic[Cfg_co, Out_co]):
         compiler: KernelCompiler | str | None = None,
     ) -> None:
         self.chooser: Final[ConfigChooser] = ConfigSelectorChain() if chooser is None else chooser
-        self.stamp_prefix: Final = stamp_prefix
+        self.stamp_prefix: Final = checked_prefix(stamp_prefix)
         self._compiler: Final = compiler
         needs_methods(self.chooser, "chooser", "choose")
         _check_compiler(compiler)

@@ -302,3 +302,46 @@ def test_the_key_of_jaxs_device_has_the_width_of_its_dtypes() -> None:
         keys.append(device_fingerprint(jnp.ones(2)))
     assert keys[0] != keys[1]
     assert device_fingerprint(jnp.ones(2)) == keys[0]
+
+
+@pytest.mark.parametrize("prefix", ["tapeline_ops", "my-ops", "team.ops_2"])
+@pytest.mark.parametrize("mode", ["hash", "json"])
+def test_labels_are_found_in_what_jax_lowers_and_xla_compiles(
+    prefix: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAPELINE_OPS_STAMP", mode)
+    executor, x = Executor(ConfigSelectorChain(policy="heuristics"), stamp_prefix=prefix), jnp.ones((2, 3))
+    lowered = jax.jit(lambda x, w: executor(GatedKernel(), x, w).product * 2).lower(x, jnp.ones((3, 4)))
+    wanted = find_labels_in_lowered(lowered)
+    assert len(wanted) == 1
+    assert wanted[0].startswith(f"{prefix}#{GatedKernel().op}:")
+    compiled = lowered.compile()
+    for text in (compiled, compiled.as_text(), lowered.as_text(debug_info=True)):
+        assert find_labels_in_lowered(text) == wanted
+        assert find_labels_in_lowered(text, prefix=prefix) == wanted
+        assert find_labels_in_lowered(text, prefix="other_ops") == []
+
+
+@pytest.mark.parametrize("prefix", ["", "a b", "a#b", 3, None, "a/b"])
+def test_a_prefix_that_no_text_can_have_is_refused(prefix: Any) -> None:
+    with pytest.raises(KernelError, match="expected a text of letters, digits"):
+        Executor(stamp_prefix=prefix)
+
+
+@pytest.mark.parametrize("transform", [jax.jit, jax.grad, lambda f: lambda x: jax.vmap(f)(x[None])])
+def test_what_iree_compiled_says_that_it_has_no_transformations(transform: Any) -> None:
+    x = np.ones((2, 3), np.float32)
+    f = Executor(ConfigSelectorChain(policy="heuristics")).compile(_Product(), x, x, compiler="iree")
+    np.testing.assert_array_equal(f(jnp.asarray(x), x), x)
+    with pytest.raises(KernelError, match=r"JAX traces array 0, float32.* compile it with compiler='jax'"):
+        transform(lambda x: jnp.sum(f(x, x)))(jnp.asarray(x))
+
+
+class _Product(Kernel[int, Any]):
+    op_id = "tests.product_of_two"
+
+    def run(self, x: Any, y: Any, *, cfg: int, ctx: Any) -> Any:
+        return ctx.ops.mul(x, y)
+
+    def heuristic_cfg(self, inv: Any) -> int:
+        return 1

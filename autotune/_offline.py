@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 from autotune.caches import Key, PersistentCache, Selection, overlay_cache
 from autotune.compilers import KernelCompiler, compile_invocation, compiler_named
 from autotune.kernel import Invocation, KernelError, as_jax, checked_arguments, device_fingerprint, map_arrays
-from autotune.records import RecordedCall, label, labels_in, recorded_calls, text_of
+from autotune.records import RecordedCall, label, labels_in, prefixed_labels_in, recorded_calls, text_of
 from autotune.selection import ConfigSelectorChain, policy_override
 from lang_core import InputError
 
@@ -140,7 +140,10 @@ def labels_to_configs(lowered: Any, selector: ConfigSelectorChain[Any, Any]) -> 
     persistent = [] if selector.persistent is None else selector.persistent.entries()
     for entry in (*persistent, *selector.cache.entries()):
         remembered[label(entry.key.op, entry.key.call)] = entry.cfg
-    return [(text, remembered.get(text)) for text in (label(op, key) for op, key in labels_in(text_of(lowered)))]
+    return [
+        (label(op, key, prefix), remembered.get(label(op, key)))
+        for prefix, op, key in prefixed_labels_in(text_of(lowered))
+    ]
 
 
 def tune_recorded_call(
@@ -159,7 +162,7 @@ def tune_recorded_call(
         compiler = "iree"
     if compiler is not None:
         chosen = _compiler_for(compiler, call) if isinstance(compiler, str) else compiler
-        inv = compile_invocation(chosen, kernel, args, kwargs, method=call.method)
+        inv = compile_invocation(chosen, kernel, args, kwargs, method=call.method, batch_axes=call.batch_axes)
     else:
         if runtime == "jax":
             args, kwargs = map_arrays(as_jax, (args, kwargs))

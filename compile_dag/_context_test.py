@@ -289,3 +289,76 @@ def test_a_graph_can_be_made_while_the_recording_goes_on() -> None:
         early: ComputeGraph = tape.to_compute_graph({"y": value(y)}, "early")
         z = ctx.ops.sin(y)
     assert [len(early.nodes), len(tape.to_compute_graph({"z": value(z)}).nodes)] == [1, 2]
+
+
+def _held(ctx: GraphExecutionContext, **options: bool) -> Iterator[Tape]:
+    with ctx.recording(**options) as tape:
+        yield tape
+
+
+@pytest.mark.parametrize("include_nested", [False, True])
+def test_a_generator_that_ends_leaves_a_newer_recording_open(include_nested: bool) -> None:
+    ctx = GraphExecutionContext()
+    generator = _held(ctx, include_nested=include_nested)
+    older = next(generator)
+    with ctx.recording() as newer:
+        x = ctx.ops.placeholder("x", (2,), "f32")
+        generator.close()
+        assert older.is_closed
+        assert not newer.is_closed
+        assert ctx.isRecording
+        y = ctx.ops.exp(x)
+        with ctx.recording() as inner:
+            ctx.ops.placeholder("z", (2,), "f32")
+        assert inner.is_closed
+        y = ctx.ops.negate(y)
+    assert not ctx.isRecording
+    assert [node.op.name for node in newer.to_compute_graph({"y": y}).nodes] == ["exp", "negate"]
+
+
+def test_two_generators_end_in_any_order() -> None:
+    for first, second in ((0, 1), (1, 0)):
+        ctx = GraphExecutionContext()
+        generators = [_held(ctx), _held(ctx)]
+        tapes = [next(generator) for generator in generators]
+        generators[first].close()
+        assert [tape.is_closed for tape in tapes] == [first == 0, first == 1]
+        assert ctx.isRecording
+        ctx.ops.constant(1.0)
+        assert len(tapes[second].nodes) == 1
+        generators[second].close()
+        assert not ctx.isRecording
+
+
+def test_a_generators_pause_ends_alone() -> None:
+    ctx = GraphExecutionContext()
+
+    def pausing() -> Iterator[None]:
+        with ctx.paused():
+            yield
+
+    with ctx.recording() as outer:
+        generator = pausing()
+        next(generator)
+        assert not ctx.isRecording
+        with ctx.recording() as newer:
+            generator.close()
+            assert not newer.is_closed
+            ctx.ops.constant(1.0)
+        assert ctx.isRecording
+        ctx.ops.constant(2.0)
+    assert (len(newer.nodes), len(outer.nodes)) == (1, 1)
+
+
+def test_what_an_outer_recording_holds_inside_ends_with_it() -> None:
+    ctx = GraphExecutionContext()
+    with ctx.recording() as outer:
+        generator = _held(ctx)
+        inside = next(generator)
+        with ctx.recording() as newer:
+            pass
+        assert newer.is_closed
+    assert outer.is_closed
+    assert inside.is_closed
+    assert not ctx.isRecording
+    generator.close()

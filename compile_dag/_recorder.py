@@ -1,10 +1,12 @@
 """Open recordings, each of the thread or asyncio task that opened it."""
 
+import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import get_ident
+from types import FrameType
 from typing import Any, Final
 
 from compile_dag._node import Call, Node, Stretch, Value
@@ -14,8 +16,60 @@ from lang_core import ExecutionContext, Op, OpError, RecordingError, TapelineErr
 # Most values of a stretch, which is what a lowering keeps at a time: the part of a block that is longer is cut.
 WINDOW: Final = 2048
 _NOT_BEGUN: Final = -1
+# Files whose frames open a recording for somebody else.
+_FOLDER: Final = __file__.rpartition("/")[0]
+_OWN: Final = (contextlib.__file__, *(f"{_FOLDER}/{name}.py" for name in ("_recorder", "_context", "_tape")))
 
 _OPEN: Final[ContextVar["Recorder | None"]] = ContextVar("open_recordings", default=None)
+
+
+class _Level:
+    """Recording, or a pause of those around it, that is open.
+
+    Attributes:
+        tape: recording; None for a pause.
+        frame: frame of the ``with`` statement that opened it.
+    """
+
+    __slots__ = ("_around", "frame", "tape")
+
+    def __init__(self, tape: Tape | None, frame: FrameType | None, around: "_Level | None") -> None:
+        self.tape, self.frame, self._around = tape, frame, around
+
+    def is_inside(self, other: "_Level") -> bool:
+        """Returns whether this level was opened inside another one, or is that one."""
+        level: _Level | None = self
+        while level is not None and level is not other:
+            level = level._around
+        return level is other
+
+
+def _heirs(tapes: Sequence[Tape | None]) -> tuple[Tape, ...]:
+    """Returns the recordings around the last one that get its ops too."""
+    heirs: list[Tape] = []
+    for inner, outer in zip(tapes[:0:-1], tapes[-2::-1], strict=True):
+        if inner is None or outer is None or inner.is_region:
+            break
+        if outer.include_nested:
+            heirs.append(outer)
+    return tuple(heirs)
+
+
+def _caller() -> FrameType | None:
+    """Returns the frame that runs a ``with`` statement, outside of this package and of ``contextlib``."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back
+    return frame
+
+
+def _frames(frame: FrameType | None) -> list[FrameType]:
+    """Returns a frame and those that called it."""
+    frames: list[FrameType] = []
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    return frames
 
 
 class Recorder:
@@ -38,7 +92,7 @@ class Recorder:
         self.also: tuple[Tape, ...] = ()
         self.is_paused = False
         self.call: Call | None = None
-        self._tapes: list[Tape | None] = []  # None: the ones before are paused
+        self._levels: list[_Level] = []  # from the outermost to the innermost
         self._stretch_numbers = stretch_numbers
         self._window_end = _NOT_BEGUN
         self._stretch = self._stretch_of("")
@@ -49,7 +103,7 @@ class Recorder:
     @property
     def is_open(self) -> bool:
         """True until the outermost recording is closed."""
-        return bool(self._tapes)
+        return bool(self._levels)
 
     @property
     def stretch(self) -> Stretch:
@@ -58,13 +112,13 @@ class Recorder:
 
     def has(self, tape: Any) -> bool:
         """Returns whether a tape is one of these."""
-        return tape in self._tapes
+        return any(level.tape is tape for level in self._levels)
 
     def serves(self, ctx: ExecutionContext) -> bool:
         """Returns whether these are open recordings of a context, opened by whoever asks."""
         return (
             self.ctx is ctx
-            and bool(self._tapes)
+            and bool(self._levels)
             and self._thread == get_ident()
             and (self._task is None or self._task is _current_task())
         )
@@ -72,44 +126,56 @@ class Recorder:
     @contextmanager
     def recorded_on(self, tape: Tape) -> Iterator[Tape]:
         """Opens a recording inside those that are open."""
-        if not self._tapes:
+        if not self._levels:
             _OPEN.set(self)
         tape.recorder = self
-        self._tapes.append(tape)
-        self._settle()
+        level = self._enter(tape)
         stretch, window_end, unseen = self._stretch, self._window_end, not self.also
         try:
             yield tape
         finally:
-            self._close(tape)
+            self._leave(level)
             if unseen:  # for the tapes around, no block inside has interrupted theirs
                 self._stretch, self._window_end = stretch, window_end
 
-    def _close(self, tape: Tape) -> None:
-        """Closes a recording, and before it those inside that a suspended generator still holds open."""
-        while not tape.is_closed:
-            self._close_innermost()
-        if not self._tapes and _OPEN.get() is self:
+    def _enter(self, tape: Tape | None) -> "_Level":
+        """Adds a level inside of the innermost one whose ``with`` statement runs now.
+
+        The innermost level of all may be one that a suspended generator holds open: what is opened outside of the
+        generator is not inside of that one, and stays open when the generator ends.
+        """
+        frame = _caller()
+        around = self._levels[-1] if self._levels else None
+        if around is not None and (tape is None or not tape.is_region):
+            running = _frames(frame)
+            around = next((level for level in reversed(self._levels) if level.frame in running), None)
+        level = _Level(tape, frame, around)
+        self._levels.append(level)
+        self._settle()
+        return level
+
+    def _leave(self, level: "_Level") -> None:
+        """Closes a level, and before it those inside that a suspended generator still holds open."""
+        for inner in [other for other in self._levels[::-1] if other.is_inside(level)]:
+            self._close(inner)
+        if not self._levels and _OPEN.get() is self:
             _OPEN.set(_innermost(self._around, lambda recorder: recorder.is_open))
 
-    def _close_innermost(self) -> None:
-        innermost = self._tapes.pop()
-        if innermost is not None:
-            innermost.close(self.also[0] if self.also else None)
-            innermost.recorder = None
+    def _close(self, level: "_Level") -> None:
+        place = self._levels.index(level)
+        heirs = _heirs([other.tape for other in self._levels[: place + 1]])
+        del self._levels[place]
+        if level.tape is not None:
+            level.tape.close(heirs[0] if heirs else None)
+            level.tape.recorder = None
         self._settle()
 
     def _settle(self) -> None:
         """Determines who gets the next op: the innermost tape, and those around that asked for it."""
-        self.is_paused = bool(self._tapes) and self._tapes[-1] is None
-        self.tape = next((tape for tape in reversed(self._tapes) if tape is not None), self.tape)
-        also: list[Tape] = []
-        for inner, outer in zip(self._tapes[:0:-1], self._tapes[-2::-1], strict=True):
-            if inner is None or outer is None or inner.is_region:
-                break
-            if outer.include_nested:
-                also.append(outer)
-        self.also = tuple(also)
+        tapes = [level.tape for level in self._levels]
+        self.is_paused = bool(tapes) and tapes[-1] is None
+        self.tape = next((tape for tape in reversed(tapes) if tape is not None), self.tape)
+        self.also = _heirs(tapes)
 
     @contextmanager
     def paused(self, tape: Tape) -> Iterator[None]:
@@ -118,21 +184,19 @@ class Recorder:
         Raises:
             RecordingError: it is closed, another thread's or task's, or has another recording open inside.
         """
-        if not self.serves(self.ctx) or tape not in self._tapes:
+        if not self.serves(self.ctx) or not self.has(tape):
             raise RecordingError(
                 "paused(): the recording is not open in this thread or task: pause it inside its `with` statement"
             )
-        inside = self._tapes[self._tapes.index(tape) + 1 :]
+        tapes = [level.tape for level in self._levels]
+        inside = tapes[tapes.index(tape) + 1 :]
         if any(inner is not None and not inner.is_region for inner in inside):
             raise RecordingError("paused(): another recording is open inside: pause that one, or close it first")
-        depth = len(self._tapes)
-        self._tapes.append(None)
-        self._settle()
+        level = self._enter(None)
         try:
             yield
         finally:
-            while len(self._tapes) > depth:
-                self._close_innermost()
+            self._leave(level)
 
     def _stretch_of(self, block: str) -> Stretch:
         """Returns the next stretch, a part of this block."""
@@ -194,7 +258,7 @@ def recorder_of(ctx: ExecutionContext) -> Recorder | None:
     if recorder is None:
         return None
     # The common case, without a call: this is asked for each op.
-    if recorder.ctx is ctx and recorder._thread == get_ident() and recorder._task is None and recorder._tapes:
+    if recorder.ctx is ctx and recorder._thread == get_ident() and recorder._task is None and recorder._levels:
         return recorder
     return _innermost(recorder, lambda other: other.serves(ctx))
 

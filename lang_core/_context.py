@@ -1,10 +1,10 @@
 """Execution contexts, which give ops their meaning."""
 
 import threading
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from lang_core._dtypes import DType
 from lang_core._errors import CheckpointError, OpError, near_names
@@ -39,7 +39,62 @@ class Scope(threading.local):
         self.untagged = 0
 
 
-class ExecutionContext(ABC):
+_NAMES: Final = {"isRecording": "is_recording", "is_recording": "isRecording"}
+
+
+class _Alias:
+    """Attribute of a class that stands for another one of the same object.
+
+    Args:
+        name: name of the other attribute.
+        replaced: the class's attribute in whose place this one was put; None if there was none.
+    """
+
+    def __init__(self, name: str, replaced: Any = None) -> None:
+        self.name, self.replaced = name, replaced
+        self.__doc__ = f"Alias of ``{name}``."
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else getattr(instance, self.name)
+
+
+class ContextMeta(ABCMeta):
+    """Class of contexts' classes: ``isRecording`` and ``is_recording`` are one attribute under two names.
+
+    Whichever name a class defines, when it is created or later, the other one stands for it.
+    """
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any) -> "ContextMeta":
+        kind = super().__new__(cls, name, bases, namespace, **kwargs)
+        for above in kind.__mro__:  # a base that is no context has one of the names alone
+            names = [name for name in _NAMES if name in vars(above)]
+            if names:
+                if len(names) == 1:
+                    super().__setattr__(kind, _NAMES[names[0]], _Alias(names[0]))
+                break
+        return kind
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        other = _NAMES.get(name)
+        if other is None:
+            return
+        before = vars(cls).get(other)
+        if not isinstance(value, _Alias):
+            super().__setattr__(other, _Alias(name, before))
+        elif (
+            isinstance(before, _Alias) and before.replaced is not None
+        ):  # as a test does that puts back what it has replaced
+            super().__setattr__(other, before.replaced)
+
+    def __delattr__(cls, name: str) -> None:
+        super().__delattr__(name)
+        other = _NAMES.get(name)
+        if other is not None and isinstance(vars(cls).get(other), _Alias):
+            super().__delattr__(other)
+
+
+class ExecutionContext(metaclass=ContextMeta):
     """Gives ops their meaning. Model code asks ``ctx.ops`` for ops and ``ctx.parameter`` for weights.
 
     Threads may share a context: the module path, the source line, ``parameters_from``, ``substituting`` and
@@ -55,17 +110,6 @@ class ExecutionContext(ABC):
         self._muting = threading.Lock()
         self._mutes = 0  # open ``untagged`` blocks of all threads
         self._muted: dict[str, Any] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Puts ``isRecording`` and ``is_recording`` under both names where a class overrides one."""
-        super().__init_subclass__(**kwargs)
-        for kind in cls.__mro__:
-            names = [name for name in ("isRecording", "is_recording") if name in vars(kind)]
-            if len(names) == 1:
-                other = "is_recording" if names[0] == "isRecording" else "isRecording"
-                setattr(cls, other, vars(kind)[names[0]])
-            if names:
-                return
 
     @property
     def module_path(self) -> str:
@@ -92,7 +136,7 @@ class ExecutionContext(ABC):
 
     @property
     def is_recording(self) -> bool:
-        """Alias of ``isRecording``, in Python's spelling; a subclass overrides either."""
+        """Alias of ``isRecording``, in Python's spelling; a subclass overrides either, when it is made or later."""
         return False
 
     @abstractmethod

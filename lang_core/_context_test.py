@@ -98,3 +98,41 @@ def test_an_override_may_ask_its_base() -> None:
             return not super().is_recording
 
     assert (Asks().isRecording, Asks().is_recording) == (True, True)
+
+
+@pytest.mark.parametrize("name", ["isRecording", "is_recording"])
+@pytest.mark.parametrize("value", [True, property(lambda self: True)], ids=["attribute", "property"])
+def test_either_name_may_be_set_on_a_class_later(name: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = type("Base", (EagerExecutionContext,), {})
+    plain = type("Plain", (base,), {})
+    own = type("Own", (base,), {"isRecording": property(lambda self: False)})
+    for kind in (plain, own):
+        ctx = kind()
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, name, value)
+            assert (ctx.isRecording, ctx.is_recording) == (True, True)
+            below = type("Below", (kind,), {})()
+            assert (below.isRecording, below.is_recording) == (True, True)
+        assert (ctx.isRecording, ctx.is_recording) == (False, False)
+        assert (base().isRecording, base().is_recording) == (False, False)
+    with monkeypatch.context() as patch:
+        patch.setattr(base, name, value)
+        assert (plain().isRecording, plain().is_recording) == (True, True)
+        assert (own().isRecording, own().is_recording) == (False, False)
+    assert (plain().isRecording, plain().is_recording) == (False, False)
+
+
+def test_the_last_name_that_was_set_counts() -> None:
+    kind: Any = type("Both", (EagerExecutionContext,), {"isRecording": True})
+    kind.is_recording = property(lambda self: False)
+    assert (kind().isRecording, kind().is_recording) == (False, False)
+    kind.isRecording = property(lambda self: self.ops is not None)
+    assert (kind().isRecording, kind().is_recording) == (True, True)
+
+
+def test_an_attribute_of_one_context_has_both_names() -> None:
+    kind: Any = type("Marked", (EagerExecutionContext,), {"isRecording": False})
+    ctx = kind()
+    ctx.isRecording = True
+    assert (ctx.isRecording, ctx.is_recording) == (True, True)
+    assert (kind().isRecording, kind().is_recording) == (False, False)

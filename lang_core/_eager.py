@@ -32,6 +32,8 @@ def as_array(value: Any, dtype: DType | str | None = None) -> Array:
         OpError: the values do not fit the dtype, or their own dtype is not one of the table's.
     """
     wanted = None if dtype is None else as_dtype(dtype)
+    if wanted is not None and (value is None or isinstance(value, str | bytes)):
+        raise OpError(f"constant: {value!r} does not fit {wanted}: give a number, numbers, or an array")
     try:
         if isinstance(value, np.ndarray | np.generic):
             value = plain_bools(np.asarray(value))

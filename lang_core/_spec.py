@@ -1,6 +1,7 @@
 """Specs: shape and dtype of a tensor, without its data."""
 
 import math
+from operator import index
 from typing import NamedTuple
 
 from lang_core._dtypes import DType, as_dtype
@@ -22,7 +23,10 @@ class TensorSpec(_Fields):
     __slots__ = ()
 
     def __new__(cls, shape: tuple[int, ...], dtype: DType | str) -> "TensorSpec":
-        dims = tuple(map(int, shape))
+        try:
+            dims = tuple(map(index, shape))
+        except TypeError:
+            raise OpError(f"a shape is a sequence of integers, found {shape!r}") from None
         if dims and min(dims) < 0:
             raise OpError(f"a tensor's dimensions are 0 or more, found shape {dims}")
         return tuple.__new__(cls, (dims, as_dtype(dtype)))

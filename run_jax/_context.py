@@ -30,7 +30,7 @@ from run_jax._control import bounded_loop, branch, counted_loop, loop
 from run_jax._indexing import overlapping_update
 from run_jax._ops import JaxOps
 from run_jax._rules import RULES, convert
-from run_jax._tensor import JaxTensor, is_traced, tensor_of
+from run_jax._tensor import JaxTensor, is_traced, is_tracing_now, tensor_of
 
 R = TypeVar("R")
 T = TypeVar("T", bound=Tensor)
@@ -62,13 +62,12 @@ class JaxExecutionContext(ExecutionContext):
         self._parameters = parameters
         self._inputs = dict(inputs or {})
         self._tag_sink = tag_sink
-        self._traced = _has_tracer(parameters) or _has_tracer(self._inputs)
         self._roots = 0  # number of bits that tensors have
 
     @property
     def isRecording(self) -> bool:
-        """True once JAX traces a value of this context: then values have no data, and a path that needs it fails."""
-        return self._traced
+        """True while JAX traces in this thread: values have no data then, and a path that needs data fails."""
+        return is_tracing_now()
 
     def tensor(self, value: Any) -> JaxTensor:
         """Returns an array of JAX or NumPy, a number or a tensor of this kind of context as a tensor.
@@ -87,8 +86,6 @@ class JaxExecutionContext(ExecutionContext):
             tensor = tensor_of(jnp.array(array))
         else:
             raise OpError(f"a JAX context takes its own tensors, arrays of JAX and NumPy, and numbers; found {value!r}")
-        if not self._traced and is_traced(tensor.data):
-            self._traced = True
         return tensor
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[JaxTensor, ...]:
@@ -108,11 +105,12 @@ class JaxExecutionContext(ExecutionContext):
             where = f" (at {self.module_path})" if self.module_path else ""
             text = str(error)
             raise OpError(f"{text if text.startswith(op.name) else f'{op.name}: {text}'}{where}") from None
-        roots = self._roots_of(tensors) if self._traced else 0
+        roots = self._roots_of(tensors) if is_tracing_now() else 0
         rule = RULES[op.name]
         if op.name == "dynamic_update_slice" and tensors[0].roots & tensors[1].roots:
             rule = overlapping_update
-        with jax.named_scope(self.module_path) if self.module_path else nullcontext():
+        # From an @ on, as labels of kernels have one, XLA drops the rest of a name.
+        with jax.named_scope(self.module_path.replace("@", "~")) if self.module_path else nullcontext():
             results = rule(*(tensor.data for tensor in tensors), *attributes)
         results = results if type(results) is tuple else (results,)
         return tuple(_checked(op, spec, array, roots) for spec, array in zip(specs, results, strict=True))
@@ -135,7 +133,7 @@ class JaxExecutionContext(ExecutionContext):
         if rule is None:
             return super().composite(name, body, inputs, attributes)
         results = rule(self, body, *inputs, *attributes)
-        if self._traced:
+        if is_tracing_now():
             self._derive(results, self._roots_of([value for value in inputs if isinstance(value, JaxTensor)]))
         return results
 
@@ -269,7 +267,3 @@ def _checked(op: Op, spec: TensorSpec, array: Any, roots: int) -> JaxTensor:
     if tuple(array.shape) != spec.shape or array.dtype != spec.dtype.numpy:
         raise OpError(f"{op.name}: the rule for JAX gave {array.dtype}{list(array.shape)}, and the op gives {spec!r}")
     return JaxTensor(spec, array, roots)
-
-
-def _has_tracer(arrays: Any) -> bool:
-    return isinstance(arrays, Mapping) and any(map(is_traced, jax.tree.leaves(dict(arrays))))

@@ -4,6 +4,7 @@ import doctest
 import os
 import subprocess
 import sys
+import threading
 from functools import partial
 from typing import Any
 
@@ -135,7 +136,7 @@ def test_bf16_is_rounded_by_every_op_inside_of_jit() -> None:
 def test_a_traced_value_has_no_data() -> None:
     def escaping(x: Any) -> Any:
         ctx: Any = JaxExecutionContext()
-        assert not ctx.isRecording
+        assert ctx.isRecording
         tensor = ctx.tensor(x)
         assert ctx.isRecording
         assert ctx.is_recording
@@ -290,3 +291,52 @@ def test_an_update_that_is_computed_from_its_target_is_right():
     x = np.arange(4, dtype=np.int32).reshape(4, 1, 1)
     assert jax.jit(plain)(x).ravel().tolist() == [1, 1, 1, 1], "the fault is gone: remove overlapping_update"
     assert jax.jit(partial(jax_function(shifted), {}))(x).ravel().tolist() == [1, 1, 2, 3]
+
+
+def test_a_context_records_while_jax_traces_and_only_then() -> None:
+    ctx = JaxExecutionContext()
+    seen: list[bool] = []
+
+    def function(x: Any) -> Any:
+        seen.append(ctx.isRecording)  # before the first value
+        seen.append(JaxExecutionContext().is_recording)
+        y = ctx.ops.mul(x, x)
+        seen.append(ctx.isRecording)
+        return y.data.sum()
+
+    for transformed in (jax.jit(function), jax.grad(function), lambda x: jax.vmap(function)(jnp.ones((2, 2)))):
+        assert not ctx.isRecording
+        transformed(jnp.float32(3.0))
+        assert seen
+        assert all(seen)
+        assert not ctx.isRecording
+        seen.clear()
+    function(jnp.float32(3.0))
+    assert not any(seen)
+
+
+def test_a_context_records_in_the_thread_that_traces_alone() -> None:
+    ctx, seen = JaxExecutionContext(), list[bool]()
+
+    def function(x: Any) -> Any:
+        thread = threading.Thread(target=lambda: seen.append(ctx.isRecording))
+        thread.start()
+        thread.join()
+        seen.append(ctx.isRecording)
+        return x
+
+    jax.jit(function)(jnp.float32(3.0))
+    assert seen == [False, True]
+
+
+def test_the_functions_of_a_loop_are_traced() -> None:
+    ctx, seen = JaxExecutionContext(), list[bool]()
+
+    def body(x: Any) -> Any:
+        seen.append(ctx.isRecording)
+        return (ctx.ops.add(x, 1.0),)
+
+    ctx.ops.while_loop(lambda x: ctx.ops.less(x, 3.0), body, (ctx.constant(0.0),))
+    assert seen
+    assert all(seen)
+    assert not ctx.isRecording

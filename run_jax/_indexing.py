@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -73,7 +74,44 @@ def _scatter(x: Array, indices: Array, updates: Array, axis: int, reduction: str
     method = {"add": "add", "mul": "multiply", "max": "max", "min": "min", "set": "set"}[reduction]
     if reduction in ("add", "mul"):
         x, updates = convert(x, dtype.accumulation), convert(updates, dtype.accumulation)
+    if reduction == "mul" and dtype.is_floating:
+        return convert(_multiplied(x, updates, tuple(places)), dtype)
     return convert(getattr(x.at[tuple(places)], method)(updates, mode="drop"), dtype)
+
+
+@jax.custom_vjp
+def _multiplied(x: Array, updates: Array, places: tuple[Array, ...]) -> Array:
+    """Returns x with the updates multiplied in; JAX itself differentiates this for distinct places alone."""
+    return x.at[places].multiply(updates, mode="drop")
+
+
+def _multiplied_forward(x: Array, updates: Array, places: tuple[Array, ...]) -> tuple[Array, Any]:
+    return _multiplied(x, updates, places), (x, updates, places)
+
+
+def _multiplied_backward(saved: Any, g: Array) -> tuple[Array, Array, Any]:
+    """Returns the gradients: of an update it is that of x times the product of the other updates of its place."""
+    x, updates, places = saved
+    one, zero = jnp.ones_like(x), jnp.zeros_like(x)
+    is_zero = updates == 0
+    product = one.at[places].multiply(updates, mode="drop")
+    zeros = zero.at[places].add(is_zero.astype(x.dtype), mode="drop")
+    nonzero = one.at[places].multiply(jnp.where(is_zero, jnp.ones_like(updates), updates), mode="drop")
+
+    def at_places(whole: Array) -> Array:
+        return whole.at[places].get(mode="fill", fill_value=0)
+
+    count, rest = at_places(zeros), at_places(nonzero)
+    without = jnp.where(is_zero, rest, rest / jnp.where(is_zero, jnp.ones_like(updates), updates))
+    others = jnp.where(count == is_zero.astype(x.dtype), without, jnp.zeros_like(updates))
+    return (
+        g * product,
+        at_places(g) * at_places(x) * others,
+        tuple(np.zeros(p.shape, jax.dtypes.float0) for p in places),
+    )
+
+
+_multiplied.defvjp(_multiplied_forward, _multiplied_backward)
 
 
 @computes("put")

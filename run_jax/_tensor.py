@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.core
 import numpy as np
+from jax.extend.core import find_top_trace
 
 from lang_core import OpError, Tensor, TensorSpec, TraceEscapeError, as_dtype
 
@@ -12,6 +13,11 @@ from lang_core import OpError, Tensor, TensorSpec, TraceEscapeError, as_dtype
 def is_traced(value: Any) -> bool:
     """Returns whether JAX traces an array, which then has no data."""
     return isinstance(value, jax.core.Tracer)
+
+
+def is_tracing_now() -> bool:
+    """Returns whether JAX traces in this thread: inside of ``jit``, ``grad``, ``vmap``, ``scan`` or ``shard_map``."""
+    return type(find_top_trace(())).__name__ != "EvalTrace"
 
 
 class JaxTensor(Tensor):

@@ -418,6 +418,17 @@ def traced_context() -> ExecutionContext:
 
 
 def with_jax_arrays(function: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:
-    """Calls a function of NumPy arrays on arrays of either kind; returns JAX's arrays if any argument is JAX's."""
+    """Calls a function of NumPy arrays on arrays of either kind; returns JAX's arrays if any argument is JAX's.
+
+    Raises:
+        KernelError: JAX traces an argument, which then has no data.
+    """
+    for number, array in enumerate(arrays):
+        if is_tracer(array):
+            raise KernelError(
+                f"JAX traces array {number}, {spec_of(array)} (jit, grad, vmap), and the compiled kernel "
+                f"needs its data: compile it with compiler='jax', call the executor itself, or take the gradient "
+                f"by executor.value_and_pullback"
+            )
     result = function(*map(as_numpy, arrays))
     return map_arrays(as_jax, result) if any(map(is_jax, arrays)) else result

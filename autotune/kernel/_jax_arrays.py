@@ -59,9 +59,9 @@ def wait(value: Any) -> Any:
 
 
 def named_scope(label: str) -> AbstractContextManager[Any]:
-    """Returns a context manager that names what JAX traces inside."""
+    """Returns a context manager that names what JAX traces inside, with ~ for @: XLA drops a name's rest from @ on."""
     jax = jax_module()
-    return nullcontext() if jax is None else jax.named_scope(label)
+    return nullcontext() if jax is None else jax.named_scope(label.replace("@", "~"))
 
 
 def jitted(fn: Callable[..., Any]) -> Callable[..., Any]:

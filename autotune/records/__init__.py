@@ -2,10 +2,12 @@
 
 from autotune.records._labels import (
     PREFIX,
+    checked_prefix,
     extract_labels_from_hlo_text,
     find_labels_in_lowered,
     label,
     labels_in,
+    prefixed_labels_in,
     stamp_mode,
     stamp_of,
     text_of,
@@ -32,6 +34,7 @@ __all__ = [
     "RecordedCall",
     "as_line",
     "call_of",
+    "checked_prefix",
     "extract_labels_from_hlo_text",
     "find_labels_in_lowered",
     "forget_invocations",
@@ -40,6 +43,7 @@ __all__ = [
     "label",
     "labelled",
     "labels_in",
+    "prefixed_labels_in",
     "profile",
     "read_record",
     "record_file",

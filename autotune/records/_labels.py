@@ -14,7 +14,10 @@ PREFIX: Final = "tapeline_ops"
 """Beginning of the labels of kernels' calls."""
 STAMP_VARIABLE: Final = "TAPELINE_OPS_STAMP"
 _MODES: Final = ("hash", "json", "none")
-_LABEL: Final = re.compile(r"(?P<prefix>[A-Za-z_]\w*)#(?P<op>[\w.-]+@v[\w.-]+?):(?P<key>[0-9a-f]{16})(?![0-9a-f])")
+# JAX's names have ~ in place of @, from which on XLA drops the rest of a name.
+_REST: Final = r"#(?P<op>[\w.-]+[@~]v[\w.-]+?):(?P<key>[0-9a-f]{16})(?![0-9a-f])"
+_PREFIXES: Final = {PREFIX: None}
+_PREFIX: Final = re.compile(r"[\w.-]+")
 _UNFIT: Final = re.compile(r"[^\w.@-]")
 _HASH: Final = re.compile(r"[0-9a-f]{16}")
 
@@ -73,16 +76,45 @@ def _as_json(cfg: Any) -> str:
     return name
 
 
+def checked_prefix(prefix: Any) -> str:
+    """Returns a prefix of labels, and remembers it, so that labels with it are found in texts.
+
+    Raises:
+        KernelError: it is no text, is empty, or has a character that ends a name in a text.
+    """
+    if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix.rstrip("#")):
+        raise KernelError(
+            f"stamp_prefix={prefix!r}: expected a text of letters, digits, '_', '.' and '-', such as {PREFIX!r}"
+        )
+    _PREFIXES[prefix.rstrip("#")] = None
+    return prefix
+
+
+def prefixed_labels_in(text: str, prefix: str | None = None) -> list[tuple[str, str, str]]:
+    """Returns ``(prefix, op, call key)`` of the labels in a text, without duplicates, in order.
+
+    Args:
+        text: text to search.
+        prefix: prefix of the labels; that of every executor of this process if None.
+    """
+    wanted = [prefix.rstrip("#")] if prefix else sorted(_PREFIXES, key=len, reverse=True)
+    pattern = re.compile(rf"(?P<prefix>{'|'.join(map(re.escape, wanted))}){_REST}")
+    return list(dict.fromkeys((m["prefix"], m["op"].replace("~v", "@v"), m["key"]) for m in pattern.finditer(text)))
+
+
 def labels_in(text: str, prefix: str | None = None) -> list[tuple[str, str]]:
     """Returns ``(op, call key)`` of the labels in a text, without duplicates, in order."""
-    wanted = (prefix or PREFIX).rstrip("#")
-    calls = [(m["op"], m["key"]) for m in _LABEL.finditer(text) if m["prefix"].endswith(wanted)]
-    return list(dict.fromkeys(calls))
+    return list(dict.fromkeys((op, key) for _, op, key in prefixed_labels_in(text, prefix)))
 
 
-def extract_labels_from_hlo_text(hlo_text: str) -> list[str]:
-    """Returns the labels in a text, without duplicates, in order."""
-    return [label(op, key) for op, key in labels_in(hlo_text)]
+def extract_labels_from_hlo_text(hlo_text: str, prefix: str | None = None) -> list[str]:
+    """Returns the labels in a text, without duplicates, in order.
+
+    Args:
+        hlo_text: text to search.
+        prefix: prefix of the labels; that of every executor of this process if None.
+    """
+    return [label(op, key, own) for own, op, key in prefixed_labels_in(hlo_text, prefix)]
 
 
 def text_of(lowered: Any) -> str:
@@ -108,6 +140,11 @@ def text_of(lowered: Any) -> str:
         return as_text()
 
 
-def find_labels_in_lowered(lowered: Any) -> list[str]:
-    """Returns the labels in a lowered module; see ``text_of`` for what that may be."""
-    return extract_labels_from_hlo_text(text_of(lowered))
+def find_labels_in_lowered(lowered: Any, prefix: str | None = None) -> list[str]:
+    """Returns the labels in a lowered or compiled module.
+
+    Args:
+        lowered: see ``text_of`` for what it may be.
+        prefix: prefix of the labels; that of every executor of this process if None.
+    """
+    return extract_labels_from_hlo_text(text_of(lowered), prefix)

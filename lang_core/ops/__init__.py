@@ -30,6 +30,8 @@ Where these ops differ from NumPy, on purpose:
 - Subnormal numbers are kept here; a device may flush them to 0.
 """
 
+from lang_core.ops._arguments import checks_arguments as _checks_arguments
+from lang_core.ops._base import Interpreter as _Interpreter
 from lang_core.ops._base import Operand
 from lang_core.ops._cached_attention import CachedAttentionOps as _CachedAttentionOps
 from lang_core.ops._causal_conv import CausalConvOps as _CausalConvOps
@@ -56,7 +58,25 @@ __all__ = [
 ]
 
 
-class Ops(_GatedDeltaOps, _CausalConvOps, _PackedExpertOps, _CachedAttentionOps):
-    """All ops, as methods. ``ctx.ops`` is one of these, bound to its context."""
+class _PlainOps(_GatedDeltaOps, _CausalConvOps, _PackedExpertOps, _CachedAttentionOps):
+    """All ops, without checks of the types of their arguments."""
 
     __slots__ = ()
+
+
+@_checks_arguments
+class Ops(_PlainOps):
+    """All ops, as methods. ``ctx.ops`` is one of these, bound to its context.
+
+    An argument of a wrong type is an OpError.
+    """
+
+    __slots__ = ("_plain",)
+
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        super().__init_subclass__(**kwargs)
+        _checks_arguments(cls, tuple(vars(cls)))
+
+    def __init__(self, ctx: _Interpreter) -> None:
+        super().__init__(ctx)
+        self._plain: _PlainOps = _PlainOps(ctx) if type(self) is Ops else self  # a subclass may override methods

@@ -10,6 +10,7 @@ from lang_core._errors import GraphError, OpError
 from lang_core._spec import TensorSpec
 
 Specs = tuple[TensorSpec, ...]
+_WRONG_TYPE: Final = (TypeError, AttributeError, IndexError, KeyError, ValueError, OverflowError, ZeroDivisionError)
 Array = np.ndarray[Any, Any]
 
 # Results of shape rules are remembered per op; models repeat a few hundred combinations.
@@ -83,7 +84,10 @@ class Op:
             OpError: a constraint does not hold; the message names it and the operands.
         """
         key = specs, attributes
-        known = self._memo.get(key)
+        try:
+            known = self._memo.get(key)
+        except TypeError:  # an attribute that has no hash, such as a list
+            return self.infer_afresh(specs, attributes)
         if known is None:
             known = self.infer_afresh(specs, attributes)
             if len(self._memo) >= _MEMO_LIMIT:
@@ -101,6 +105,10 @@ class Op:
             return self.shape_rule(*specs, *attributes)
         except ContractViolation as error:
             raise OpError(f"{self.call_text(specs, attributes)}: {error}") from None
+        except _WRONG_TYPE as error:  # of an attribute that the rule cannot compare or count with
+            named = ", ".join(self.attributes)
+            text = f"{self.name}({', '.join(map(repr, (*specs, *attributes)))})"
+            raise OpError(f"{text}: operands or attributes ({named}) of a wrong type or number: {error}") from error
 
     def call_text(self, specs: Specs, attributes: tuple[Any, ...]) -> str:
         """Returns the call as a person reads it, e.g. ``reshape(f32[2,3], shape=(6,))``."""
