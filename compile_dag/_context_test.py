@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -291,8 +292,8 @@ def test_a_graph_can_be_made_while_the_recording_goes_on() -> None:
     assert [len(early.nodes), len(tape.to_compute_graph({"z": value(z)}).nodes)] == [1, 2]
 
 
-def _held(ctx: GraphExecutionContext, **options: bool) -> Iterator[Tape]:
-    with ctx.recording(**options) as tape:
+def _held(ctx: GraphExecutionContext, include_nested: bool = False) -> Any:
+    with ctx.recording(include_nested=include_nested) as tape:
         yield tape
 
 
@@ -333,7 +334,7 @@ def test_two_generators_end_in_any_order() -> None:
 def test_a_generators_pause_ends_alone() -> None:
     ctx = GraphExecutionContext()
 
-    def pausing() -> Iterator[None]:
+    def pausing() -> Any:
         with ctx.paused():
             yield
 

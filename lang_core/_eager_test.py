@@ -183,7 +183,7 @@ def test_the_block_of_an_eager_context_changes_nothing() -> None:
 
 
 def test_shared_numbers_keep_the_sign_of_zero_and_nan() -> None:
-    ctx = EagerExecutionContext()
+    ctx: Any = EagerExecutionContext()
     for kind in (float, np.float64, np.float32, ml_dtypes.bfloat16):
         signs = [np.signbit(ctx.number(kind(value), f32).numpy()).item() for value in (0.0, -0.0, 0.0, -0.0)]
         assert signs == [False, True, False, True], kind

@@ -53,11 +53,10 @@ def test_the_gradient_of_a_product_is_its_slope(name: str) -> None:
         for place in np.ndindex(base.shape):
             values = []
             for step in (1.0, -1.0):
-                moved = base.copy()
+                moved: Any = base.copy()
                 moved[place] += step
-                arguments = [np.float64(_X), np.float64(updates)]
+                arguments: list[Any] = [np.float64(_X), np.float64(updates)]
                 arguments[number] = moved
-                result = np.float64(_X * 0)
                 result = ctx.ops.scatter(arguments[0], _INDICES, ctx.constant(arguments[1]), 1, "mul").numpy()
                 values.append((result * np.array([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]])).sum())
             np.testing.assert_allclose(slopes[place], (values[0] - values[1]) / 2, rtol=1e-5, atol=1e-6)

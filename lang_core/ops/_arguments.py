@@ -61,7 +61,8 @@ def _wrapped(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     if not any(attributes.values()) and not {_tensor, _tensor_or_none} & set(by_name.values()):
         return method  # elementwise ops take operands only, which the contexts check
     # Attributes are checked before each call; operands, which are hot and mostly right, once a call has failed.
-    placed = tuple([(i, p, attributes[p]) for i, p in enumerate(by_name) if attributes.get(p) is not None])
+    needed = {parameter: check for parameter, check in attributes.items() if check is not None}
+    placed = tuple([(i, parameter, needed[parameter]) for i, parameter in enumerate(by_name) if parameter in needed])
 
     @functools.wraps(method)
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -80,14 +81,14 @@ def _wrapped(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
                 args = (*args[:place], after, *args[place + 1 :])
         if kwargs:
             for parameter, value in kwargs.items():
-                check = attributes.get(parameter)
+                check = needed.get(parameter)
                 if check is not None:
                     try:
                         kwargs[parameter] = check(value)
                     except _WrongTypeError as error:
                         raise _refusal(name, parameter, error, value) from None
         try:
-            return method(self._plain, *args, **kwargs)
+            return method(getattr(self, "_plain", self), *args, **kwargs)
         except (AttributeError, TypeError, IndexError, ValueError):
             _check_operands(name, by_name, dict(zip(by_name, args, strict=False)) | kwargs)
             raise
@@ -268,15 +269,15 @@ _OPERANDS: Final = (_tensor, _operand, _tensor_or_none, _operand_or_none)
 def _sequence_of(check: Check, count: int | None) -> Check:
     if check is _integer and count is None:
         return _integers
-    each = "" if count is None else f" of {count}"
+    length = "" if count is None else f" of {count}"
 
     def sequence(value: Any) -> Any:
         if not isinstance(value, Sequence) or isinstance(value, str | bytes) or count not in (None, len(value)):
-            raise _WrongTypeError(f"a sequence{each}")
+            raise _WrongTypeError(f"a sequence{length}")
         try:
             parts = [check(part) for part in value]
         except _WrongTypeError as error:
-            raise _WrongTypeError(f"a sequence{each}, each {error.args[0]}") from None
+            raise _WrongTypeError(f"a sequence{length}, each {error.args[0]}") from None
         same = all(after is before for after, before in zip(parts, value, strict=True))
         return value if same else tuple(parts)
 

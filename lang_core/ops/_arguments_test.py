@@ -16,7 +16,7 @@ from lang_core import ENCODINGS, OPS, EagerExecutionContext, OpError, Ops, Tapel
 from lang_core.ops._arguments import _check_of
 
 _EXAMPLES = 4000 if os.environ.get("TAPELINE_LONG") else 400
-_CTX = EagerExecutionContext()
+_CTX: Any = EagerExecutionContext()
 _METHODS = {name: method for name, method in inspect.getmembers(Ops, inspect.isfunction) if not name.startswith("_")}
 _WRONG: list[Any] = [
     None,

@@ -84,8 +84,8 @@ class RunValues:
         tensor = value.tensor if isinstance(value, FlowValue) else value
         if not isinstance(tensor, Tensor):
             if not isinstance(tensor, np.ndarray | np.generic):
-                found = f"a {type(value).__name__}"
-                raise OpError(f"wrap at {self.where}: expected a tensor, an array or a FlowValue; found {found}")
+                kind = type(value).__name__
+                raise OpError(f"wrap at {self.where}: expected a tensor, an array or a FlowValue; found a {kind}")
             tensor = as_tensor(self.ctx, f"wrap at {self.where}", tensor)
         return self.value(tensor, spec)
 
@@ -97,8 +97,8 @@ class RunValues:
         """
         tensor = value.tensor if isinstance(value, FlowValue) else value
         if not isinstance(tensor, Tensor):
-            found = f"a {type(value).__name__}"
-            raise OpError(f"node_shape at {self.where}: expected a tensor or a FlowValue; found {found}")
+            kind = type(value).__name__
+            raise OpError(f"node_shape at {self.where}: expected a tensor or a FlowValue; found a {kind}")
         return tensor.shape
 
     def input(
