@@ -23,7 +23,8 @@ class AutotunePolicy:
         allow_autotune: whether candidates may be timed.
         allow_heuristics: whether the kernel's heuristic configuration may be taken.
         cache_miss_fallback: first resort if nothing is remembered; ``cached-only`` has none.
-        validate_backward: whether to run and compare the kernel's own gradient, too.
+        validate_backward: whether to run the kernel's own gradient, too, once for each candidate, and compare it. It is
+            not timed.
         bit_exact: whether a candidate must give the reference's result bit for bit.
         tune_again: whether to measure calls anew that are remembered as tuned.
     """
@@ -31,7 +32,7 @@ class AutotunePolicy:
     allow_autotune: bool = True
     allow_heuristics: bool = True
     cache_miss_fallback: Literal["autotune", "heuristics", "cached-only"] = "autotune"
-    validate_backward: bool = False
+    validate_backward: bool = True
     bit_exact: bool = False
     tune_again: bool = False
 

@@ -10,6 +10,7 @@ from autotune.kernel import (
     Invocation,
     Kernel,
     arrays_of,
+    as_jax,
     bound_method,
     checked_cfg,
     checked_tolerance,
@@ -44,7 +45,7 @@ def tune_call(
         kernel: kernel of the call.
         candidates: configurations.
         failures: reasons of earlier failures, by ``cfg_name``; these candidates are skipped.
-        validate_backward: whether to run and compare the kernel's own gradient, too.
+        validate_backward: whether to run the kernel's own gradient, too, once for each candidate, and compare it.
         bit_exact: whether a candidate must give the reference's result bit for bit.
     """
     make = inv.candidate_runner or candidate_maker(inv, kernel, validate_backward)
@@ -90,17 +91,35 @@ def candidate_maker(
     jax = any(is_jax(array) for array in arrays_of((inv.args, dict(inv.kwargs))))
 
     def make(cfg: Any) -> Callable[..., Any]:
-        if backward and has_gradient(kernel, platform, method):
-            plain = _with_backward(kernel, platform, method, cfg)
-        else:
-            run = bound_method(kernel, "run", platform, method)
+        run = bound_method(kernel, "run", platform, method)
 
-            def plain(*args: Any, **kwargs: Any) -> Any:
-                return run(*args, cfg=cfg, **kwargs)
+        def plain(*args: Any, **kwargs: Any) -> Any:
+            return run(*args, cfg=cfg, **kwargs)
 
-        return _jitted_once(plain) if jax else plain
+        timed = _jitted_once(plain) if jax else plain
+        if not backward or not has_gradient(kernel, platform, method):
+            return timed
+        both = _with_backward(kernel, platform, method, cfg)
+        if not jax:
+            return _first_then(both, timed)
+        compiled = _jitted_once(both)
+        # The function to be timed is compiled at the first call, too.
+        return _first_then(lambda *args, **kwargs: (timed(*args, **kwargs), compiled(*args, **kwargs))[1], timed)
 
     return make
+
+
+def _first_then(first: Callable[..., Any], later: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function that calls ``first`` once, for its result to be compared, and then ``later``, to be timed."""
+    called: list[bool] = []
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if called:
+            return later(*args, **kwargs)
+        called.append(True)
+        return first(*args, **kwargs)
+
+    return call
 
 
 def _with_backward(kernel: Kernel[Any, Any], platform: str, method: str | None, cfg: Any) -> Callable[..., Any]:
@@ -109,17 +128,21 @@ def _with_backward(kernel: Kernel[Any, Any], platform: str, method: str | None, 
 
     def both(*args: Any, **kwargs: Any) -> Any:
         output, residuals = forward(*args, cfg=cfg, **kwargs)
-        gradients = backward(residuals, output, map_arrays(_ones_like, output), *args, cfg=cfg, **kwargs)
+        seeds = iter(np.random.default_rng(0).standard_normal((len(arrays_of(output)), 1)))
+        d_output = map_arrays(lambda array: _seed(array, float(next(seeds)[0])), output)
+        gradients = backward(residuals, output, d_output, *args, cfg=cfg, **kwargs)
         return output, tuple(gradient for gradient in gradients if gradient is not None)
 
     return both
 
 
-def _ones_like(array: Any) -> Any:
-    if is_jax(array):
-        return array * 0 + 1
-    data = array.numpy() if isinstance(array, Tensor) else array
-    return np.ones_like(data)
+def _seed(array: Any, factor: float) -> Any:
+    """Returns a gradient of a result: different for each element, so that a transposed or shared one is noticed."""
+    shape = tuple(array.shape)
+    dtype = array.dtype.numpy if isinstance(array, Tensor) else array.dtype
+    ramp = np.cos(np.arange(int(np.prod(shape)), dtype=np.float32)).reshape(shape) * np.float32(factor)
+    seed = ramp.astype(dtype) if np.dtype(dtype).kind not in "iub" else np.zeros(shape, dtype)
+    return as_jax(seed) if is_jax(array) else seed
 
 
 def _jitted_once(function: Callable[..., Any]) -> Callable[..., Any]:

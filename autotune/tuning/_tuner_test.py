@@ -5,7 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotune import AutotunePolicy, ConfigSelectorChain, Invocation, Kernel, Tuner, TuningError
+from autotune import (
+    AutotunePolicy,
+    ConfigSelectorChain,
+    Executor,
+    Invocation,
+    Kernel,
+    Tuner,
+    TuningError,
+    policy_override,
+)
 from autotune._kernels_testing import Blocks, Clock, Matmul, chain, matrices
 
 
@@ -148,3 +157,58 @@ def test_what_fails_when_it_is_timed_again_is_not_taken(fails: int, taken: int) 
 
 def test_clock_is_a_tuner() -> None:
     assert Clock(lambda cfg: 1.0).autotune(lambda cfg: lambda: cfg * 0, (), {}, [1, 2]) == 1
+
+
+class _Backward(Kernel[str, Any]):
+    """2 x y, and a gradient that is right for some configurations."""
+
+    op_id = "tests.backward"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backwards: list[str] = []
+
+    def run(self, x: Any, y: Any, *, cfg: str) -> Any:
+        return 2 * x * y
+
+    def heuristic_cfg(self, inv: Invocation[Any, Any]) -> str:
+        return "plain"
+
+    def candidate_cfgs(self, inv: Invocation[Any, Any]) -> list[str]:
+        return ["plain", "fast", "wrong", "swapped", "raises"]
+
+    def fwd_with_residuals(self, x: Any, y: Any, *, cfg: str) -> Any:
+        return self.run(x, y, cfg=cfg), None
+
+    def vjp(self, residuals: Any, output: Any, d_output: Any, x: Any, y: Any, *, cfg: str) -> Any:
+        self.backwards.append(cfg)
+        if cfg == "raises":
+            raise ValueError("no gradient of this kind")
+        slopes = 2 * d_output * y, 2 * d_output * x
+        return {"wrong": (slopes[0], -slopes[1]), "swapped": slopes[::-1]}.get(cfg, slopes)
+
+
+def test_a_wrong_gradient_of_ones_own_is_not_chosen_by_default() -> None:
+    seconds = {"plain": 5.0, "fast": 4.0, "wrong": 1.0, "swapped": 2.0, "raises": 0.5}
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal((3, 3)).astype(np.float32) for _ in range(2)]
+    for backward, best in ((None, "fast"), (False, "raises")):
+        kernel, (made, _, _) = _Backward(), chain(seconds.__getitem__)
+        options = {} if backward is None else {"validate_backward": backward}
+        with policy_override(made, **options):
+            selection = Executor(made).explain(kernel, *arrays)
+        assert selection.cfg == best
+        assert selection.entry is not None
+        statuses = {one.cfg: one.status for one in selection.entry.measurements}
+        if backward is None:
+            assert statuses == {
+                "plain": "ok",
+                "fast": "ok",
+                "wrong": "rejected",
+                "swapped": "rejected",
+                "raises": "failed",
+            }
+            assert sorted(kernel.backwards) == sorted(seconds), "the gradient is compared once, and not timed"
+        else:
+            assert set(statuses.values()) == {"ok"}
+            assert not kernel.backwards
