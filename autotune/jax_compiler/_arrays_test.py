@@ -54,7 +54,8 @@ class Scaled(Kernel[int, Both]):
         self, residuals: Any, output: Any, d_output: Any, x: Any, w: Any, *, cfg: int, ctx: Any, scale: float
     ) -> Any:
         ops = ctx.ops
-        given = ops.mul(d_output[0], scale)
+        largest = ops.cast(ops.equal(output.product, output.largest), "f32")
+        given = ops.mul(ops.add(d_output[0], ops.mul(largest, d_output[1])), scale)
         return ops.dot_general(given, w, ((1,), (0,))), ops.dot_general(given, x, ((0,), (0,)))
 
 

@@ -22,6 +22,7 @@ from autotune.kernel import (
     trial,
 )
 from autotune.tuning._arguments import Arguments
+from autotune.tuning._gradients import check_gradient
 from autotune.tuning._tuner import Tuner
 from lang_core import Tensor, checked_choices
 
@@ -47,6 +48,9 @@ def tune_call(
         failures: reasons of earlier failures, by ``cfg_name``; these candidates are skipped.
         validate_backward: whether to run the kernel's own gradient, too, once for each candidate, and compare it.
         bit_exact: whether a candidate must give the reference's result bit for bit.
+
+    Raises:
+        KernelError: the kernel's own gradient is not that of its ``run``.
     """
     make = inv.candidate_runner or candidate_maker(inv, kernel, validate_backward)
     custom = getattr(type(tuner), "autotune", None) is not Tuner.autotune
@@ -56,6 +60,9 @@ def tune_call(
         reference = heuristic_of(kernel, inv)
     except NotImplementedError:
         reference = None
+    if validate_backward and has_gradient(kernel, inv.where().platform, inv.method):
+        for cfg in ([] if reference is None else [reference]) or candidates[:1]:
+            check_gradient(kernel, inv, cfg)
     return tuner.tune(
         make,
         inv.args,

@@ -11,6 +11,7 @@ from autotune import (
     Executor,
     Invocation,
     Kernel,
+    KernelError,
     Tuner,
     TuningError,
     policy_override,
@@ -212,3 +213,43 @@ def test_a_wrong_gradient_of_ones_own_is_not_chosen_by_default() -> None:
         else:
             assert set(statuses.values()) == {"ok"}
             assert not kernel.backwards
+
+
+class _InOps(Kernel[int, Any]):
+    """x y + x, and a gradient that is wrong in every configuration if asked."""
+
+    op_id = "tests.backward_in_ops"
+
+    def __init__(self, right: bool) -> None:
+        super().__init__()
+        self.right = right
+
+    def run(self, x: Any, y: Any, *, cfg: int, ctx: Any) -> Any:
+        return ctx.ops.add(ctx.ops.mul(x, y), x)
+
+    def heuristic_cfg(self, inv: Invocation[Any, Any]) -> int:
+        return 1
+
+    def candidate_cfgs(self, inv: Invocation[Any, Any]) -> list[int]:
+        return [1, 2]
+
+    def fwd_with_residuals(self, x: Any, y: Any, *, cfg: int, ctx: Any) -> Any:
+        return self.run(x, y, cfg=cfg, ctx=ctx), None
+
+    def vjp(self, residuals: Any, output: Any, d_output: Any, x: Any, y: Any, *, cfg: int, ctx: Any) -> Any:
+        of_x = ctx.ops.mul(d_output, y)
+        return ctx.ops.add(of_x, d_output) if self.right else of_x, ctx.ops.mul(d_output, x)
+
+
+def test_a_gradient_that_is_wrong_in_every_configuration_is_an_error_of_the_kernel() -> None:
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal((3, 3)).astype(np.float32) for _ in range(2)]
+    made, _, _ = chain(lambda cfg: 1.0 / cfg)
+    assert Executor(made).explain(_InOps(right=True), *arrays).cfg == 2
+    made, _, _ = chain(lambda cfg: 1.0 / cfg)
+    with pytest.raises(KernelError, match=r"its vjp is not the gradient of its run: argument 0: differs by .* correct"):
+        Executor(made).explain(_InOps(right=False), *arrays)
+    with policy_override(made, validate_backward=False):
+        assert Executor(made).explain(_InOps(right=False), *arrays).cfg == 2
+    with pytest.raises(KernelError, match="its vjp is not the gradient of its run"):
+        Executor(chain(lambda cfg: 1.0 / cfg)[0]).explain(_InOps(right=False), *arrays, method="other")
