@@ -195,7 +195,7 @@ def test_a_wrong_gradient_of_ones_own_is_not_chosen_by_default() -> None:
     arrays = [random.standard_normal((3, 3)).astype(np.float32) for _ in range(2)]
     for backward, best in ((None, "fast"), (False, "raises")):
         kernel, (made, _, _) = _Backward(), chain(seconds.__getitem__)
-        options = {} if backward is None else {"validate_backward": backward}
+        options: dict[str, Any] = {} if backward is None else {"validate_backward": backward}
         with policy_override(made, **options):
             selection = Executor(made).explain(kernel, *arrays)
         assert selection.cfg == best
