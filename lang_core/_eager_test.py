@@ -184,7 +184,8 @@ def test_the_block_of_an_eager_context_changes_nothing() -> None:
 
 def test_shared_numbers_keep_the_sign_of_zero_and_nan() -> None:
     ctx: Any = EagerExecutionContext()
-    for kind in (float, np.float64, np.float32, ml_dtypes.bfloat16):
+    kinds: list[Any] = [float, np.float64, np.float32, ml_dtypes.bfloat16]
+    for kind in kinds:
         signs = [np.signbit(ctx.number(kind(value), f32).numpy()).item() for value in (0.0, -0.0, 0.0, -0.0)]
         assert signs == [False, True, False, True], kind
         assert np.isnan(ctx.number(kind("nan"), f32).numpy())

@@ -325,7 +325,17 @@ def compile_invocation(
     mesh: Any = None,
     batch_axes: Mapping[str, int] | None = None,
 ) -> Invocation[Any, Any]:
-    """Returns a call of ``kernel`` by a compiler; arguments as of ``Executor.compile``.
+    """Returns a call of ``kernel`` by a compiler.
+
+    Args:
+        compiler: compiler whose environment and device the call is for.
+        kernel: kernel to compile.
+        args: example arguments.
+        kwargs: example keyword arguments.
+        cfg: configuration; chosen if None.
+        method: way of execution, which selects variants.
+        mesh: mesh of devices that share the work; part of the key.
+        batch_axes: axis of an added batch, by argument; part of the key.
 
     Raises:
         KernelError: the compiler gives no environment.

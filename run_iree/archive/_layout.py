@@ -60,10 +60,13 @@ def aligned(offset: int, alignment: int) -> int:
 
 
 class ArchiveLayout:
-    """Archive without its data. Nothing of it is kept per entry where each has data of its own.
+    """Archive without its data. It keeps nothing per entry if each entry has data of its own.
 
     Attributes:
         total_bytes: size of the file.
+
+    Raises:
+        InputError: two entries have the same name, or a name is empty or not valid Unicode.
     """
 
     def __init__(self, entries: Collection[ArchiveEntry]) -> None:
@@ -103,7 +106,11 @@ class ArchiveLayout:
             end = offset + spec.nbytes
 
     def head_pieces(self) -> Iterator[bytes]:
-        """Yields the bytes before the data, piece by piece."""
+        """Yields the bytes before the data, piece by piece.
+
+        Raises:
+            InputError: a name is empty or not valid Unicode.
+        """
         ranges = (_TABLE, self._table_bytes, _TABLE + self._table_bytes, self._text_bytes, self._base, self._end)
         header = HEADER.pack(MAGIC, 0, 0, HEADER.size, 0, 0, len(self._entries), *ranges)
         yield header.ljust(_TABLE, b"\0")

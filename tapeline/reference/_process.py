@@ -108,6 +108,9 @@ class ReferenceProcess:
         python: interpreter that has the reference's packages.
         kind: ``transformers`` or ``llama_cpp``.
         packages: further packages that requests need: peft, sentence_transformers.
+
+    Raises:
+        InputError: the interpreter or a package is missing.
     """
 
     def __init__(self, python: str, kind: str, packages: Sequence[str] = ()) -> None:

@@ -38,7 +38,7 @@ class AliasedWeights:
         return self._source.encoding(self._stored(key))
 
     def read(self, key: str) -> np.ndarray:
-        """Reads the whole tensor."""
+        """Reads the whole tensor, in its stored shape [...]."""
         return self._source.read(self._stored(key))
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:

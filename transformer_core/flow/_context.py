@@ -200,8 +200,8 @@ class FlowContext(RunValues):
 
         Args:
             owner: module whose ``cache_layout`` is a ``delta_layout``.
-            conv: state of its convolution after the tokens; unchanged where None.
-            scale: of the result; 1 / sqrt(Hk) where None.
+            conv: state of its convolution after the tokens, [B, W - 1, C]; unchanged if None.
+            scale: of the result; 1 / sqrt(Hk) if None.
 
         Returns:
             o [B, T, N, Hv].

@@ -50,8 +50,9 @@ class TextForMaskedLM(TextModel):
         token_ids: Tensor,
         attention_mask: Tensor,
         token_type_ids: Tensor | None = None,
+        pooling_mask: Tensor | None = None,
     ) -> Mapping[str, Tensor]:
-        """Computes ``logits`` f32 [B, T, V]; all arguments are i32 [B, T]."""
+        """Computes ``logits`` f32 [B, T, V]; all arguments are i32 [B, T], and ``pooling_mask`` is not read."""
         x = self(ctx, token_ids, attention_mask, token_type_ids)
         return {"logits": self.head.logits(ctx, x, self.embeddings.tokens.weight)}
 
@@ -82,8 +83,9 @@ class TextForSequenceClassification(TextModel):
         token_ids: Tensor,
         attention_mask: Tensor,
         token_type_ids: Tensor | None = None,
+        pooling_mask: Tensor | None = None,
     ) -> Mapping[str, Tensor]:
-        """Computes ``logits`` f32 [B, labels]; all arguments are i32 [B, T]."""
+        """Computes ``logits`` f32 [B, labels]; all arguments are i32 [B, T], and ``pooling_mask`` is not read."""
         x = self(ctx, token_ids, attention_mask, token_type_ids)
         return {"logits": ctx.ops.cast(self.classifier(ctx, self._pooled(ctx, x, attention_mask)), f32)}
 
