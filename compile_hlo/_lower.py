@@ -66,7 +66,7 @@ class LoweredModule:
 
     Attributes:
         functions: its entry points, in order.
-        kernels: its private block functions.
+        kernels: its private block functions; without block functions, the blocks that are written in place of them.
         helpers: its other private functions, which emission rules share.
         traced: its entry points once more, named by ``traced_name``, with traces of the tensors of kernels.
     """
@@ -114,7 +114,8 @@ def lower_module(
         form: way in which parameters come in.
         streaming: True to keep what is recorded on disk, instead of in memory. The text is the same.
         block_functions: True to write blocks as private functions, alike ones once
-            (docs/design/0005-block-functions.md).
+            (docs/design/0005-block-functions.md). If False, blocks are written in place: their kernels are described
+            alike, and the text has no functions of their names.
         tags: selection of the model's tags to write, as traces that IREE delivers to a session (docs/dump.md); where
             None, the text is that of a model without tags.
         trace_kernels: True to write each entry point a second time, without tags, with traces of those tensors of
@@ -144,7 +145,8 @@ def lower_module(
             points = map(_traced, entry_points)
             lowered.traced = [_lowered(entry_point, writer, form, None, streaming) for entry_point in points]
         lowered.kernels, lowered.helpers = writer.kernels(), writer.helpers()
-        _check_private(entry_points, [*lowered.kernels, *lowered.helpers, *lowered.traced])
+        written = lowered.kernels if block_functions else []
+        _check_private(entry_points, [*written, *lowered.helpers, *lowered.traced])
         if tags is not None:
             tags.check()
         writer.end()

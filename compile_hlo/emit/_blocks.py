@@ -37,11 +37,15 @@ def close_block(body: Emitter, results: Sequence[Value]) -> None:
 class BlockFunctions:
     """Private functions of a module.
 
+    Args:
+        inlined: True if the blocks are written in place: they have signatures, and the module has no functions of them.
+
     Attributes:
         kernels: signatures, by name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, inlined: bool = False) -> None:
+        self._inlined: Final = inlined
         self._names: dict[bytes, str] = {}
         self._counts: dict[str, int] = {}  # by a function's name without its own number: the last such number
         self.kernels: dict[str, KernelSignature] = {}
@@ -64,10 +68,24 @@ class BlockFunctions:
         self.repeat(call, site.function, emitter)
         return call
 
-    def traced(self, site: CallSite, emitter: Emitter) -> None:
-        """Writes the nodes in place, between traces of the tensors that a call would pass and return."""
+    def inline(self, site: CallSite, emitter: Emitter) -> None:
+        """Writes the nodes in place and notes the call that they would be.
+
+        With a tracer, the nodes are between traces of the tensors that the call would pass and return.
+
+        Args:
+            site: stretch to write.
+            emitter: emitter of the function around it.
+
+        Raises:
+            GraphError: the call's arguments are not those of the calls of the same block before.
+        """
         call = self._described(site, emitter)
         tracer, kernel = emitter.tracer, self.kernels[call.function]
+        kernel.join(call.arguments(site.function), f"block {call.block!r}")
+        if tracer is None:
+            emitter.nodes(site.nodes)
+            return
         given = [
             SsaValue(emitter.parameter(passed, spec) if isinstance(passed, str) else emitter.name(passed), spec)
             for passed, spec in zip(call.passed, call.specs, strict=True)
@@ -75,9 +93,9 @@ class BlockFunctions:
         sources = [passed if isinstance(passed, str) else passed.number for passed in call.passed]
         made = [value.number for value in call.results]
         whole = Call(kernel, call.block, site.nodes[0].line, False, given, sources, made)
-        traced = tracer and tracer.before(emitter, whole)
+        traced = tracer.before(emitter, whole)
         emitter.nodes(site.nodes)
-        if tracer and traced:
+        if traced:
             tracer.after(emitter, traced, [emitter.value(value) for value in call.results])
 
     def _described(self, site: CallSite, emitter: Emitter) -> BlockCall:
@@ -150,9 +168,10 @@ class BlockFunctions:
         name = self._names.get(key)
         if name is None:
             name = self._names[key] = self._free_name(body.block)
-            self._texts.write(f"  func.func private {symbol(name)}{text}")
-            for helper in body.called:
-                helper.call_sites += 1
+            if not self._inlined:
+                self._texts.write(f"  func.func private {symbol(name)}{text}")
+                for helper in body.called:
+                    helper.call_sites += 1
         return name
 
     def _free_name(self, block: str) -> str:

@@ -46,7 +46,7 @@ class FunctionWriter:
         parameters: weights that the function reads so far.
         directions: directions of its tensor arguments, once it has ended.
 
-    Blocks are written in place where ``blocks`` is None; ``shadow`` then names the kernels that they would be.
+    Blocks are written in place if ``inlined``; ``blocks`` then has the signatures of the calls that they would be.
     """
 
     directions: tuple[LoweredArgument, ...] = ()
@@ -55,14 +55,14 @@ class FunctionWriter:
         self,
         write: Write,
         emitter: Emitter,
-        blocks: BlockFunctions | None,
+        blocks: BlockFunctions,
         flow: FunctionFlow,
         results: Sequence[str],
         head: Sequence[LoweredArgument],
-        shadow: BlockFunctions | None = None,
+        inlined: bool,
     ) -> None:
         self._head = head
-        self._shadow = shadow
+        self._inlined = inlined
         self._results = tuple(results)
         self._write = write
         self._emitter = emitter
@@ -88,17 +88,16 @@ class FunctionWriter:
             nodes = with_row_writes(nodes, {value.number for value in results})
         nodes = with_groups(nodes, results, self._emitter.leaves, CHAINS)
         call = None
-        blocks = self._blocks or self._shadow
-        if blocks is None or all(not node.block or node.op.name in LEAVES for node in nodes):
+        if all(not node.block or node.op.name in LEAVES for node in nodes):
             self._emitter.nodes(nodes)
         else:
             self._emitter.enter(nodes[0].stretch)
             made = [value for value in results if value.op_name not in LEAVES]
             site = CallSite(nodes, made, flow, self._flow)
-            if blocks is self._blocks:
-                call = blocks.call(site, self._emitter)
+            if self._inlined:
+                self._blocks.inline(site, self._emitter)
             else:
-                blocks.traced(site, self._emitter)
+                call = self._blocks.call(site, self._emitter)
         uses = flow.uses(nodes, results)
         self._flow.stretch(uses)
         self._overlaps.add(overlaps.results)
@@ -117,7 +116,6 @@ class FunctionWriter:
             overlaps: updates of the stretch, and the roots of its results.
             stretch: the stretch.
         """
-        assert self._blocks is not None
         self._emitter.enter(stretch)
         self._blocks.repeat(call, self._flow, self._emitter)
         self._flow.stretch(uses)

@@ -63,8 +63,9 @@ class ModuleWriter:
         self._locations = locations
         self._functions: list[str] = []
         self._helpers = HelperFunctions()
-        self._blocks = BlockFunctions() if block_functions else None
-        self._shadow: BlockFunctions | None = None
+        self._inlined: Final = not block_functions
+        self._blocks = BlockFunctions(inlined=self._inlined)
+        self._kernels = self._blocks.kernels
         self._traced: TagSelection | None = None
         write(f"module {symbol(name)} {{\n")
 
@@ -149,7 +150,7 @@ class ModuleWriter:
             load = f'"tensor.from_elements"({text}) : ({_element(kind)}) -> {kind}'
             emitter.bind(inputs[argument.name], emitter.new(load))
         flow = FunctionFlow(arguments, inputs.values())
-        function = FunctionWriter(self._write, emitter, self._blocks, flow, tuple(results), directions, self._shadow)
+        function = FunctionWriter(self._write, emitter, self._blocks, flow, tuple(results), directions, self._inlined)
         if isinstance(self._form, ArgumentParameters):
             function.parameters = self._form.specs
         return function
@@ -163,27 +164,27 @@ class ModuleWriter:
 
     def trace_kernels(self, selection: TagSelection) -> None:
         """Traces, in the functions that follow, the tensors of kernels that are selected."""
-        assert self._blocks is None, "blocks must be written in place: a shared function has no layer"
-        self._shadow, self._traced = BlockFunctions(), selection
+        assert self._inlined, "blocks must be written in place: a shared function has no layer"
+        self._blocks.close()
+        self._blocks, self._traced = BlockFunctions(inlined=True), selection
 
     def keep_sums(self, batch_invariant: bool) -> None:
         """Asks, in the functions that follow, for kernels with the same sums for any number of rows, or does not."""
         self._helpers.batch_invariant = batch_invariant
 
     def kernels(self) -> list[KernelSignature]:
-        """Returns the records of the blocks' functions so far."""
-        return [] if self._blocks is None else list(self._blocks.kernels.values())
+        """Returns the records of the blocks' functions so far, or of the blocks that were written in place of calls."""
+        return list(self._kernels.values())
 
     def helpers(self) -> list[KernelSignature]:
-        """Returns the records of the helper functions so far: with ``kernels`` all private functions of the module."""
+        """Returns the records of the helper functions so far."""
         return list(self._helpers.functions.values())
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for blocks in filter(None, (self._blocks, self._shadow)):
-            blocks.close()
+        self._blocks.close()
 
     def end(self) -> None:
         """Writes what belongs to the module rather than to a function.
@@ -195,8 +196,7 @@ class ModuleWriter:
             for name in self._functions:
                 if name in self._form.specs:
                     raise GraphError(f"parameter {name!r} has the name of an entry point: rename one of the two")
-        if self._blocks is not None:
-            self._blocks.end(self._write)
+        self._blocks.end(self._write)
         self._helpers.end(self._write, described=not isinstance(self._form, ArgumentParameters))
         self._form.end(self._write)
         self._write("}\n")

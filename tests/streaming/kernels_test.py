@@ -134,3 +134,20 @@ def test_alike_layers_stay_one_function(tmp_path: Path) -> None:
     points = _points("llama_gqa", tmp_path)
     counts = [_text(point).count("func.func private") for point in (points, _with_kernels(points, Last()))]
     assert counts[0] == counts[1] > 0
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "buffered"])
+@pytest.mark.parametrize("name", ["llama_gqa", "qwen3_next"])
+def test_blocks_that_are_written_in_place_have_the_signatures_of_their_functions(
+    name: str, streaming: bool, tmp_path: Path
+) -> None:
+    points = _points(name, tmp_path)
+    pieces: list[str] = []
+    inlined = lower_module(points, pieces.append, ExternalParameters(), streaming=streaming, block_functions=False)
+    called = lower_module(points, lambda _: None, ExternalParameters(), streaming=streaming)
+    assert inlined.kernels == called.kernels
+    assert len(inlined.kernels) > 1
+    text = "".join(pieces)
+    assert "func.func private @block." not in text
+    for helper in inlined.helpers:
+        assert helper.call_sites == len(re.findall(rf" (?:func\.)?call @{re.escape(helper.name)}\(", text)) > 0
