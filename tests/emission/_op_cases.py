@@ -240,6 +240,7 @@ def _edges(dtype: DType) -> Iterator[Case]:
     yield Case("sum", "sum_empty", dtype, lambda c, x: c.ops.sum(x, 0), (none,))
     yield Case("cumsum", "cumsum_empty", dtype, lambda c, x: c.ops.cumsum(x, 0), (none,))
     yield Case("sort", "sort_empty", dtype, lambda c, x: c.ops.sort(x, 0), (none,))
+    yield Case("sort", "sort_one", dtype, lambda c, x: c.ops.sort(x, 1), (small(dtype, 3, 1),))
     dot = lambda c, x, y: c.ops.dot_general(x, y, ((0,), (0,)))  # noqa: E731
     yield Case("dot_general", "dot_general_empty", dtype, dot, (none, none[:, :2].copy()))
 
