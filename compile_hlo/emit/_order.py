@@ -23,7 +23,7 @@ def _sort(e: Emitter, node: Node) -> None:
     indices = TensorSpec(x.shape, i32)
     operand = SsaValue(e.operand(node.inputs[0], x.shape, x.dtype), x)
     order = SsaValue(e.new(f"stablehlo.iota dim = {axis} : {tensor_type(indices)}"), indices)
-    if x.shape[axis] <= 1:  # IREE 3.13 does not compile a sort of single elements that follows an update in place
+    if x.shape[axis] <= 1:  # IREE 3.13 does not compile some programs with a sort of single elements
         e.bind(node.results[0], e.convert(operand.name, x, narrow.dtype))
         e.bind(node.results[1], order.name)
         return
