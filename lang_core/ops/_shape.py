@@ -232,7 +232,9 @@ class ShapeOps(OpsBase):
             begin += size
         return tuple(pieces)
 
-    def slice(self, x: Tensor, start: Sequence[int], stop: Sequence[int], step: Sequence[int] | None = None) -> Tensor:
+    def slice(
+        self, x: Tensor, start: Sequence[int], stop: Sequence[int], step: int | Sequence[int] | None = None
+    ) -> Tensor:
         """Returns every ``step``-th element from ``start`` up to, not including, ``stop``, per axis."""
         return self._apply(_SLICE, (x,), (tuple(start), tuple(stop), _per_axis(step, x.ndim, 1)))
 
@@ -251,7 +253,7 @@ class ShapeOps(OpsBase):
         low: Sequence[int],
         high: Sequence[int],
         value: Operand = 0,
-        interior: Sequence[int] | None = None,
+        interior: int | Sequence[int] | None = None,
     ) -> Tensor:
         """Returns x with ``value`` put before (``low``), after (``high``) and between (``interior``) its elements."""
         filler = self._ctx.constant(value, x.dtype) if type(value) in NUMBERS else value

@@ -171,6 +171,7 @@ class ReferenceProcess:
                 env=environment,
             )
         except OSError as error:
+            self._words.close()
             raise InputError(
                 f"reference_python={self._python}: cannot be started ({error.strerror}): give the Python interpreter "
                 f"of an environment with {_PACKAGES[self._kind]}, by `reference_python` or {PYTHON_VARIABLE}"

@@ -14,6 +14,11 @@ TARGETS = targets_of(workspace_root())
 
 @pytest.mark.parametrize("package", sorted(LAYERS))
 def test_a_wheel_holds_the_library_sources_of_its_package(package: str) -> None:
+    """Checks that a wheel has its libraries' sources, and the programs that they run in other interpreters."""
+    programs = {
+        file.relative_to(workspace_root()).as_posix()
+        for file in (workspace_root() / package).rglob("run_*_reference.py")
+    }
     expected = {
         src
         for target in TARGETS
@@ -21,7 +26,7 @@ def test_a_wheel_holds_the_library_sources_of_its_package(package: str) -> None:
         for src in target.srcs
         if src.startswith(package + "/")
     }
-    assert python_files_in(package) == expected
+    assert python_files_in(package) == expected | programs
 
 
 @pytest.mark.parametrize("package", sorted(LAYERS))
