@@ -127,6 +127,7 @@ class _Walk:
     def __init__(self) -> None:
         self.updates: list[Update] = []
         self._known: dict[int, Reach] = {}
+        self._slices: dict[int, Node] = {}
 
     def reach(self, value: Value) -> Reach:
         """Returns the roots of a value; one from outside is a root, but for constants and weights."""
@@ -163,6 +164,8 @@ class _Walk:
             return
         read = _union([reach.read for reach in inputs]) or frozenset((result.number,))
         name = node.op.name
+        if name == "dynamic_slice":
+            self._slices[result.number] = node
         if name in _NEW:
             same = _NOTHING
         elif name in MOVES and name != "concat":
@@ -180,9 +183,28 @@ class _Walk:
         if node.op.name == "dynamic_update_slice" and node.inputs[1].spec == node.inputs[0].spec:
             self._known[number] = others[0]
             return
+        if node.op.name == "dynamic_update_slice" and self._is_row_copy(node):
+            self._known[number] = target
+            return
         read = _union([reach.read for reach in others])
         self.updates.append(Update(number, target.begins, read))
         self._known[number] = Reach(target.begins, target.read | read, target.same)
+
+    def _is_row_copy(self, node: Node) -> bool:
+        """Returns whether an update copies one row of an input to another row, each given by an input of its own.
+
+        No element that is read is overwritten, because rows do not overlap. Compilers copy within the buffer, where a
+        guarded update copies the whole input first. IREE refuses a copy of a row to itself when it is called.
+        """
+        whole, row, *places = node.inputs
+        source = self._slices.get(row.number)
+        if source is None or source.inputs[0].number != whole.number:
+            return False
+        axes = [axis for axis, (size, of) in enumerate(zip(row.shape, whole.shape, strict=True)) if size != of]
+        if len(axes) != 1 or row.shape[axes[0]] != 1:
+            return False
+        one, other = source.inputs[1 + axes[0]], places[axes[0]]
+        return one.number != other.number and all(x.op_name == "placeholder" for x in (whole, one, other))
 
     def _chosen(self, result: Value, same: Roots) -> None:
         """Makes a result a root of its own, which may also be a part of others."""

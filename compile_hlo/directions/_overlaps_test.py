@@ -11,12 +11,13 @@ from compile_hlo.quirks import FAULTS, overrides_of
 from lang_core import Argument, EntryPoint, TensorSpec
 
 _X: Final = TensorSpec((1, 8, 4), "f32")
+_PLACE: Final = TensorSpec((), "i32")
 _LONGER: Final = "stablehlo.optimization_barrier"
 Body = Callable[..., Any]
 
 
 def _text(body: Body, **options: Any) -> str:
-    arguments = (Argument("x", _X), Argument("y", _X), Argument("at", TensorSpec((), "i32")))
+    arguments = (Argument("x", _X), Argument("y", _X), Argument("at", _PLACE), Argument("to", _PLACE))
     text: list[str] = []
     fn = lambda ctx, *tensors: {"r": body(ctx, *tensors)}  # noqa: E731
     lower_module([EntryPoint("main", fn, arguments)], text.append, ExternalParameters(), **options)
@@ -27,22 +28,26 @@ def _part(c: Any, x: Any) -> Any:
     return c.ops.slice_axis(x, 1, 0, 4)
 
 
-def _shifted(c: Any, x: Any, by: Any, at: Any) -> Any:
+def _shifted(c: Any, x: Any, by: Any, at: Any, to: Any = None) -> Any:
     return c.ops.dynamic_update_slice(x, _part(c, by), [0, at, 0])
 
 
-def _put(c: Any, x: Any, by: Any, at: Any) -> Any:
+def _put(c: Any, x: Any, by: Any, at: Any, to: Any = None) -> Any:
     return c.ops.put(x, c.ops.constant([[3, 2, 1, 0]], "i32"), c.ops.negate(_part(c, by)), 1)
 
 
-def _carried(c: Any, x: Any, y: Any, at: Any) -> Any:
+def _carried(c: Any, x: Any, y: Any, at: Any, to: Any) -> Any:
     """From the second round on, w is a part of what v is."""
     return c.ops.fori_loop(
         3, lambda i, v, w: (c.ops.dynamic_update_slice(v, w, [0, i, 0]), _part(c, v)), (x, _part(c, y))
     )[0]
 
 
-def _in_blocks(c: Any, x: Any, y: Any, at: Any) -> Any:
+def _row(c: Any, x: Any, rows: int, at: Any, to: Any) -> Any:
+    return c.ops.dynamic_update_slice(x, c.ops.dynamic_slice(x, [0, at, 0], (1, rows, 4)), [0, to, 0])
+
+
+def _in_blocks(c: Any, x: Any, y: Any, at: Any, to: Any) -> Any:
     with c.block("layers.0"):
         part = _part(c, x)
     with c.block("steps.0"):
@@ -50,22 +55,30 @@ def _in_blocks(c: Any, x: Any, y: Any, at: Any) -> Any:
 
 
 OVERLAPPING: Final[dict[str, Body]] = {
-    "of itself": lambda c, x, y, at: _shifted(c, x, x, at),
-    "put": lambda c, x, y, at: _put(c, x, x, at),
-    "computed": lambda c, x, y, at: _shifted(c, c.ops.add(x, y), c.ops.mul(x, 2.0), at),
-    "an update": lambda c, x, y, at: _shifted(c, _shifted(c, x, y, 1), x, at),
-    "by an update": lambda c, x, y, at: _shifted(c, x, _shifted(c, x, y, 1), at),
-    "reshaped": lambda c, x, y, at: _shifted(c, x, c.ops.reshape(c.ops.reshape(x, (32,)), (1, 8, 4)), at),
-    "in a loop": lambda c, x, y, at: c.ops.fori_loop(2, lambda i, v: (_shifted(c, v, v, i),), (x,))[0],
+    "of itself": lambda c, x, y, at, to: _shifted(c, x, x, at),
+    "put": lambda c, x, y, at, to: _put(c, x, x, at),
+    "computed": lambda c, x, y, at, to: _shifted(c, c.ops.add(x, y), c.ops.mul(x, 2.0), at),
+    "an update": lambda c, x, y, at, to: _shifted(c, _shifted(c, x, y, 1), x, at),
+    "by an update": lambda c, x, y, at, to: _shifted(c, x, _shifted(c, x, y, 1), at),
+    "reshaped": lambda c, x, y, at, to: _shifted(c, x, c.ops.reshape(c.ops.reshape(x, (32,)), (1, 8, 4)), at),
+    "in a loop": lambda c, x, y, at, to: c.ops.fori_loop(2, lambda i, v: (_shifted(c, v, v, i),), (x,))[0],
     "carried": _carried,
-    "captured": lambda c, x, y, at: c.ops.fori_loop(2, lambda i, v: (_shifted(c, v, x, i),), (x,))[0],
-    "in a branch": lambda c, x, y, at: c.ops.cond(c.ops.less(at, 2), lambda: (_shifted(c, x, x, at),), lambda: (y,))[0],
-    "of a branch": lambda c, x, y, at: _shifted(c, c.ops.cond(c.ops.less(at, 2), lambda: (x,), lambda: (y,))[0], y, at),
+    "captured": lambda c, x, y, at, to: c.ops.fori_loop(2, lambda i, v: (_shifted(c, v, x, i),), (x,))[0],
+    "in a branch": lambda c, x, y, at, to: c.ops.cond(
+        c.ops.less(at, 2), lambda: (_shifted(c, x, x, at),), lambda: (y,)
+    )[0],
+    "of a branch": lambda c, x, y, at, to: _shifted(
+        c, c.ops.cond(c.ops.less(at, 2), lambda: (x,), lambda: (y,))[0], y, at
+    ),
     "across blocks": _in_blocks,
+    "a row of the same place": lambda c, x, y, at, to: _row(c, x, 1, at, at),
+    "a row of a computed place": lambda c, x, y, at, to: _row(c, x, 1, at, c.ops.add(to, 1)),
+    "two rows": lambda c, x, y, at, to: _row(c, x, 2, at, to),
+    "a row of a sum": lambda c, x, y, at, to: _row(c, c.ops.add(x, y), 1, at, to),
 }
 
 
-def _layers(c: Any, x: Any, y: Any, at: Any) -> Any:
+def _layers(c: Any, x: Any, y: Any, at: Any, to: Any) -> Any:
     """Two layers, each with a cache of its own, of which the second one's entries depend on the first cache."""
     first = _shifted(c, x, c.ops.broadcast(c.ops.cast(at, "f32"), (1, 8, 4)), at)
     return _shifted(c, y, first, at)
@@ -75,11 +88,12 @@ APART: Final[dict[str, Body]] = {
     "of another": _shifted,
     "put": _put,
     "layers": _layers,
-    "by a product": lambda c, x, y, at: c.ops.dynamic_update_slice(
+    "by a product": lambda c, x, y, at, to: c.ops.dynamic_update_slice(
         x, c.ops.dot_general(c.ops.ones((1, 4, 8), "f32"), x, ((2,), (1,)), ((0,), (0,))), [0, at, 0]
     ),
-    "in a loop": lambda c, x, y, at: c.ops.fori_loop(2, lambda i, v: (_shifted(c, v, y, i),), (x,))[0],
-    "of zeros": lambda c, x, y, at: _shifted(c, c.ops.zeros((1, 8, 4), "f32"), x, at),
+    "in a loop": lambda c, x, y, at, to: c.ops.fori_loop(2, lambda i, v: (_shifted(c, v, y, i),), (x,))[0],
+    "row": lambda c, x, y, at, to: _row(c, x, 1, at, to),
+    "of zeros": lambda c, x, y, at, to: _shifted(c, c.ops.zeros((1, 8, 4), "f32"), x, at),
 }
 
 
@@ -96,7 +110,7 @@ def test_other_updates_keep_their_text(name: str) -> None:
 
 
 def test_blocks_that_are_alike_share_a_function_where_they_overlap_alike() -> None:
-    def several(c: Any, x: Any, y: Any, at: Any) -> Any:
+    def several(c: Any, x: Any, y: Any, at: Any, to: Any) -> Any:
         parts = [_part(c, x), _part(c, y), _part(c, x)]
         for number, part in enumerate(parts):
             with c.block(f"layers.{number}"):
