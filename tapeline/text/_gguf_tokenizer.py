@@ -23,6 +23,10 @@ _SEPARATOR: Final = "sep"
 _SEPARATOR_ID: Final = "seperator_token_id"  # as the gguf package spells it
 _UNIGRAM: Final = "t5"
 _NO_MODEL: Final = ("none", "no_vocab")
+_WORD_PIECE: Final = "bert"
+_LISTED: Final = "gemma4"
+_UNLISTED: Final = {"llama": {"bos_token": 1, "eos_token": 2}, _UNIGRAM: {"eos_token": 1}}  # ids if no field has them
+_ALWAYS_BEGUN: Final = ("gemma4", "granite-embed-multi-311m")  # whatever add_bos_token says, as in llama.cpp
 _SPECIAL: Final = {
     "bos_token": "bos_token_id",
     "eos_token": "eos_token_id",
@@ -72,8 +76,8 @@ def gguf_tokenizer(metadata: Mapping[str, Any], path: str) -> tuple[Tokenizer, d
     kinds: dict[str, Callable[[Vocabulary], tuple[Tokenizer, bool]]] = {
         "gpt2": byte_level_bpe,
         "llama": lambda vocabulary: sentencepiece_bpe(vocabulary, ordered=architecture.startswith("gemma")),
-        "gemma4": listed_bpe,
-        "bert": word_piece,
+        _LISTED: listed_bpe,
+        _WORD_PIECE: word_piece,
         _UNIGRAM: unigram,
     }
     if not isinstance(kind, str) or kind not in kinds:
@@ -84,7 +88,7 @@ def gguf_tokenizer(metadata: Mapping[str, Any], path: str) -> tuple[Tokenizer, d
     with library_errors(f"{path}: {PREFIX}* make no tokenizer", "convert the model again"):
         vocabulary = Vocabulary.read(metadata, path)
         if kind == "gpt2" and vocabulary.fields.get("pre") in MARKED:
-            kind = "gemma4"
+            kind = _LISTED
         name = str(metadata.get("general.name", ""))
         tokenizer, config = _tokenizer(vocabulary, kinds[kind], vocabulary.added(architecture, name))
     template = _chat_template(metadata, path)
@@ -99,13 +103,16 @@ def _tokenizer(
     tokenizer.add_special_tokens([token for token in added if token.special])
     tokenizer.add_tokens([token for token in added if not token.special])
     config: dict[str, Any] = {"tokenizer_class": PLAIN}  # whatever the type of the model implies
-    config |= {name: vocabulary.token(field) for name, field in _SPECIAL.items()}
+    kind = vocabulary.fields.get("model")
+    unlisted = _UNLISTED.get(str(kind), {})
+    config |= {name: vocabulary.token(field, unlisted.get(name)) for name, field in _SPECIAL.items()}
     if config["bos_token"] is None:
         config["bos_token"] = vocabulary.token("cls_token_id")  # encoders have either
-    config["add_bos_token"] = vocabulary.flag("add_bos_token", begins) and config["bos_token"] is not None
-    ends = vocabulary.fields.get("model") == _UNIGRAM
-    config["add_eos_token"] = vocabulary.flag("add_eos_token", ends) and config["eos_token"] is not None
-    _surround(tokenizer, config, vocabulary)
+    begun = vocabulary.flag("add_bos_token", begins) or kind == _LISTED or vocabulary.fields.get("pre") in _ALWAYS_BEGUN
+    config["add_bos_token"] = begun and config["bos_token"] is not None
+    config["add_eos_token"] = vocabulary.flag("add_eos_token", kind == _UNIGRAM) and config["eos_token"] is not None
+    if kind != _WORD_PIECE:  # which has [CLS] and [SEP] around every text, whatever the flags say
+        _surround(tokenizer, config, vocabulary)
     return tokenizer, config
 
 

@@ -101,7 +101,7 @@ def test_the_first_and_the_last_token() -> None:
         ({}, ["<s>", "▁the"]),
         ({"add_bos_token": False}, ["▁the"]),
         ({"add_eos_token": True, "eos_token_id": 2}, ["<s>", "▁the", "</s>"]),
-        ({"add_eos_token": True}, ["<s>", "▁the"]),
+        ({"add_eos_token": True}, ["<s>", "▁the", "</s>"]),
     ):
         made = gguf_tokenizer(fields | {f"tokenizer.ggml.{key}": value for key, value in flags.items()}, "some.gguf")
         assert made is not None

@@ -32,10 +32,11 @@ def unigram(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
     listed = list(zip(names, scores, strict=True))
     tokenizer = Tokenizer(models.Unigram(listed, unk_id=unknown, byte_fallback=False))
     steps: list[Any] = _mapped(vocabulary)
-    if vocabulary.flag("remove_extra_whitespaces", False):
+    single = vocabulary.flag("remove_extra_whitespaces", False)
+    if single:
         steps += [normalizers.Replace(Regex(r"\A +| +\z"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
     spaces = normalizers.Replace(" ", _SPACE)
-    prefix = vocabulary.flag("add_space_prefix", True)
+    prefix = vocabulary.flag("add_space_prefix", single)
     tokenizer.normalizer = normalizers.Sequence([*steps, *([normalizers.Prepend(_SPACE)] if prefix else []), spaces])
     tokenizer.decoder = decoders.Metaspace(_SPACE, "always" if prefix else "never")
     if TokenType.BYTE in vocabulary.types:

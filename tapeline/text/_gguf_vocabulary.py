@@ -91,15 +91,19 @@ class Vocabulary:
             )
         return values
 
-    def token(self, name: str) -> str | None:
-        """Returns the token whose id is in a field; None where there is no such field.
+    def token(self, name: str, default: int | None = None) -> str | None:
+        """Returns the token whose id is in a field.
+
+        Args:
+            name: the field.
+            default: id if there is no such field; None, or an id beyond the vocabulary, for no token.
 
         Raises:
             CheckpointError: the field holds no id.
         """
         token_id = self.fields.get(name)
         if token_id is None:
-            return None
+            return None if default is None or default >= len(self.tokens) else self.tokens[default]
         if not isinstance(token_id, int) or not 0 <= token_id < len(self.tokens):
             raise CheckpointError(
                 f"{self.path}: {PREFIX}{name}: expected an id below {len(self.tokens)}; found {_short(token_id)}: "

@@ -344,3 +344,43 @@ def vocabularies() -> list[Vocabulary]:
         unigram("t5-bytes", "t5", byte_tokens=True),
         unigram("unigram-mask", "nomic-bert-moe"),
     ]
+
+
+SURROUNDED: Final = ("the tape", " the tape  is", "<think>the</s>")
+"""Texts for ``flagged``, which llama.cpp puts tokens around."""
+
+
+def flagged() -> list[Vocabulary]:
+    """Returns small kinds with fields that say what stands around a text, changed or left out."""
+    bases = {vocabulary.name: vocabulary for vocabulary in vocabularies()}
+    changes: dict[str, tuple[dict[str, Any], ...]] = {
+        "llama-spm": (
+            *_switched("add_bos_token", "add_eos_token", "add_space_prefix", "remove_extra_whitespaces"),
+            {"bos_token_id": None}, {"bos_token_id": None, "eos_token_id": None, "add_eos_token": True},
+            {"unknown_token_id": None, "add_bos_token": None},
+            {"bos_token_id": 3, "eos_token_id": 4, "add_eos_token": True},
+        ),
+        "gemma4": _switched("add_bos_token", "add_eos_token"),
+        "bert": (*_switched("add_bos_token", "add_eos_token", "add_sep_token"),
+                 {"eos_token_id": 3, "add_bos_token": True}),
+        "t5": (
+            *_switched("add_bos_token", "add_eos_token", "add_space_prefix", "remove_extra_whitespaces"),
+            {"eos_token_id": None}, {"add_space_prefix": None, "remove_extra_whitespaces": None},
+            {"add_bos_token": True, "add_eos_token": False},
+        ),
+        "gpt2-llama-bpe": _switched("add_bos_token", "add_eos_token"),
+        "gpt2-qwen2": (*_switched("add_bos_token", "add_eos_token"), {"add_bos_token": True, "add_eos_token": True}),
+        "gpt2-tekken": _switched("add_bos_token"),
+        "gpt2-chameleon": _switched("add_bos_token"),
+    }  # fmt: skip
+    return [_changed(bases[name], change) for name, listed in changes.items() for change in listed]
+
+
+def _switched(*flags: str) -> tuple[dict[str, Any], ...]:
+    return tuple({flag: value} for flag in flags for value in (True, False, None))
+
+
+def _changed(vocabulary: Vocabulary, change: dict[str, Any]) -> Vocabulary:
+    fields = {key: value for key, value in {**vocabulary.fields, **change}.items() if value is not None}
+    named = ",".join(f"{key}={value}" for key, value in change.items())
+    return Vocabulary(f"{vocabulary.name}:{named}", vocabulary.architecture, fields)

@@ -17,14 +17,14 @@ from typing import Any, Final
 
 import llama_cpp
 
-from tests.goldens.drawn_vocabularies import Vocabulary, texts, vocabularies, write
+from tests.goldens.drawn_vocabularies import SURROUNDED, Vocabulary, flagged, texts, vocabularies, write
 
 _OUTPUT: Final = Path(__file__).parent / "data" / "drawn_vocabularies.json"
 _COUNT: Final = 12
 
 
-def ids(vocabulary: Vocabulary, drawn: list[str]) -> dict[str, Any]:
-    """Returns llama.cpp's ids of texts, without the tokens around them; ``error`` if it refuses the file."""
+def ids(vocabulary: Vocabulary, drawn: list[str], *, surrounded: bool = False) -> dict[str, Any]:
+    """Returns llama.cpp's ids of texts, with or without the tokens around them; ``error`` if it refuses the file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "vocabulary.gguf"
         write(path, vocabulary)
@@ -32,7 +32,7 @@ def ids(vocabulary: Vocabulary, drawn: list[str]) -> dict[str, Any]:
             model = llama_cpp.Llama(str(path), vocab_only=True, verbose=False)
         except ValueError as error:
             return {"name": vocabulary.name, "error": str(error)}
-        found = [model.tokenize(text.encode(), add_bos=False, special=True) for text in drawn]
+        found = [model.tokenize(text.encode(), add_bos=surrounded, special=True) for text in drawn]
     return {"name": vocabulary.name, "ids": found}
 
 
@@ -49,6 +49,7 @@ def main() -> None:
         "made_by": "tests/goldens/make_vocabulary_goldens.py",
         "llama_cpp": llama_cpp.__version__,
         "answers": [*answers],
+        "flagged": [ids(vocabulary, [*SURROUNDED], surrounded=True) for vocabulary in flagged()],
     }
     _OUTPUT.write_text(json.dumps(golden, separators=(",", ":")) + "\n", encoding="utf-8")
 
