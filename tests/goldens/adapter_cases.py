@@ -24,6 +24,7 @@ class AdapterCase(NamedTuple):
         live: True if the logits are of the model before ``merge_and_unload``, which merges an adapted embedding into a
             head that is tied to it as well.
         rows: True if rows of the embedding are changed before the adapter is saved with them.
+        embeddings: True if the adapter is saved with the embeddings and the head (``save_embedding_layers``).
     """
 
     name: str
@@ -34,6 +35,7 @@ class AdapterCase(NamedTuple):
     official: bool = False
     live: bool = False
     rows: bool = False
+    embeddings: bool = False
 
 
 def _saving(*modules: str, **settings: Any) -> Mapping[str, Any]:
@@ -150,6 +152,15 @@ _CASES: Final = (
         "tied_both_adapted", "llama_tied", 17, (_adapting("embed_tokens", ensure_weight_tying=True),), live=True
     ),
     AdapterCase("tied_rows", "llama_tied", 18, (_adapting("embed_tokens"),), live=True, rows=True),
+    AdapterCase("head_saved_twice", "llama_tied", 20, (_saving("lm_head"),), embeddings=True),
+    AdapterCase("embedding_saved_twice", "llama_gqa", 21, (_saving("embed_tokens"),), embeddings=True),
+    AdapterCase(
+        "tied_both_saved_twice",
+        "llama_tied",
+        22,
+        (_saving("embed_tokens", ensure_weight_tying=True),),
+        embeddings=True,
+    ),
     AdapterCase("rows_under_dora", "llama_gqa", 19, (_adapting("embed_tokens", use_dora=True),), rows=True),
 )
 ADAPTER_CASES: Final = {case.name: case for case in _CASES}

@@ -78,7 +78,7 @@ def _write(model: Any, settings: dict[str, Any], directory: Path, case: AdapterC
     if case.rows:
         adapted.get_input_embeddings().base_layer.weight[3:6] += 0.1
     adapted.peft_config["default"].base_model_name_or_path = case.model
-    adapted.save_pretrained(directory, save_embedding_layers=True if case.rows else "auto")
+    adapted.save_pretrained(directory, save_embedding_layers=True if case.rows or case.embeddings else "auto")
     (directory / "README.md").unlink()
 
 

@@ -16,6 +16,9 @@ WEIGHTS_FILE: Final = "adapter_model.safetensors"
 _PICKLE: Final = "adapter_model.bin"
 _PREFIX: Final = "base_model.model."
 _WRAPPED: Final = "base_layer."
+# Parts of the names of a saved module that PEFT also stores by its own names if it saves the embeddings.
+_COPY: Final = ".modules_to_save."
+_ORIGINAL: Final = ".original_module."
 _ELEMENTS_AT_ONCE: Final = 1 << 20
 # Ends of the keys of a module's own tensors, with the roles that they have here.
 _ROLES: Final = {
@@ -110,16 +113,27 @@ class Adapter:
     def _sorted(self) -> tuple[dict[str, dict[str, str]], dict[str, str], dict[str, str]]:
         low_rank: dict[str, dict[str, str]] = defaultdict(dict)
         replaced: dict[str, str] = {}
+        originals: dict[str, str] = {}
+        copies: set[str] = set()
         for key in self._file.keys():  # noqa: SIM118
             name = key.removeprefix(_PREFIX).replace(f".{_WRAPPED}", ".")
             _check_built(self._file.path, key, name)
+            if _ORIGINAL in name:
+                originals[name.replace(_ORIGINAL, ".")] = key
+                continue
+            if _COPY in name:
+                name = name.replace(_COPY, ".")
+                copies.add(name)
+                if self._file.has(key.replace(_COPY, ".")):
+                    continue  # PEFT reads the tensor of the plain name
             module, role = _split(name)
             known = replaced.setdefault(name, key) if role is None else low_rank[module].setdefault(role, key)
             if known != key:
                 raise CheckpointError(f"{self._file.path}: {known!r} and {key!r} are the same: fetch it again")
-        whole = {name for name in replaced if self._is_saved(name.rpartition(".")[0], low_rank)}
+        whole = {name for name in replaced if name in copies or self._is_saved(name.rpartition(".")[0], low_rank)}
         saved = {name: key for name, key in replaced.items() if name in whole}
-        return dict(low_rank), saved, {name: key for name, key in replaced.items() if name not in whole}
+        loaded = {name: key for name, key in replaced.items() if name not in whole}
+        return dict(low_rank), saved, {**originals, **loaded}
 
     def _is_saved(self, module: str, low_rank: Mapping[str, object]) -> bool:
         """Returns whether an adapter holds a copy of a module, or of a module around it, in place of the model's."""
