@@ -22,7 +22,7 @@ def sentencepiece_bpe(vocabulary: Vocabulary, *, ordered: bool) -> tuple[Tokeniz
     Raises:
         CheckpointError: scores are missing or of another number.
     """
-    scores = vocabulary.listed("scores", float)
+    scores = vocabulary.listed("scores", float, int)
     if scores is None:
         raise CheckpointError(
             f"{vocabulary.path}: {PREFIX}scores are missing, expected one per token: convert the model again"

@@ -130,6 +130,28 @@ def test_the_first_and_the_last_token_have_any_name(token: str, tmp_path: Path) 
     assert tokenizer.encode("the tape", special_tokens=False) == middle
 
 
+def test_a_merge_that_is_listed_twice_has_its_first_place() -> None:
+    """As in llama.cpp; a tokenizer of the library takes the last one."""
+    fields = _samples_testing.metadata_of(_samples_testing.byte_level())
+    once = gguf_tokenizer(fields, "some.gguf")
+    merges = fields["tokenizer.ggml.merges"]
+    twice = gguf_tokenizer(fields | {"tokenizer.ggml.merges": [*merges, *merges[:2]]}, "some.gguf")
+    assert once is not None
+    assert twice is not None
+    assert twice[0].to_str() == once[0].to_str()
+
+
+def test_scores_can_be_whole_numbers() -> None:
+    fields = _samples_testing.metadata_of(_samples_testing.byte_fallback())
+    scores = fields["tokenizer.ggml.scores"]
+    assert all(score == int(score) for score in scores)
+    floats = gguf_tokenizer(fields, "some.gguf")
+    whole = gguf_tokenizer(fields | {"tokenizer.ggml.scores": [int(score) for score in scores]}, "some.gguf")
+    assert floats is not None
+    assert whole is not None
+    assert whole[0].to_str() == floats[0].to_str()
+
+
 def test_digits_are_cut_where_the_file_says_so() -> None:
     fields = _samples_testing.metadata_of(_samples_testing.byte_level())
     fields["tokenizer.ggml.tokens"] = [*fields["tokenizer.ggml.tokens"], "12"]

@@ -20,7 +20,7 @@ def unigram(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
         CheckpointError: scores are missing or of another number, no token is that of unknown letters, or the map of
             characters is damaged.
     """
-    scores = vocabulary.listed("scores", float)
+    scores = vocabulary.listed("scores", float, int)
     unknown = next((index for index, kind in enumerate(vocabulary.types) if kind is TokenType.UNKNOWN), None)
     if scores is None or unknown is None:
         raise CheckpointError(

@@ -71,7 +71,7 @@ class Vocabulary:
         made.types.extend(TokenType(number) if number in known else TokenType.NORMAL for number in numbers)
         return made
 
-    def listed(self, name: str, kind: type) -> list[Any] | None:
+    def listed(self, name: str, *kinds: type) -> list[Any] | None:
         """Returns a field with one value per token; None where there is no such field.
 
         Raises:
@@ -83,7 +83,7 @@ class Vocabulary:
         if (
             not isinstance(values, list)
             or len(values) != len(self.tokens)
-            or not all(isinstance(x, kind) for x in values)
+            or not all(isinstance(x, kinds) for x in values)
         ):
             raise CheckpointError(
                 f"{self.path}: {PREFIX}{name}: expected {len(self.tokens)} values, one per token; found "
@@ -125,7 +125,7 @@ class Vocabulary:
         return value
 
     def merges(self) -> list[tuple[str, str]]:
-        """Returns the pairs of tokens that are merged, first ones first.
+        """Returns the pairs of tokens that are merged, first ones first; a pair that is listed twice counts once.
 
         Raises:
             CheckpointError: the field is missing, or holds no pairs.
@@ -135,7 +135,7 @@ class Vocabulary:
             raise CheckpointError(
                 f"{self.path}: {PREFIX}merges: expected a list of strings; found {stored!r:.80}: convert it again"
             )
-        merges: list[tuple[str, str]] = []
+        merges: dict[tuple[str, str], None] = {}  # a tokenizer of the library would take the last place of a pair
         for index, merge in enumerate(stored):
             left, space, right = merge.partition(" ")
             if not (left and space and right) or " " in right:
@@ -143,8 +143,8 @@ class Vocabulary:
                     f"{self.path}: {PREFIX}merges: entry {index} is {merge!r:.80}, expected two tokens and a space "
                     "between them: convert the model again"
                 )
-            merges.append((left, right))
-        return merges
+            merges.setdefault((left, right))
+        return [*merges]
 
     def ids(self) -> dict[str, int]:
         """The id of each token; the first of those that are there twice."""
