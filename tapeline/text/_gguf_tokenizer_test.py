@@ -131,7 +131,6 @@ def test_the_first_and_the_last_token_have_any_name(token: str, tmp_path: Path) 
 
 
 def test_a_merge_that_is_listed_twice_has_its_first_place() -> None:
-    """As in llama.cpp; a tokenizer of the library takes the last one."""
     fields = _samples_testing.metadata_of(_samples_testing.byte_level())
     once = gguf_tokenizer(fields, "some.gguf")
     merges = fields["tokenizer.ggml.merges"]

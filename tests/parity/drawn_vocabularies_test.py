@@ -99,8 +99,8 @@ _SPACED: Final = "t5:add_space_prefix=False"
 @pytest.mark.parametrize("answer", _GOLDEN["flagged"], ids=lambda answer: answer["name"])
 def test_tokens_around_texts_are_llama_cpps(answer: dict[str, Any]) -> None:
     tokenizer = _tokenizer(answer["name"])
-    found = [tokenizer.encode(text).ids for text in SURROUNDED]
-    assert (found == answer["ids"]) is (answer["name"] != _SPACED)
+    ids = [tokenizer.encode(text).ids for text in SURROUNDED]
+    assert (ids == answer["ids"]) is (answer["name"] != _SPACED)
 
 
 def test_every_vocabulary_has_its_golden() -> None:
