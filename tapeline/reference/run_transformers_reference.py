@@ -155,6 +155,15 @@ class _Forced(transformers.LogitsProcessor if MISSING is None else object):
         return chosen
 
 
+def _is_run_anew(model: Any) -> bool:
+    """Returns whether steps have no cache, because longrope runs a sequence anew beyond the original length.
+
+    Only some of transformers' classes do so while they generate; others keep the keys of the short factors.
+    """
+    fields = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
+    return any(part.get("rope_type") == "longrope" for part in (fields, *fields.values()) if isinstance(part, dict))
+
+
 def _logits(model: Any, sequence: dict[str, Any]) -> Any:
     """Returns logits [R, V]: the last ones of each prefix as a prompt of its own, then those of steps with a cache."""
     ids = sequence["ids"]
@@ -169,7 +178,7 @@ def _logits(model: Any, sequence: dict[str, Any]) -> Any:
         output_logits=True,
         return_dict_in_generate=True,
         logits_processor=[_Forced(ids)],
-        use_cache=True,
+        use_cache=not _is_run_anew(model),
     )
     rows[-1] = made.logits[0][0].float().numpy()
     return np.stack([*rows, *(row[0].float().numpy() for row in made.logits[1:])])
