@@ -42,7 +42,7 @@ _SLOW_DEVICE_LIMIT: Final = 2_000_000_000
 
 _LOGITS: Final = "logits"
 IN_PIECES: Final = "prefill in pieces"
-"""What the report calls the check of a sequence in pieces."""
+"""Name in the report of the check of a sequence in pieces."""
 
 _NOTHING_FOUND: Final = (
     "every tensor inside agrees when it is shown: the fault is in what is left out then (block functions, fusion)"
