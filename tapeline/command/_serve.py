@@ -22,7 +22,7 @@ from tapeline.command._export_process import ExportProcess
 from tapeline.command._model_flags import define_model_flags
 from tapeline.command._place_flags import define_place_flags
 from tapeline.running import SLOTS
-from tapeline.server import DraftOptions, Loading, Log, ModelSource, ServerOptions, bundle_source, serve
+from tapeline.server import DraftOptions, Loading, LoadProgress, Log, ModelSource, ServerOptions, bundle_source, serve
 from tapeline.serving import EngineSettings
 
 FLAGS: Final = flags.FlagValues()
@@ -184,7 +184,10 @@ def _model_source(log: Log) -> ModelSource:
     name = _MODEL.model.value or _DEMO
     template = _DEMO_TEMPLATE if name == _DEMO and _CHAT_TEMPLATE.value is None else _template()
 
+    progress = LoadProgress()
+
     def told(event: ProgressEvent) -> None:
+        progress(event)
         if event.done is None or event.step is not None:
             log.info("export", step=str(event))
 
@@ -197,7 +200,7 @@ def _model_source(log: Log) -> ModelSource:
 
     path = Path(name)
     name = path.stem if path.suffix == ".gguf" else path.name
-    return bundle_source(name, bundle, _loading(template), end=process.end)
+    return bundle_source(name, bundle, _loading(template), end=process.end, progress=progress)
 
 
 def _loading(template: str | None) -> Loading:

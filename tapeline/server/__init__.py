@@ -9,6 +9,7 @@ from tapeline.server._model import ServedModel, TextModel
 from tapeline.server._models import Models, ModelSource
 from tapeline.server._options import ServerOptions
 from tapeline.server._process import serve
+from tapeline.server._progress import LoadProgress
 from tapeline.server._ranking_model import RankingModel
 from tapeline.server._service import Service
 from tapeline.server._transcription_model import TranscriptionModel
@@ -16,6 +17,7 @@ from tapeline.server._transcription_model import TranscriptionModel
 __all__ = [
     "EmbeddingModel",
     "DraftOptions",
+    "LoadProgress",
     "Loading",
     "Log",
     "ModelSource",

@@ -5,6 +5,7 @@ import binascii
 import functools
 import hashlib
 import hmac
+import math
 import re
 import uuid
 from collections.abc import Sequence
@@ -21,14 +22,16 @@ from tapeline.server._errors import RequestError
 from tapeline.server._events import to_json
 from tapeline.server._gone import ClientGoneError
 from tapeline.server._model import client_name
+from tapeline.server._models import ModelState
 from tapeline.server._service import Service
 from tapeline.serving import BusyError, EngineClosedError
 
-_HEALTH: Final = "/health"
-_POLLED: Final = (_HEALTH, "/metrics")  # not logged: a line for each poll would hide the others
+_PROBES: Final = ("/health", "/live")  # answered without a key
+_POLLED: Final = (*_PROBES, "/metrics")  # not logged: a line for each poll would hide the others
 _PAGE: Final = "/"
 _API: Final = "/v1/"
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_LONGEST_RETRY: Final = 30  # seconds
 _GONE: Final = 499  # nginx's status, for the log alone
 
 
@@ -74,11 +77,13 @@ class _Exchange:
 
     async def run(self, app: ASGIApp, receive: Receive) -> None:
         try:
-            key = self._checked_key()
+            key, known = self._checked_key()
             self._check_state()
             address = (self._scope.get("client") or ("",))[0]
             client = functools.partial(_client, key, address)
-            self._scope.setdefault("state", {}).update(request_id=self._id, client=client, service=self._service)
+            self._scope.setdefault("state", {}).update(
+                request_id=self._id, client=client, service=self._service, known=known
+            )
             self._scope["app"] = app  # for which the router raises what it does not find
             await app(self._scope, receive, self._send_with_id)
         except ClientGoneError:
@@ -117,37 +122,53 @@ class _Exchange:
             response.headers["www-authenticate"] = "Basic" if self._scope["path"] == _PAGE else "Bearer"
         await response(self._scope, receive, self._send_with_id)
 
-    def _checked_key(self) -> str | None:
-        """Returns the key of the request; None where no keys are asked for.
+    def _checked_key(self) -> tuple[str | None, bool]:
+        """Returns the key of the request, or None if no keys are asked for, and whether the client is known.
 
         Raises:
-            RequestError: it brings none, or one that is not known.
+            RequestError: the route needs a key, and the request has none, or one that is not known.
         """
         keys = self._service.options.api_keys
-        if not keys or self._scope["path"] == _HEALTH:
-            return None
+        if not keys:
+            return None, True
         key = _given_key(self._headers.get("authorization", "").encode("latin-1").decode(errors="replace"))
         if not _is_one_of(key, keys):
+            if self._scope["path"] in _PROBES:
+                return None, False
             raise RequestError(
                 "no valid API key: send one of the server's as `Authorization: Bearer KEY`",
                 status=401,
                 code="invalid_api_key",
             )
-        return key
+        return key, True
 
     def _check_state(self) -> None:
         service, asks = self._service, self._scope["method"] == "POST"
         loading = not service.models.ready and (asks or self._scope["path"].startswith(_API))
         if not loading and not (asks and service.draining):
             return
-        what = "the server ends" if service.draining else "the models are being loaded"
-        raise RequestError(f"{what}: ask again", status=503, code="unavailable", retry_after=1)
+        if service.draining:
+            raise RequestError("the server ends: ask again", status=503, code="unavailable", retry_after=1)
+        running = next((state for state in service.models.states() if state.step is not None), None)
+        raise _loading_error(running)
 
     async def _send_with_id(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
             MutableHeaders(scope=message)["x-request-id"] = self._id
         await self._send(message)
+
+
+def _loading_error(running: ModelState | None) -> RequestError:
+    """Returns the refusal of a request while models are loaded: what runs, and when to ask again."""
+    progress, wait = "", 1.0
+    if running is not None and running.step is not None:
+        step = running.step
+        left = "" if step.seconds_left is None else f", about {step.seconds_left:.0f} s left"
+        progress = f" ({running.name}: {step.text}; {step.seconds:.0f} s so far{left})"
+        wait = step.seconds / 4 if step.seconds_left is None else step.seconds_left
+    message = f"the models are being loaded{progress}: ask again, or poll /health for the progress"
+    return RequestError(message, status=503, code="unavailable", retry_after=min(math.ceil(wait), _LONGEST_RETRY))
 
 
 def as_request_error(error: Exception) -> RequestError:

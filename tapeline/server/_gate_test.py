@@ -1,6 +1,7 @@
 """Keys, and what is answered while the server cannot serve."""
 
 import base64
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -8,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from lang_core import InputError
+from tapeline.cli import ProgressEvent
+from tapeline.server._model import ServedModel
 from tapeline.server._models import ModelSource
 from tapeline.server._options import ServerOptions
+from tapeline.server._progress import LoadProgress
 from tapeline.server._script_slots_testing import ScriptSlots
 from tapeline.server._server_testing import VOCABULARY, RunningServer, running, text_model
 
@@ -38,7 +43,7 @@ def test_every_route_but_health_wants_a_key(locked: RunningServer, path: str) ->
     assert refused.headers["www-authenticate"] == ("Basic" if path == "/" else "Bearer")
     allowed = locked.request(path, headers={"authorization": "Bearer first-key"})
     assert allowed.status == (404 if path == "/nowhere" else 200)
-    assert locked.request("/health").status == 200
+    assert [locked.request(probe).status for probe in ("/health", "/live")] == [200, 200]
 
 
 def test_keys(locked: RunningServer) -> None:
@@ -57,17 +62,135 @@ def test_keys(locked: RunningServer) -> None:
 
 def test_a_server_that_loads_or_ends_says_so(tmp_path: Path) -> None:
     with running(sources(tmp_path), load=False) as server:
-        assert (server.request("/health").status, server.request("/health").json) == (503, {"status": "loading"})
+        health = server.request("/health")
+        assert (health.status, health.json["status"], health.json["state"]) == (503, "loading", "waiting")
+        assert (server.request("/live").status, server.request("/live").json) == (200, {"status": "live"})
         waiting = server.request("/v1/chat/completions", CHAT)
         assert (waiting.status, waiting.error["code"]) == (503, "unavailable")
         assert waiting.headers["retry-after"] == "1"
         listed = server.request("/v1/models")
-        assert (listed.status, listed.error["message"]) == (503, "the models are being loaded: ask again")
+        assert (listed.status, listed.error["message"]) == (
+            503,
+            "the models are being loaded: ask again, or poll /health for the progress",
+        )
         server.service.models.load()
         assert server.request("/v1/chat/completions", CHAT).status == 200
         server.service.draining = True
         assert server.request("/health").json == {"status": "draining"}
+        assert server.request("/live").status == 200
         assert "the server ends" in server.request("/v1/chat/completions", CHAT).error["message"]
+
+
+class SlowLoad:
+    """Source of a model that is loaded when the test says so, on a clock of the test's own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.seconds = 100.0
+        self.progress = LoadProgress(lambda: self.seconds)
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self._directory = directory
+
+    def load(self) -> ServedModel:
+        self.begun.set()
+        assert self.go_on.wait(30)
+        return text_model(self._directory, ScriptSlots([5] * 64, VOCABULARY))
+
+    def source(self) -> ModelSource:
+        return ModelSource("cold", self.load, progress=self.progress)
+
+
+@contextlib.contextmanager
+def cold_server(directory: Path, *keys: str) -> Iterator[tuple[RunningServer, SlowLoad]]:
+    """Runs a server that loads a cold model, and behind it another one."""
+    cold = SlowLoad(directory)
+    behind = ModelSource("behind", lambda: text_model(directory, ScriptSlots([5] * 64, VOCABULARY), "behind"))
+    with running([cold.source(), behind], ServerOptions(port=0, api_keys=keys), load=False) as server:
+        loading = threading.Thread(target=server.service.models.load)
+        loading.start()
+        try:
+            assert cold.begun.wait(30)
+            yield server, cold
+        finally:
+            cold.go_on.set()
+            loading.join()
+
+
+def test_a_cold_server_tells_the_progress(tmp_path: Path) -> None:
+    with cold_server(tmp_path) as (server, cold):
+        assert server.request("/live").status == 200
+        cold.seconds += 2
+        cold.progress(ProgressEvent("warning: this is not a step"))
+        starting = {"state": "loading", "step": "starting", "done": None, "total": None, "seconds": 2.0}
+        health = server.request("/health")
+        assert health.status == 503
+        assert health.json == {
+            "status": "loading",
+            **starting,
+            "seconds_left": None,
+            "models": [
+                {"id": "cold", **starting, "seconds_left": None},
+                {"id": "behind", "state": "waiting", "step": None, "seconds": None, "seconds_left": None},
+            ],
+        }
+        cold.progress(ProgressEvent("compiling module.mlir for llvm-cpu ..."))
+        cold.seconds += 10
+        refused = server.request("/v1/chat/completions", CHAT)
+        assert (refused.status, refused.headers["retry-after"]) == (503, "3")
+        assert "(cold: compiling module.mlir for llvm-cpu; 12 s so far)" in refused.error["message"]
+        for done in (0, 1, 2):
+            cold.progress(ProgressEvent("verifying", done, 5, f"entry {done}"))
+            cold.seconds += 4
+        progress = server.request("/health").json
+        assert (progress["step"], progress["done"], progress["total"]) == ("verifying 3 of 5: entry 2", 2, 5)
+        assert (progress["seconds"], progress["seconds_left"]) == (24.0, 8.0)
+        refused = server.request("/v1/models")
+        assert (refused.status, refused.headers["retry-after"]) == (503, "8")
+        assert "24 s so far, about 8 s left" in refused.error["message"]
+    assert server.service.models.ready
+
+
+def test_clients_without_a_key_get_no_names(tmp_path: Path) -> None:
+    with cold_server(tmp_path, "key") as (server, cold):
+        cold.progress(ProgressEvent("download org/secret", 1, 2))
+        known = server.request("/health", headers={"authorization": "Bearer key"})
+        assert (known.status, known.json["step"]) == (503, "download org/secret: 0 of 0 KiB")
+        for header in ({}, {"authorization": "Bearer other"}):
+            unknown = server.request("/health", headers=header)
+            assert unknown.status == 503
+            assert unknown.json == {"status": "loading", "state": "loading", "seconds": 0.0, "seconds_left": None}
+
+
+def test_states_of_models_that_fail(tmp_path: Path) -> None:
+    stamps, fails = [1], [False]
+
+    def load() -> ServedModel:
+        if fails[0]:
+            raise InputError("/secret/path: damaged")
+        return text_model(tmp_path, ScriptSlots([5] * 64, VOCABULARY))
+
+    with running([ModelSource("demo", load, lambda: stamps[0])]) as server:
+        models = server.service.models
+
+        def listed() -> tuple[str, bool]:
+            (model,) = server.request("/v1/models").json["data"]
+            assert server.request("/v1/models/demo").json == model
+            return model["state"], model["reload_failed"]
+
+        assert listed() == ("ready", False)
+        stamps[0], fails[0] = 2, True
+        models.reload(changed_only=True)
+        assert listed() == ("ready", True)
+        assert server.request("/v1/chat/completions", CHAT).status == 200
+        stamps[0], fails[0] = 3, False
+        models.reload(changed_only=True)
+        assert listed() == ("ready", False)
+    fails[0] = True
+    with running([ModelSource("demo", load)], load=False) as server:
+        with pytest.raises(InputError, match="damaged"):
+            server.service.models.load()
+        health = server.request("/health")
+        assert (health.status, health.json["status"], health.json["state"]) == (503, "failed", "failed")
+        assert "secret" not in health.body.decode()
 
 
 def test_a_model_that_fails_is_500_and_told_in_the_log(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._model import ServedModel, TextModel
 from tapeline.server._models import ModelSource
 from tapeline.server._pictures import PictureReader
+from tapeline.server._progress import LoadProgress
 from tapeline.server._ranking_model import RankingModel
 from tapeline.server._transcription_model import TranscriptionModel
 from tapeline.serving import Drafting, Engine, EngineFigures, EngineSettings, Event, Ticket, TokenRequest
@@ -84,6 +85,7 @@ def bundle_source(
     directory: Path | None = None,
     *,
     end: Callable[[], object] = lambda: None,
+    progress: LoadProgress | None = None,
 ) -> ModelSource:
     """Returns the source of a bundle's model.
 
@@ -93,9 +95,17 @@ def bundle_source(
         loading: settings.
         directory: directory of the bundle, to be looked at for changes; None never looks.
         end: ends what ``bundle`` waits for.
+        progress: progress that ``bundle`` writes; by default one of its own.
     """
     stamp = (lambda: None) if directory is None else lambda: _stamp(directory)
-    return ModelSource(name, lambda: load_bundle(name, bundle(), loading), stamp, end)
+    steps = progress or LoadProgress()
+
+    def load_model() -> ServedModel:
+        opened = bundle()
+        steps.enter(f"loading the bundle on {loading.place.name}")
+        return load_bundle(name, opened, loading)
+
+    return ModelSource(name, load_model, stamp, end, steps)
 
 
 def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:

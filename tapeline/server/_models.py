@@ -2,14 +2,15 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeVar
 
 from lang_core import TapelineError, checked_choices, near_names
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._errors import RequestError
 from tapeline.server._log import Log
 from tapeline.server._model import ServedModel, TextModel
+from tapeline.server._progress import LoadProgress, LoadStep
 from tapeline.server._ranking_model import Ranking
 from tapeline.server._transcription_model import TranscriptionModel
 from tapeline.serving import EngineFigures
@@ -26,12 +27,31 @@ class ModelSource:
         load: loads it; called once more for every reload.
         stamp: returns what differs once the model should be loaded again.
         end: ends what ``load`` waits for, now and later; any thread may call it.
+        progress: progress of the load, which ``load`` writes.
     """
 
     name: str
     load: Callable[[], ServedModel]
     stamp: Callable[[], object] = lambda: None
     end: Callable[[], object] = lambda: None
+    progress: LoadProgress = field(default_factory=LoadProgress)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelState:
+    """State of a model.
+
+    Attributes:
+        name: name of the model.
+        state: ``waiting`` before its load begins, ``loading``, ``ready``, or ``failed`` if it cannot be loaded.
+        step: running step while the model is loaded; None otherwise.
+        reload_failed: True if a later load failed, and the model is the one from before.
+    """
+
+    name: str
+    state: Literal["waiting", "loading", "ready", "failed"]
+    step: LoadStep | None = None
+    reload_failed: bool = False
 
 
 class Models:
@@ -53,6 +73,8 @@ class Models:
         self._models: Final[dict[str, ServedModel]] = {}
         self._stamps: Final[dict[str, object]] = {}
         self._reloading: Final = threading.Lock()
+        self._reload_failed: Final = set[str]()
+        self._loading: str | None = None
         self._ended = False
         self.failure: TapelineError | None = None
 
@@ -69,11 +91,25 @@ class Models:
         """
         try:
             for source in self._sources:
+                self._loading = source.name
                 self._load(source)
         except TapelineError as error:
             if not self._ended:
                 self.failure = error
             raise
+
+    def states(self) -> list[ModelState]:
+        """Returns the state of every model, in the order of the sources."""
+        return [self._state(source) for source in self._sources]
+
+    def _state(self, source: ModelSource) -> ModelState:
+        if source.name in self._models:
+            return ModelState(source.name, "ready", reload_failed=source.name in self._reload_failed)
+        if source.name != self._loading:
+            return ModelState(source.name, "waiting")
+        if self.failure is not None:
+            return ModelState(source.name, "failed")
+        return ModelState(source.name, "loading", source.progress.step())
 
     def end_loading(self) -> None:
         """Ends loads that wait for something, such as an export; they fail then. Any thread may call it."""
@@ -176,10 +212,12 @@ class Models:
         """Loads a model and returns the one that it takes the place of."""
         stamp = source.stamp()
         self._log.info("loading", model=source.name)
+        source.progress.begin()
         model = source.load()
         self._stamps[source.name] = stamp
         before = self._models.get(source.name)
         self._models[source.name] = model
+        self._reload_failed.discard(source.name)
         self._log.info("loaded", model=source.name, context=model.context)
         return before
 
@@ -188,6 +226,7 @@ class Models:
             before = self._load(source)
         except TapelineError as error:
             self._stamps[source.name] = source.stamp()  # it is not tried again until it changes again
+            self._reload_failed.add(source.name)
             self._log.error("reload failed", model=source.name, error=str(error))
             return
         if before is not None:

@@ -29,7 +29,8 @@ _LISTS: Final = ("timestamp_granularities",)  # a form's names of lists end with
 
 _GETS: Final = {
     "/": ("text/html", "A page to chat on."),
-    "/health": ("application/json", "200 when the server can serve, else 503."),
+    "/health": ("application/json", "200 when the server can serve, else 503; while it loads, with the progress."),
+    "/live": ("application/json", "200 while the process runs, also while it loads models or ends."),
     "/metrics": ("text/plain", "Metrics in Prometheus' text format."),
     "/openapi.json": ("application/json", "This document."),
     "/v1/models": ("application/json", "Lists every model."),

@@ -60,6 +60,11 @@ def service_of(request: Request) -> Service:
     return request.scope["state"]["service"]
 
 
+def is_known(request: Request) -> bool:
+    """Returns True if the request has a valid key, or the server asks for none."""
+    return request.scope["state"]["known"]
+
+
 def note(request: Request, **facts: Any) -> None:
     """Notes facts of a request, for the log."""
     request.scope["state"].setdefault("facts", {}).update(facts)

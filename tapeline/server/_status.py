@@ -10,9 +10,10 @@ from starlette.responses import Response
 from tapeline.server._events import to_json
 from tapeline.server._generation import JSON
 from tapeline.server._model import ServedModel, TextModel
+from tapeline.server._models import ModelState
 from tapeline.server._openapi import document
 from tapeline.server._options import ServerOptions
-from tapeline.server._service import service_of
+from tapeline.server._service import Service, is_known, service_of
 from tapeline.server._transcription_model import TranscriptionModel
 
 _PAGE: Final = files(__package__ or "").joinpath("page.html")
@@ -28,7 +29,8 @@ _PAGE_HEADERS: Final = {
 async def list_models(request: Request) -> Response:
     """Lists every model."""
     service = service_of(request)
-    models = [_model(model, service.options) for model in service.models.loaded()]
+    states = {state.name: state for state in service.models.states()}
+    models = [_model(model, states.get(model.name), service.options) for model in service.models.loaded()]
     return Response(to_json({"object": "list", "data": models}), media_type=JSON)
 
 
@@ -36,14 +38,50 @@ async def retrieve_model(request: Request) -> Response:
     """Tells of one model."""
     service = service_of(request)
     model = service.models.named(request.path_params["model"])
-    return Response(to_json(_model(model, service.options)), media_type=JSON)
+    state = next((state for state in service.models.states() if state.name == model.name), None)
+    return Response(to_json(_model(model, state, service.options)), media_type=JSON)
+
+
+async def live(_: Request) -> Response:
+    """Answers 200 while the process runs, also while it loads models or ends."""
+    return Response(to_json({"status": "live"}), media_type=JSON)
 
 
 async def health(request: Request) -> Response:
-    """Answers 200 when the server can serve, else 503."""
+    """Answers 200 when the server can serve, else 503; while it loads, with the progress."""
     service = service_of(request)
-    status = "draining" if service.draining else "ready" if service.models.ready else "loading"
-    return Response(to_json({"status": status}), 200 if status == "ready" else 503, media_type=JSON)
+    status = _status(service)
+    body: dict[str, Any] = {"status": status}
+    if status in ("loading", "failed"):
+        states = service.models.states()
+        running = next((state for state in states if state.state in ("loading", "failed")), states[0])
+        body |= _progress(running, named=is_known(request))
+        if is_known(request):
+            body["models"] = [{"id": state.name, **_progress(state, named=True)} for state in states]
+    return Response(to_json(body), 200 if status == "ready" else 503, media_type=JSON)
+
+
+def _status(service: Service) -> str:
+    if service.draining:
+        return "draining"
+    if service.models.ready:
+        return "ready"
+    return "loading" if service.models.failure is None else "failed"
+
+
+def _progress(state: ModelState, *, named: bool) -> dict[str, Any]:
+    """Returns a model's state as JSON values.
+
+    Args:
+        state: the state.
+        named: True writes the step, which may name the model and its files.
+    """
+    step = state.step
+    if step is None:
+        return {"state": state.state, **({"step": None} if named else {}), "seconds": None, "seconds_left": None}
+    counts = {"step": step.text, "done": step.done, "total": step.total} if named else {}
+    left = None if step.seconds_left is None else round(step.seconds_left, 1)
+    return {"state": state.state, **counts, "seconds": round(step.seconds, 1), "seconds_left": left}
 
 
 async def metrics(request: Request) -> Response:
@@ -61,7 +99,7 @@ async def page(_: Request) -> Response:
     return Response(_PAGE.read_bytes(), headers=_PAGE_HEADERS, media_type="text/html")
 
 
-def _model(model: ServedModel, options: ServerOptions) -> dict[str, Any]:
+def _model(model: ServedModel, state: ModelState | None, options: ServerOptions) -> dict[str, Any]:
     kind = "generate" if isinstance(model, TextModel) else "embed"
     if isinstance(model, TranscriptionModel):
         kind = "transcribe"
@@ -75,6 +113,8 @@ def _model(model: ServedModel, options: ServerOptions) -> dict[str, Any]:
         "task": kind,
         "chat": chat,
         "images": _image_limits(model, options),
+        "state": "ready",
+        "reload_failed": state is not None and state.reload_failed,
     }
 
 

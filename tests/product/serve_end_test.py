@@ -1,5 +1,6 @@
-"""``tapeline serve`` told to end while it exports its model."""
+"""``tapeline serve`` while it exports its model: its progress, and its end."""
 
+import os
 import signal
 from pathlib import Path
 
@@ -36,6 +37,25 @@ def test_a_server_that_exports_ends_without_the_compiler(tmp_path: Path, number:
         assert not _compilers(cache)
     assert not list((cache / "tapeline" / "bundles").iterdir())
     assert [line["event"] for line in server.logged() if line["event"] != "export"] == ["loading", "draining", "ended"]
+
+
+def test_a_server_that_exports_tells_the_progress(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    with started(tmp_path, "--model=demo", "--verify=none") as server:
+        _begin_compiling(server, cache)
+        for compiler in _compilers(cache):
+            os.kill(compiler, signal.SIGSTOP)  # the export stays at this step
+        wait_until(lambda: "compiling" in server.request("/health")[1]["step"])
+        assert server.request("/live") == (200, {"status": "live"})
+        status, health = server.request("/health")
+        assert (status, health["status"], health["state"]) == (503, "loading", "loading")
+        assert health["seconds"] > 0
+        assert [(model["id"], model["state"]) for model in health["models"]] == [("demo", "loading")]
+        status, refused = server.request("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hello"}]})
+        assert status == 503
+        assert "(demo: compiling module.mlir for llvm-cpu" in refused["error"]["message"]
+        assert server.request("/")[0] == 200
+        assert server.end() == 0
 
 
 def test_an_export_ends_with_a_server_that_is_killed(tmp_path: Path) -> None:
