@@ -33,6 +33,8 @@ TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 """Name of the file with a tokenizer's class, tokens and chat template."""
 TOOL_TEMPLATE_FILE: Final = "additional_chat_templates/tool_use.jinja"
 """Name of the file with a further chat template, for messages with tools."""
+UNMATCHED: Final = "unmatched_special_tokens"
+"""Field of tokenizer_config.json in bundles of GGUF files: names of tokens that are not matched in a text."""
 
 _MODEL_CONFIG: Final = "config.json"
 _TOKEN_MAP: Final = "special_tokens_map.json"
@@ -201,7 +203,9 @@ def _assembled(
     named, extra = _named(arguments)
     with_template = tokenizer.post_processor is not None and not any(flag in arguments for flag in _SURROUNDS)
     tokenizer.encode_special_tokens = bool(arguments.get("split_special_tokens", False))
-    tokenizer.add_tokens(_new_tokens(tokenizer, added, named, extra))
+    unmatched = {str(name) for name in files.config.get(UNMATCHED) or ()}
+    matched = {name: token for name, token in named.items() if name not in unmatched}
+    tokenizer.add_tokens(_new_tokens(tokenizer, added, matched, extra))
     _correct_mistral(tokenizer, files)
     if not with_template:
         set_begin_and_end(tokenizer, arguments, named)

@@ -2,9 +2,12 @@
 
 from typing import Final
 
+import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers
 
 from lang_core import CheckpointError
+from tapeline.text._gguf_bpe import UnreadTokenizerError
+from tapeline.text._gguf_ties import TiedMerges, TiesError
 from tapeline.text._gguf_vocabulary import PREFIX, TokenType, Vocabulary
 
 _SPACE: Final = "▁"
@@ -27,11 +30,25 @@ def sentencepiece_bpe(vocabulary: Vocabulary, *, ordered: bool) -> tuple[Tokeniz
         raise CheckpointError(
             f"{vocabulary.path}: {PREFIX}scores are missing, expected one per token: convert the model again"
         )
-    if ordered:
-        scores = [float(-index) for index in range(len(scores))]
+    scores = [float(-index) for index in range(len(scores))] if ordered else _as_stored(vocabulary, scores)
     ids = vocabulary.ids()
     prefix = vocabulary.flag("add_space_prefix", not ordered)
     return _tokenizer(vocabulary, ids, _merges(vocabulary, ids, scores), prefix=prefix), True
+
+
+def _as_stored(vocabulary: Vocabulary, scores: list[float]) -> list[float]:
+    """Returns scores in f32, in which llama.cpp compares them.
+
+    Raises:
+        CheckpointError: a score is NaN.
+    """
+    stored = np.asarray(scores, np.float32)
+    if np.isnan(stored).any():
+        raise CheckpointError(
+            f"{vocabulary.path}: {PREFIX}scores: expected numbers; entry {int(np.isnan(stored).argmax())} is NaN: "
+            "convert the model again"
+        )
+    return [float(score) for score in stored]
 
 
 def listed_bpe(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
@@ -84,16 +101,44 @@ def _merges(vocabulary: Vocabulary, ids: dict[str, int], scores: list[float]) ->
     """Returns every pair of tokens that makes a token, best first.
 
     SentencePiece and llama.cpp have no list of merges: of all neighbours that make a token those are merged first whose
-    token has the highest score. That is a list of merges in the order of scores. Pairs of one token stand in the order
-    of their parts' ids; which of them comes first matters only where both are there at once.
+    token has the highest score, and of equal ones the leftmost. That is a list of merges in the order of scores. Pairs
+    of one token can stand in any order: if two symbols make a token, they were made of its letters alone, by the same
+    merges wherever the letters stand, so that only one pair ever makes it.
+
+    Raises:
+        UnreadTokenizerError: tokens have equal scores, and no list of merges does the same.
     """
-    plain = (TokenType.NORMAL, TokenType.UNUSED, TokenType.USER_DEFINED)
-    pairs: list[tuple[float, int, int, int, int, int, str, str]] = []
+    plain = (TokenType.NORMAL, TokenType.UNUSED, TokenType.UNDEFINED, TokenType.USER_DEFINED)
+    pairs: dict[str, list[tuple[int, int, int, int, str, str]]] = {}
+    ranks: dict[str, float] = {}
     for index, token in enumerate(vocabulary.tokens):
         if vocabulary.types[index] not in plain or ids[token] != index:
             continue
         for cut in range(1, len(token)):
             left, right = token[:cut], token[cut:]
             if left in ids and right in ids:
-                pairs.append((-scores[index], -len(left), -len(right), index, ids[left], ids[right], left, right))
-    return [(left, right) for *_, left, right in sorted(pairs)]
+                ranks[token] = -scores[index]
+                pairs.setdefault(token, []).append((-len(left), -len(right), ids[left], ids[right], left, right))
+    named = zip(vocabulary.tokens, vocabulary.types, strict=True)
+    matched = {token for token, kind in named if kind is TokenType.USER_DEFINED and _SPACE not in token}
+    tied = _tied({token: rank for token, rank in ranks.items() if token not in matched})
+    places = {}
+    if tied:
+        try:
+            places = TiedMerges(ranks).ordered(tied)
+        except TiesError as error:
+            raise UnreadTokenizerError(f"{vocabulary.path}: {PREFIX}scores: {error}: convert the model again") from None
+    ordered = sorted(
+        (ranks[token], places.get(token, 0), *pair[:2], ids[token], *pair[2:])
+        for token, listed in pairs.items()
+        for pair in listed
+    )
+    return [(left, right) for *_, left, right in ordered]
+
+
+def _tied(ranks: dict[str, float]) -> list[list[str]]:
+    """Returns the tokens of equal rank, where there are several."""
+    classes: dict[float, list[str]] = {}
+    for token, rank in ranks.items():
+        classes.setdefault(rank, []).append(token)
+    return [tokens for tokens in classes.values() if len(tokens) > 1]

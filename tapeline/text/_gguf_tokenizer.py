@@ -8,6 +8,7 @@ from typing import Any, Final
 from tokenizers import AddedToken, Tokenizer, processors
 
 from lang_core import CheckpointError, near_names
+from tapeline.text._assembly import UNMATCHED
 from tapeline.text._gguf_bpe import MARKED, UnreadTokenizerError, byte_level_bpe
 from tapeline.text._gguf_sentencepiece import listed_bpe, sentencepiece_bpe
 from tapeline.text._gguf_unigram import unigram
@@ -108,6 +109,10 @@ def _tokenizer(
     config |= {name: vocabulary.token(field, unlisted.get(name)) for name, field in _SPECIAL.items()}
     if config["bos_token"] is None:
         config["bos_token"] = vocabulary.token("cls_token_id")  # encoders have either
+    matched = {token.content for token in added}
+    plain = sorted(name for name in _SPECIAL if config[name] and config[name] not in matched)
+    if plain:
+        config[UNMATCHED] = plain
     begun = vocabulary.flag("add_bos_token", begins) or kind == _LISTED or vocabulary.fields.get("pre") in _ALWAYS_BEGUN
     config["add_bos_token"] = begun and config["bos_token"] is not None
     config["add_eos_token"] = vocabulary.flag("add_eos_token", kind == _UNIGRAM) and config["eos_token"] is not None

@@ -10,6 +10,7 @@ from tapeline.text._token_bytes import HIDDEN
 
 _SPACE: Final = "▁"
 _MAP: Final = "precompiled_charsmap"
+_UNKNOWN: Final = 2  # id of the unknown token if no field has it
 _MOST: Final = 1 << 24  # bytes of a map of characters
 
 
@@ -22,6 +23,9 @@ def unigram(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
     """
     scores = vocabulary.listed("scores", float, int)
     unknown = next((index for index, kind in enumerate(vocabulary.types) if kind is TokenType.UNKNOWN), None)
+    if unknown is None and TokenType.CONTROL not in vocabulary.types:  # an old file, without types
+        named = vocabulary.token("unknown_token_id", _UNKNOWN)
+        unknown = None if named is None else vocabulary.ids()[named]
     if scores is None or unknown is None:
         raise CheckpointError(
             f"{vocabulary.path}: {PREFIX}scores and token_type: expected a score per token, and a token of unknown "

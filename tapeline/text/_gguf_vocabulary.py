@@ -1,8 +1,9 @@
 """The vocabulary in a GGUF file's metadata: tokens and what they are."""
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from tokenizers import AddedToken
@@ -11,14 +12,37 @@ from lang_core import CheckpointError
 
 PREFIX: Final = "tokenizer.ggml."
 
-# Tokens of these names end an answer, whatever type an older converter gave them.
+# Tokens of these names are special, whatever type an older converter gave them: they end an answer, ...
 _ENDS: Final = frozenset(
     (
-        *("<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<|endoftext|>"),
-        *("<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>", "<turn|>"),
+        *("<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>"),
+        *("<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>"),
+        *("<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>", "[e~["),
         "<｜end▁of▁sentence｜>",  # noqa: RUF001 - DeepSeek's own bars
     )
 )
+# ... or stand between the parts of a program. llama.cpp takes one name for each role, if no field names the token.
+_INFILLING: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = MappingProxyType(
+    {
+        ("fim_pre_token_id", "prefix_token_id"): (
+            *("<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<PRE>", "▁<PRE>", "<|code_prefix|>", "<|prefix|>"),
+            "<｜fim▁begin｜>",  # noqa: RUF001
+        ),
+        ("fim_suf_token_id", "suffix_token_id"): (
+            *("<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<SUF>", "▁<SUF>", "<|code_suffix|>", "<|suffix|>"),
+            "<｜fim▁hole｜>",  # noqa: RUF001
+        ),
+        ("fim_mid_token_id", "middle_token_id"): (
+            *("<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<MID>", "▁<MID>", "<|code_middle|>", "<|middle|>"),
+            "<｜fim▁end｜>",  # noqa: RUF001
+        ),
+        ("fim_pad_token_id",): ("<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"),
+        ("fim_rep_token_id",): ("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"),
+        ("fim_sep_token_id",): ("<|file_sep|>",),
+    }
+)
+# Parts of gpt-oss's messages.
+_SHOWN: Final = frozenset(("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"))
 _NOT_STRIPPING: Final = ("<unk>", "<s>", "<|endoftext|>")  # of Phi-3, whose other special tokens do
 _MASKING_PRE: Final = ("jina-v2-de", "jina-v2-es", "jina-v2-code")
 _MASKING_ARCHITECTURES: Final = ("nomic-bert-moe", "jina-bert-v3")
@@ -162,19 +186,41 @@ class Vocabulary:
             architecture: the model's, as the file names it.
             name: the model's name; empty if the file has none.
         """
-        whole = {TokenType.CONTROL: True, TokenType.UNKNOWN: True, TokenType.USER_DEFINED: False}
         left, right = self._stripping(architecture, name.lower())
         return [
             AddedToken(
                 token,
-                special=whole.get(kind, True),
+                special=special,
                 normalized=False,
                 lstrip=token in left,
                 rstrip=right and token not in _NOT_STRIPPING,
             )
-            for token, kind in zip(self.tokens, self.types, strict=True)
-            if (kind in whole or (kind is TokenType.NORMAL and token in _ENDS)) and token
+            for token, special in self.whole().items()
         ]
+
+    def whole(self) -> dict[str, bool]:
+        """Returns the tokens that are matched whole, in the order of their ids, and whether decoding drops them.
+
+        llama.cpp goes by the type of a token, and by its name if a converter has given it no such type. A token that
+        a field names, such as ``bos_token_id``, need not be among them.
+        """
+        kinds = {TokenType.CONTROL: True, TokenType.UNKNOWN: True, TokenType.USER_DEFINED: False}
+        names = {**dict.fromkeys(_SHOWN, False), **dict.fromkeys((*_ENDS, *self._infilling()), True)}
+        if "<|tool_response>" in self.tokens:  # of Gemma 4, in which </s> is text
+            del names["</s>"]
+        whole: dict[str, bool] = {}
+        for token, kind in zip(self.tokens, self.types, strict=True):
+            special = kinds.get(kind, names.get(token))
+            if token and special is not None:
+                whole.setdefault(token, special)
+        return whole
+
+    def _infilling(self) -> Iterator[str]:
+        """Yields the token of each role in infilling that no field names."""
+        there = {*self.tokens}
+        for fields, names in _INFILLING.items():
+            if not any(field in self.fields for field in fields):
+                yield from [name for name in names if name in there][:1]
 
     def _stripping(self, architecture: str, name: str) -> tuple[tuple[str, ...], bool]:
         """Returns the tokens that take white space before them, and whether tokens take white space behind them."""

@@ -98,6 +98,9 @@ class Tokenizer:
         self._added = frozenset(inner.get_added_tokens_decoder())
         self._special = frozenset(dropped_tokens(inner))
         self._bytes = token_bytes(inner)
+        begin = self.tokens.get("bos_token", "")
+        number = inner.token_to_id(begin) if begin else None
+        self._unmatched_begin = ("", 0) if number is None or number in self._added else (begin, number)
         self.vocabulary_size = max(inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
     @classmethod
@@ -159,8 +162,9 @@ class Tokenizer:
         """
         ids = self.encode(text, model_size, special_tokens=False)
         with library_errors(f"{self.path} cannot encode a text", _COPY):
-            offsets = self._inner.encode(text, add_special_tokens=False).offsets
-        return ids, [start for start, _ in offsets]
+            first, start = self._begun(text)
+            offsets = self._inner.encode(text[start:], add_special_tokens=False).offsets
+        return ids, [*(0 for _ in first), *(start + begin for begin, _ in offsets)]
 
     def encode_pair(self, first: str, second: str, model_size: int) -> tuple[list[int], list[int]]:
         """Returns the ids of a pair of texts, and their types: 0 of the first text, 1 of the second where they differ.
@@ -236,8 +240,14 @@ class Tokenizer:
         return TextStream(self._inner, str(self.path), keep, cleans=self._cleans)
 
     def _encoded(self, text: str, special_tokens: bool) -> list[int]:
+        first, start = ([], 0) if special_tokens else self._begun(text)
         with library_errors(f"{self.path} cannot encode a text", _COPY):
-            return self._inner.encode(text, add_special_tokens=special_tokens).ids
+            return [*first, *self._inner.encode(text[start:], add_special_tokens=special_tokens).ids]
+
+    def _begun(self, text: str) -> tuple[list[int], int]:
+        """Returns the id of ``bos_token`` if it begins a text and the library does not match it; and its length."""
+        begin, number = self._unmatched_begin
+        return ([number], len(begin)) if begin and text.startswith(begin) else ([], 0)
 
 
 def _check_unicode(text: str) -> None:

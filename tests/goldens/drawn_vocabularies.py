@@ -376,6 +376,70 @@ def flagged() -> list[Vocabulary]:
     return [_changed(bases[name], change) for name, listed in changes.items() for change in listed]
 
 
+_LETTERS: Final = "abcd"
+_UNTYPED: Final = ("<s>", "</s>", "<unk>", "<pad>", "<|im_start|>", "<|im_end|>", "<think>", "<0x41>", "<eos>")
+
+
+def tied(seed: int) -> tuple[Vocabulary, list[str]]:
+    """Returns a drawn vocabulary of SentencePiece's BPE in which scores are equal, and texts of its letters."""
+    draw = random.Random(seed)
+    letters = _LETTERS[: draw.randint(2, 4)]
+    known, joined = [*letters], draw.random() < 0.5
+    for _ in range(draw.randint(2, 14)):
+        if joined:
+            known.append(draw.choice(known) + draw.choice(known))
+        else:
+            known.append("".join(draw.choice(letters) for _ in range(draw.randint(2, 4))))
+    longer = sorted({token for token in known if 1 < len(token) < 9}, key=lambda token: (len(token), token))
+    kind = draw.random()
+    if kind < 0.6:  # of a trained vocabulary, in which a few scores are those of the token before
+        scores = [float(-index) for index in range(len(longer))]
+        for _ in range(draw.randint(1, 3)):
+            place = draw.randrange(len(longer))
+            scores[place] = scores[max(0, place - 1)]
+    elif kind < 0.85:
+        scores = [float(-len(token)) for token in longer]
+    elif kind < 0.95:
+        scores = [float(-draw.randint(1, len(longer))) for _ in longer]
+    else:
+        scores = [-1000.0] * len(longer)
+    control = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *letters]
+    fields = {
+        "model": "llama",
+        "pre": "default",
+        "tokens": [*control, *longer],
+        "token_type": [2, 3, 3, *[6] * 256, *[1] * (len(letters) + len(longer))],
+        "scores": [*[0.0] * len(control), *scores],
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "unknown_token_id": 0,
+        "add_bos_token": False,
+        "add_space_prefix": False,
+    }
+    drawn = ["".join(draw.choice(letters) for _ in range(draw.randint(2, 14))) for _ in range(40)]
+    return Vocabulary(f"tied-{seed}", "llama", fields), drawn
+
+
+def untyped() -> list[tuple[Vocabulary, list[str]]]:
+    """Returns vocabularies without types of tokens, or whose tokens all have the type of text, and texts for them."""
+    bases = {vocabulary.name: vocabulary for vocabulary in vocabularies()}
+    drawn = [*texts(5, 12, _UNTYPED), *(f"a{token} the" for token in _UNTYPED)]
+    cases: list[tuple[Vocabulary, list[str]]] = []
+    for name in ("llama-spm", "gpt2-llama-bpe", "gpt2-qwen2", "t5", "t5-bytes"):
+        fields = dict(bases[name].fields)
+        fields["tokens"] = [*fields["tokens"], "<eos>", "<fim_pad>"]
+        if "scores" in fields:
+            fields["scores"] = [*fields["scores"], -2000.0, -2001.0]
+        base = bases[name]._replace(fields=fields)
+        count = len(fields["tokens"])
+        kinds = ([1] * count, None)
+        cases += [
+            (_changed(base, {"token_type": kind})._replace(name=f"{name}:{kind is None}"), drawn) for kind in kinds
+        ]
+        cases.append((_changed(base, {"token_type": None, "bos_token_id": 3, "eos_token_id": 4}), drawn))
+    return cases
+
+
 def _switched(*flags: str) -> tuple[dict[str, Any], ...]:
     return tuple({flag: value} for flag in flags for value in (True, False, None))
 

@@ -4,6 +4,7 @@ Run outside of Bazel, with llama-cpp-python, tokenizers and gguf installed:
 
     PYTHONPATH=. python tests/goldens/make_vocabulary_goldens.py
 
+With two numbers and ``tied`` it prints those of drawn vocabularies in which scores are equal, from the first number on.
 With two numbers it prints the ids of so many texts, drawn from the first number, a line of JSON for each vocabulary:
 
     PYTHONPATH=. python tests/goldens/make_vocabulary_goldens.py 1000 2000
@@ -17,10 +18,20 @@ from typing import Any, Final
 
 import llama_cpp
 
-from tests.goldens.drawn_vocabularies import SURROUNDED, Vocabulary, flagged, texts, vocabularies, write
+from tests.goldens.drawn_vocabularies import (
+    SURROUNDED,
+    Vocabulary,
+    flagged,
+    texts,
+    tied,
+    untyped,
+    vocabularies,
+    write,
+)
 
 _OUTPUT: Final = Path(__file__).parent / "data" / "drawn_vocabularies.json"
 _COUNT: Final = 12
+_TIED: Final = 60
 
 
 def ids(vocabulary: Vocabulary, drawn: list[str], *, surrounded: bool = False) -> dict[str, Any]:
@@ -38,7 +49,11 @@ def ids(vocabulary: Vocabulary, drawn: list[str], *, surrounded: bool = False) -
 
 def main() -> None:
     """Writes the file, or prints ids."""
-    seed, count = map(int, sys.argv[1:]) if len(sys.argv) > 1 else (0, _COUNT)
+    seed, count = map(int, sys.argv[1:3]) if len(sys.argv) > 1 else (0, _COUNT)
+    if "tied" in sys.argv:
+        for number in range(seed, seed + count):
+            print(json.dumps(ids(*tied(number))), flush=True)
+        return
     drawn = texts(seed, count)
     answers = (ids(vocabulary, drawn) for vocabulary in vocabularies())
     if len(sys.argv) > 1:
@@ -49,6 +64,8 @@ def main() -> None:
         "made_by": "tests/goldens/make_vocabulary_goldens.py",
         "llama_cpp": llama_cpp.__version__,
         "answers": [*answers],
+        "tied": [ids(*tied(number)) for number in range(_TIED)],
+        "untyped": [ids(*case, surrounded=True) for case in untyped()],
         "flagged": [ids(vocabulary, [*SURROUNDED], surrounded=True) for vocabulary in flagged()],
     }
     _OUTPUT.write_text(json.dumps(golden, separators=(",", ":")) + "\n", encoding="utf-8")

@@ -4,6 +4,7 @@ The long mode compares 2,000 texts for each vocabulary live, if llama_cpp can be
 names a Python that can import it.
 """
 
+import contextlib
 import functools
 import importlib.util
 import itertools
@@ -12,14 +13,26 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from tokenizers import Tokenizer
 
-from tapeline.text import gguf_tokenizer
-from tests.goldens.drawn_vocabularies import SPLITTINGS, SURROUNDED, Vocabulary, flagged, texts, vocabularies
+from lang_core import CheckpointError
+from tapeline.text import Tokenizer as DirectoryTokenizer
+from tapeline.text import UnreadTokenizerError, gguf_tokenizer, write_gguf_tokenizer
+from tests.goldens.drawn_vocabularies import (
+    SPLITTINGS,
+    SURROUNDED,
+    Vocabulary,
+    flagged,
+    texts,
+    tied,
+    untyped,
+    vocabularies,
+)
 from tests.goldens.golden_files import DATA
 
 _GOLDEN: dict[str, Any] = json.loads((DATA / "drawn_vocabularies.json").read_text())
@@ -58,15 +71,34 @@ def _vocabularies() -> dict[str, Vocabulary]:
     return {vocabulary.name: vocabulary for vocabulary in (*vocabularies(), *flagged())}
 
 
-def _tokenizer(name: str) -> Tokenizer:
-    vocabulary = _vocabularies()[name]
-    metadata = {"general.architecture": vocabulary.architecture} | {
+def _metadata(vocabulary: Vocabulary) -> dict[str, Any]:
+    return {"general.architecture": vocabulary.architecture} | {
         key if key.startswith("general.") else f"tokenizer.ggml.{key}": value
         for key, value in vocabulary.fields.items()
     }
-    made = gguf_tokenizer(metadata, "some.gguf")
+
+
+def _made(vocabulary: Vocabulary) -> tuple[Tokenizer, dict[str, Any]]:
+    made = gguf_tokenizer(_metadata(vocabulary), "some.gguf")
     assert made is not None
-    return made[0]
+    return made
+
+
+def _tokenizer(name: str) -> Tokenizer:
+    return _made(_vocabularies()[name])[0]
+
+
+@contextlib.contextmanager
+def _reference(*arguments: int | str) -> Iterator[Iterator[dict[str, Any]]]:
+    """Gives what llama.cpp answers, or skips the test."""
+    if "TAPELINE_REFERENCE_PYTHON" not in os.environ and importlib.util.find_spec("llama_cpp") is None:
+        pytest.skip("llama_cpp cannot be imported: name a Python that has it in TAPELINE_REFERENCE_PYTHON")
+    python = os.environ.get("TAPELINE_REFERENCE_PYTHON", sys.executable)
+    command = [python, "-m", "tests.goldens.make_vocabulary_goldens", *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        yield map(json.loads, process.stdout)
+    assert process.returncode == 0
 
 
 def _differences(answer: dict[str, Any], drawn: list[str]) -> tuple[int, list[str]]:
@@ -114,22 +146,78 @@ def test_no_id_is_beyond_the_vocabulary() -> None:
         assert tokenizer.get_vocab_size(with_added_tokens=True) == len(vocabulary.fields["tokens"]), name
 
 
+def _tied(answers: Iterable[dict[str, Any]]) -> tuple[list[str], int, int]:
+    """Returns what differs, how many vocabularies were compared, and how many were refused."""
+    differences: list[str] = []
+    compared = refused = 0
+    for answer in answers:
+        vocabulary, drawn = tied(int(answer["name"].removeprefix("tied-")))
+        try:
+            tokenizer, _ = _made(vocabulary)
+        except UnreadTokenizerError:
+            refused += 1
+            continue
+        compared += 1
+        for text, expected in zip(drawn, answer["ids"], strict=True):
+            actual = tokenizer.encode(text, add_special_tokens=False).ids
+            if actual != expected:
+                differences.append(f"{vocabulary.name}: {text!r}: expected {expected}; found {actual}")
+    return differences, compared, refused
+
+
+def test_equal_scores_merge_as_in_llama_cpp_or_are_refused() -> None:
+    differences, compared, refused = _tied(_GOLDEN["tied"])
+    assert differences == []
+    assert compared > refused > 0
+
+
+def test_all_scores_equal_are_refused() -> None:
+    base = _vocabularies()["llama-spm"]
+    scores = [-1000.0] * len(base.fields["tokens"])
+    with pytest.raises(
+        UnreadTokenizerError, match=r"some.gguf: tokenizer.ggml.scores: '.*' has the score of \d+ other"
+    ):
+        _made(base._replace(fields={**base.fields, "scores": scores}))
+    scores[300] = float("nan")
+    with pytest.raises(CheckpointError, match=r"tokenizer.ggml.scores: expected numbers; entry 300 is NaN: convert"):
+        _made(base._replace(fields={**base.fields, "scores": scores}))
+
+
+@pytest.mark.parametrize("number", range(len(_GOLDEN["untyped"])))
+def test_tokens_without_types_are_special_only_by_their_names(number: int, tmp_path: Path) -> None:
+    vocabulary, drawn = untyped()[number]
+    answer = _GOLDEN["untyped"][number]
+    assert vocabulary.name == answer["name"]
+    write_gguf_tokenizer(_metadata(vocabulary), "some.gguf", tmp_path)
+    tokenizer = DirectoryTokenizer.load(tmp_path)
+    assert [tokenizer.encode(text) for text in drawn] == answer["ids"]
+    begin = tokenizer.tokens["bos_token"]
+    rendered = tokenizer.encode(f"{begin}the tape", special_tokens=False)  # as a chat template writes it
+    first = vocabulary.fields["tokens"].index(begin)
+    assert rendered == [first, *tokenizer.encode("the tape", special_tokens=False)]
+    ids, starts = tokenizer.encode_with_starts(f"{begin}the tape", 10_000)
+    assert (ids, starts[0], starts[1]) == (rendered, 0, len(begin))
+
+
+def test_live_ties() -> None:
+    if not os.environ.get("TAPELINE_LONG"):
+        pytest.skip(f"the long mode compares {_LONG} vocabularies of equal scores with llama.cpp: set TAPELINE_LONG=1")
+    with _reference(_SEED, _LONG, "tied") as answers:
+        differences, compared, refused = _tied(answers)
+    sys.stdout.write(f"{compared} vocabularies compared, {refused} refused, {len(differences)} differences\n")
+    assert differences == []
+
+
 def test_live_texts() -> None:
     if not os.environ.get("TAPELINE_LONG"):
         pytest.skip(f"the long mode compares {_LONG} texts per vocabulary with llama.cpp: set TAPELINE_LONG=1")
-    if "TAPELINE_REFERENCE_PYTHON" not in os.environ and importlib.util.find_spec("llama_cpp") is None:
-        pytest.skip("llama_cpp cannot be imported: name a Python that has it in TAPELINE_REFERENCE_PYTHON")
-    python = os.environ.get("TAPELINE_REFERENCE_PYTHON", sys.executable)
-    command = [python, "-m", "tests.goldens.make_vocabulary_goldens", str(_SEED), str(_LONG)]
     drawn = texts(_SEED, _LONG)
     differences: list[str] = []
     total = 0
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        for answer in map(json.loads, process.stdout):
+    with _reference(_SEED, _LONG) as answers:
+        for answer in answers:
             compared, departures = _differences(answer, drawn)
             total += compared
             differences += departures
-    assert process.returncode == 0
     sys.stdout.write(f"{total} texts compared, {len(differences)} differences\n")
     assert differences == []

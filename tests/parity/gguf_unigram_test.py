@@ -73,7 +73,7 @@ def test_pairs_have_a_token_between_them() -> None:
     [
         ({"scores": None}, r"tokenizer.ggml.scores and token_type: expected a score per token"),
         (
-            {"token_type": [1] * len(_GOLDEN["vocabulary"]["tokens"])},
+            {"token_type": [3] * len(_GOLDEN["vocabulary"]["tokens"])},
             r"a token of unknown letters; found no such token",
         ),
         ({"scores": [0.0]}, r"tokenizer.ggml.scores: expected 140 values, one per token"),
