@@ -10,12 +10,13 @@ from tapeline.server._completions import completions
 from tapeline.server._embeddings import embeddings, rerank
 from tapeline.server._gate import Gate
 from tapeline.server._service import Service
-from tapeline.server._status import health, list_models, live, metrics, openapi, page, retrieve_model
+from tapeline.server._status import health, list_models, live, metrics, openapi, page, page_asset, retrieve_model
 from tapeline.server._tokens import detokenize, tokenize
 from tapeline.server._transcriptions import transcriptions
 
 ROUTES: Final = (
     Route("/", page, methods=["GET"]),
+    Route("/page/{file:path}", page_asset, methods=["GET"]),
     Route("/health", health, methods=["GET"]),
     Route("/live", live, methods=["GET"]),
     Route("/metrics", metrics, methods=["GET"]),

@@ -1,6 +1,7 @@
 """The application over real sockets, with a model that says what a script says."""
 
 import base64
+import re
 from typing import Any
 
 import numpy as np
@@ -190,5 +191,14 @@ def test_models_health_and_pages(server: RunningServer) -> None:
     page = server.request("/")
     assert page.headers["content-type"].startswith("text/html")
     assert "http" not in page.headers["content-security-policy"]
+    assert "unsafe" not in page.headers["content-security-policy"]
+    names = re.findall(r'(?:src|href)="([^"]+)"', page.body.decode())
+    assert len(names) == 5
+    for name in names:
+        asset = server.request(f"/{name}")
+        assert (asset.status, asset.headers["x-content-type-options"]) == (200, "nosniff")
+        assert asset.headers["content-type"].startswith("text/css" if name.endswith("css") else "text/javascript")
+    for name in ("page/none.js", "page/../page.js", "page/vendor/packages.json", "page/%2e%2e/_app.py", "page/"):
+        assert server.request(f"/{name}").status == 404
     document = server.request("/openapi.json").json
     assert document["paths"]["/v1/chat/completions"]["post"]["requestBody"]["required"]

@@ -1,7 +1,6 @@
 """Keys, and what is answered while the server cannot serve."""
 
 import base64
-import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -11,10 +10,10 @@ import pytest
 
 from lang_core import InputError
 from tapeline.cli import ProgressEvent
+from tapeline.server._cold_server_testing import cold_server
 from tapeline.server._model import ServedModel
 from tapeline.server._models import ModelSource
 from tapeline.server._options import ServerOptions
-from tapeline.server._progress import LoadProgress
 from tapeline.server._script_slots_testing import ScriptSlots
 from tapeline.server._server_testing import VOCABULARY, RunningServer, running, text_model
 
@@ -32,7 +31,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         yield server
 
 
-ROUTES = ("/", "/metrics", "/openapi.json", "/v1/models", "/v1/models/demo", "/nowhere")
+ROUTES = ("/", "/page/page.js", "/metrics", "/openapi.json", "/v1/models", "/v1/models/demo", "/nowhere")
 
 
 @pytest.mark.parametrize("path", ROUTES)
@@ -79,40 +78,6 @@ def test_a_server_that_loads_or_ends_says_so(tmp_path: Path) -> None:
         assert server.request("/health").json == {"status": "draining"}
         assert server.request("/live").status == 200
         assert "the server ends" in server.request("/v1/chat/completions", CHAT).error["message"]
-
-
-class SlowLoad:
-    """Source of a model that is loaded when the test says so, on a clock of the test's own."""
-
-    def __init__(self, directory: Path) -> None:
-        self.seconds = 100.0
-        self.progress = LoadProgress(lambda: self.seconds)
-        self.begun, self.go_on = threading.Event(), threading.Event()
-        self._directory = directory
-
-    def load(self) -> ServedModel:
-        self.begun.set()
-        assert self.go_on.wait(30)
-        return text_model(self._directory, ScriptSlots([5] * 64, VOCABULARY))
-
-    def source(self) -> ModelSource:
-        return ModelSource("cold", self.load, progress=self.progress)
-
-
-@contextlib.contextmanager
-def cold_server(directory: Path, *keys: str) -> Iterator[tuple[RunningServer, SlowLoad]]:
-    """Runs a server that loads a cold model, and behind it another one."""
-    cold = SlowLoad(directory)
-    behind = ModelSource("behind", lambda: text_model(directory, ScriptSlots([5] * 64, VOCABULARY), "behind"))
-    with running([cold.source(), behind], ServerOptions(port=0, api_keys=keys), load=False) as server:
-        loading = threading.Thread(target=server.service.models.load)
-        loading.start()
-        try:
-            assert cold.begun.wait(30)
-            yield server, cold
-        finally:
-            cold.go_on.set()
-            loading.join()
 
 
 def test_a_cold_server_tells_the_progress(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Description of all routes for programs: an OpenAPI document, made of the readers that read the requests."""
 
+import re
 from typing import Any, Final
 
 from tapeline.cli import VERSION
@@ -29,6 +30,7 @@ _LISTS: Final = ("timestamp_granularities",)  # a form's names of lists end with
 
 _GETS: Final = {
     "/": ("text/html", "A page to chat on."),
+    "/page/{file}": ("text/javascript", "A script or style sheet of the page."),
     "/health": ("application/json", "200 when the server can serve, else 503; while it loads, with the progress."),
     "/live": ("application/json", "200 while the process runs, also while it loads models or ends."),
     "/metrics": ("text/plain", "Metrics in Prometheus' text format."),
@@ -98,7 +100,7 @@ def _post(kind: type[RecordType], text: str) -> dict[str, Any]:
 
 
 def _get(path: str, media: str, text: str) -> dict[str, Any]:
-    names = ["model"] if "{model}" in path else []
+    names = re.findall(r"{(\w+)}", path)
     parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
     return {"summary": text, "parameters": parameters, "responses": {**_done(media), **_failures()}}
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tapeline.server._app import ROUTES
@@ -81,7 +81,7 @@ def test_a_field_is_read_where_its_schema_allows_the_value(path: str) -> None:
     assert list(schema["properties"]) == list(fields_of(kind))
     alone = {**schema, "required": []}
 
-    @settings(max_examples=80)
+    @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.dictionaries(st.sampled_from([*fields_of(kind), "unknown"]), JSON, min_size=1, max_size=2))
     def run(given: dict[str, Any]) -> None:
         missing = set(schema.get("required", ())) - set(given)

@@ -1,10 +1,14 @@
 """The page, in a real browser."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from tapeline.cli import ProgressEvent
 from tapeline.server._browser_testing import CHROMIUM, Browser, browsing
+from tapeline.server._cold_server_testing import cold_server
 from tapeline.server._scripted_server_testing import HELLO, chat, script_tokens, scripted_server
 from tapeline.server._server_testing import RunningServer
 
@@ -31,6 +35,13 @@ def put(page: Browser, name: str, value: str) -> None:
     page.run(f"at('{name}').value = {value!r}; at('{name}').dispatchEvent(new Event('change'))")
 
 
+def wait_until(holds: Callable[[], object], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def ask(page: Browser, text: str) -> None:
     page.run("at('text').focus()")
     page.type(text)
@@ -42,7 +53,9 @@ def test_an_answer_is_streamed_with_its_speed(page: Browser, server: RunningServ
     put(page, "max_tokens", "30")
     ask(page, "Hello")
     page.wait("!at('send').hidden && document.querySelectorAll('.figures').length === 1")
-    assert page.run(LAST) == chat(server, messages=HELLO, max_tokens=30).json["choices"][0]["message"]["content"]
+    content = chat(server, messages=HELLO, max_tokens=30).json["choices"][0]["message"]["content"]
+    assert page.run("messages.at(-1).content") == content
+    assert page.run(LAST).strip() == content.strip()
     speed = "document.querySelector('.figures').textContent"
     assert page.run(f"/^30 tokens . [0-9.]+ tokens.s . first after/.test({speed})")
     ask(page, "More")  # what was said before goes along
@@ -53,18 +66,87 @@ def test_an_answer_is_streamed_with_its_speed(page: Browser, server: RunningServ
     assert page.run("document.querySelectorAll('.turn').length") == 0
 
 
-def test_an_answer_can_be_stopped(page: Browser, server: RunningServer) -> None:
-    before = server.service.models.figures()["slow"].ended.get("cancelled", 0)
+def cancelled(server: RunningServer) -> int:
+    return server.service.models.figures()["slow"].ended.get("cancelled", 0)
+
+
+@pytest.mark.parametrize("how", ["at('stop').click()", "ESCAPE"])
+def test_an_answer_can_be_stopped(page: Browser, server: RunningServer, how: str) -> None:
+    before = cancelled(server)
     put(page, "model", "slow")
     put(page, "max_tokens", "")
     ask(page, "Hello")
     page.wait(f"!at('stop').hidden && {LAST}.length > 3")
-    page.run("at('stop').click()")
-    page.wait("!at('send').hidden")
-    assert page.run("messages.length") == 2
-    page.wait("at('turns').children.length === 3")
-    ended = server.service.models.figures()["slow"].ended
-    assert ended.get("cancelled", 0) >= before
+    escape = "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape', bubbles: true}))"
+    page.run(how.replace("ESCAPE", escape))
+    # The page is free in the same turn, and the server gives the answer up.
+    assert page.run("[at('stop').hidden, at('send').hidden, running, messages.length]") == [True, False, None, 2]
+    assert page.run("document.querySelector('.figures').textContent.includes('stopped')")
+    wait_until(lambda: cancelled(server) == before + 1)
+    wait_until(lambda: server.service.models.figures()["slow"].running == 0)
+    length = page.run("messages.at(-1).content.length")
+    put(page, "model", "demo")
+    put(page, "max_tokens", "3")
+    ask(page, "More")
+    page.wait("!at('send').hidden && document.querySelectorAll('.figures').length === 2")
+    assert page.run("messages.at(1).content.length") == length
+    put(page, "max_tokens", "")
+
+
+def test_a_message_stopped_before_its_answer_is_taken_back(page: Browser) -> None:
+    put(page, "model", "slow")
+    page.run("at('text').value = 'Hello'; at('form').requestSubmit(); stop()")
+    assert page.run("[at('stop').hidden, running, messages.length]") == [True, None, 0]
+
+
+def test_answers_can_be_copied(page: Browser) -> None:
+    page.run("globalThis.copies = []; navigator.clipboard.writeText = async text => { copies.push(text); }; 0")
+    put(page, "max_tokens", "30")
+    ask(page, "Hello")
+    page.wait("document.querySelectorAll('.figures .copy').length === 1")
+    page.run("document.querySelector('.figures .copy').click()")
+    page.wait("copies.length === 1")
+    assert page.run("copies[0]") == page.run("messages.at(-1).content")
+    page.run("navigator.clipboard.writeText = async () => { throw new Error('no permission'); }; 0")
+    selected = "getSelection().toString() || document.activeElement.value"
+    page.run(f"document.addEventListener('copy', () => copies.push({selected}))")
+    page.run("document.querySelector('.figures .copy').click()")
+    page.wait("copies.length === 2")
+    assert page.run("copies[1]") == page.run("messages.at(-1).content")
+    put(page, "max_tokens", "")
+
+
+def test_the_models_are_listed_with_their_states(page: Browser, server: RunningServer) -> None:
+    page.run("at('open').click()")
+    rows = "[...document.querySelectorAll('#models li')].map(row => row.innerText.replace(/\\s+/g, ' '))"
+    page.wait(f"{rows}.length === 3")
+    names = [row.split(" ")[0] for row in page.run(rows)]
+    assert names == [model["id"] for model in server.request("/v1/models").json["data"]]
+    assert all("ready" in row for row in page.run(rows))
+
+
+def test_a_cold_server_shows_its_progress(browser: Browser, tmp_path: Path) -> None:
+    with cold_server(tmp_path) as (server, cold):
+        cold.progress(ProgressEvent("weights", 0, 8 << 20))
+        cold.seconds += 5
+        cold.progress(ProgressEvent("weights", 2 << 20, 8 << 20))
+        browser.open(f"http://127.0.0.1:{server.port}/", 390, 780)
+        shown = "document.querySelector('.progress')?.innerText ?? ''"
+        browser.wait(f"({shown}).includes('weights: 2 of 8 MiB')")
+        assert "Loading cold" in browser.run(shown)
+        assert "5 s so far, about 15 s left" in browser.run(shown)
+        assert browser.run("document.querySelector('progress').position") == 0.25
+        assert browser.run("[...document.querySelectorAll('#model option')].map(one => one.text)") == [
+            "cold (loading)",
+            "behind (waiting)",
+        ]
+        browser.run("at('text').value = 'Hello'; at('form').requestSubmit()")
+        assert browser.run("messages.length") == 0
+        cold.progress(ProgressEvent("compiling module.mlir for llvm-cpu ..."))
+        browser.wait(f"({shown}).includes('compiling module.mlir for llvm-cpu')")
+        cold.go_on.set()
+        browser.wait("document.querySelectorAll('#model option').length === 2 && !at('send').disabled")
+        assert browser.run("document.querySelector('.progress')") is None
 
 
 def test_a_refusal_is_shown(page: Browser) -> None:

@@ -7,6 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tapeline.server._errors import RequestError
 from tapeline.server._events import to_json
 from tapeline.server._generation import JSON
 from tapeline.server._model import ServedModel, TextModel
@@ -16,11 +17,20 @@ from tapeline.server._options import ServerOptions
 from tapeline.server._service import Service, is_known, service_of
 from tapeline.server._transcription_model import TranscriptionModel
 
-_PAGE: Final = files(__package__ or "").joinpath("page.html")
+_PAGE: Final = files(__package__ or "").joinpath("page")
+_ASSETS: Final = {
+    "page.css": "text/css",
+    "page.js": "text/javascript",
+    "markdown.js": "text/javascript",
+    "vendor/marked.umd.js": "text/javascript",
+    "vendor/purify.min.js": "text/javascript",
+}
 _IMAGE_LIMITS: Final = ("max_images", "max_image_bytes", "max_image_pixels", "max_body_bytes")
 _PAGE_HEADERS: Final = {
-    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types dompurify",
+    "cache-control": "no-cache",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
@@ -96,7 +106,19 @@ async def openapi(_: Request) -> Response:
 
 async def page(_: Request) -> Response:
     """Returns the page to chat on."""
-    return Response(_PAGE.read_bytes(), headers=_PAGE_HEADERS, media_type="text/html")
+    return Response(_PAGE.joinpath("index.html").read_bytes(), headers=_PAGE_HEADERS, media_type="text/html")
+
+
+async def page_asset(request: Request) -> Response:
+    """Returns a style sheet or a script of the page.
+
+    Raises:
+        RequestError: the page has no such file.
+    """
+    name = request.path_params["file"]
+    if name not in _ASSETS:
+        raise RequestError(f"page/{name[:80]}: no such file of the page; available: {', '.join(_ASSETS)}", status=404)
+    return Response(_PAGE.joinpath(name).read_bytes(), headers=_PAGE_HEADERS, media_type=_ASSETS[name])
 
 
 def _model(model: ServedModel, state: ModelState | None, options: ServerOptions) -> dict[str, Any]:

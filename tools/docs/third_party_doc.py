@@ -4,11 +4,14 @@ Both say which packages come with the wheels, their versions and their licences.
 own metadata, so the packages have to be installed.
 """
 
+import hashlib
 import importlib.metadata
 import json
 import os
 import re
 import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +22,7 @@ LOCK: Final = Path("third_party/requirements_lock.txt")
 REQUIREMENTS: Final = Path("third_party/requirements.in")
 PAGE: Final = Path("docs/third-party.md")
 SBOM: Final = Path("third_party/sbom.cdx.json")
+VENDORED: Final = Path("tapeline/server/page/vendor/packages.json")
 
 _HEADER: Final = """\
 # Packages of others
@@ -33,6 +37,15 @@ the SBOM names one. That is its owners' to decide.
 
 | package | version | licence | because of |
 |---|---|---|---|
+"""
+_VENDORED_HEADER: Final = """
+## Files of others in our wheels
+
+The server's page uses these files. They are byte for byte those of the npm registry's packages; the texts of their
+licences lie beside them, in `tapeline/server/page/vendor`.
+
+| package | version | licence | taken under | file | sha256 |
+|---|---|---|---|---|---|
 """
 # The SPDX name of what a package's metadata says in other words.
 _SPDX: Final = {
@@ -56,27 +69,83 @@ _TEXTS: Final = {
 _LONGEST_NAME: Final = 60
 
 
-def render_page(licences: dict[str, str], packages: list[LockedPackage]) -> str:
+@dataclass(frozen=True, slots=True)
+class VendoredPackage:
+    """Package of the npm registry of which our wheels hold one file.
+
+    Attributes:
+        name: its name in the registry.
+        version: its version.
+        licence: SPDX expression of its licence.
+        taken_as: the licence that we take it under.
+        file: name of the file in our tree.
+        path_in_package: path of the file in the package.
+        licence_file: name of the file with the text of the licence.
+        sha256: hash of the file.
+    """
+
+    name: str
+    version: str
+    licence: str
+    taken_as: str
+    file: str
+    path_in_package: str
+    licence_file: str
+    sha256: str
+
+    @property
+    def purl(self) -> str:
+        """Address of the package."""
+        return f"pkg:npm/{self.name}@{self.version}"
+
+
+def read_vendored(path: Path) -> list[VendoredPackage]:
+    """Returns the packages of which the wheels hold files.
+
+    Raises:
+        ValueError: a file is not the one of the list.
+    """
+    packages = [VendoredPackage(**fields) for fields in json.loads(path.read_text(encoding="utf-8"))["packages"]]
+    for package in packages:
+        actual = hashlib.sha256((path.parent / package.file).read_bytes()).hexdigest()
+        if actual != package.sha256 or not (path.parent / package.licence_file).is_file():
+            raise ValueError(f"{path.parent / package.file}: sha256 is {actual}; {path.name} has {package.sha256}")
+    return packages
+
+
+def render_page(
+    licences: dict[str, str], packages: list[LockedPackage], vendored: Sequence[VendoredPackage] = ()
+) -> str:
     """Returns the page.
 
     Args:
         licences: SPDX expression by package.
         packages: that come with the wheels.
+        vendored: packages of which the wheels hold files.
     """
     names = {package.name for package in packages}
     rows = []
     for package in packages:
         causes = ["Tapeline"] * package.direct + [name for name in package.wanted_by if name in names]
         rows.append(f"| {package.name} | {package.version} | {licences[package.name]} | {', '.join(causes)} |")
-    return _HEADER + "\n".join(rows) + "\n"
+    files = [
+        f"| {one.name} | {one.version} | {one.licence} | {one.taken_as} | `{one.path_in_package}` | `{one.sha256}` |"
+        for one in vendored
+    ]
+    return _HEADER + "\n".join(rows) + "\n" + (_VENDORED_HEADER + "\n".join(files) + "\n" if files else "")
 
 
-def render_sbom(licences: dict[str, str], packages: list[LockedPackage]) -> str:
+def render_sbom(
+    licences: dict[str, str], packages: list[LockedPackage], vendored: Sequence[VendoredPackage] = ()
+) -> str:
     """Returns the software bill of materials in CycloneDX 1.6; its serial number follows from its content."""
     components = [_component(package, licences[package.name]) for package in packages]
+    components += [_vendored_component(package) for package in vendored]
     root = f"pkg:pypi/tapeline@{VERSION}"
     by_name = {package.name: _purl(package) for package in packages}
     wants: dict[str, list[str]] = {root: [_purl(package) for package in packages if package.direct]}
+    wants[root] += [package.purl for package in vendored]
+    wants |= {package.purl: [] for package in vendored}
     for package in packages:
         wants.setdefault(_purl(package), [])
         for name in package.wanted_by:
@@ -121,8 +190,9 @@ def main() -> None:
     root = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", "."))
     packages = list(shipped(read_lock(root / LOCK), root / REQUIREMENTS))
     licences = {package.name: licence_of(package.name) for package in packages}
-    (root / PAGE).write_text(render_page(licences, packages), encoding="utf-8")
-    (root / SBOM).write_text(render_sbom(licences, packages), encoding="utf-8")
+    vendored = read_vendored(root / VENDORED)
+    (root / PAGE).write_text(render_page(licences, packages, vendored), encoding="utf-8")
+    (root / SBOM).write_text(render_sbom(licences, packages, vendored), encoding="utf-8")
 
 
 def _component(package: LockedPackage, licence: str) -> dict[str, Any]:
@@ -134,6 +204,19 @@ def _component(package: LockedPackage, licence: str) -> dict[str, Any]:
         "version": package.version,
         "purl": _purl(package),
         "licenses": [{"expression": licence}] if compound else [{"license": {"id": licence}}],
+    }
+
+
+def _vendored_component(package: VendoredPackage) -> dict[str, Any]:
+    compound = " " in package.licence
+    return {
+        "type": "library",
+        "bom-ref": package.purl,
+        "name": package.name,
+        "version": package.version,
+        "purl": package.purl,
+        "licenses": [{"expression": package.licence}] if compound else [{"license": {"id": package.licence}}],
+        "hashes": [{"alg": "SHA-256", "content": package.sha256}],
     }
 
 

@@ -8,18 +8,30 @@ import pytest
 
 from tools.docs import third_party_doc
 from tools.docs._lock import read_lock, shipped
-from tools.docs.third_party_doc import LOCK, PAGE, REQUIREMENTS, SBOM, licence_of, render_page, render_sbom
+from tools.docs.third_party_doc import (
+    LOCK,
+    PAGE,
+    REQUIREMENTS,
+    SBOM,
+    VENDORED,
+    licence_of,
+    read_vendored,
+    render_page,
+    render_sbom,
+)
 
 PACKAGES = list(shipped(read_lock(LOCK), REQUIREMENTS))
 # Metadata needs every package installed, which a test does not; the page has what was read last.
-LICENCES = {row[1]: row[2] for row in re.finditer(r"(?m)^\| ([a-z0-9-]+) \| \d\S* \| (.+?) \|", PAGE.read_text())}
+_LOCKED_ROWS = PAGE.read_text().partition("\n## ")[0]
+LICENCES = {row[1]: row[2] for row in re.finditer(r"(?m)^\| ([a-z0-9-]+) \| \d\S* \| (.+?) \|", _LOCKED_ROWS)}
+FILES = read_vendored(VENDORED)
 
 
 def test_the_page_and_the_bill_of_materials_are_those_of_the_lock() -> None:
     again = "run: bazel run //tools/docs:third_party_doc"
     assert set(LICENCES) == {package.name for package in PACKAGES}, again
-    assert PAGE.read_text(encoding="utf-8") == render_page(LICENCES, PACKAGES), again
-    assert SBOM.read_text(encoding="utf-8") == render_sbom(LICENCES, PACKAGES), again
+    assert PAGE.read_text(encoding="utf-8") == render_page(LICENCES, PACKAGES, FILES), again
+    assert SBOM.read_text(encoding="utf-8") == render_sbom(LICENCES, PACKAGES, FILES), again
 
 
 def test_what_wheels_import_is_there_and_what_tests_import_is_not() -> None:
@@ -40,6 +52,16 @@ def test_every_dependency_is_a_component() -> None:
         assert set(entry["dependsOn"]) <= references
     reached = {name for entry in bill["dependencies"] for name in entry["dependsOn"]}
     assert reached == references
+
+
+def test_a_vendored_file_that_was_changed_is_an_error(tmp_path: Path) -> None:
+    for path in VENDORED.parent.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    assert read_vendored(tmp_path / VENDORED.name) == FILES
+    with (tmp_path / FILES[0].file).open("a") as file:
+        file.write(" ")
+    with pytest.raises(ValueError, match=f"{FILES[0].file}: sha256 is"):
+        read_vendored(tmp_path / VENDORED.name)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +85,9 @@ def test_an_unknown_licence_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_it_is_written_where_the_workspace_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for path in (LOCK, REQUIREMENTS):
-        (tmp_path / path).parent.mkdir(exist_ok=True)
+    vendored = [path.relative_to(VENDORED.parent) for path in VENDORED.parent.iterdir()]
+    for path in (LOCK, REQUIREMENTS, *(VENDORED.parent / name for name in vendored)):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(path.read_text())
     (tmp_path / "docs").mkdir()
     monkeypatch.setenv("BUILD_WORKSPACE_DIRECTORY", str(tmp_path))
