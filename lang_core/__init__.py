@@ -13,6 +13,7 @@ from lang_core._cached_weights import CachedWeights
 from lang_core._choices import checked_choices, choice, flag
 from lang_core._context import ExecutionContext
 from lang_core._dtypes import (
+    DTYPE_ALIASES,
     DTYPES,
     DType,
     as_dtype,
@@ -104,6 +105,7 @@ __all__ = [
     "Plane",
     "SubScales",
     "DTYPES",
+    "DTYPE_ALIASES",
     "ENCODINGS",
     "LAYOUTS",
     "MESH_AXES",

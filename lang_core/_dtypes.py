@@ -63,6 +63,16 @@ bool_ = DType("bool", np.bool_, "bool")
 
 DTYPES: Final = (f16, bf16, f32, f64, i8, u8, i32, i64, bool_)
 """Dtypes of the table."""
+DTYPE_ALIASES: Final = {
+    "float16": "f16",
+    "fp16": "f16",
+    "half": "f16",
+    "bfloat16": "bf16",
+    "float": "f32",
+    "float32": "f32",
+    "fp32": "f32",
+}
+"""Other names of dtypes in options, with ours."""
 _BY_NAME: Final = {dtype.name: dtype for dtype in DTYPES}
 _BY_NUMPY: Final = {dtype.numpy: dtype for dtype in DTYPES}
 

@@ -4,7 +4,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tapeline.cli._events import Progress, ProgressEvent, no_progress
-from tapeline.cli._main import EXIT_INPUT, EXIT_OTHER, check_writable, guarded, output_file, run, user_path
+from tapeline.cli._main import (
+    EXIT_INPUT,
+    EXIT_OTHER,
+    check_writable,
+    guarded,
+    open_streams,
+    output_file,
+    run,
+    user_path,
+)
 from tapeline.cli._say import say, say_error, show
 from tapeline.cli._size import parse_size, size_text
 from tapeline.cli._table import table
@@ -25,6 +34,7 @@ __all__ = [
     "check_writable",
     "guarded",
     "no_progress",
+    "open_streams",
     "output_file",
     "parse_size",
     "run",

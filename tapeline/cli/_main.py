@@ -1,11 +1,13 @@
 """Start and end of every program: flags, errors for a person, exit codes."""
 
+import errno
 import os
+import select
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TextIO
 
 from absl import app, flags
 
@@ -22,6 +24,7 @@ EXIT_INTERRUPTED: Final = 130
 
 def run(main: Callable[[], None]) -> NoReturn:
     """Parses the flags, runs ``main`` and exits: 0 done, 2 the input is wrong, 3 verification failed, 1 else."""
+    open_streams()
     app.run(lambda _: sys.exit(guarded(main)), flags_parser=_parse)
 
 
@@ -46,14 +49,22 @@ def guarded(main: Callable[[], None], message: Callable[[BaseException], str] = 
         main: the program.
         message: text of an error; a command writes options as flags.
     """
+    try:
+        return _exit_code(main, message)
+    except BrokenPipeError:  # stderr has no reader either
+        return EXIT_OTHER
+    finally:
+        _leave_closed_streams()
 
+
+def _exit_code(main: Callable[[], None], message: Callable[[BaseException], str]) -> int:
     def failed(error: BaseException, code: int) -> int:
         say_error(f"{message(error)}")
         return code
 
     try:
         main()
-        sys.stdout.flush()
+        _flush()
     except InputError as error:
         return failed(error, EXIT_INPUT)
     except VerificationError as error:
@@ -63,13 +74,69 @@ def guarded(main: Callable[[], None], message: Callable[[BaseException], str] = 
     except KeyboardInterrupt:
         say_error("interrupted")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has gone; it has what it wanted
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_OTHER
     except Exception as error:  # noqa: BLE001 - the last word before the exit code
+        if isinstance(error, BrokenPipeError) and any(_is_closed(stream) for stream in (sys.stdout, sys.stderr)):
+            return EXIT_OTHER  # the reader of our output has gone; it has what it wanted
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return failed(error, EXIT_OTHER)
         traceback.print_exc()
         return failed(error, EXIT_OTHER)
     return 0
+
+
+def open_streams() -> None:
+    """Opens stdout and stderr on nothing where the caller has closed them (``>&-``)."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open until the end
+
+
+def _flush() -> None:
+    """Writes what stdout has buffered.
+
+    Raises:
+        InputError: the file behind stdout cannot be written.
+    """
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _discard(sys.stdout)
+        raise InputError(f"stdout cannot be written: {error.strerror}") from error
+
+
+def _leave_closed_streams() -> None:
+    """Discards what streams without a reader have buffered: Python would write it at the end, and fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if _is_closed(stream):
+            _discard(stream)
+
+
+def _is_closed(stream: TextIO) -> bool:
+    """Returns whether a stream is a pipe or a socket that nobody reads any more."""
+    descriptor = _descriptor(stream)
+    if descriptor is None:
+        return False
+    polled = select.poll()
+    polled.register(descriptor, select.POLLOUT)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in polled.poll(0))
+
+
+def _discard(stream: TextIO) -> None:
+    descriptor = _descriptor(stream)
+    if descriptor is not None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+
+
+def _descriptor(stream: TextIO) -> int | None:
+    """Returns a stream's file descriptor; None of a stream that is no file, or closed."""
+    try:
+        return stream.fileno()
+    except (OSError, ValueError):
+        return None
 
 
 def user_path(path: str) -> Path:

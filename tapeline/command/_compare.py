@@ -13,17 +13,19 @@ from absl import flags
 import tapeline
 from lang_core import InputError, VerificationError
 from tapeline import cli
+from tapeline.command._choices import define_choice
 from tapeline.command._format_flags import FormatFlag, put_json
 from tapeline.command._place_flags import define_place_flags
 from tapeline.compare import Comparison, comparison_text, is_dump
 from tapeline.divergence import INSIDE
 from tapeline.drawing import check_picture, write_picture
-from tapeline.engines import all_devices, engine_names
+from tapeline.engines import all_devices, device_aliases, engine_names
 from tapeline.running import read_inputs
 
 EAGER: Final = "eager"
 
 FLAGS: Final = flags.FlagValues()
+OPERANDS: Final = (("found",), ("reference",))
 
 _FOUND: Final = flags.DEFINE_string(
     "found", None, "A dump's or a bundle's directory.", required=True, flag_values=FLAGS
@@ -48,11 +50,12 @@ _REFERENCE_ENGINE: Final = flags.DEFINE_enum(
     "What runs a bundle as --reference; what runs --found by default.",
     flag_values=FLAGS,
 )
-_REFERENCE_DEVICE: Final = flags.DEFINE_enum(
+_REFERENCE_DEVICE: Final = define_choice(
     "reference_device",
     None,
-    list(all_devices()),
+    all_devices(),
     "Where a bundle as --reference runs; where --found does by default.",
+    further=device_aliases(),
     flag_values=FLAGS,
 )
 _ENTRY_POINT: Final = flags.DEFINE_string("entry_point", None, "Only this one of the entry points.", flag_values=FLAGS)

@@ -19,6 +19,7 @@ from tapeline.command._truncation import warn_of_truncation
 from tapeline.running import similarities
 
 FLAGS: Final = flags.FlagValues()
+OPERANDS: Final = (("bundle",),)
 
 _BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", required=True, flag_values=FLAGS)
 _TEXT: Final = flags.DEFINE_multi_string("text", [], "A sentence, once for each.", flag_values=FLAGS)

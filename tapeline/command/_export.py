@@ -19,6 +19,7 @@ from tapeline.exporting import (
     CHOICES,
     TARGETS,
     ExportKeywords,
+    canonical_targets,
     check_names,
     prediction_text,
     report_summary,
@@ -28,6 +29,7 @@ from tapeline.inspecting import GRAPH_FORMATS
 from tapeline.planning import preset_names
 
 FLAGS: Final = flags.FlagValues()
+OPERANDS: Final = (("model",),)
 
 _MODEL: Final = flags.DEFINE_string(
     "model",
@@ -228,8 +230,9 @@ def _parts(text: str) -> list[str]:
 
 
 def _targets(text: str) -> list[str]:
-    names = _list("target", text, TARGETS)
-    return [] if names == ["none"] else names
+    names = canonical_targets(_parts(text))
+    check_names("target", names, TARGETS)
+    return [] if list(names) == ["none"] else [*names]
 
 
 def _sequence(text: str) -> int:

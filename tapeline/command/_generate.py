@@ -1,10 +1,10 @@
 """Generates text with a bundle.
 
-generate --bundle DIR (--prompt TEXT | --token_ids 1,2,3) --max_new_tokens N
-generate --bundle DIR --chat --prompt TEXT            the model's answer to one turn of a user's
-generate --bundle DIR --chat                          a conversation: each line of stdin is a turn
-generate --bundle DIR --chat --prompt TEXT --image FILE    the same about a picture, with a bundle that sees
-generate --model MODEL ...                            the same with a model, which is exported into the cache first
+generate BUNDLE (--prompt TEXT | --token_ids 1,2,3) --max_new_tokens N
+generate BUNDLE --chat --prompt TEXT            the model's answer to one turn of a user's
+generate BUNDLE --chat                          a conversation: each line of stdin is a turn
+generate BUNDLE --chat --prompt TEXT --image FILE    the same about a picture, with a bundle that sees
+generate MODEL ...                              the same with a model, which is exported into the cache first
 
 A bundle that was exported with --positions=per_row takes several prompts, each with a flag of its own.
 """
@@ -41,6 +41,7 @@ from tapeline.running import (
 from tapeline.text import parse_token_ids
 
 FLAGS: Final = flags.FlagValues()
+OPERANDS: Final = (("model", "bundle"),)
 
 _BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", flag_values=FLAGS)
 _MODEL: Final = define_model_flags(FLAGS)

@@ -1,9 +1,9 @@
 """Says what is in a bundle, or in a model.
 
-inspect --bundle DIR                                  everything, and whether the files are what was exported
-inspect --bundle DIR --parameters 'model.layers.0.*'  the parameters whose path matches
-inspect --bundle DIR --graph svg --output graph.svg   the module's graph with repeated blocks collapsed
-inspect --model FILE.gguf                             configuration, tokenizer and tensors before an export
+inspect BUNDLE                                  everything, and whether the files are what was exported
+inspect BUNDLE --parameters 'model.layers.0.*'  the parameters whose path matches
+inspect BUNDLE --graph svg --output graph.svg   the module's graph with repeated blocks collapsed
+inspect FILE.gguf                               configuration, tokenizer and tensors before an export
 """
 
 from pathlib import Path
@@ -18,6 +18,7 @@ from tapeline.command._format_flags import FormatFlag, json_text
 from tapeline.inspecting import GRAPH_FORMATS, check_whole, facts_text, model_text, parameters_text
 
 FLAGS: Final = flags.FlagValues()
+OPERANDS: Final = (("model", "bundle"),)
 
 _BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", flag_values=FLAGS)
 _MODEL: Final = flags.DEFINE_string(

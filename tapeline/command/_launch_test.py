@@ -26,7 +26,7 @@ _DEMO = "--bundle=no-such --engine=jax"
         ),
         (f"--coordinator=a:1 -- generate {_DEMO}", "--num_processes, --process_id: not given; they go together"),
         (f"-- generate {_DEMO}", "no cluster found (JAX knows SLURM, Open MPI 4, Kubernetes and Cloud TPU): give "),
-        ("--processes=2 -- generate --no_such_flag", "Unknown command line flag 'no_such_flag'"),
+        ("--processes=2 -- generate --no_such_flag", "unknown flag --no_such_flag"),
     ],
 )
 def test_refusals(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,23 +5,25 @@ from collections.abc import Sequence
 from typing import Final
 
 from lang_core import PluginError, load_plugins, near_names
-from tapeline.cli import EXIT_INPUT, EXIT_OTHER, VERSION, say_error, table
+from tapeline.cli import EXIT_INPUT, EXIT_OTHER, VERSION, guarded, open_streams, say_error, table
 from tapeline.command._explanations import see_also
 from tapeline.command._program import COMMANDS, run_command
 
-_USAGE: Final = "usage: tapeline COMMAND [--flag=value ...]"
+_USAGE: Final = "usage: tapeline COMMAND [MODEL] [--flag=value ...]"
 _HELP: Final = ("--help", "-h", "-help", "help")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs ``tapeline`` with these arguments, those of the process where None, and returns the exit code."""
+    open_streams()
     given = sys.argv[1:] if arguments is None else list(arguments)
+    if given[:1] == ["help"] and given[1:]:
+        given = [given[1], "--help"]
     if not given or given[0] in _HELP:
-        print(_overview(), file=sys.stdout if given else sys.stderr)
-        return 0 if given else EXIT_INPUT
+        code = guarded(lambda: print(_overview(), file=sys.stdout if given else sys.stderr))
+        return code if given else EXIT_INPUT
     if given[0] == "--version":
-        print(f"tapeline {VERSION}")
-        return 0
+        return guarded(lambda: print(f"tapeline {VERSION}"))
     if given[0] not in COMMANDS:
         known = ", ".join(COMMANDS)
         near = near_names(given[0], COMMANDS)

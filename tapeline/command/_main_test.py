@@ -1,7 +1,10 @@
 import dataclasses
+import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,21 +64,78 @@ def test_a_command_starts_from_its_defaults_each_time(capsys: pytest.CaptureFixt
 
 
 def test_unexpected_arguments(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", "stray", "word"]) == 2
-    assert "error: unexpected arguments stray word: every option is a --flag\n" in capsys.readouterr().err
+    for words, message in {
+        ("export", "model", "stray", "word"): "unexpected arguments stray word: every option is a --flag\n",
+        ("doctor", "stray"): "unexpected arguments stray: every option is a --flag\n",
+        ("inspect", "demo", "--hashes", "false"): "give true or false with =, such as --flag=false\n",
+        ("generate", "demo", "Once"): "give a text with --prompt='...'\n",
+    }.items():
+        assert main(words) == 2
+        assert message in capsys.readouterr().err
 
 
-def test_a_lone_argument_is_a_bundle_or_a_model(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
-    (tmp_path / "dir").mkdir()
-    (tmp_path / "dir" / "kernel_config.json").touch()
-    for command in ("inspect", "chat"):
-        for argument, flag in {"dir": "bundle", "model.gguf": "model", "demo": "model"}.items():
-            assert main([command, argument]) == 2
-            hint = f"unexpected arguments {argument}: every option is a --flag; did you mean --{flag}={argument}?"
-            assert f"error: {hint}\n" in capsys.readouterr().err
+def test_help_of_a_command_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "chat"]) == 0
+    text = capsys.readouterr().out
+    assert main(["chat", "demo", "-h"]) == 0
+    assert capsys.readouterr().out == text
+    assert "usage: tapeline chat [MODEL|BUNDLE] [--flag=value ...]" in text
+
+
+def _started(words: Sequence[str], out: int, **streams: Any) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment.pop("PYTHONUNBUFFERED", None)  # so that Python still has text to write when it ends
+    process: subprocess.Popen[bytes] = subprocess.Popen(
+        [sys.executable, "-m", "tapeline", *words], env=environment, stdout=out, **streams
+    )
+    return process
+
+
+def _without_reader(words: Sequence[str]) -> tuple[int, bytes]:
+    """Returns the exit code of a program whose stdout nobody reads, and what it wrote to stderr."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with _started(words, writer, stderr=subprocess.PIPE) as process:
+        os.close(writer)
+        _, err = process.communicate()
+    return process.returncode, err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["--version"], ["export", "--help"], ["explain"], ["cache", "list", "--json"], ["completion", "bash"]],
+)
+def test_a_reader_that_has_gone_ends_a_command_quietly(words: Sequence[str]) -> None:
+    assert _without_reader(words) == (1, b"")
+
+
+def test_an_error_nobody_reads_is_no_second_error() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with _started(["export", "--model=nowhere"], subprocess.PIPE, stderr=writer) as process:
+        os.close(writer)
+        out, _ = process.communicate()
+    assert (process.returncode, out) == (1, b"")
+
+
+def test_stdout_that_is_closed_or_full(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = f"{sys.executable} -m tapeline --version"
+    for redirection, code, err in (
+        (">&-", 0, ""),
+        ("> /dev/full", 2, "error: stdout cannot be written: No space left"),
+    ):
+        done = subprocess.run(
+            ["sh", "-c", f"{command} {redirection}"],
+            env={name: value for name, value in environment.items() if name != "PYTHONUNBUFFERED"},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (code, "")
+        assert done.stderr.startswith(err)
+        assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -98,8 +98,8 @@ def define_model_flags(values: flags.FlagValues) -> ModelFlags:
             "max_sequence": flags.DEFINE_integer(
                 "max_sequence",
                 None,
-                "With --model: tokens of prompt and answer together that the caches hold; the model's own most by "
-                "default. Each value has an export of its own.",
+                "With --model: tokens of prompt and answer together that the caches hold. By default the length that "
+                "the model was trained on, 2048 at most. Each value has an export of its own.",
                 lower_bound=1,
                 flag_values=values,
             )

@@ -8,7 +8,8 @@ from absl import flags
 
 from lang_core import MeshShape
 from tapeline.cli import user_path
-from tapeline.engines import Place, all_devices, engine_named, engine_names
+from tapeline.command._choices import define_choice
+from tapeline.engines import Place, all_devices, device_aliases, engine_named, engine_names
 
 
 class PlaceKeywords(TypedDict):
@@ -71,11 +72,12 @@ def define_place_flags(values: flags.FlagValues) -> PlaceFlags:
             "What runs the bundle: iree what export compiled, jax its portable module, which XLA compiles now.",
             flag_values=values,
         ),
-        flags.DEFINE_enum(
+        define_choice(
             "device",
             None,
-            list(all_devices()),
+            all_devices(),
             f"The device: {', '.join(engine_named(iree).devices)} (the first by default); {further}.",
+            further=device_aliases(),
             flag_values=values,
         ),
         flags.DEFINE_string(

@@ -2,13 +2,22 @@
 
 import functools
 import importlib
+import os
+import re
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from absl import flags
 
-from lang_core import OpError
-from tapeline.cli import EXIT_INPUT, guarded, say_error, user_path
+from lang_core import InputError, OpError
+from tapeline.cli import EXIT_INPUT, guarded, say_error
+from tapeline.command._arguments import (
+    checked_values,
+    from_environment,
+    sorted_arguments,
+    variable_of,
+    with_operands,
+)
 from tapeline.command._explanations import see_also
 from tapeline.command._flags import as_flags
 
@@ -38,7 +47,9 @@ COMMANDS: Final = {
 _OPTIONS_OF: Final = "export"
 
 
-_HELP: Final = frozenset({"--help", "-help", "--helpshort", "--helpfull"})
+_REQUIRED_MESSAGE: Final = re.compile(r"Flag --(\w+) must have a value other than None")
+_FIRST_FLAG: Final = re.compile(r"--(\w+)")
+_HELP: Final = frozenset({"-h", "--help", "-help", "--helpshort", "--helpfull"})
 
 
 class Command(Protocol):
@@ -46,14 +57,18 @@ class Command(Protocol):
 
     Attributes:
         FLAGS: its flags.
-        POSITIONAL: name of the flag whose value may stand first without ``--name=``, and the values.
+        POSITIONAL: name of the flag whose value may stand without ``--name=``, and the values.
+        OPERANDS: for each argument without a flag's name the flags that it may stand for, such as model and bundle.
         GIVEN: flags that are given before those of the user; a command without it has none.
+        VARIABLES: names of flags that the environment set are put here; a command without it reads no environment.
         REST: what stands behind the flags is put here; a command without it takes nothing more.
         EVERY_RANK: True where all ranks of a launch run the command; else rank 0 does, whose calls the others follow.
     """
 
     FLAGS: flags.FlagValues
     POSITIONAL: tuple[str, Sequence[str]]
+    OPERANDS: Sequence[tuple[str, ...]]
+    VARIABLES: list[str]
     GIVEN: Sequence[str]
     REST: list[str]
     EVERY_RANK: bool
@@ -82,8 +97,7 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     """
     command = load_command(name)
     if _asks_for_help(arguments):
-        print(_help(command))
-        return 0
+        return guarded(lambda: print(_help(name, command)))
     code = parse_command(name, arguments)
     if code is not None:
         return code
@@ -97,44 +111,49 @@ def parse_command(name: str, arguments: Sequence[str]) -> int | None:
     for flag in values:
         values[flag].unparse()
     try:
-        rest = values(["tapeline", *getattr(command, "GIVEN", ()), *_named(command, arguments)])
-    except flags.Error as error:
-        say_error(f"{error}\nPass --help for the flags.")
+        own = sorted_arguments(values, [*getattr(command, "GIVEN", ()), *arguments], passes_on=hasattr(command, "REST"))
+        places = _places(command)
+        named = checked_values(values, with_operands(values, own, places))
+        variables = from_environment(values, named, os.environ, places) if hasattr(command, "VARIABLES") else []
+        values(["tapeline", *(f"--{name}={value}" for name, value in [*variables, *named])])
+    except (InputError, flags.Error) as error:
+        say_error(f"{_missing(values, error)}\nPass --help for the flags.")
         return EXIT_INPUT
     if hasattr(command, "REST"):
-        command.REST[:] = rest[1:]
-    elif rest[1:]:
-        say_error(f"unexpected arguments {' '.join(rest[1:])}: every option is a --flag{_as_flag(command, rest[1:])}")
-        return EXIT_INPUT
+        command.REST[:] = own.rest
+    if hasattr(command, "VARIABLES"):
+        command.VARIABLES[:] = [name for name, _ in variables]
     return None
 
 
-def _as_flag(command: Command, rest: Sequence[str]) -> str:
-    """Returns a lone argument as the flag that is the command's first, a model or a bundle; empty otherwise."""
-    if len(rest) != 1:
-        return ""
-    names = ("bundle", "model") if (user_path(rest[0]) / "kernel_config.json").is_file() else ("model", "bundle")
-    first = next((name for name in names if name in command.FLAGS), None)
-    return "" if first is None else f"; did you mean --{first}={rest[0]}?"
+def _places(command: Command) -> Sequence[tuple[str, ...]]:
+    """Returns the flags that arguments without a flag's name stand for."""
+    positional = getattr(command, "POSITIONAL", None)
+    return getattr(command, "OPERANDS", ()) if positional is None else ((positional[0],),)
+
+
+def _missing(values: flags.FlagValues, error: Exception) -> str:
+    """Returns an error's text; of a flag that must be given, the flag and its help."""
+    match = _REQUIRED_MESSAGE.search(str(error))
+    return f"give --{match[1]}: {values[match[1]].help}" if match else str(error)
 
 
 def _asks_for_help(arguments: Sequence[str]) -> bool:
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    return arguments[:1] == ["-h"] or not _HELP.isdisjoint(arguments[:end])
+    return not _HELP.isdisjoint(arguments[:end])
 
 
-def _named(command: Command, arguments: Sequence[str]) -> list[str]:
-    """Gives a first argument without a flag's name that name; the flag refuses values that it does not have."""
-    name, _ = getattr(command, "POSITIONAL", ("", ()))
-    if name and arguments and not arguments[0].startswith("-"):
-        return [f"--{name}={arguments[0]}", *arguments[1:]]
-    return list(arguments)
-
-
-def _help(command: Command) -> str:
+def _help(name: str, command: Command) -> str:
     modules = command.FLAGS.flags_by_module_dict()  # flags that commands share are defined in another module
     texts = [command.FLAGS.module_help(module).partition(":\n")[2] for module in modules]
-    return "\n".join([(command.__doc__ or "").strip(), "", "Flags:", *texts])
+    return "\n".join([(command.__doc__ or "").strip(), "", f"usage: {_usage(name, command)}", "", "Flags:", *texts])
+
+
+def _usage(name: str, command: Command) -> str:
+    """Returns the form of a call: the command, arguments without a flag's name, flags."""
+    operands = [f"[{'|'.join(names).upper()}]" for names in _places(command)]
+    rest = ["-- COMMAND ..."] if hasattr(command, "REST") else []
+    return " ".join(["tapeline", name, *operands, "[--flag=value ...]", *rest])
 
 
 def _message(command: Command, error: BaseException) -> str:
@@ -142,4 +161,13 @@ def _message(command: Command, error: BaseException) -> str:
     text = str(error)
     if not isinstance(error, OpError):  # attributes of an op are no options
         text = as_flags(text, {*command.FLAGS, *load_command(_OPTIONS_OF).FLAGS})
+        text = _with_variables(text, command)
     return text + see_also(error)
+
+
+def _with_variables(text: str, command: Command) -> str:
+    """Writes a flag at the beginning of a message as the variable of the environment that set it."""
+    match = _FIRST_FLAG.match(text)
+    if match is None or match[1] not in getattr(command, "VARIABLES", ()):
+        return text
+    return variable_of(match[1]) + text[match.end() :]

@@ -18,6 +18,7 @@ from tapeline.command._place_flags import define_place_flags
 from tapeline.command._truncation import warn_of_truncation
 
 FLAGS: Final = flags.FlagValues()
+OPERANDS: Final = (("bundle",),)
 
 _BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", required=True, flag_values=FLAGS)
 _QUERY: Final = flags.DEFINE_string("query", None, "What documents are to answer.", required=True, flag_values=FLAGS)

@@ -18,6 +18,7 @@ from tapeline.command._place_flags import define_place_flags
 from tapeline.running import read_inputs, write_results
 
 FLAGS: Final = flags.FlagValues()
+OPERANDS: Final = (("bundle",),)
 
 _BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", required=True, flag_values=FLAGS)
 _ENTRY_POINT: Final = flags.DEFINE_string("entry_point", "forward", "The entry point.", flag_values=FLAGS)

@@ -1,8 +1,10 @@
 """Serves bundles over HTTP, as OpenAI's API has it.
 
-serve                                     the demo model, at http://127.0.0.1:8000
-serve --bundle DIR [--bundle DIR2]        bundles exported with --slots; a request names one by its directory's name
-serve --model MODEL [--slots N]           a model, which is exported into the cache first
+serve                           the demo model, at http://127.0.0.1:8000
+serve MODEL [--slots N]         a model, which is exported into the cache first
+serve BUNDLE [BUNDLE2]          bundles exported with --slots; a request names one by its directory's name
+
+Each flag can be set by a variable of the environment, such as TAPELINE_PORT for --port; the command line wins.
 
 SIGTERM and Ctrl-C end the server when the answers that run have ended, SIGHUP loads the bundles again.
 """
@@ -26,6 +28,8 @@ from tapeline.server import DraftOptions, Loading, LoadProgress, Log, ModelSourc
 from tapeline.serving import EngineSettings
 
 FLAGS: Final = flags.FlagValues()
+VARIABLES: Final[list[str]] = []
+OPERANDS: Final = (("model", "bundle"),)
 
 _DEMO: Final = "demo"
 # The demo model goes on from a text; so messages are joined.

@@ -19,6 +19,7 @@ from tapeline.command._format_flags import FormatFlag, put_json
 from tapeline.finetuning import TrainOptions
 
 FLAGS: Final = flags.FlagValues()
+OPERANDS: Final = (("model",),)
 EVERY_RANK: Final = True  # each computes its rows, and one of them writes
 
 _DEFAULTS: Final = TrainOptions()

@@ -18,6 +18,7 @@ from tapeline.running import let_workers_run
 from tapeline.transcribing import Segment, Task, TranscriptionFormat, clock
 
 FLAGS: Final = flags.FlagValues()
+OPERANDS: Final = (("bundle",), ("audio",))
 
 _BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", required=True, flag_values=FLAGS)
 _AUDIO: Final = flags.DEFINE_string("audio", None, "The WAV or FLAC file.", required=True, flag_values=FLAGS)

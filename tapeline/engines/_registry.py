@@ -3,8 +3,8 @@
 import functools
 import importlib
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,8 @@ from lang_core import (
     load_plugins,
     near_names,
 )
+from run_iree import available
+from run_iree.devices import LAVAPIPE, vulkan_device_name
 from run_iree.dump import Dumper
 from tapeline.bundle import Bundle
 from tapeline.engines._protocol import Session
@@ -51,6 +53,8 @@ class Engine:
         checkpoints: whether it reads weights by ``bundle.weights(place.checkpoint)``, so that bundles that were
             exported without run, too.
         dumps: what dumps calls; None where it cannot.
+        aliases: other names of devices, such as ``gpu``, with functions that return the device's name, or raise
+            InputError if this machine has no such device.
 
     Raises:
         ConfigError: the name is malformed, or there is no device.
@@ -62,6 +66,7 @@ class Engine:
     meshes: bool = False
     checkpoints: bool = False
     dumps: Dumps | None = None
+    aliases: Mapping[str, Callable[[], str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -119,6 +124,11 @@ def all_devices() -> tuple[str, ...]:
     return tuple(dict.fromkeys(device for name in engine_names() for device in engine_named(name).devices))
 
 
+def device_aliases() -> tuple[str, ...]:
+    """Returns the other names of devices that engines take, each once."""
+    return tuple(dict.fromkeys(alias for name in engine_names() for alias in engine_named(name).aliases))
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Engine and devices on which bundles run.
@@ -126,7 +136,8 @@ class Place:
     Attributes:
         engine: ``iree``, which runs what export compiled; ``jax``, by which XLA compiles the bundle's portable module;
             or the name of an engine that was registered.
-        device: name of the device, one of the engine's; the engine's default where None.
+        device: name of the device, one of the engine's; the engine's default where None. ``cpu`` and ``gpu`` are
+            replaced by the device of that kind: of IREE ``local-task``, and ``cuda`` or ``vulkan``.
         mesh: axes of devices over which the bundle is cut; one device where None.
         checkpoint: directory of the weights of a bundle that was exported without; see ``Bundle.weights``.
 
@@ -142,6 +153,8 @@ class Place:
 
     def __post_init__(self) -> None:
         engine = engine_named(self.engine)
+        if self.device is not None and self.device not in engine.devices and self.device in engine.aliases:
+            object.__setattr__(self, "device", engine.aliases[self.device]())
         if self.device is not None and self.device not in engine.devices:
             raise InputError(
                 f"device={self.device}: not a device of engine={self.engine}; available: {', '.join(engine.devices)}"
@@ -184,6 +197,19 @@ def _others_with(device: str) -> str:
     return f": with engine={others[0]} it is one" if others else ""
 
 
+def _iree_gpu() -> str:
+    """Returns the GPU of this machine that IREE runs on; Mesa's Vulkan driver for CPUs is none.
+
+    Raises:
+        InputError: there is none.
+    """
+    for name in _IREE_GPUS:
+        if available(name)[0] and (name != "vulkan" or not (vulkan_device_name() or "").startswith(LAVAPIPE)):
+            return name
+    reasons = "; ".join(f"{name}: {available(name)[1]}" for name in _IREE_GPUS)
+    raise InputError(f"device=gpu: this machine has no GPU that IREE runs on ({reasons}): leave `device` out")
+
+
 def _open_by(module: str, bundle: Bundle, place: Place) -> Session:
     return importlib.import_module(module).open_bundle(bundle, place)
 
@@ -213,8 +239,27 @@ ENGINES: Final = tuple(DEVICES)
 """Names of this package's engines."""
 
 _IREE: Final = "tapeline.engines._iree"
+_IREE_GPUS: Final = ("cuda", "vulkan")
+_IREE_ALIASES: Final = {"cpu": lambda: "local-task", "gpu": _iree_gpu}
+_JAX_ALIASES: Final = {"gpu": lambda: "cuda"}
 
-register_engine(Engine("iree", DEVICES["iree"], functools.partial(_open_by, _IREE), dumps=_dumps(_IREE)))
 register_engine(
-    Engine("jax", DEVICES["jax"], functools.partial(_open_by, JAX), meshes=True, checkpoints=True, dumps=_dumps(JAX))
+    Engine(
+        "iree",
+        DEVICES["iree"],
+        functools.partial(_open_by, _IREE),
+        dumps=_dumps(_IREE),
+        aliases=_IREE_ALIASES,
+    )
+)
+register_engine(
+    Engine(
+        "jax",
+        DEVICES["jax"],
+        functools.partial(_open_by, JAX),
+        meshes=True,
+        checkpoints=True,
+        dumps=_dumps(JAX),
+        aliases=_JAX_ALIASES,
+    )
 )

@@ -94,3 +94,21 @@ def test_an_engine_is_asked_for_what_it_can_do() -> None:
     with pytest.raises(InputError, match="`dump` goes with engine=iree"):
         Place("apex").dumps()
     assert Place("apex", mesh=MeshShape.parse("tp=2")).name == "grid"
+
+
+def test_cpu_and_gpu_are_devices_of_every_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    present = {"cuda": False, "vulkan": False}
+    monkeypatch.setattr(_registry, "available", lambda name: (present[name], "absent"))
+    monkeypatch.setattr(_registry, "vulkan_device_name", lambda: "NVIDIA H100")
+    assert Place("iree", "cpu") == Place("iree", "local-task")
+    assert (Place("jax", "cpu").device, Place("jax", "gpu").device) == ("cpu", "cuda")
+    with pytest.raises(InputError, match=r"device=gpu: this machine has no GPU .*cuda: absent; vulkan: absent"):
+        Place("iree", "gpu")
+    present["vulkan"] = True
+    assert Place("iree", "gpu").device == "vulkan"
+    monkeypatch.setattr(_registry, "vulkan_device_name", lambda: "llvmpipe (LLVM 15.0.6, 256 bits)")
+    with pytest.raises(InputError, match="no GPU"):
+        Place("iree", "gpu")
+    present["cuda"] = True
+    assert Place("iree", "gpu").device == "cuda"
+    assert "gpu" not in all_devices()

@@ -4,7 +4,14 @@ from tapeline.exporting._api import export, predict_export
 from tapeline.exporting._bundle_cache import cached_export
 from tapeline.exporting._dry_run import dry_run, prediction_text, write_prediction
 from tapeline.exporting._export import run_export
-from tapeline.exporting._options import CHOICES, TARGETS, ExportKeywords, ExportOptions, check_names
+from tapeline.exporting._options import (
+    CHOICES,
+    TARGETS,
+    ExportKeywords,
+    ExportOptions,
+    canonical_targets,
+    check_names,
+)
 from tapeline.exporting._report import report_summary
 from tapeline.exporting._source import ModelSource, open_source
 
@@ -15,6 +22,7 @@ __all__ = [
     "ExportOptions",
     "ModelSource",
     "cached_export",
+    "canonical_targets",
     "check_names",
     "dry_run",
     "export",

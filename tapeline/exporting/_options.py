@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any, Final, TypedDict
 
 from compile_hlo.portable import ARTIFACT_VERSION
-from lang_core import ENCODINGS, Activations, InputError, MeshShape, checked_choices, near_names, quantizable
+from lang_core import (
+    DTYPE_ALIASES,
+    ENCODINGS,
+    Activations,
+    InputError,
+    MeshShape,
+    checked_choices,
+    near_names,
+    quantizable,
+)
 from tapeline.inspecting import GRAPH_FORMATS
 from transformer_core import STORED
 from transformer_core.models import POSITIONS, WINDOW_CACHES, Model
@@ -41,6 +50,9 @@ _COUNTS: Final = (
     "num_layers",
     "max_memory",
 )
+_TARGET_ALIASES: Final = {"cpu": "llvm-cpu", "llvm_cpu": "llvm-cpu", "vulkan": "vulkan-spirv"}
+_MIX: Final = re.compile(r"(?<=_k)_(?:s|m|l|xl)$")
+_BITS: Final = re.compile(r"\d+")
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 
 
@@ -174,6 +186,12 @@ class ExportOptions:
     graph: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        for name, value in (
+            ("dtype", canonical_dtype(self.dtype)),
+            ("target", canonical_targets(self.target)),
+            ("quantize", canonical_encoding(self.quantize)),
+        ):
+            object.__setattr__(self, name, value)
         for name in _COUNTS:
             _check_count(name, getattr(self, name))
         for name, values in CHOICES.items():
@@ -225,6 +243,33 @@ def export_options(model: str, output: Path, given: ExportKeywords) -> ExportOpt
     return ExportOptions(model, output, **given)
 
 
+def canonical_dtype(name: str) -> str:
+    """Returns our name of a dtype; other texts as they are.
+
+    >>> canonical_dtype("float16")
+    'f16'
+    """
+    return DTYPE_ALIASES.get(name.lower(), name) if isinstance(name, str) else name
+
+
+def canonical_targets(names: Sequence[str]) -> Sequence[str]:
+    """Returns our names of targets; other texts as they are.
+
+    >>> canonical_targets(["cpu", "vmvx"])
+    ('llvm-cpu', 'vmvx')
+    """
+    return names if isinstance(names, str) else tuple(_TARGET_ALIASES.get(name, name) for name in names)
+
+
+def canonical_encoding(name: str | None) -> str | None:
+    """Returns our name of an encoding, which other programs write in capitals or with hyphens.
+
+    >>> canonical_encoding("Q8_0")
+    'q8_0'
+    """
+    return name if not isinstance(name, str) else name.lower().replace("-", "_")
+
+
 def check_names(option: str, names: Sequence[str], known: Sequence[str]) -> None:
     """Checks that each name is known, that none is given twice, and that there is one.
 
@@ -273,9 +318,35 @@ def _check_quantize(name: str | None) -> None:
     if name is None or name in ("none", STORED, *quantizable()):
         return
     known = f"none, {STORED}, {', '.join(quantizable())}"
-    if name in ENCODINGS:
-        raise InputError(
-            f"quantize={name}: weights cannot be quantised as {name}; quantize={STORED} keeps those that a GGUF "
-            f"file has: known are {known}"
+    encoding = _MIX.sub("", name)  # llama.cpp's Q4_K_M is a file whose matrices are mostly Q4_K
+    if encoding in ENCODINGS:
+        nearest = min(
+            (other for other in quantizable() if other.startswith("q")), key=lambda other: _distance(encoding, other)
         )
-    raise InputError(f"quantize={name}: unknown: known are {known}{near_names(name, [STORED, *quantizable()])}")
+        raise InputError(
+            f"quantize={name}: weights cannot be quantised as {encoding}; quantize={STORED} keeps those that a GGUF "
+            f"file has: known are {known}; the nearest is {nearest}, with {_weight_bits(nearest):g} bits per weight "
+            f"({encoding} has {_weight_bits(encoding):g})"
+        )
+    if name in ("f32", "f16", "bf16") or name in DTYPE_ALIASES:
+        dtype = DTYPE_ALIASES.get(name, name)
+        raise InputError(
+            f"quantize={name}: {dtype} is no encoding of packed matrices: give quantize=none with dtype={dtype}"
+        )
+    bits = _BITS.search(name)
+    near = near_names(name, [STORED, *quantizable()])
+    if not near and bits is not None:
+        nearest = next((other for other in quantizable() if ENCODINGS[other].bits == int(bits[0])), None)
+        near = "" if nearest is None else f"; did you mean {nearest!r}?"
+    raise InputError(f"quantize={name}: unknown: known are {known}{near}")
+
+
+def _weight_bits(name: str) -> float:
+    """Returns the bits that an encoding stores per weight, scales included."""
+    return 8 * ENCODINGS[name].block_bytes / ENCODINGS[name].block
+
+
+def _distance(wanted: str, other: str) -> tuple[float, bool]:
+    """Returns how far the sizes of two encodings are apart; of equal distances, more bits come first."""
+    difference = _weight_bits(other) - _weight_bits(wanted)
+    return abs(difference), difference < 0

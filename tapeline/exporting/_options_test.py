@@ -23,7 +23,7 @@ def test_keywords_are_the_fields_of_the_options() -> None:
         ({"batch": 0}, "batch=0: expected a whole number above 0"),
         ({"sequence": 2.5}, "sequence=2.5: expected a whole number above 0"),
         ({"max_memory": True}, "max_memory=True: expected a whole number above 0"),
-        ({"dtype": "fp16"}, r"dtype=fp16: unknown 'fp16': known are f32, bf16, f16; did you mean 'f16' or 'bf16'\?"),
+        ({"dtype": "fp8"}, r"dtype=fp8: unknown 'fp8': known are f32, bf16, f16"),
         ({"verify": "irree"}, "verify=irree: unknown 'irree': known are auto, .*; did you mean 'iree'"),
         (
             {"target": ["vxmv"]},
@@ -36,6 +36,13 @@ def test_keywords_are_the_fields_of_the_options() -> None:
         ({"graph": ["png"]}, "graph=png: unknown 'png': known are "),
         ({"quantize": "q4"}, "quantize=q4: unknown: known are none, stored, q8_0, q4_0"),
         ({"quantize": "q4_k"}, "quantize=q4_k: weights cannot be quantised as q4_k; quantize=stored keeps"),
+        (
+            {"quantize": "Q4_K_M"},
+            "quantize=q4_k_m: weights cannot be .*; the nearest is q4_0, with 4.5 bits per weight",
+        ),
+        ({"quantize": "q6_k"}, "the nearest is q5_1, with 6 bits per weight .q6_k has 6.5625."),
+        ({"quantize": "int8"}, r"known are none, .*; did you mean 'q8_0'\?"),
+        ({"quantize": "float16"}, "f16 is no encoding of packed matrices: give quantize=none with dtype=f16"),
         ({"stablehlo_target_version": "1"}, "stablehlo_target_version=1: expected a version such as 1.0.0"),
         ({"dump_tags": ["a", "a"]}, "dump_tags=a,a: expected names or globs, each once"),
     ],
@@ -43,6 +50,22 @@ def test_keywords_are_the_fields_of_the_options() -> None:
 def test_values_are_checked_when_options_are_made(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         ExportOptions("demo", Path("bundle"), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "value"),
+    [
+        ({"dtype": "float16"}, "dtype", "f16"),
+        ({"dtype": "half"}, "dtype", "f16"),
+        ({"dtype": "BFLOAT16"}, "dtype", "bf16"),
+        ({"dtype": "float32"}, "dtype", "f32"),
+        ({"target": ["cpu"]}, "target", ("llvm-cpu",)),
+        ({"target": ("vulkan", "vmvx")}, "target", ("vulkan-spirv", "vmvx")),
+        ({"quantize": "Q8_0"}, "quantize", "q8_0"),
+    ],
+)
+def test_other_names_of_values(options: dict[str, Any], field: str, value: Any) -> None:
+    assert getattr(ExportOptions("demo", Path("bundle"), **options), field) == value
 
 
 def test_an_unknown_option_has_near_names(tmp_path: Path) -> None:

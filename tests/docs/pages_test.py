@@ -15,7 +15,7 @@ _PAGES: Final = sorted(
 _LINK: Final = re.compile(r"\]\(([^)#\s]+)")
 _CALL: Final = re.compile(r"//tools:(\w+) -- ([^`\n]*)")
 _FLAG: Final = re.compile(r"--(\w+)")
-_DEFINED: Final = re.compile(r"flags\.DEFINE_\w+\(\s*\"(\w+)\"")
+_DEFINED: Final = re.compile(r"(?:flags\.DEFINE_\w+|define_choice)\(\s*\"(\w+)\"")
 _SHARED_FLAGS: Final = tuple(f"tapeline/command/_{kind}_flags.py" for kind in ("dump", "format", "model", "place"))
 # A path in backquotes that begins with one of our folders, and what it may end with besides a name.
 _PATH: Final = re.compile(

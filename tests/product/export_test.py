@@ -64,7 +64,7 @@ def test_every_flag_of_the_contract_is_there() -> None:
         (["--entry_points=decode,decode"], "name each of forward, prefill, decode, score at most once"),
         (["--target=llvm"], "--target=llvm: unknown 'llvm': known are none, llvm-cpu, vmvx"),
         (["--target=none,vmvx"], "--target=none,vmvx: none goes with no other target"),
-        (["--target="], "at least one"),
+        (["--target="], "--target=: the value is empty"),
         (["--batch=0"], "--batch=0"),
         (["--num_layers=0"], "--num_layers=0"),
         (["--num_layers=9", "--target=none"], "9"),
@@ -76,8 +76,9 @@ def test_every_flag_of_the_contract_is_there() -> None:
         (["--verify=iree", "--weights=none"], "--weights=none gives none: choose --verify=parse"),
         (["--verify=iree", "--target=none"], "--target=none gives none: name a target"),
         (["--report=."], "no file can be written there"),
-        (["--ouput=x"], "Unknown command line flag 'ouput'. Did you mean: output"),
-        (["x"], "unexpected arguments x"),
+        (["--ouput=x"], "unknown flag --ouput; did you mean --output?"),
+        (["x"], "--model=x: there is no directory or file x"),
+        (["x", "y"], "unexpected arguments y"),
     ],
 )
 def test_what_the_user_got_wrong_is_one_error_and_no_file(

@@ -158,7 +158,7 @@ def test_one_token_has_no_steps_to_speak_of(golden_bundle: Path, generating: Gen
         (["--token_ids=1", "--temperature=-1"], "temperature"),
         (["--token_ids=1", "--top_p=2"], "top_p"),
         (["--token_ids=1", "--device=vmvx"], "was compiled for llvm-cpu: export it with --target=vmvx"),
-        (["--token_ids=1", "--device=gpu"], "--device=gpu: value should be one of"),
+        (["--token_ids=1", "--device=gpus"], "--device=gpus: value should be one of"),
         (["--token_ids=1", "--stats=no/s.json"], "--stats=no/s.json: no file can be written there"),
         (["--token_ids=1", "--logits=."], "--logits=.: no file can be written there"),
         (["--bundle=."], "is not a bundle: it has no kernel_config.json"),
