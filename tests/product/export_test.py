@@ -77,7 +77,7 @@ def test_every_flag_of_the_contract_is_there() -> None:
         (["--verify=iree", "--target=none"], "--target=none gives none: name a target"),
         (["--report=."], "no file can be written there"),
         (["--ouput=x"], "unknown flag --ouput; did you mean --output?"),
-        (["x"], "--model=x: there is no directory or file x"),
+        (["x"], "--model=x: there is no directory or file"),
         (["x", "y"], "unexpected arguments y"),
     ],
 )
