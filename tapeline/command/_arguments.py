@@ -67,18 +67,18 @@ def sorted_arguments(values: flags.FlagValues, words: Sequence[str], *, passes_o
     Raises:
         InputError: a flag is unknown, or lacks its value.
     """
-    found = Arguments()
+    arguments = Arguments()
     remaining = list(values.read_flags_from_files(list(words), force_gnu=not passes_on))
     while remaining:
         word = remaining.pop(0)
         if word == "--":
-            (found.rest if passes_on else found.operands).extend(remaining)
+            (arguments.rest if passes_on else arguments.operands).extend(remaining)
             break
         if not _is_flag(word):
             if passes_on:
-                found.rest.extend([word, *remaining])
+                arguments.rest.extend([word, *remaining])
                 break
-            found.operands.append(word)
+            arguments.operands.append(word)
             continue
         typed, has_value, value = word.partition("=")
         name, given = _flag_named(values, typed)
@@ -93,8 +93,8 @@ def sorted_arguments(values: flags.FlagValues, words: Sequence[str], *, passes_o
             given = "true"
         else:
             given = _next_value(values, typed, remaining)
-        found.flags.append((name, given))
-    return found
+        arguments.flags.append((name, given))
+    return arguments
 
 
 def with_operands(
@@ -158,14 +158,14 @@ def from_environment(
     """
     outdone = {name for name, _ in named}
     outdone |= {other for group in exclusive for other in group if not outdone.isdisjoint(group)}
-    found: list[tuple[str, str]] = []
+    variables: list[tuple[str, str]] = []
     for name in values:
         variable = variable_of(name)
         text = environment.get(variable, "")
         if text and name not in outdone:
             parts = [part for part in text.split(os.pathsep) if part] if _is_multi(values[name]) else [text]
-            found += [(name, _checked(values[name], part, f"{variable}={part}")) for part in parts]
-    return found
+            variables += [(name, _checked(values[name], part, f"{variable}={part}")) for part in parts]
+    return variables
 
 
 def variable_of(name: str) -> str:
