@@ -160,7 +160,9 @@ class BlockFunctions:
             return
         name = emitter.new(text, len(call.results))
         for index, value in enumerate(call.results):
-            emitter.bind(value, name if len(call.results) == 1 else f"{name}#{index}")
+            result = name if len(call.results) == 1 else f"{name}#{index}"
+            emitter.bind(value, result)
+            emitter.made_by(result, "block")
 
     def _function(self, text: str, body: "_BlockEmitter") -> str:
         """Returns the name of the function of this text, which is written where it is new."""

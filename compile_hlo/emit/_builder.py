@@ -48,6 +48,8 @@ class Builder:
         self._ready: dict[Any, str] = {}
         # Texts of constants of one number, as MLIR spells it, by the names of values that hold it.
         self._numbers: dict[str, str] = {}
+        # What a value is made by, by its name, where a compiler cannot compute it in one pass with what follows.
+        self._makers: dict[str, str] = {}
         self._count = 0
 
     def fresh(self) -> str:
@@ -123,7 +125,7 @@ class Builder:
         if dtype is bf16 and spec.dtype is not f32:
             return self.convert(self.convert(name, spec, f32), TensorSpec(spec.shape, f32), dtype)
         source, target = tensor_type(spec), tensor_type(TensorSpec(spec.shape, dtype))
-        return self._same_number(name, self.new(f"stablehlo.convert {name} : ({source}) -> {target}"))
+        return self.of_same_elements(name, self.new(f"stablehlo.convert {name} : ({source}) -> {target}"))
 
     def bitcast(self, name: str, spec: TensorSpec, target: TensorSpec) -> str:
         """Reinterprets the bits; a last axis of parts becomes one element."""
@@ -150,21 +152,32 @@ class Builder:
     def spread(self, name: str, spec: TensorSpec, target: TensorSpec, dims: tuple[int, ...]) -> str:
         """Broadcasts to a spec; axis i of the value becomes axis ``dims[i]``."""
         line = f"stablehlo.broadcast_in_dim {name}, dims = {integers(dims)} : "
-        return self._same_number(name, self.new(f"{line}({tensor_type(spec)}) -> {tensor_type(target)}"))
+        return self.of_same_elements(name, self.new(f"{line}({tensor_type(spec)}) -> {tensor_type(target)}"))
 
     def reshape(self, name: str, spec: TensorSpec, shape: tuple[int, ...]) -> str:
         """Reshapes, where the shape changes."""
         if spec.shape == shape:
             return name
         line = f"stablehlo.reshape {name} : ({tensor_type(spec)}) -> "
-        return self._same_number(name, self.new(f"{line}{tensor_type(TensorSpec(shape, spec.dtype))}"))
+        return self.of_same_elements(name, self.new(f"{line}{tensor_type(TensorSpec(shape, spec.dtype))}"))
 
-    def _same_number(self, source: str, name: str) -> str:
-        """Notes that a value holds the number that another one holds, if that is a constant of one number."""
+    def of_same_elements(self, source: str, name: str) -> str:
+        """Notes that a value has the elements of another one: a number, and what it is made by."""
         number = self._numbers.get(source)
         if number is not None:
             self._numbers[name] = number
+        maker = self._makers.get(source)
+        if maker is not None:
+            self._makers[name] = maker
         return name
+
+    def made_by(self, name: str, maker: str) -> None:
+        """Notes what a value is made by; a reshape of the value is made by the same."""
+        self._makers[name] = maker
+
+    def is_made_by(self, name: str, maker: str) -> bool:
+        """Returns whether ``made_by`` was called so for a value, or for one that it is a reshape of."""
+        return self._makers.get(name) == maker
 
     def barrier(self, name: str, spec: TensorSpec) -> str:
         """Returns the value once more; compilers fuse nothing across it."""

@@ -121,7 +121,7 @@ class Emitter(Builder):
     def forget(self, values: Iterable[Value]) -> None:
         """Drops what is known of values that are not used any more."""
         for value in values:
-            self._names.pop(value.number, None)
+            self._makers.pop(self._names.pop(value.number, ""), None)
             self.leaves.pop(value.number, None)
             if self.watcher is not None:
                 self.watcher.forget(value)

@@ -204,7 +204,8 @@ def _scattered_rows(e: Emitter, into: str, places: str, new: str, specs: tuple[T
 
 
 def _reshaped(e: Emitter, name: str, old: TensorSpec, new: TensorSpec) -> str:
-    return e.new(f"stablehlo.reshape {name} : ({tensor_type(old)}) -> {tensor_type(new)}")
+    reshaped = e.new(f"stablehlo.reshape {name} : ({tensor_type(old)}) -> {tensor_type(new)}")
+    return e.of_same_elements(name, reshaped)
 
 
 def _combined(e: Emitter, reduction: str, old: str, new: str, dtype: DType) -> str:

@@ -190,3 +190,59 @@ def copied(e: Builder, given: SsaValue) -> str:
     wide = SsaValue(padded(e, value, e.scalar(0, spec.dtype), (none, high, none), longer), longer)
     part = cut(e, _apart(e, wide), [(0, dim) for dim in line.shape])
     return e.reshape(part.name, line, spec.shape)
+
+
+@fault("sort", targets="llvm-cpu", cases="pad_sorted_f32 pad_put_f32 update_sorted_f32 sort_part_f32 put_part_f32")
+def ordered_parts(plain: Plain, e: Builder, x: SsaValue, order: SsaValue, axis: int, before: Any) -> str:
+    """A sort of a part, or a put into one, is fused with it, as is a padding of its result or an update with it.
+
+    The compiler refuses such a dispatch. A copy of a result is such a padding (``shared_result``). What a block gives
+    may come from a sort.
+    """
+    result = plain(e, _after_barrier(e, x, ("part", "block")), order, axis, before)
+    for place in range(2):
+        e.made_by(f"{result}#{place}", "order")
+    return result
+
+
+@ordered_parts.at("put_rows")
+def _rows_unfused(
+    plain: Plain, e: Emitter, into: str, places: str, new: str, specs: tuple[TensorSpec, TensorSpec, TensorSpec]
+) -> str:
+    result = plain(e, _after_barrier(e, SsaValue(into, specs[0]), ("part",)).name, places, new, specs)
+    e.made_by(result, "order")
+    return result
+
+
+@ordered_parts.at("slice")
+def _part_unfused(
+    plain: Plain, e: Builder, value: SsaValue, ranges: Sequence[tuple[int, int]], steps: Sequence[int] = ()
+) -> SsaValue:
+    part = plain(e, value, ranges, steps)
+    if isinstance(e, Emitter) and e.node is not None and e.node.op.name == "slice":
+        e.made_by(part.name, "part")
+    return part
+
+
+@ordered_parts.at("dynamic_slice")
+def _moved_part_unfused(
+    plain: Plain, e: Builder, value: SsaValue, starts: Sequence[SsaValue], sizes: tuple[int, ...]
+) -> str:
+    part = plain(e, value, starts, sizes)
+    e.made_by(part, "part")
+    return part
+
+
+@ordered_parts.at("pad")
+def _padded_unfused(plain: Plain, e: Builder, value: SsaValue, filler: str, edges: Any, room: TensorSpec) -> str:
+    return plain(e, _after_barrier(e, value, ("order", "block")), filler, edges, room)
+
+
+@ordered_parts.at("dynamic_update_slice")
+def _update_unfused(plain: Plain, e: Builder, value: SsaValue, update: SsaValue, starts: Sequence[SsaValue]) -> str:
+    return plain(e, value, _after_barrier(e, update, ("order",)), starts)
+
+
+def _after_barrier(e: Builder, value: SsaValue, makers: tuple[str, ...]) -> SsaValue:
+    """Returns a value behind a barrier where one of some kinds of ops makes it."""
+    return _apart(e, value) if any(e.is_made_by(value.name, maker) for maker in makers) else value
