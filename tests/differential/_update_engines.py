@@ -2,6 +2,7 @@
 
 import functools
 import io
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -22,7 +23,32 @@ from tests.differential._updates import UpdateProgram
 from tests.emission._support import interpret
 
 Results = list[list[Array]]
+DEVICES: Final = {
+    "llvm-cpu": ("local-task", "local-sync"),
+    "vmvx": ("vmvx",),
+}
+"""Devices of IREE by engine: those of an engine run what is compiled once."""
 _EAGER: Final = EagerExecutionContext()
+# A quarter of the processor time goes into threads, and a seventh into checks of the compiler after each of its passes;
+# dispatches, buffers and aliases are those of a bundle.
+_COMPILED_QUICKLY: Final = {
+    "llvm-cpu": ("--mlir-disable-threading",),
+    "vmvx": ("--mlir-disable-threading", "--verify=false"),
+}
+_LINE: Final = re.compile(r"\(at updates\.mlir:(\d+)")
+_HEAD: Final = re.compile(r"^  func\.func (?:public|private) @p(\d+)\(", re.MULTILINE)
+
+
+class RefusedError(CompileError):
+    """The compiler refuses a module of programs.
+
+    Attributes:
+        place: place of the program that it refuses; None if that is unknown.
+    """
+
+    def __init__(self, message: str, place: int | None) -> None:
+        super().__init__(message)
+        self.place = place
 
 
 class Difference(NamedTuple):
@@ -70,22 +96,50 @@ def text_of(programs: Sequence[UpdateProgram], form: Form, overrides: Overrides)
     return text.getvalue(), lowered
 
 
-def _on_iree(device: str, overrides: Overrides, programs: Sequence[UpdateProgram], folder: Path) -> Results:
+def _on_iree(
+    devices: tuple[str, ...], overrides: Overrides, programs: Sequence[UpdateProgram], folder: Path
+) -> Results:
+    """Compiles programs once, and runs them on each device; returns the results of the last device.
+
+    Raises:
+        RefusedError: the compiler refuses one of the programs.
+        AssertionError: a device changes an argument that is not donated, or two devices differ.
+    """
     text, lowered = text_of(programs, ExternalParameters(), overrides)
     source, output = folder / "updates.mlir", folder / "updates.vmfb"
     source.write_text(text)
-    compile_module(source, output, target_of_device(device))
+    target = target_of_device(devices[0])
+    try:
+        compile_module(source, output, target, extra_flags=_COMPILED_QUICKLY[target])
+    except CompileError as error:
+        raise RefusedError(str(error), _program_at(text, str(error))) from None
     signatures = [function.signature for function in lowered.functions]
-    results = []
-    with Session(output, device, signatures=signatures) as session:
-        for i, program in enumerate(programs):
-            uploaded = {place: session.upload(array) for place, array in enumerate(program.inputs) if array.ndim}
-            given = [uploaded.get(place, array) for place, array in enumerate(program.inputs)]
-            results.append([tensor.numpy() for tensor in session.function(f"p{i}")(*given)])
-            for place in uploaded.keys() - dict(program.donated).keys():
-                kept, array = uploaded[place].numpy(), program.inputs[place]
-                np.testing.assert_array_equal(kept, array, f"p{i}: argument {place} after the call")
+    results: Results = []
+    for device in devices:
+        with Session(output, device, signatures=signatures) as session:
+            found = [_called(session, f"p{i}", program) for i, program in enumerate(programs)]
+        for i, (one, other) in enumerate(zip(results, found, strict=False)):
+            for array, again in zip(one, other, strict=True):
+                np.testing.assert_array_equal(array, again, f"p{i} on {' and '.join(devices)}")
+        results = found
     return results
+
+
+def _called(session: Session, name: str, program: UpdateProgram) -> list[Array]:
+    uploaded = {place: session.upload(array) for place, array in enumerate(program.inputs) if array.ndim}
+    given = [uploaded.get(place, array) for place, array in enumerate(program.inputs)]
+    results = [tensor.numpy() for tensor in session.function(name)(*given)]
+    for place in uploaded.keys() - dict(program.donated).keys():
+        kept, array = uploaded[place].numpy(), program.inputs[place]
+        np.testing.assert_array_equal(kept, array, f"{name}: argument {place} after the call")
+    return results
+
+
+def _program_at(text: str, message: str) -> int | None:
+    """Returns the place of the program that an error of the compiler names by a line; None if it names none."""
+    line = _LINE.search(message)
+    heads = _HEAD.findall("\n".join(text.splitlines()[: int(line[1])])) if line else []
+    return int(heads[-1]) if heads else None
 
 
 def _on_xla(overrides: Overrides, programs: Sequence[UpdateProgram], folder: Path) -> Results:
@@ -147,17 +201,23 @@ def engines_of(overrides: Overrides = QUIRKS, xla: Overrides = QUIRKS) -> dict[s
         "interpreter": _interpreted,
         "xla": functools.partial(_on_xla, xla),
         "jax": _in_jax_context,
-        **{device: functools.partial(_on_iree, device, overrides) for device in ("local-task", "local-sync", "vmvx")},
+        **{name: functools.partial(_on_iree, devices, overrides) for name, devices in DEVICES.items()},
     }
 
 
 def differences(name: str, engine: Engine, programs: Sequence[UpdateProgram], folder: Path) -> list[Difference]:
-    """Returns what an engine gets wrong; where programs fail together, each half is tried."""
+    """Returns what an engine gets wrong; where programs fail together, those that do are found."""
     try:
         results = engine(programs, folder)
     except (CompileError, DeviceError, VerificationError, AssertionError) as error:
+        message = f"{type(error).__name__}: {' '.join(str(error).split())}"
         if len(programs) == 1:
-            return [Difference(name, 0, f"{type(error).__name__}: {' '.join(str(error).split())}")]
+            return [Difference(name, 0, message)]
+        place = error.place if isinstance(error, RefusedError) else None
+        if place is not None:  # the others are compiled once more, together
+            rest = differences(name, engine, [*programs[:place], *programs[place + 1 :]], folder)
+            others = [d._replace(place=d.place + (d.place >= place)) for d in rest]
+            return sorted([Difference(name, place, message), *others], key=lambda one: one.place)
         half = len(programs) // 2
         later = differences(name, engine, programs[half:], folder)
         return differences(name, engine, programs[:half], folder) + [d._replace(place=d.place + half) for d in later]
