@@ -25,3 +25,7 @@ class CacheWarning(UserWarning):
 
 class CallbackWarning(UserWarning):
     """A callback of the caller's failed; the call that it observes went on."""
+
+
+class GradientWarning(UserWarning):
+    """A kernel's own gradient could not be compared with that of its ``run``."""

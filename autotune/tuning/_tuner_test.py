@@ -1,5 +1,6 @@
 """Which candidate a tuner takes, and what it measures."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from autotune import (
     AutotunePolicy,
     ConfigSelectorChain,
     Executor,
+    GradientWarning,
     Invocation,
     Kernel,
     KernelError,
@@ -17,6 +19,7 @@ from autotune import (
     policy_override,
 )
 from autotune._kernels_testing import Blocks, Clock, Matmul, chain, matrices
+from autotune.tuning._gradients import check_gradient
 
 
 class Scripted(Tuner[int]):
@@ -253,3 +256,44 @@ def test_a_gradient_that_is_wrong_in_every_configuration_is_an_error_of_the_kern
         assert Executor(made).explain(_InOps(right=False), *arrays).cfg == 2
     with pytest.raises(KernelError, match="its vjp is not the gradient of its run"):
         Executor(chain(lambda cfg: 1.0 / cfg)[0]).explain(_InOps(right=False), *arrays, method="other")
+
+
+class _Failing(_InOps):
+    """A gradient, or a ``run``, that fails in one way."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__(right=True)
+        self.way = way
+
+    def run(self, x: Any, y: Any, *, cfg: int, ctx: Any) -> Any:
+        result = super().run(x, y, cfg=cfg, ctx=ctx)
+        if self.way == "op":
+            is_less = lambda value: ctx.ops.less(ctx.ops.sum(value), -1e9)  # noqa: E731 - data ends the loop
+            return ctx.ops.while_loop(is_less, lambda value: (ctx.ops.mul(value, 2),), (result,))[0]
+        return result
+
+    def vjp(self, residuals: Any, output: Any, d_output: Any, x: Any, y: Any, *, cfg: int, ctx: Any) -> Any:
+        if self.way == "form":
+            raise NotImplementedError("no gradient of this form")
+        if self.way == "raises":
+            raise ZeroDivisionError("lost")
+        slopes = super().vjp(residuals, output, d_output, x, y, cfg=cfg, ctx=ctx)
+        return slopes[:1] if self.way == "short" else slopes
+
+
+@pytest.mark.parametrize("way", ["form", "op", "raises", "short"])
+def test_a_gradient_that_cannot_be_compared_is_reported_unless_there_is_none(way: str) -> None:
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal((3, 3)).astype(np.float32) for _ in range(2)]
+    kernel = _Failing(way)
+    inv: Invocation[int, Any] = Invocation(kernel.op_id, tuple(arrays))
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        if way == "short":
+            with pytest.raises(KernelError, match="gradient"):
+                check_gradient(kernel, inv, 1)
+        else:
+            check_gradient(kernel, inv, 1)
+    found = [str(one.message) for one in shown if one.category is GradientWarning]
+    message = "kernel 'tests.backward_in_ops': its vjp was not compared with the gradient of its run: "
+    assert found == ([f"{message}ZeroDivisionError: lost"] if way == "raises" else [])

@@ -91,6 +91,10 @@ def _sorted_and_written(c: Any, x: Any, at: Any) -> Any:
     return c.ops.dynamic_update_slice(room, c.ops.sort(x, 1)[0], [at, 0])
 
 
+def _put_into_part(c: Any, x: Any, new: Any) -> Any:
+    return c.ops.put(c.ops.slice(x, (0, 1, 0), (1, 6, 4)), c.ops.constant([[3, 1]], "i32"), new, 1)
+
+
 def _ordered() -> Iterator[Case]:
     """Yields sorts of parts and puts into them, paddings of their results, and an update with one."""
     padded = lambda c, x: c.ops.pad(c.ops.sort(x, 1)[0], (0, 0), (1, 0))  # noqa: E731
@@ -98,10 +102,7 @@ def _ordered() -> Iterator[Case]:
     yield Case("pad", "pad_put_f32", f32, _put_and_padded, (small(f32, 1, 5, 4), small(f32, 1, 2, 4)))
     sorted_part = lambda c, x: c.ops.sort(c.ops.slice(x, (1, 0), (6, 4)), 1)[0]  # noqa: E731
     yield Case("sort", "sort_part_f32", f32, sorted_part, (small(f32, 9, 4),))
-    put_part = lambda c, x, new: c.ops.put(
-        c.ops.slice(x, (0, 1, 0), (1, 6, 4)), c.ops.constant([[3, 1]], "i32"), new, 1
-    )  # noqa: E731
-    yield Case("put", "put_part_f32", f32, put_part, (small(f32, 1, 9, 4), small(f32, 1, 2, 4)))
+    yield Case("put", "put_part_f32", f32, _put_into_part, (small(f32, 1, 9, 4), small(f32, 1, 2, 4)))
     at = np.array(3, np.int32)
     yield Case("dynamic_update_slice", "update_sorted_f32", f32, _sorted_and_written, (small(f32, 5, 4), at))
 
