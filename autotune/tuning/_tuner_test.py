@@ -294,6 +294,6 @@ def test_a_gradient_that_cannot_be_compared_is_reported_unless_there_is_none(way
                 check_gradient(kernel, inv, 1)
         else:
             check_gradient(kernel, inv, 1)
-    found = [str(one.message) for one in shown if one.category is GradientWarning]
+    messages = [str(one.message) for one in shown if one.category is GradientWarning]
     message = "kernel 'tests.backward_in_ops': its vjp was not compared with the gradient of its run: "
-    assert found == ([f"{message}ZeroDivisionError: lost"] if way == "raises" else [])
+    assert messages == ([f"{message}ZeroDivisionError: lost"] if way == "raises" else [])

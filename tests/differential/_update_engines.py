@@ -117,11 +117,11 @@ def _on_iree(
     results: Results = []
     for device in devices:
         with Session(output, device, signatures=signatures) as session:
-            found = [_called(session, f"p{i}", program) for i, program in enumerate(programs)]
-        for i, (one, other) in enumerate(zip(results, found, strict=False)):
+            called = [_called(session, f"p{i}", program) for i, program in enumerate(programs)]
+        for i, (one, other) in enumerate(zip(results, called, strict=False)):
             for array, again in zip(one, other, strict=True):
                 np.testing.assert_array_equal(array, again, f"p{i} on {' and '.join(devices)}")
-        results = found
+        results = called
     return results
 
 

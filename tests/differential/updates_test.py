@@ -31,12 +31,12 @@ def test_drawn_updates_agree_with_numpy(name: str, tmp_path: Path) -> None:
     for begin in range(0, len(seeds), _BATCH):
         batch = seeds[begin : begin + _BATCH]
         programs = [drawn_program(seed) for seed in batch]
-        found = differences(name, engine, programs, tmp_path)
-        wrong += [f"seed {batch[one.place]}: {one.message}" for one in found]
-        if len(wrong) == len(found) > 0:
-            wrong.append(_smallest(name, engine, programs[found[0].place], tmp_path))
+        faults = differences(name, engine, programs, tmp_path)
+        wrong += [f"seed {batch[one.place]}: {one.message}" for one in faults]
+        if len(wrong) == len(faults) > 0:
+            wrong.append(_smallest(name, engine, programs[faults[0].place], tmp_path))
         if _LONG:
-            print(f"{name}: {begin + len(batch)} programs", *(wrong[-len(found) :] if found else ()), flush=True)
+            print(f"{name}: {begin + len(batch)} programs", *(wrong[-len(faults) :] if faults else ()), flush=True)
     assert not wrong, f"{name}:\n" + "\n".join(wrong)
 
 
