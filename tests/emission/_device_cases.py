@@ -139,7 +139,7 @@ LIMITS: Final = (
         "cached_attention_(one|blocks)_bf16",
         "SPIR-V has no vectors of bf16, in which one row is multiplied",
     ),
-    Limit(("vmvx",), rf"(?!{_MOVES}).*_f16", "f16 can be moved, not computed with"),
+    Limit(("vmvx",), rf"(?!{_MOVES}).*_f16(_\d+)?", "f16 can be moved, not computed with"),
     Limit(("vmvx",), r"cast_f16_(?!f64).*", "f16 can be moved, not computed with"),
     Limit(("vmvx",), r"cast_(?!f64|bool).*_f64", "f64 cannot be made anything else"),
     Limit(("vmvx",), r"cast_f64_(i8|u8|i32|bool)", "only f32 and i64 can be made f64"),

@@ -37,9 +37,10 @@ def text_of(graphs: Iterable[ComputeGraph], form: Form | None = None, overrides:
     return out.getvalue()
 
 
-def text_without(fault: Fault, case: Case) -> str:
-    """Returns a case's module in which a fault is not avoided."""
-    return text_of([graph_of(case)], overrides=overrides_of(other for other in FAULTS if other is not fault))
+def text_without(fault: Fault, case: Case, target: str | None = None) -> str:
+    """Returns a case's module in which a fault is not avoided, nor any fault that only other targets have."""
+    kept = (other for other in FAULTS if other is not fault and (target is None or target in other.targets))
+    return text_of([graph_of(case)], overrides=overrides_of(kept))
 
 
 def eager_results(case: Case) -> list[Array]:

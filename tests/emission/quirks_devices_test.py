@@ -36,11 +36,12 @@ def _fails(case: Case, text: str, device: str, folder: Path) -> bool:
 
 @pytest.mark.parametrize("device", device_params(shared=True))
 def test_faults_of_a_device_are_there(device: str, tmp_path: Path) -> None:
-    faults = [fault for fault in FAULTS if target_of_device(device) in fault.targets]
+    target = target_of_device(device)
+    faults = [fault for fault in FAULTS if target in fault.targets]
     gone = []
     for fault in faults if os.environ.get("TAPELINE_LONG") else faults[::_SAMPLED]:
         for name in fault.cases if (fault.name, device) not in _FATAL else ():
             case = CASES_BY_NAME[name]
-            if limit_of(case, device) is None and not _fails(case, text_without(fault, case), device, tmp_path):
+            if limit_of(case, device) is None and not _fails(case, text_without(fault, case, target), device, tmp_path):
                 gone.append(f"{fault.name}: {name}")
     assert not gone, f"{device} gets these cases right by itself: remove the faults, or choose other cases: {gone}"
