@@ -168,6 +168,10 @@ class Model(Module, ABC, Generic[ConfigT]):
         """Returns names under which checkpoints may store a parameter once more, each with its path."""
         return {}
 
+    def untied(self) -> dict[str, str]:
+        """Returns paths of parameters that other checkpoints tie, each with its name in ``tied`` there."""
+        return {}
+
 
 def entry_points(
     model: Model[Any],

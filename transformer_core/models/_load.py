@@ -15,7 +15,7 @@ from transformer_core.family._model import Model, ModelFamily
 from transformer_core.family._registry import config_values, embedding_family, family_in
 from transformer_core.family._sentence import Pooling, ScoreTokens, read_pooling, read_score_tokens
 from transformer_core.models._ties import has_weights, separated
-from transformer_core.models._weights import adapts_tied, stores_apart, unquantized
+from transformer_core.models._weights import adapts_tied, stored_apart, unquantized
 from transformer_core.models.encoders import DecoderEncoder, DecoderEncoderConfig
 from transformer_core.models.encoders._decoder_families import backbone_of, with_score_tokens
 
@@ -84,7 +84,7 @@ def _model(
         make = DraftingLM if drafts else family.make or DecoderLM
         return _as_stored(make, config, directory, dtype, num_layers, weights, adapters)
     if isinstance(family, ModelFamily):
-        return family.make(config, dtype, num_layers)
+        return _as_stored(family.make, config, directory, dtype, num_layers, weights, adapters)
     raise ConfigError(f"{fields.where}: {family.architecture} is registered as a {type(family).__name__}, not a family")
 
 
@@ -97,18 +97,24 @@ def _as_stored(
     weights: bool,
     adapters: Sequence[Adapter],
 ) -> Model[Any]:
-    """Makes a model; its head is a parameter of its own if the checkpoint or an adapter separates tied ones."""
+    """Makes a model; tied parameters are apart if the checkpoint or an adapter separates them."""
     model, own = make(config, dtype, num_layers), separated(config)
     ties = model.tied()
-    if own is None or not weights or not ties:
+    if not weights or not ties:
         return model
     if not has_weights(directory):
-        return _apart(make(own, dtype, num_layers), ties) if adapts_tied(model, None, adapters) else model
+        return (
+            model
+            if own is None or not adapts_tied(model, None, adapters)
+            else _apart(make(own, dtype, num_layers), ties)
+        )
     with SafetensorsCheckpoint(directory) as checkpoint:
         source = unquantized(directory, checkpoint)
-        if stores_apart(model, source):
-            return make(own, dtype, num_layers)
-        changed = adapts_tied(model, source, adapters)
+        names = stored_apart(model, source)
+        apart = separated(config, names) if names else None
+        if apart is not None:
+            return make(apart, dtype, num_layers)
+        changed = own is not None and adapts_tied(model, source, adapters)
     return _apart(make(own, dtype, num_layers), ties) if changed else model
 
 

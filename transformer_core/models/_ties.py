@@ -1,7 +1,7 @@
 """Tied parameters: stored under their second name alone, stored twice, or changed by an adapter."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 from lang_core import CheckpointError, WeightSource
 from transformer_core.checkpoints import INDEX_FILE, SINGLE_FILE
 from transformer_core.family._config import DecoderConfig
-from transformer_core.models.encoders import DecoderEncoderConfig
+from transformer_core.models.encoders import DecoderEncoderConfig, EncoderConfig
 
 _ELEMENTS_AT_ONCE: Final = 1 << 19
 
@@ -44,9 +44,22 @@ def missing_keys(pairs: Mapping[str, StoredPair], source: WeightSource, *, both:
     return missing
 
 
-def differing(pairs: Mapping[str, StoredPair], source: WeightSource) -> list[StoredPair]:
-    """Returns the pairs of which both keys are stored, with different values."""
-    return [pair for pair in pairs.values() if not _equal(source, *pair)]
+def differing(pairs: Mapping[str, StoredPair], source: WeightSource) -> dict[str, StoredPair]:
+    """Returns the pairs of which both keys are stored, with different values, by second name.
+
+    A first key that is not stored stands for the first second key that is.
+    """
+    there = {first: next((key for key in keys if source.has(key)), first) for first, keys in _keys(pairs).items()}
+    stored = {name: StoredPair(there[first], second) for name, (first, second) in pairs.items()}
+    return {name: pair for name, pair in stored.items() if not _equal(source, *pair)}
+
+
+def _keys(pairs: Mapping[str, StoredPair]) -> dict[str, list[str]]:
+    """Returns all keys of each first key's tensor, itself first."""
+    keys: dict[str, list[str]] = {}
+    for first, second in pairs.values():
+        keys.setdefault(first, [first]).append(second)
+    return keys
 
 
 def check_equal(pairs: Mapping[str, StoredPair], source: WeightSource) -> None:
@@ -55,21 +68,27 @@ def check_equal(pairs: Mapping[str, StoredPair], source: WeightSource) -> None:
     Raises:
         CheckpointError: two tensors that the model has as one have different values.
     """
-    for first, second in differing(pairs, source):
+    for first, second in differing(pairs, source).values():
         raise CheckpointError(
             f"{source.origin(second)}: {second!r} and {first!r} have different values, and the model has one tensor "
-            "for both (tied weights): make a decoder by load_model(directory), which gives it a head of its own; of "
-            "another model remove one of the two tensors"
+            "for both (tied weights): make the model by load_model(directory), which has both"
         )
 
 
-def separated(config: Any) -> Any | None:
-    """Returns a configuration with a head of its own; None if the model has one, or has no such form."""
+def separated(config: Any, names: Collection[str] | None = None) -> Any | None:
+    """Returns a configuration whose tied tensors are apart; None if the model has none, or has no such form.
+
+    Args:
+        config: configuration of a model.
+        names: second names of the tensors; None for a decoder's head.
+    """
     if isinstance(config, DecoderConfig):
         return replace(config, tied=False) if config.tied else None
     if isinstance(config, DecoderEncoderConfig):
         decoder = separated(config.decoder)
         return None if decoder is None else replace(config, decoder=decoder)
+    if isinstance(config, EncoderConfig) and names is not None:
+        return replace(config, untied=tuple(sorted({*config.untied, *names})))
     return None
 
 

@@ -17,6 +17,7 @@ from transformer_core.checkpoints import (
     Recipe,
     RecipeOf,
     SafetensorsCheckpoint,
+    Stored,
     adapt,
     adapts,
 )
@@ -131,9 +132,9 @@ def tied_keys(model: Model[Any], source: WeightSource) -> dict[str, str]:
     return {second: missing.get(first, first) for first, second in pairs}
 
 
-def stores_apart(model: Model[Any], source: WeightSource) -> bool:
-    """Returns True if a parameter that the model has tied is stored twice, with different values."""
-    return bool(differing(_pairs(model, model.tied(), source), source))
+def stored_apart(model: Model[Any], source: WeightSource) -> list[str]:
+    """Returns the second names of parameters that the model has tied, and that are stored twice, with other values."""
+    return [*differing(_pairs(model, model.tied(), source), source)]
 
 
 def adapts_tied(model: Model[Any], source: WeightSource | None, adapters: Sequence[Adapter]) -> bool:
@@ -159,7 +160,9 @@ def unused_keys(model: Model[Any], source: WeightSource) -> list[str]:
     readers = [family.layer_key.format(index) for index, owner in enumerate(owners) if owner is not None]
     unread = [f"{layer}.{name}.*" for layer in readers for name in _KEYS_AND_VALUES]
     heads = _HEADS if getattr(model.config, "pooling", None) is not None else ()
+    untied = model.untied()
     return [
+        *(_stored_key(model, source, path) for path, second in untied.items() if path != second),
         *IGNORABLE,
         *own,
         *family.ignorable,
@@ -230,8 +233,28 @@ def _as_stored(name: str, shape: tuple[int, ...], source: WeightSource) -> Recip
 def _recipe_of(model: Model[Any], source: WeightSource) -> RecipeOf | None:
     if isinstance(source, OwnLayout):
         return source.recipe_of(model.config)
+    recipe_of, untied = _recipe_of_family(model), model.untied()
+    if not untied:
+        return recipe_of
+
+    def of_second(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
+        key = untied.get(name, name)
+        recipe = None if recipe_of is None else recipe_of(key, shape, source)
+        return Stored(key, shape) if recipe is None and key != name else recipe
+
+    return of_second
+
+
+def _recipe_of_family(model: Model[Any]) -> RecipeOf | None:
     stored = family_named(model.config.architecture).stored
     return None if stored is None else stored(model.config)
+
+
+def _stored_key(model: Model[Any], source: WeightSource, path: str) -> str:
+    """Returns the key that a parameter has where it is tied."""
+    recipe_of, shape = _recipe_of_family(model), _wanted(model)[path].shape
+    recipe = None if recipe_of is None else recipe_of(path, shape, source)
+    return path if recipe is None else next(iter(recipe.stored()))
 
 
 def _missing(model: Model[Any], source: WeightSource) -> dict[str, str]:

@@ -114,10 +114,12 @@ class EncoderConfig:
     Attributes:
         architecture: architecture of a registered family.
         stack: configuration of the layers.
+        untied: names of tied tensors (``Model.tied``) that have values of their own in the checkpoint all the same.
     """
 
     architecture: str
     stack: StackConfig
+    untied: tuple[str, ...] = ()
 
     @property
     def layers(self) -> int:

@@ -42,6 +42,15 @@ from transformer_core.models.encoders._t5_config import T5Config, read_t5
 _DEFAULT_CAPACITY: Final = 128
 _LONGEST_SOURCE: Final = 512  # no positions bound a text
 """Tokens of an answer that caches hold where the caller does not say."""
+_TABLES: Final = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")  # in the order of transformers
+_HEAD: Final = "lm_head.weight"
+
+
+def _own_embedding(config: T5Config, part: str, dtype: DType) -> TokenEmbedding | None:
+    """Returns the table of a part of the model if it is not the shared one."""
+    if f"{part}.embed_tokens.weight" not in config.untied:
+        return None
+    return TokenEmbedding(config.vocabulary, config.stack.hidden, dtype=dtype)
 
 
 def _relative_bias(config: T5Config, dtype: DType, *, causal: bool) -> RelativeBias:
@@ -53,6 +62,7 @@ class T5Encoder(Module):
     """Encoder: layers with a bias by distance, and a norm."""
 
     def __init__(self, config: T5Config, dtype: DType) -> None:
+        self.embed_tokens = _own_embedding(config, "encoder", dtype)
         self.relative = _relative_bias(config, dtype, causal=False)
         self.stack = EncoderStack(config.stack, dtype)
         self.norm = layer_norm(config.stack, dtype)
@@ -68,6 +78,7 @@ class T5Decoder(Module):
     """Decoder: layers that attend to earlier tokens, with a bias by distance, and to the encoder's states; a norm."""
 
     def __init__(self, config: T5Config, dtype: DType) -> None:
+        self.embed_tokens = _own_embedding(config, "decoder", dtype)
         self.relative = _relative_bias(config, dtype, causal=True)
         self.layers = Repeated(config.decoder.layers, lambda index: CrossLayer(config.decoder, dtype))
         self.norm = layer_norm(config.decoder, dtype)
@@ -109,7 +120,8 @@ class T5ForConditionalGeneration(EncoderDecoder[T5Config]):
         self.shared = TokenEmbedding(config.vocabulary, hidden, dtype=self.dtype)
         self.encoder = T5Encoder(config, self.dtype)
         self.decoder = T5Decoder(config, self.dtype)
-        self.lm_head = None if config.tied else VocabularyLinear(hidden, config.vocabulary, dtype=self.dtype)
+        shared = config.tied and _HEAD not in config.untied
+        self.lm_head = None if shared else VocabularyLinear(hidden, config.vocabulary, dtype=self.dtype)
 
     def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
         """Returns a profile of the sizes; S' is 64 by default, and S, the capacity of caches, 128."""
@@ -140,7 +152,7 @@ class T5ForConditionalGeneration(EncoderDecoder[T5Config]):
     def encoded(self, ctx: ExecutionContext, *sources: Tensor) -> Tensor:
         """Computes the encoder's states [B, S', D]."""
         token_ids, attention_mask = sources
-        return self.encoder(ctx, self.shared(ctx, token_ids), attention_mask)
+        return self.encoder(ctx, (self.encoder.embed_tokens or self.shared)(ctx, token_ids), attention_mask)
 
     def source_bias(self, ctx: ExecutionContext, *sources: Tensor) -> Tensor | None:
         """Returns f32 [B, S'] that hides padding."""
@@ -161,19 +173,22 @@ class T5ForConditionalGeneration(EncoderDecoder[T5Config]):
     ) -> tuple[Tensor, tuple[KVCache, ...]]:
         """Runs the decoder on token_ids i32 [B, T]: normed states [B, T, D], and the updated caches."""
         assert source_bias is not None  # encode gives it
-        return self.decoder(ctx, self.shared(ctx, token_ids), crosses, source_bias, caches, position)
+        embedding = self.decoder.embed_tokens or self.shared
+        return self.decoder(ctx, embedding(ctx, token_ids), crosses, source_bias, caches, position)
 
     def logits(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         """Maps x [.., D] to logits f32 [.., V]."""
-        if self.lm_head is not None:
-            return logits_of(ctx, x, self.lm_head.weight)
-        return logits_of(ctx, ctx.ops.mul(x, self.config.stack.hidden**-0.5), self.shared.weight)
+        scaled = ctx.ops.mul(x, self.config.stack.hidden**-0.5) if self.config.tied else x
+        return logits_of(ctx, scaled, self.shared.weight if self.lm_head is None else self.lm_head.weight)
 
     def tied(self) -> dict[str, str]:
         """Returns names of the embedding, which some checkpoints store several times."""
-        return _aliases(self.shared.weight.path) | (
-            {"lm_head.weight": self.shared.weight.path} if self.config.tied else {}
-        )
+        names = (*_TABLES, *((_HEAD,) if self.config.tied else ()))
+        return {name: self.shared.weight.path for name in names if name not in self.config.untied}
+
+    def untied(self) -> dict[str, str]:
+        """Returns the tables that the checkpoint stores beside the embedding, with values of their own."""
+        return {name: name for name in self.config.untied}
 
 
 class T5EncoderModel(Model[T5Config]):
@@ -198,7 +213,7 @@ class T5EncoderModel(Model[T5Config]):
         pooling_mask: Tensor | None = None,
     ) -> Mapping[str, Tensor]:
         """Computes the results of ``forward`` of two i32 [B, T]: f32 [B, T, D], and [B, D] of sentences."""
-        x = self.encoder(ctx, self.shared(ctx, token_ids), attention_mask)
+        x = self.encoder(ctx, (self.encoder.embed_tokens or self.shared)(ctx, token_ids), attention_mask)
         results = {"last_hidden_state": ctx.ops.cast(x, f32)}
         if self.sentence is not None:
             results["sentence_embedding"] = self.sentence(ctx, x, attention_mask, pooling_mask)
@@ -224,12 +239,12 @@ class T5EncoderModel(Model[T5Config]):
         return text_entry_point(profile.name, self.results, spec, inputs)
 
     def tied(self) -> dict[str, str]:
-        """Returns names of the embedding, which some checkpoints store several times."""
-        return _aliases(self.shared.weight.path)
+        """Returns the embedding's name in the encoder, under which some checkpoints store it once more."""
+        return {name: self.shared.weight.path for name in _TABLES[:1] if name not in self.config.untied}
 
-
-def _aliases(path: str) -> dict[str, str]:
-    return {f"{part}.embed_tokens.weight": path for part in ("encoder", "decoder")}
+    def untied(self) -> dict[str, str]:
+        """Returns the encoder's table if the checkpoint stores it with values of its own."""
+        return {name: name for name in self.config.untied}
 
 
 def _attention_names(ours: str, stored: str) -> dict[str, str]:

@@ -24,7 +24,8 @@ class T5Config(EncoderConfig):
         vocabulary: V.
         buckets: number of buckets of biases by distance.
         longest: distance from which on all share the last bucket.
-        tied: whether the embedding is also the head, to which states come divided by the root of D.
+        tied: whether the embedding is also the head, unless ``untied`` has it. States come to the head divided by the
+            root of D then, whichever tensor it is.
         pooling: pooling of a model of sentence-transformers; else None.
         start: token that begins an answer.
         eos_token_ids: tokens that end a sequence.

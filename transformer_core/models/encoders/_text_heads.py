@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, f32
-from transformer_core._linear import Linear
+from transformer_core._linear import Linear, VocabularyLinear
 from transformer_core._logits import logits_of
 from transformer_core.family._sentence import Pooling, PoolingMode
 from transformer_core.models.encoders._stack import layer_norm
@@ -25,15 +25,17 @@ class Transform(Module):
 
 
 class Head(Transform):
-    """Head that predicts masked tokens; its last matrix is the embedding."""
+    """Head that predicts masked tokens; its last matrix is the embedding, unless the checkpoint stores another one."""
 
     def __init__(self, config: TextConfig, head: HeadConfig, dtype: DType) -> None:
         super().__init__(config, head, dtype)
+        own = head.aliases[0] in config.untied
+        self.decoder = VocabularyLinear(config.stack.hidden, config.vocabulary, dtype=dtype) if own else None
         self.bias = Parameter((config.vocabulary,), dtype) if head.output_bias else None
 
     def logits(self, ctx: ExecutionContext, x: Tensor, embedding: Parameter) -> Tensor:
         """Maps x [B, T, D] to logits f32 [B, T, V]."""
-        return logits_of(ctx, self(ctx, x), embedding, self.bias)
+        return logits_of(ctx, self(ctx, x), embedding if self.decoder is None else self.decoder.weight, self.bias)
 
 
 class TextForMaskedLM(TextModel):
@@ -61,7 +63,15 @@ class TextForMaskedLM(TextModel):
         assert self.config.head is not None
         matrix, bias = self.config.head.aliases
         aliases: dict[str, str] = {matrix: self.embeddings.tokens.weight.path}
-        return aliases | ({bias: self.head.bias.path} if bias and self.head.bias is not None else {})
+        aliases |= {bias: self.head.bias.path} if bias and self.head.bias is not None else {}
+        return {name: path for name, path in aliases.items() if name not in self.config.untied}
+
+    def untied(self) -> dict[str, str]:
+        """Returns the head's last matrix and its bias if the checkpoint stores them with values of their own."""
+        assert self.config.head is not None
+        matrix, bias = self.config.head.aliases
+        own = {} if self.head.decoder is None else {self.head.decoder.weight.path: matrix}
+        return own | ({self.head.bias.path: bias} if self.head.bias is not None and bias in self.config.untied else {})
 
 
 class TextForSequenceClassification(TextModel):

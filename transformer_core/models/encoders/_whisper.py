@@ -7,6 +7,7 @@ from lang_core import Argument, DType, ExecutionContext, Module, Tensor, TensorS
 from transformer_core._convolution import Conv1d
 from transformer_core._embedding import Embedding
 from transformer_core._kv_cache import KVCache
+from transformer_core._linear import VocabularyLinear
 from transformer_core._logits import logits_of
 from transformer_core.checkpoints import RenamedModules
 from transformer_core.family._model import DEFAULT_SEQUENCE, ModelFamily, check_size
@@ -39,16 +40,23 @@ class WhisperEncoder(Module):
         return self.norm(ctx, self.stack(ctx, x))
 
 
+_HEAD: Final = "proj_out.weight"
+
+
 class WhisperForConditionalGeneration(EncoderDecoder[WhisperConfig]):
     """Whisper: an ``EncoderDecoder`` whose source is ``input_features`` f32 [B,mels,frames], without padding.
 
-    The decoder's head is its embedding. ``forward(input_features, token_ids [B,T])`` gives logits [B,T,V].
+    The decoder's head is its embedding, unless the checkpoint stores another one.
+    ``forward(input_features, token_ids [B,T])`` gives logits [B,T,V].
     """
 
     def __init__(self, config: WhisperConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
         super().__init__(config, dtype, num_layers)
         self.encoder = WhisperEncoder(self.config, self.dtype)
         self.decoder = WhisperDecoder(self.config, self.dtype)
+        own = _HEAD in self.config.untied
+        hidden, vocabulary = self.config.decoder.hidden, self.config.vocabulary
+        self.proj_out = VocabularyLinear(hidden, vocabulary, dtype=self.dtype) if own else None
 
     def forward(self, ctx: ExecutionContext, input_features: Tensor, token_ids: Tensor) -> Tensor:
         """Maps input_features [B, mels, frames] and token_ids i32 [B, T] to logits f32 [B, T, V]."""
@@ -91,7 +99,7 @@ class WhisperForConditionalGeneration(EncoderDecoder[WhisperConfig]):
 
     def logits(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         """Maps x [.., D] to logits f32 [.., V]."""
-        return logits_of(ctx, x, self.decoder.embed_tokens.weight)
+        return logits_of(ctx, x, (self.proj_out or self.decoder.embed_tokens).weight)
 
     def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
         """Returns a profile of the sizes; S is the number of the decoder's positions by default, T 64 or S."""
@@ -106,7 +114,11 @@ class WhisperForConditionalGeneration(EncoderDecoder[WhisperConfig]):
 
     def tied(self) -> dict[str, str]:
         """Returns the head's name, which some checkpoints store twice."""
-        return {"proj_out.weight": self.decoder.embed_tokens.weight.path}
+        return {} if _HEAD in self.config.untied else {_HEAD: self.decoder.embed_tokens.weight.path}
+
+    def untied(self) -> dict[str, str]:
+        """Returns the head if the checkpoint stores it with values of its own."""
+        return {name: name for name in self.config.untied}
 
 
 def _layer_names(ours: str, stored: str) -> dict[str, str]:
