@@ -27,7 +27,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as directory:
             write_stored(Path(directory), case)
             model = AutoModelForCausalLM.from_pretrained(
-                directory, dtype=torch.float32, attn_implementation="eager"
+                directory, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager"
             ).eval()
             logits[name] = model(torch.tensor(CASES[case.model].prompt), use_cache=False).logits.numpy()
         print(name, logits[name].shape, logits[name].max())

@@ -59,6 +59,14 @@ def _equal_heads(tensors: Tensors) -> Tensors:
     return {**tensors, "lm_head.weight": tensors["model.embed_tokens.weight"].copy()}
 
 
+def _without(prefix: str) -> Callable[[Tensors], Tensors]:
+    return lambda tensors: {key.removeprefix(prefix): value for key, value in tensors.items()}
+
+
+def _headless(tensors: Tensors) -> Tensors:
+    return {key: value for key, value in tensors.items() if key != "lm_head.weight"}
+
+
 _EMBEDDING: Final = "model.embed_tokens.weight"
 _FACTORS: Final[Mapping[str, Any]] = CASES["phi3_longrope_partial"].config["rope_parameters"]
 _TIED: Final = {"tie_word_embeddings": True}
@@ -91,5 +99,21 @@ STORED_CASES: Final[dict[str, StoredCase]] = {
             "rope_parameters": {**_LONGROPE, "rope_type": "longrope", "original_max_position_embeddings": 16},
             "original_max_position_embeddings": None,
         },
+    ),
+    "phi_tied": StoredCase("phi", _headless, _TIED),
+    "phi_tied_with_another_head": StoredCase("phi", fields=_TIED),
+    "phimoe_tied": StoredCase("phimoe", _headless, _TIED),
+    "ernie4_5_moe_tied": StoredCase("ernie4_5_moe_biases", _headless, _TIED),
+    **{
+        f"{model}_without_its_prefix": StoredCase(model, _without(prefix))
+        for model, prefix in {
+            **dict.fromkeys(("llama_gqa", "llama_tied", "cohere", "qwen3_moe", "phi3_window_4x"), "model."),
+            "gpt_neox": "gpt_neox.",
+            "mamba2": "backbone.",
+            "nemotron_h": "backbone.",
+        }.items()
+    },
+    "llama_without_its_prefix_with_another_head": StoredCase(
+        "llama_tied", lambda tensors: _without("model.")(_with_head("lm_head.weight", _EMBEDDING)(tensors))
     ),
 }

@@ -13,7 +13,7 @@
 
 from transformer_core.checkpoints._adapted import AdaptedWeights, adapt, adapts
 from transformer_core.checkpoints._adapter import Adapter
-from transformer_core.checkpoints._aliased import AliasedWeights
+from transformer_core.checkpoints._aliased import AliasedWeights, PrefixedWeights
 from transformer_core.checkpoints._audit import IGNORABLE, Audit, audit
 from transformer_core.checkpoints._checkpoint import (
     INDEX_FILE,
@@ -79,6 +79,7 @@ __all__ = [
     "LlamaSizes",
     "Reshaped",
     "PackedWeights",
+    "PrefixedWeights",
     "Recipe",
     "RecipeOf",
     "RenamedKeys",

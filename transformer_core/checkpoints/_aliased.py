@@ -7,6 +7,8 @@ import numpy as np
 
 from lang_core import PackedRows, StoredBytes, TensorSpec, WeightSource, matrix_rows_of
 
+_HEADS: Final = ("lm_head.", "embed_out.")
+
 
 class AliasedWeights:
     """Weights of a checkpoint with further keys for some of its tensors. Implements ``lang_core.WeightSource``.
@@ -69,3 +71,31 @@ class AliasedWeights:
 
     def _stored(self, key: str) -> str:
         return self._aliases.get(key, key)
+
+
+class PrefixedWeights(AliasedWeights):
+    """Weights of a model without its head, under the keys that the model with its head has.
+
+    ``save_pretrained`` of the model below the head (``LlamaModel``) writes no prefix (``model.``), and transformers
+    loads such a checkpoint into the model with the head as well.
+
+    Args:
+        source: weights of the checkpoint.
+        prefix: prefix that the checkpoint's keys lack.
+    """
+
+    def __init__(self, source: WeightSource, prefix: str) -> None:
+        super().__init__(source, {})
+        self._prefix: Final = prefix
+
+    def keys(self) -> Iterator[str]:
+        """Yields the keys of the source; those that no head has get the prefix."""
+        for key in AliasedWeights.keys(self):
+            yield key if key.startswith(_HEADS) else f"{self._prefix}{key}"
+
+    def stored_key(self, key: str) -> str:
+        """Returns the source's key."""
+        return self._stored(key)
+
+    def _stored(self, key: str) -> str:
+        return key.removeprefix(self._prefix)

@@ -9,14 +9,15 @@ from lang_core import WeightSource
 from transformer_core.checkpoints._composed import RecipeOf
 from transformer_core.checkpoints._recipes import Recipe, Shape, Stored
 
-_PLACES: Final = ("model.language_model.", "language_model.model.", "model.")
+_PLACES: Final = ("model.language_model.", "language_model.model.", "language_model.", "model.")
 _HEADS: Final = ("", "language_model.")
 
 
 class WrappedKeys:
     """Recipes of a decoder's parameters in a checkpoint that has more than the decoder.
 
-    Its tensors lie below ``model.language_model.`` or, in older files, ``language_model.model.``.
+    Its tensors lie below ``model.language_model.`` or, in older files, ``language_model.model.``, or below
+    ``language_model.`` in a checkpoint of the model without its head.
 
     Args:
         inner: recipes of the decoder alone; None where its checkpoints store what it has.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lang_core import ConfigError, DType, OpError, Parameter
+from lang_core import ConfigError, DType, Module, OpError, Parameter
 from transformer_core._embedding import Embedding, TokenEmbedding
 from transformer_core._linear import VocabularyLinear
 from transformer_core._logits import logits_of, row_of
@@ -122,6 +122,13 @@ class RowsAt:
         return FlowValue.of(row_of(flow.ctx, x.tensor, rows.tensor))
 
 
+class HeadBias(Module):
+    """Bias [V] of a head whose matrix is the embedding."""
+
+    def __init__(self, vocabulary: int, dtype: DType) -> None:
+        self.bias = Parameter((vocabulary,), dtype)
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """Computes logits f32 [.., V] of the normed residual stream [.., D]; see ``logits_of``."""
@@ -137,16 +144,17 @@ class Head:
         """Makes the head's projection, unless it is the embedding.
 
         Raises:
-            ConfigError: no stage embeds tokens, or the head is tied and has a bias or a vocabulary.
+            ConfigError: no stage embeds tokens, or the head is tied and has a vocabulary.
         """
         build.registry.result, build.registry.has_head = "logits", True
-        if self.tied and (self.bias or self.vocabulary is not None):
-            raise ConfigError(f"stage {self.name!r}: a tied head is the embedding: it has no bias and no other size")
+        if self.tied and self.vocabulary is not None:
+            raise ConfigError(f"stage {self.name!r}: a tied head is the embedding: it has no other size")
         embedding = build.embedding
+        vocabulary = embedding.spec.shape[0] if self.vocabulary is None else self.vocabulary
         if self.tied:
             build.registry.tied_heads.append(self.name)
-            return self._run_of(embedding, None)
-        vocabulary = embedding.spec.shape[0] if self.vocabulary is None else self.vocabulary
+            bias = build.attach(self.name, HeadBias(vocabulary, build.dtype)).bias if self.bias else None
+            return self._run_of(embedding, bias)
         linear = build.attach(self.name, VocabularyLinear(build.size, vocabulary, bias=self.bias, dtype=build.dtype))
         return self._run_of(linear.weight, linear.bias)
 

@@ -184,7 +184,10 @@ def test_patch_wants_one_of_two():
         (ModelFlow("m").stage("norm", _norm), "the model's size is not known"),
         (ModelFlow("m").stage("norm", lambda build: RMSNorm(3)), "flow 'm': no stage is an input"),
         (ModelFlow("m").input("x", ("T",)).lm_head(), "the model's size is not known"),
-        (LM.lm_head(tied=True, bias=True, name="b"), "stage 'b': a tied head is the embedding: it has no bias"),
+        (
+            LM.lm_head(tied=True, vocabulary=9, name="b"),
+            "stage 'b': a tied head is the embedding: it has no other size",
+        ),
     ],
 )
 def test_recipes_that_contradict_themselves(recipe: ModelFlow, message: str):

@@ -129,8 +129,7 @@ def test_ernie4_5_moe():
     assert (biased.qkv_bias, biased.output_bias, biased.mlp_bias, biased.head_bias) == (True,) * 4
     assert biased.experts is not None
     assert (biased.experts.layers, biased.experts.shared_biased) == ((False, True, False), True)
-    with pytest.raises(ConfigError, match="'use_bias': expected false where tie_word_embeddings is true"):
-        read("Ernie4_5_Moe", **ERNIE, use_bias=True)
+    assert read("Ernie4_5_Moe", **ERNIE, use_bias=True).tied
 
 
 def test_kimi_k2_is_a_deepseek_v3_with_one_frequency_between_its_bands():
@@ -222,7 +221,6 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ),
     ("Llama4", LLAMA4, {"moe_layers": "all"}, "'moe_layers': expected a list of the numbers of layers"),
     ("Phimoe", PHIMOE, {"num_experts_per_tok": 3}, "'num_experts_per_tok': expected 2, which the router always"),
-    ("Phimoe", PHIMOE, {"lm_head_bias": True, "tie_word_embeddings": True}, "'lm_head_bias': expected false where"),
     (
         "Phimoe",
         PHIMOE,

@@ -145,7 +145,6 @@ def test_jais2_has_biases_unless_the_file_takes_them_away() -> None:
             "rope_scaling: field 'alpha': expected none: heads of 2 dims have no base to stretch",
         ),
         ("SeedOss", {"num_key_value_heads": 2}, "field 'head_dim' is missing"),
-        ("Phi", {"tie_word_embeddings": True}, "'tie_word_embeddings': expected false: the head has a bias"),
         (
             "Helium",
             {"num_key_value_heads": 2, "head_dim": 6},

@@ -14,6 +14,7 @@ from transformer_core.checkpoints import (
     AliasedWeights,
     ComposedWeights,
     PackedWeights,
+    PrefixedWeights,
     Recipe,
     RecipeOf,
     SafetensorsCheckpoint,
@@ -33,6 +34,7 @@ _KEYS_AND_VALUES: Final = (
     "attn_v",
     "attn_k_norm",
 )
+_LAYERS: Final = "layers."  # module of a decoder that has its layers
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 # Heads of the models that embedders were made from: sentence-transformers loads the layers alone.
@@ -97,6 +99,7 @@ def weights_of(model: Model[Any], source: WeightSource, adapters: Sequence[Adapt
     Raises:
         CheckpointError: an adapter is not one of this model, or tied parameters are stored with different values.
     """
+    source = _with_prefix(model, source)
     check_equal(_pairs(model, model.tied(), source), source)
     weights = _named(model, source, adapters)
     parameters = model.named_parameters()
@@ -110,7 +113,7 @@ def stored_encodings(model: Model[Any], source: WeightSource, adapters: Sequence
     Raises:
         CheckpointError: an adapter changes what the model keeps packed.
     """
-    weights = _named(model, source, adapters)
+    weights = _named(model, _with_prefix(model, source), adapters)
     if not isinstance(weights, PackedRows):
         return {}
     named = {path: weights.packed_as(path) for path, _ in model.named_parameters() if weights.has(path)}
@@ -119,21 +122,24 @@ def stored_encodings(model: Model[Any], source: WeightSource, adapters: Sequence
 
 def stored_specs(model: Model[Any], source: WeightSource) -> dict[str, TensorSpec]:
     """Returns the checkpoint's keys that the model needs, with the specs that it needs: for ``audit``."""
+    source = _with_prefix(model, source)
     missing = _missing(model, source)
     composed = _composed(model, source, missing)
     wanted = _wanted(model) if composed is None else composed.stored()
-    return {missing.get(key, key): spec for key, spec in wanted.items()}
+    return {_actual(source, missing.get(key, key)): spec for key, spec in wanted.items()}
 
 
 def tied_keys(model: Model[Any], source: WeightSource) -> dict[str, str]:
     """Returns keys that checkpoints may store twice, each with the key that is read: for ``audit``."""
+    source = _with_prefix(model, source)
     missing = _missing(model, source)
     pairs = _pairs(model, model.tied(), source).values()
-    return {second: missing.get(first, first) for first, second in pairs}
+    return {_actual(source, second): _actual(source, missing.get(first, first)) for first, second in pairs}
 
 
 def stored_apart(model: Model[Any], source: WeightSource) -> list[str]:
     """Returns the second names of parameters that the model has tied, and that are stored twice, with other values."""
+    source = _with_prefix(model, source)
     return [*differing(_pairs(model, model.tied(), source), source)]
 
 
@@ -145,8 +151,9 @@ def adapts_tied(model: Model[Any], source: WeightSource | None, adapters: Sequen
         source: checkpoint of Hugging Face's form; None if adapters have the names of the model's parameters.
         adapters: adapters.
     """
-    ties = model.tied()
-    pairs = [*ties.items()] if source is None else [*_pairs(model, ties, source).values()]
+    ties, pairs = model.tied(), [*model.tied().items()]
+    if source is not None:
+        pairs = [*_pairs(model, ties, _with_prefix(model, source)).values()]
     keys = {key for pair in pairs for key in pair}
     return any(adapts(adapter, keys) for adapter in adapters)
 
@@ -161,7 +168,8 @@ def unused_keys(model: Model[Any], source: WeightSource) -> list[str]:
     unread = [f"{layer}.{name}.*" for layer in readers for name in _KEYS_AND_VALUES]
     heads = _HEADS if getattr(model.config, "pooling", None) is not None else ()
     untied = model.untied()
-    return [
+    seen = _with_prefix(model, source)
+    listed = [
         *(_stored_key(model, source, path) for path, second in untied.items() if path != second),
         *IGNORABLE,
         *own,
@@ -170,6 +178,26 @@ def unused_keys(model: Model[Any], source: WeightSource) -> list[str]:
         *unread,
         *(f"{family.layer_key.format(index)}.*" for index in beyond),
     ]
+    return [*dict.fromkeys([*listed, *(_actual(seen, pattern) for pattern in listed)])]
+
+
+def _with_prefix(model: Model[Any], source: WeightSource) -> WeightSource:
+    """Returns a checkpoint under the keys of the model with its head, if it stores the model below the head alone."""
+    if isinstance(source, OwnLayout | PrefixedWeights):
+        return source
+    keys = [*source.keys()]
+    if not any(key.startswith(_LAYERS) for key in keys):
+        return source
+    path = next((path for path, _ in model.named_parameters() if f".{_LAYERS}" in path), "")
+    prefix, layers, _ = (_stored_key(model, source, path) if path else "").partition(_LAYERS)
+    if not layers or not prefix or any(key.startswith(prefix) for key in keys):
+        return source
+    return PrefixedWeights(source, prefix)
+
+
+def _actual(source: WeightSource, key: str) -> str:
+    """Returns the key that the checkpoint has."""
+    return source.stored_key(key) if isinstance(source, PrefixedWeights) else key
 
 
 def _named(model: Model[Any], source: WeightSource, adapters: Sequence[Adapter]) -> WeightSource:

@@ -18,8 +18,6 @@ _ROPE_BASE: Final = 500000.0  # transformers' default
 def _read(fields: ConfigFields) -> DecoderConfig:
     heads, kv_heads, head_size = heads_of(fields)
     biased, tied = fields.boolean("use_bias", False), fields.boolean("tie_word_embeddings", True)
-    if biased and tied:
-        fields.refuse("use_bias", "false where tie_word_embeddings is true: a tied head has no bias")
     rope = whole_rope(fields, ERNIE4_5_MOE.architecture, head_size, default_base=_ROPE_BASE)
     return llama_kind(
         fields,

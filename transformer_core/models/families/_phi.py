@@ -22,8 +22,6 @@ _STORED: Final = {
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:
-    if fields.boolean("tie_word_embeddings", False):
-        fields.refuse("tie_word_embeddings", "false: the head has a bias, which an embedding has not")
     heads, kv_heads, head_size = heads_of(fields, kv_heads_default=True)
     return llama_kind(
         fields,
@@ -35,6 +33,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
         qkv_bias=True,
         output_bias=True,
         mlp_bias=True,
+        tied=fields.boolean("tie_word_embeddings", False),
         head_bias=True,
         qk_norm=fields.boolean("qk_layernorm", False),
         qk_norm_kind=QueryKeyNormKind.LAYER,

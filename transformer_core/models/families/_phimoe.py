@@ -19,8 +19,6 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     heads, kv_heads, head_size = heads_of(fields)
     biased, tied = fields.boolean("attention_bias", False), fields.boolean("tie_word_embeddings", False)
     head_bias = fields.boolean("lm_head_bias", False)
-    if tied and head_bias:
-        fields.refuse("lm_head_bias", "false where tie_word_embeddings is true: a tied head has no bias")
     if fields.integer("num_experts_per_tok", _CHOSEN) != _CHOSEN:
         fields.refuse("num_experts_per_tok", f"{_CHOSEN}, which the router always chooses")
     layers, inner = fields.integer("num_hidden_layers"), fields.integer("intermediate_size")
