@@ -83,6 +83,10 @@ class KernelConfig:
         try:
             fields = json.loads(path.read_text())
         except FileNotFoundError:
+            if not path.parent.exists():
+                raise InputError(
+                    f"{path.parent}: there is no such directory: give the directory of a bundle, which export writes"
+                ) from None
             raise InputError(f"{path.parent} is not a bundle: it has no {path.name}: export one first") from None
         except NotADirectoryError:
             raise InputError(

@@ -76,7 +76,7 @@ def _check(output: Path) -> None:
     if output.is_dir() and any(output.iterdir()) and not (output / MARK).is_file():
         raise InputError(
             f"output={output}: the directory holds files that are not a bundle (it has no {MARK}), which an export "
-            f"would replace: choose another directory, or empty this one"
+            f"would replace: choose another directory, or empty this one (`overwrite` replaces bundles only)"
         )
     _check_strangers(output)
     above = next(parent for parent in output.parents if parent.exists())

@@ -1,6 +1,9 @@
 """Turns a checkpoint into a verified bundle.
 
-With no flags it exports the built-in demo model to ./tapeline-demo.
+export                  the built-in demo model, to ./tapeline-demo
+export MODEL            a Hugging Face directory, a .gguf file or a name of the hub, to a directory of the model's name
+
+A bundle of the same model is replaced when the export is done; see --overwrite for others.
 """
 
 from collections.abc import Sequence
@@ -12,7 +15,7 @@ from absl import flags
 import tapeline
 from lang_core import InputError, quantizable
 from tapeline.bundle import REPORT
-from tapeline.cli import TerminalProgress, parse_size, user_path
+from tapeline.cli import TerminalProgress, parse_size, say, user_path
 from tapeline.command._flags import flag_translator
 from tapeline.command._format_flags import FormatFlag, put_json
 from tapeline.exporting import (
@@ -21,6 +24,8 @@ from tapeline.exporting import (
     ExportKeywords,
     canonical_targets,
     check_names,
+    check_unnamed,
+    default_output,
     prediction_text,
     report_summary,
     write_prediction,
@@ -37,7 +42,13 @@ _MODEL: Final = flags.DEFINE_string(
     "A Hugging Face directory, a .gguf file, org/name[@revision] or org/name:Q4_K_M of the hub, or demo.",
     flag_values=FLAGS,
 )
-_OUTPUT: Final = flags.DEFINE_string("output", "tapeline-demo", "The bundle's directory.", flag_values=FLAGS)
+_OUTPUT: Final = flags.DEFINE_string(
+    "output",
+    None,
+    "The bundle's directory; by default a directory with the name of the model's file, directory or repository, or "
+    "tapeline-demo.",
+    flag_values=FLAGS,
+)
 _ADAPTER: Final = flags.DEFINE_multi_string(
     "adapter",
     [],
@@ -187,6 +198,13 @@ _MAX_MEMORY: Final = flags.DEFINE_string(
 _RESUME: Final = flags.DEFINE_bool(
     "resume", False, "Continue an interrupted export: do only what is missing or changed.", flag_values=FLAGS
 )
+_OVERWRITE: Final = flags.DEFINE_bool(
+    "overwrite",
+    False,
+    "Replace a bundle of another model or, without --output, of other settings. A directory that is not a bundle is "
+    "never replaced.",
+    flag_values=FLAGS,
+)
 _TUNE: Final = flags.DEFINE_bool(
     "tune",
     False,
@@ -272,6 +290,7 @@ def _options() -> ExportKeywords:
         "stablehlo_target_version": _STABLEHLO.value,
         "max_memory": None if _MAX_MEMORY.value is None else parse_size("max_memory", _MAX_MEMORY.value),
         "resume": _RESUME.value,
+        "overwrite": _OVERWRITE.value,
         "tune": _TUNE.value,
         "kernels": _KERNELS.value,
         "locations": _LOCATIONS.value,
@@ -284,22 +303,25 @@ def _options() -> ExportKeywords:
 def main() -> None:
     """Exports, and prints the bundle's path."""
     options, base = _options(), user_path("")
+    output = _OUTPUT.value or default_output(_MODEL.value, base)
+    if _OUTPUT.value is None:
+        check_unnamed(_MODEL.value, output, base=base, **options)
     if _HARDWARE.value and not _DRY_RUN.value:
         raise InputError("hardware: figures of a device are for predictions: add `dry_run`, or leave hardware out")
     with TerminalProgress(flag_translator(FLAGS)) as progress:
         if not _DRY_RUN.value:
-            _put_bundle(tapeline.export(_MODEL.value, _OUTPUT.value, progress=progress, base=base, **options).path)
+            _put_bundle(tapeline.export(_MODEL.value, output, progress=progress, base=base, **options).path)
             return
         prediction = tapeline.predict_export(
-            _MODEL.value, _OUTPUT.value, progress=progress, base=base, hardware=_HARDWARE.value, **options
+            _MODEL.value, output, progress=progress, base=base, hardware=_HARDWARE.value, **options
         )
     if _REPORT.value:
         write_prediction(prediction, user_path(_REPORT.value))
     if _FORMAT.is_json:
-        put_json({"bundle": user_path(_OUTPUT.value), "predicted": prediction})
+        put_json({"bundle": user_path(output), "predicted": prediction})
     else:
         print(prediction_text(prediction))
-        print(user_path(_OUTPUT.value))
+        say(f"--dry_run: nothing was written; without it, the bundle is {user_path(output)}")
 
 
 def _put_bundle(path: Path) -> None:

@@ -4,7 +4,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -82,20 +81,17 @@ def test_help_of_a_command_by_its_name(capsys: pytest.CaptureFixture[str]) -> No
     assert "usage: tapeline chat [MODEL|BUNDLE] [--flag=value ...]" in text
 
 
-def _started(words: Sequence[str], out: int, **streams: Any) -> subprocess.Popen[bytes]:
+def _started(words: Sequence[str], out: int, err: int | None = None) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     environment.pop("PYTHONUNBUFFERED", None)  # so that Python still has text to write when it ends
-    process: subprocess.Popen[bytes] = subprocess.Popen(
-        [sys.executable, "-m", "tapeline", *words], env=environment, stdout=out, **streams
-    )
-    return process
+    return subprocess.Popen([sys.executable, "-m", "tapeline", *words], env=environment, stdout=out, stderr=err)
 
 
 def _without_reader(words: Sequence[str]) -> tuple[int, bytes]:
     """Returns the exit code of a program whose stdout nobody reads, and what it wrote to stderr."""
     reader, writer = os.pipe()
     os.close(reader)
-    with _started(words, writer, stderr=subprocess.PIPE) as process:
+    with _started(words, writer, subprocess.PIPE) as process:
         os.close(writer)
         _, err = process.communicate()
     return process.returncode, err
@@ -112,7 +108,7 @@ def test_a_reader_that_has_gone_ends_a_command_quietly(words: Sequence[str]) -> 
 def test_an_error_nobody_reads_is_no_second_error() -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    with _started(["export", "--model=nowhere"], subprocess.PIPE, stderr=writer) as process:
+    with _started(["export", "--model=nowhere"], subprocess.PIPE, writer) as process:
         os.close(writer)
         out, _ = process.communicate()
     assert (process.returncode, out) == (1, b"")

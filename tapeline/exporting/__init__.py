@@ -1,6 +1,6 @@
 """Export: a checkpoint in, a verified bundle out."""
 
-from tapeline.exporting._api import export, predict_export
+from tapeline.exporting._api import check_unnamed, export, predict_export
 from tapeline.exporting._bundle_cache import cached_export
 from tapeline.exporting._dry_run import dry_run, prediction_text, write_prediction
 from tapeline.exporting._export import run_export
@@ -12,6 +12,7 @@ from tapeline.exporting._options import (
     canonical_targets,
     check_names,
 )
+from tapeline.exporting._replacing import default_output
 from tapeline.exporting._report import report_summary
 from tapeline.exporting._source import ModelSource, open_source
 
@@ -23,6 +24,8 @@ __all__ = [
     "ModelSource",
     "cached_export",
     "canonical_targets",
+    "check_unnamed",
+    "default_output",
     "check_names",
     "dry_run",
     "export",

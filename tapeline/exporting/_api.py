@@ -10,6 +10,7 @@ from tapeline.cli import Progress, no_progress
 from tapeline.exporting._dry_run import dry_run
 from tapeline.exporting._export import run_export
 from tapeline.exporting._options import ExportKeywords, ExportOptions, export_options
+from tapeline.exporting._replacing import check_same_export
 
 
 def export(
@@ -79,6 +80,27 @@ def predict_export(
     """
     chosen = _options(model, output, base, options)
     return dry_run(chosen, Path(base, model), PhaseMeter(), progress, Path(base), hardware)
+
+
+def check_unnamed(
+    model: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    base: str | os.PathLike[str] = "",
+    **options: Unpack[ExportKeywords],
+) -> None:
+    """Checks that an export into a directory that the user did not name replaces no other bundle.
+
+    Args:
+        model: as for ``export``, and so are base and options.
+        output: directory of the bundle.
+        base: directory that relative paths start from.
+        **options: fields of ``ExportOptions``.
+
+    Raises:
+        InputError: a bundle of another model, or of other settings, is there.
+    """
+    check_same_export(_options(model, output, base, options), Path(base, model))
 
 
 def _options(

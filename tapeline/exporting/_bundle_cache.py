@@ -18,6 +18,7 @@ from tapeline.cli import Progress, ProgressEvent, no_progress, parse_size
 from tapeline.exporting._api import export
 from tapeline.exporting._options import ExportKeywords
 from tapeline.exporting._producer import producer
+from tapeline.exporting._replacing import model_title
 from tapeline.hub import resolve_model
 
 BUNDLE_CACHE: Final = "TAPELINE_BUNDLE_CACHE"
@@ -25,7 +26,6 @@ BUNDLE_CACHE: Final = "TAPELINE_BUNDLE_CACHE"
 
 _DEFAULT_BOUND: Final = "64GiB"
 _SHARD: Final = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
-_NAME: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @checked_choices
@@ -57,13 +57,12 @@ def cached_export(
     limit = parse_size(BUNDLE_CACHE, os.environ.get(BUNDLE_CACHE) or _DEFAULT_BOUND)
     with resolve_model(name, Path(base, name), "weights", progress) if name != "demo" else _demo() as location:
         key = _key(location.path if location else None, options)
-    readable = _NAME.sub("-", Path(name).stem if name.endswith(".gguf") else Path(name).name).strip("-.") or "model"
     directory = user_cache_directory() / "bundles"
-    path = directory / f"{readable[:60]}-{key[:16]}"
+    path = directory / f"{model_title(name)[:60]}-{key[:16]}"
     with _locked(directory, path.name, progress):
         bundle = None if again else _bundle_at(path)
         if bundle is None:
-            bundle = export(name, path, progress=progress, base=base, **options)
+            bundle = export(name, path, progress=progress, base=base, **options | {"overwrite": True})
             evict(directory, limit, keep=path)
         os.utime(path)
     return bundle

@@ -9,6 +9,7 @@ from compile_hlo import LoweredFunction, LoweredModule
 from compile_hlo.directions import Signature
 from tapeline.bundle import MARK, KernelConfig, kernel_record
 from tapeline.exporting._load import Export
+from tapeline.exporting._options import ExportOptions
 from tapeline.exporting._producer import producer
 from tapeline.running import invariance_fields
 
@@ -57,10 +58,9 @@ def _lasting(target: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in target.items() if name not in _OF_THE_RUN}
 
 
-def _model_name(export: Export) -> str:
+def model_name(options: ExportOptions, source: Mapping[str, Any]) -> str:
     """Returns a model's name on the hub, or that of its file or directory without the folders of this machine."""
-    name = export.options.model
-    return name if "hub" in export.source else Path(name).name or "model"
+    return options.model if "hub" in source else Path(options.model).name or "model"
 
 
 class _Parameters(Mapping[str, dict[str, Any]]):
@@ -93,7 +93,7 @@ def _model(export: Export) -> dict[str, Any]:
     options = export.options
     return {
         "family": export.model.config.architecture,
-        "name": _model_name(export),
+        "name": model_name(export.options, export.source),
         "source": export.source,
         "dtype": options.dtype,
         "quantize": options.quantize,

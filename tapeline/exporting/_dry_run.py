@@ -8,11 +8,13 @@ from tapeline.bundle import PhaseMeter, check_output
 from tapeline.cli import Progress, no_progress, size_text
 from tapeline.exporting._adapters import with_adapters
 from tapeline.exporting._budget import check_budget
+from tapeline.exporting._describe import model_name
 from tapeline.exporting._device_plan import device_plan
 from tapeline.exporting._load import load
 from tapeline.exporting._option_checks import check_options
 from tapeline.exporting._options import ExportOptions
 from tapeline.exporting._predict import predict
+from tapeline.exporting._replacing import check_replaced
 from tapeline.exporting._source import open_source
 from tapeline.planning import plan_text, read_hardware
 
@@ -52,6 +54,9 @@ def dry_run(
         meter.phase("load"),
     ):
         export = load(options, source, meter, progress)
+        check_replaced(
+            options, model_name(options, export.source), export.model.config.architecture, export.model.config.facts()
+        )
         prediction = predict(export, source)
         devices = None if figures is None and options.mesh is None else device_plan(export, figures)
     check_budget(export.options, prediction, meter)

@@ -61,6 +61,8 @@ class Export:
         invariance: by target, calls among which verification found the bits of a token the same.
         mesh: axes of the tensors; None without a mesh.
         lengths: T of the entry points of shorter texts, ascending; empty if there is one length only.
+        settings: options that decide what the bundle holds, for the report.
+        place: digest of the model's path on this machine, for the report; None where it has none.
         debug: description of the debug module, for kernel_config.json; None where there is none.
     """
 
@@ -86,6 +88,8 @@ class Export:
     kernels: ChosenKernels | None = None
     mesh: ExportMesh | None = None
     lengths: tuple[int, ...] = ()
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    place: str | None = None
 
     @property
     def vocabulary(self) -> int:

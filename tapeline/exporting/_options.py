@@ -83,6 +83,7 @@ class ExportKeywords(TypedDict, total=False):
     stablehlo_target_version: str
     max_memory: int | None
     resume: bool
+    overwrite: bool
     tune: bool
     kernels: str
     locations: bool
@@ -135,6 +136,7 @@ class ExportOptions:
         stablehlo_target_version: oldest version of StableHLO that has to read ``module.vhlo``.
         max_memory: budget in bytes for memory that no file backs; None is no limit.
         resume: True continues an interrupted export.
+        overwrite: True replaces a bundle of another model; a directory that is no bundle is never replaced.
         tune: True compiles with several sets of flags and keeps the fastest on this machine.
         kernels: ``tuned`` puts kernels in place of a model's composites.
         locations: True writes each op's module path, with a kernel's label, as its location, which IREE's dumps and
@@ -178,6 +180,7 @@ class ExportOptions:
     stablehlo_target_version: str = ARTIFACT_VERSION
     max_memory: int | None = None
     resume: bool = False
+    overwrite: bool = False
     tune: bool = False
     kernels: str = "none"
     locations: bool = False

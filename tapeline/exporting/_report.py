@@ -73,7 +73,9 @@ def _report(export: Export, staging: Path, prediction: Prediction, steps: Steps)
             "family": export.model.config.architecture,
             "dtype": options.dtype,
             "source": export.source,
+            "place": export.place,
         },
+        "settings": export.settings,
         "import_rss_bytes": export.meter.base.rss,
         "phases": phases,
         "compiled": {

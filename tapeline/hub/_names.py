@@ -86,6 +86,8 @@ def resolve_model(
         InputError: neither a path nor a name of the hub.
         HubError: the hub does not have it or does not give it.
     """
+    if not model.strip():
+        raise InputError(f"model: the name is empty: give {_LOCAL}, or {_FORMS}")
     if _is_there(path):
         yield ModelLocation(path)
         return

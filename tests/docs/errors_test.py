@@ -54,7 +54,7 @@ def test_pages_and_flags_of_explanations_exist() -> None:
 def test_a_command_says_where_its_error_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "--bundle=nowhere", "--prompt=a"]) == 2
     *_, said, seen = capsys.readouterr().err.splitlines()
-    assert said.startswith("error: nowhere is not a bundle")
+    assert said.startswith("error: nowhere: there is no such directory")
     assert seen == "see: tapeline explain InputError, or docs/errors.md#inputerror"
     assert main(["explain", "inputerror"]) == 0
     shown = capsys.readouterr().out

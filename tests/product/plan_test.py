@@ -57,7 +57,8 @@ def test_times_and_the_largest_batch_are_told(exporting: Export, tmp_path: Path,
     flags = [f"--model={model}", "--dry_run", "--mesh=tp=2", "--hardware=own.toml", "--report=plan.json"]
     done = exporting(*flags, "--sequence=4", "--max_sequence=8", "--target=none")
     assert done.code == 0
-    assert done.out.endswith(f"{tmp_path / 'tapeline-demo'}\n")
+    assert str(tmp_path / f"{model.name}-bundle") not in done.out
+    assert done.err.endswith(f"nothing was written; without it, the bundle is {tmp_path / model.name}-bundle\n")
     plan = json.loads((tmp_path / "plan.json").read_text())["predicted"]["devices"]
     assert (plan["mesh"], plan["fits"], plan["hardware"]["name"]) == ({"tp": 2}, True, "own")
     assert plan["largest_batch"]["batch"] > 1

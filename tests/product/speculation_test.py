@@ -142,7 +142,7 @@ def _edited(bundle: Path, to: Path, change: Callable[[dict[str, Any]], object]) 
         (["--speculate=prompt_lookup", "--draft_tokens=5"], "drafts of up to 5 tokens: expected 1 to 4"),
         (["--speculate=prompt_lookup", "--draft_tokens=0"], "drafts of up to 0 tokens: expected 1 to 4"),
         (["--speculate=prompt_lookup", "--prompt=b"], "--speculate and --draft go with one prompt"),
-        (["--draft=nowhere"], "nowhere is not a bundle: it has no kernel_config.json: export one first"),
+        (["--draft=nowhere"], "nowhere: there is no such directory: give the directory of a bundle"),
     ],
 )
 def test_what_the_user_got_wrong(flags: list[str], message: str, demo: Path, generating: Generate) -> None:

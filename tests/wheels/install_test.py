@@ -75,7 +75,7 @@ def test_the_command_exports_and_the_command_and_python_generate(product: Path, 
     ("arguments", "code", "out", "err"),
     [
         (["--version"], 0, "tapeline {version}\n", ""),
-        (["generate", "--bundle=nowhere", "--prompt=a"], 2, "", "is not a bundle"),
+        (["generate", "--bundle=nowhere", "--prompt=a"], 2, "", "there is no such directory"),
         (["exprot"], 2, "", "did you mean 'export'?"),
     ],
 )
