@@ -1,8 +1,8 @@
-"""Where an export writes if nobody says, and which bundles it replaces."""
+"""Directories of bundles that nobody names, and bundles that an export replaces."""
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,9 @@ Export = Callable[..., Finished]
 
 
 @pytest.fixture
-def export_to(capsys: pytest.CaptureFixture[str], place: Path) -> Iterator[Export]:
+def export_to(capsys: pytest.CaptureFixture[str], place: Path) -> Export:
     del place
-    yield lambda *arguments: invoke("export", capsys, *_FAST, *arguments)
+    return lambda *arguments: invoke("export", capsys, *_FAST, *arguments)
 
 
 def _contents(folder: Path) -> Mapping[str, bytes]:
