@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from tapeline.grammar import GrammarSpec
@@ -10,7 +10,7 @@ from tapeline.server._errors import RequestError
 from tapeline.server._formats import ResponseFormat, StructuredOutputs
 from tapeline.server._readers import Choice, Either, Flag, Items, Number, Table, Text, Whole
 from tapeline.server._records import Record, option
-from transformer_core.generation import SamplingConfig
+from transformer_core.generation import SAMPLING_FIELDS, SamplingConfig
 
 MOST_ANSWERS: Final = 16
 MOST_STOPS: Final = 16
@@ -18,15 +18,6 @@ MOST_LOGPROBS: Final = 20
 _MOST_BIASES: Final = 1024
 _PENALTY: Final = Number(-2, 2)
 _SEED: Final = Whole(-(2**63), 2**64 - 1)
-
-# Sampling where neither the request nor the model's generation_config.json says anything: OpenAI's.
-_DEFAULTS: Final[Mapping[str, Any]] = {
-    "temperature": 1.0,
-    "top_p": 1.0,
-    "top_k": 0,
-    "min_p": 0.0,
-    "repetition_penalty": 1.0,
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,20 +108,23 @@ class GenerationFields:
             raise RequestError("structured_outputs: give this or response_format", param="structured_outputs")
         return given[0] if given else None
 
-    def sampling(self, defaults: Mapping[str, Any], vocabulary: int) -> SamplingConfig:
-        """Returns the settings of sampling of the first answer.
+    def sampling(self, defaults: SamplingConfig, vocabulary: int) -> SamplingConfig:
+        """Returns the sampling settings of the first answer: the request's fields, and the defaults for the others.
 
         Args:
-            defaults: settings of the model's generation_config.json.
+            defaults: default sampling of the model.
             vocabulary: size of the vocabulary, V.
 
         Raises:
             RequestError: a biased token is none of the model's.
         """
-        values = {**_DEFAULTS, **defaults}
-        values |= {name: value for name in _DEFAULTS if (value := getattr(self, name)) is not None}
-        return SamplingConfig(
-            **{**values, "top_k": max(0, values["top_k"])},
+        given: dict[str, Any] = {name: getattr(self, name) for name in SAMPLING_FIELDS}
+        given = {name: value for name, value in given.items() if value is not None}
+        if "top_k" in given:
+            given["top_k"] = max(0, given["top_k"])
+        return replace(
+            defaults,
+            **given,
             presence_penalty=self.presence_penalty,
             frequency_penalty=self.frequency_penalty,
             logit_bias=self._biases(vocabulary),

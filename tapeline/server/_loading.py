@@ -1,14 +1,13 @@
 """Bundles as models that are served."""
 
 import contextlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from lang_core import ConfigError, InputError
+from lang_core import InputError
 from tapeline.audio import LogMel
 from tapeline.bundle import Bundle
 from tapeline.engines import Place, open_session
@@ -34,14 +33,12 @@ from tapeline.server._transcription_model import TranscriptionModel
 from tapeline.serving import Drafting, Engine, EngineFigures, EngineSettings, Event, Ticket, TokenRequest
 from tapeline.text import Chat, ChatTemplate, Tokenizer
 from tapeline.toolcalls import ToolSupport
-from transformer_core.generation import SamplingConfig, load_eos_ids
+from transformer_core.generation import load_default_sampling, load_eos_ids
 
 _EMBEDDING: Final = "sentence_embedding"
 _ENCODE: Final = "encode"  # entry point of a Whisper, and of other encoders with a decoder
 _SOUND: Final = "input_features"  # what that of a Whisper takes
-_GENERATION: Final = "generation_config.json"
 _STAMPED: Final = ("kernel_config.json", "report.json")
-_SAMPLING: Final = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +171,7 @@ def _text_model(name: str, bundle: Bundle, loading: Loading) -> TextModel:
     tokenizer = Tokenizer.load(bundle.path)
     template, problem = _template(bundle.path, loading, tokenizer.tokens)
     ends = load_eos_ids(bundle.path)
-    defaults = sampling_defaults(bundle.path)
+    defaults = load_default_sampling(bundle.path)
     pictures = PictureReader(PicturePrompts(bundle, tokenizer)) if takes_pictures(bundle) else None
     engine, slots = _engine(bundle, loading)
     return TextModel(
@@ -255,24 +252,6 @@ class BundleEngine:
         """Ends what runs, and closes the session."""
         self._engine.close()
         self._stack.close()
-
-
-def sampling_defaults(directory: Path) -> Mapping[str, Any]:
-    """Returns the settings of sampling in a bundle's generation_config.json; empty where it has none.
-
-    Raises:
-        ConfigError: the file is damaged, or a value is out of its range.
-    """
-    path = directory / _GENERATION
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        given = {name: fields[name] for name in _SAMPLING if fields.get(name) is not None}
-        SamplingConfig(**given)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}; copy it again from where the model came") from error
-    return given
 
 
 def _created(bundle: Bundle) -> int:

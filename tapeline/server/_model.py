@@ -12,6 +12,7 @@ from tapeline.server._pictures import PictureReader, PixelBudget, refuse_picture
 from tapeline.serving import EngineFigures, Event, PromptPicture, Ticket, TokenRequest
 from tapeline.text import ChatTemplate, Tokenizer, check_ids
 from tapeline.toolcalls import ToolSupport
+from transformer_core.generation import SamplingConfig
 
 _RESERVED: Final = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
 
@@ -92,7 +93,7 @@ class TextModel:
         no_template: why there is none.
         tools: tools in conversations; None where the model has no template.
         chat_ends: tokens that end the answer of a conversation.
-        defaults: settings of sampling of its generation_config.json.
+        defaults: sampling of requests that choose none.
         pictures: reads the pictures of conversations; None of a model that takes none.
     """
 
@@ -107,7 +108,7 @@ class TextModel:
     no_template: str = ""
     tools: ToolSupport | None = None
     chat_ends: frozenset[int] = frozenset()
-    defaults: Mapping[str, Any]
+    defaults: SamplingConfig
     pictures: PictureReader | None = None
 
     def drain(self, seconds: float) -> None:

@@ -24,6 +24,7 @@ from tapeline.server._service import Service
 from tapeline.serving import Engine, EngineSettings, SlotModel
 from tapeline.text import ChatTemplate, Tokenizer
 from tapeline.toolcalls import ToolSupport
+from transformer_core.generation import DEFAULT_SAMPLING
 
 TEMPLATE: Final = (  # as Hermes' models have it
     "{% if tools %}<tools>{% for tool in tools %}{{ tool|tojson }}{% endfor %}</tools>"
@@ -48,7 +49,7 @@ def text_model(directory: Path, slots: SlotModel, name: str = "demo", **engine: 
         template=template,
         tools=ToolSupport(template, tokenizer),
         chat_ends=frozenset({1}),
-        defaults={},
+        defaults=DEFAULT_SAMPLING,
     )
 
 

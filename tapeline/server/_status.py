@@ -16,6 +16,7 @@ from tapeline.server._openapi import document
 from tapeline.server._options import ServerOptions
 from tapeline.server._service import Service, is_known, service_of
 from tapeline.server._transcription_model import TranscriptionModel
+from transformer_core.generation import SAMPLING_FIELDS
 
 _PAGE: Final = files(__package__ or "").joinpath("page")
 _ASSETS: Final = {
@@ -137,7 +138,15 @@ def _model(model: ServedModel, state: ModelState | None, options: ServerOptions)
         "images": _image_limits(model, options),
         "state": "ready",
         "reload_failed": state is not None and state.reload_failed,
+        "sampling": _sampling(model),
     }
+
+
+def _sampling(model: ServedModel) -> dict[str, float] | None:
+    """Returns the sampling of requests that choose none; None for a model that generates no text."""
+    if not isinstance(model, TextModel):
+        return None
+    return {name: getattr(model.defaults, name) for name in SAMPLING_FIELDS}
 
 
 def _image_limits(model: ServedModel, options: ServerOptions) -> dict[str, int] | None:

@@ -11,16 +11,31 @@ Axes: V vocabulary, C candidates (the tokens that no filter has removed yet).
 from transformer_core._logits import NEXT_IDS
 from transformer_core.generation._batch import CachedBatch, generate_batch
 from transformer_core.generation._config import SamplingConfig
+from transformer_core.generation._defaults import (
+    DEFAULT_SAMPLING,
+    SAMPLING_FIELDS,
+    default_sampling,
+    load_default_sampling,
+)
 from transformer_core.generation._drafts import Drafter, DraftingModel, DraftModel, PredictionHead, PromptLookup
 from transformer_core.generation._loop import TokenStep, generate
 from transformer_core.generation._prediction import KnownLogits, Prediction, likeliest_ids, rows_of
-from transformer_core.generation._prompt import CachedModel, PromptMemory, RevertibleModel, common_length, run_prompt
+from transformer_core.generation._prompt import (
+    CachedModel,
+    PromptMemory,
+    RevertibleModel,
+    check_room,
+    common_length,
+    run_prompt,
+)
 from transformer_core.generation._sampler import Sampler
 from transformer_core.generation._speculation import ScoringModel, Speculation
 from transformer_core.generation._stop import StopRule, eos_ids, load_eos_ids
 
 __all__ = [
+    "DEFAULT_SAMPLING",
     "NEXT_IDS",
+    "SAMPLING_FIELDS",
     "CachedBatch",
     "CachedModel",
     "DraftModel",
@@ -38,11 +53,14 @@ __all__ = [
     "Speculation",
     "TokenStep",
     "StopRule",
+    "check_room",
     "common_length",
+    "default_sampling",
     "eos_ids",
     "generate",
     "generate_batch",
     "likeliest_ids",
+    "load_default_sampling",
     "load_eos_ids",
     "rows_of",
     "run_prompt",

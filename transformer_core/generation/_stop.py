@@ -1,15 +1,12 @@
 """Rules that end generation."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from lang_core import ConfigError, checked_choices
-
-_GENERATION = "generation_config.json"
-_CONFIG = "config.json"
+from transformer_core.generation._model_files import CONFIG_FILE, GENERATION_FILE, read_object
 
 
 @checked_choices
@@ -54,7 +51,11 @@ def eos_ids(config: Mapping[str, Any], generation_config: Mapping[str, Any] | No
     [128001, 128009]
     """
     text_config = config.get("text_config")
-    places = [(_GENERATION, generation_config), (_CONFIG, config), (f"{_CONFIG} (text_config)", text_config)]
+    places = [
+        (GENERATION_FILE, generation_config),
+        (CONFIG_FILE, config),
+        (f"{CONFIG_FILE} (text_config)", text_config),
+    ]
     for name, place in places:
         if isinstance(place, Mapping) and place.get("eos_token_id") is not None:
             return _as_ids(place["eos_token_id"], name)
@@ -67,9 +68,9 @@ def load_eos_ids(directory: Path) -> frozenset[int]:
     Raises:
         ConfigError: config.json is missing, or a file is not a JSON object, or as for `eos_ids`.
     """
-    config = _load(directory / _CONFIG)
-    generation = directory / _GENERATION
-    return eos_ids(config, _load(generation) if generation.exists() else None)
+    config = read_object(directory / CONFIG_FILE)
+    generation = directory / GENERATION_FILE
+    return eos_ids(config, read_object(generation) if generation.exists() else None)
 
 
 def _as_ids(value: object, where: str) -> frozenset[int]:
@@ -78,17 +79,3 @@ def _as_ids(value: object, where: str) -> frozenset[int]:
     if len(ids) < len(listed):
         raise ConfigError(f"eos_token_id in {where} is {value!r}: expected a token id, a list of token ids or null")
     return frozenset(ids)
-
-
-def _load(path: Path) -> Mapping[str, Any]:
-    try:
-        loaded = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read {path}: {error.strerror}; the directory must be a model's or a bundle"
-        ) from error
-    except ValueError as error:  # of JSON or of UTF-8
-        raise ConfigError(f"{path} is not JSON ({error}): copy it again from where the model came") from error
-    if not isinstance(loaded, dict):
-        raise ConfigError(f"{path} holds a JSON {type(loaded).__name__}, expected an object")
-    return loaded

@@ -9,6 +9,7 @@ from typing import Any, Final
 from lang_core import ConfigError, near_names
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints.gguf import GgufCheckpoint
+from transformer_core.models.gguf._sampling import sampling_files
 from transformer_core.models.gguf.readers import (
     CHANGING,
     FREQUENCIES,
@@ -45,7 +46,7 @@ def config_values_of(file: GgufCheckpoint, known: GgufArchitecture) -> Values:
 
 def description_of(file: GgufCheckpoint, known: GgufArchitecture) -> dict[str, Any]:
     """Returns the files that describe the model beside its config.json, by name."""
-    return sentence_files(Source(file, model_fields(file, known.name)))
+    return {**sentence_files(Source(file, model_fields(file, known.name))), **sampling_files(file)}
 
 
 def known_architecture(file: GgufCheckpoint) -> GgufArchitecture:

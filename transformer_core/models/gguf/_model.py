@@ -39,7 +39,7 @@ class GgufModel(GgufCheckpoint):
         self._architecture: Final = known_architecture(self)
         self.config_values: Final[dict[str, Any]] = config_values_of(self, self._architecture)
         self._add_numbers()
-        self.sentence_files: Final[dict[str, Any]] = description_of(self, self._architecture)
+        self.description_files: Final[dict[str, Any]] = description_of(self, self._architecture)
         self.permuted: Final = self._architecture.permuted
 
     def _add_numbers(self) -> None:
@@ -77,8 +77,12 @@ class GgufModel(GgufCheckpoint):
         return {**known, "rope_layout": layout.value}
 
     def write_description(self, directory: str | os.PathLike[str]) -> None:
-        """Writes config.json, and for embeddings of sentences the files of sentence-transformers beside it."""
-        for name, values in {CONFIG_FILE: self.config_values, **self.sentence_files}.items():
+        """Writes config.json and the other files that describe the model.
+
+        They are generation_config.json, if the file recommends sampling, and for embeddings of sentences the files of
+        sentence-transformers.
+        """
+        for name, values in {CONFIG_FILE: self.config_values, **self.description_files}.items():
             path = Path(directory, name)
             path.parent.mkdir(exist_ok=True)
             path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")

@@ -10,7 +10,12 @@ from transformer_core.models.gguf.readers._layer_norms import LAYER_NORM_KINDS
 from transformer_core.models.gguf.readers._layer_numbers import LayerNumbers
 from transformer_core.models.gguf.readers._llama import LLAMA_KINDS
 from transformer_core.models.gguf.readers._llama_kinds import OTHER_LLAMA_KINDS
-from transformer_core.models.gguf.readers._metadata_fields import architecture_of, model_fields, tokenizer_fields
+from transformer_core.models.gguf.readers._metadata_fields import (
+    architecture_of,
+    model_fields,
+    sampling_fields,
+    tokenizer_fields,
+)
 from transformer_core.models.gguf.readers._nemotron_h import NEMOTRON_HS
 from transformer_core.models.gguf.readers._qwen_hybrids import QWEN_HYBRIDS
 from transformer_core.models.gguf.readers._rope import FREQUENCIES
@@ -51,6 +56,7 @@ __all__ = [
     "Values",
     "architecture_of",
     "model_fields",
+    "sampling_fields",
     "sentence_files",
     "tokenizer_fields",
 ]

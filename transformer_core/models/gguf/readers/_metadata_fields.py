@@ -10,6 +10,7 @@ from transformer_core.checkpoints.gguf import GgufCheckpoint
 
 ARCHITECTURE: Final = "general.architecture"
 TOKENIZER: Final = "tokenizer.ggml."
+SAMPLING: Final = "general.sampling."
 
 
 # Fields that a file may have for each layer, as llama.cpp reads them.
@@ -50,6 +51,12 @@ def tokenizer_fields(file: GgufCheckpoint) -> ConfigFields:
     """Returns the fields ``tokenizer.ggml.*``, named without that prefix."""
     values = {key[len(TOKENIZER) :]: value for key, value in file.metadata.items() if key.startswith(TOKENIZER)}
     return ConfigFields(values, f"{file.path}: metadata {TOKENIZER}*")
+
+
+def sampling_fields(file: GgufCheckpoint) -> ConfigFields:
+    """Returns the fields ``general.sampling.*``, named without that prefix; f32 as for ``model_fields``."""
+    values = {key[len(SAMPLING) :]: _plain(value) for key, value in file.metadata.items() if key.startswith(SAMPLING)}
+    return ConfigFields(values, f"{file.path}: metadata {SAMPLING}*")
 
 
 def vector(file: GgufCheckpoint, key: str) -> list[float]:

@@ -1,0 +1,30 @@
+"""JSON files of a model or a bundle that generation reads."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from lang_core import ConfigError
+
+CONFIG_FILE: Final = "config.json"
+GENERATION_FILE: Final = "generation_config.json"
+
+
+def read_object(path: Path) -> Mapping[str, Any]:
+    """Returns the JSON object in a file.
+
+    Raises:
+        ConfigError: the file is missing, or is not a JSON object.
+    """
+    try:
+        loaded = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read {path}: {error.strerror}; the directory must be a model's or a bundle"
+        ) from error
+    except ValueError as error:  # of JSON or of UTF-8
+        raise ConfigError(f"{path} is not JSON ({error}): copy it again from where the model came") from error
+    if not isinstance(loaded, dict):
+        raise ConfigError(f"{path} holds a JSON {type(loaded).__name__}, expected an object")
+    return loaded
