@@ -157,6 +157,29 @@ def test_a_refusal_is_shown(page: Browser) -> None:
     put(page, "max_tokens", "")
 
 
+def test_empty_settings_show_what_is_used(page: Browser, server: RunningServer) -> None:
+    sampling = server.request("/v1/models/demo").json["sampling"]
+    for name in ("temperature", "top_k", "top_p", "min_p"):
+        put(page, name, "")
+        assert float(page.run(f"at('{name}').placeholder")) == sampling[name]
+    assert page.run("at('temperature').placeholder") == "0.8"
+    sent = "Object.keys(requestBody()).sort().join()"
+    assert page.run(sent) == "messages,model,stream,stream_options"
+    put(page, "min_p", "0.5")
+    put(page, "top_k", "3")
+    assert page.run(sent) == "messages,min_p,model,stream,stream_options,top_k"
+    for name in ("min_p", "top_k"):
+        put(page, name, "")
+
+
+def test_an_answer_that_is_cut_off_says_so(page: Browser) -> None:
+    put(page, "max_tokens", "5")
+    ask(page, "Hello")
+    page.wait("!at('send').hidden && document.querySelectorAll('.figures').length === 1")
+    assert page.run("document.querySelector('.figures').textContent").endswith("cut off: raise Maximum new tokens")
+    put(page, "max_tokens", "")
+
+
 @pytest.mark.parametrize(("width", "height"), [(320, 568), (390, 780), (1200, 800)])
 def test_the_page_fits(browser: Browser, page: Browser, server: RunningServer, width: int, height: int) -> None:
     browser.open(f"http://127.0.0.1:{server.port}/", width, height)

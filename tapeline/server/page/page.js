@@ -270,7 +270,7 @@ async function answer() {
   figures.append(speed);
   const began = performance.now();
   const request = {stop: new AbortController(), over: false};
-  let first = 0, pieces = 0, usage = null, wrong = "", thinking = null, framed = false;
+  let first = 0, pieces = 0, usage = null, reason = "", wrong = "", thinking = null, framed = false;
   running = request;
   at("send").hidden = true; at("stop").hidden = false;
   turn.setAttribute("aria-busy", "true");
@@ -279,7 +279,7 @@ async function answer() {
     request.over = true;
     view.finish();
     turn.removeAttribute("aria-busy");
-    show(speed, began, first, usage ? usage.completion_tokens : pieces, usage);
+    show(speed, began, first, usage ? usage.completion_tokens : pieces, usage, reason === "length" && !request.stopped);
     if (request.stopped) speed.append(speed.textContent ? " \u00b7 stopped" : "stopped");
     if (wrong) element("turn wrong", wrong);
     if (view.text) said.push({role: "assistant", content: view.text});
@@ -300,6 +300,7 @@ async function answer() {
       if (request.over) break;
       if (event.error) throw new Error(event.error.message);
       usage = event.usage || usage;
+      reason = event.choices[0]?.finish_reason || reason;
       const delta = event.choices[0]?.delta ?? {};
       if (delta.reasoning_content) {
         thinking = thinking ?? thoughts(turn);
@@ -361,12 +362,13 @@ function copyBySelection(text) {
   focused?.focus();
 }
 
-function show(figures, began, first, tokens, usage) {
+function show(figures, began, first, tokens, usage, cut) {
   const seconds = (performance.now() - first) / 1000;
   const parts = first ? [`${tokens} tokens`] : [];
   if (first && tokens > 1 && seconds > 0) parts.push(`${(Math.max(1, tokens - 1) / seconds).toFixed(1)} tokens/s`);
   if (first) parts.push(`first after ${((first - began) / 1000).toFixed(2)} s`);
   if (usage?.prompt_tokens_details?.cached_tokens) parts.push(`${usage.prompt_tokens_details.cached_tokens} of the prompt reused`);
+  if (cut) parts.push(at("max_tokens").value ? "cut off: raise Maximum new tokens" : "cut off: the context is full");
   figures.textContent = parts.join(" · ");
 }
 
