@@ -21,4 +21,4 @@ GIVEN: Final[Sequence[str]] = ("--chat",)
 
 def main() -> None:
     """Answers turns of a conversation."""
-    _generate.main()
+    _generate.run(samples=True)

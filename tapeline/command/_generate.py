@@ -13,6 +13,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ from tapeline.command._output import GenerationOutput
 from tapeline.command._place_flags import define_place_flags
 from tapeline.command._turns import Turns, stoppable
 from tapeline.running import (
+    MOST_NEW_TOKENS,
     GenerateKeywords,
     GenerationStats,
     LoadedModel,
@@ -39,9 +41,12 @@ from tapeline.running import (
     let_workers_run,
 )
 from tapeline.text import parse_token_ids
+from transformer_core.generation import DEFAULT_SAMPLING
 
 FLAGS: Final = flags.FlagValues()
 OPERANDS: Final = (("model", "bundle"),)
+
+_NEW_TOKENS: Final = 64
 
 _BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", flag_values=FLAGS)
 _MODEL: Final = define_model_flags(FLAGS)
@@ -64,17 +69,51 @@ _IMAGE: Final = flags.DEFINE_multi_string(
     "An image file, once for each <image> in the prompt; with --chat, before the first turn.",
     flag_values=FLAGS,
 )
-_MAX_NEW_TOKENS: Final = flags.DEFINE_integer("max_new_tokens", 64, "Largest number of new tokens.", flag_values=FLAGS)
-_TEMPERATURE: Final = flags.DEFINE_float("temperature", 0.0, "0 takes the likeliest token.", flag_values=FLAGS)
-_TOP_K: Final = flags.DEFINE_integer("top_k", 0, "Only the k likeliest tokens; 0 is all.", flag_values=FLAGS)
-_TOP_P: Final = flags.DEFINE_float("top_p", 1.0, "Only the likeliest tokens that make up p.", flag_values=FLAGS)
+_MAX_NEW_TOKENS: Final = flags.DEFINE_integer(
+    "max_new_tokens",
+    None,
+    f"Maximum number of new tokens. Default: {_NEW_TOKENS}; for an answer in a conversation as many as the context has "
+    f"room for, at most {MOST_NEW_TOKENS}.",
+    flag_values=FLAGS,
+)
+_TEMPERATURE: Final = flags.DEFINE_float(
+    "temperature",
+    None,
+    f"Sampling temperature; 0 takes the likeliest token. Default: 0; for chat the model's, else "
+    f"{DEFAULT_SAMPLING.temperature}.",
+    flag_values=FLAGS,
+)
+_TOP_K: Final = flags.DEFINE_integer(
+    "top_k",
+    None,
+    f"Number of likeliest tokens to sample from; 0 is all. Default: 0; for chat the model's, else "
+    f"{DEFAULT_SAMPLING.top_k}.",
+    flag_values=FLAGS,
+)
+_TOP_P: Final = flags.DEFINE_float(
+    "top_p",
+    None,
+    f"Probability that the likeliest tokens to sample from make up. Default: 1; for chat the model's, else "
+    f"{DEFAULT_SAMPLING.top_p}.",
+    flag_values=FLAGS,
+)
 _MIN_P: Final = flags.DEFINE_float(
-    "min_p", 0.0, "Only tokens at least so likely, relative to the likeliest.", flag_values=FLAGS
+    "min_p",
+    None,
+    f"Least probability of a token, relative to the likeliest. Default: 0; for chat the model's, else "
+    f"{DEFAULT_SAMPLING.min_p}.",
+    flag_values=FLAGS,
 )
 _REPETITION_PENALTY: Final = flags.DEFINE_float(
-    "repetition_penalty", 1.0, "Above 1 makes known tokens less likely.", flag_values=FLAGS
+    "repetition_penalty",
+    None,
+    "Penalty of tokens that came before, above 1. Default: 1; for chat the model's, else 1.",
+    flag_values=FLAGS,
 )
-_SEED: Final = flags.DEFINE_integer("seed", 0, "Random seed of sampling.", flag_values=FLAGS)
+_SEED: Final = flags.DEFINE_integer(
+    "seed", 0, "Random seed of sampling; the same seed gives the same answers.", flag_values=FLAGS
+)
+_SAMPLING: Final = (_TEMPERATURE, _TOP_K, _TOP_P, _MIN_P, _REPETITION_PENALTY, _SEED)
 _IGNORE_EOS: Final = flags.DEFINE_bool("ignore_eos", False, "Go on after an end-of-sequence token.", flag_values=FLAGS)
 _PLACE: Final = define_place_flags(FLAGS)
 _STATS: Final = flags.DEFINE_string("stats", None, "Write figures to this JSON file.", flag_values=FLAGS)
@@ -122,22 +161,24 @@ def _check_flags() -> None:
         raise InputError("`stats`, `logits`, `dump` and `format=json` are of one answer: give `prompt`")
 
 
-def _options() -> GenerateKeywords:
-    return {
-        "max_new_tokens": _MAX_NEW_TOKENS.value,
-        "ignore_eos": _IGNORE_EOS.value,
-        "temperature": _TEMPERATURE.value,
-        "top_k": _TOP_K.value,
-        "top_p": _TOP_P.value,
-        "min_p": _MIN_P.value,
-        "repetition_penalty": _REPETITION_PENALTY.value,
-        "seed": _SEED.value,
-    }
+def _options(model: LoadedModel, *, samples: bool) -> GenerateKeywords:
+    """Returns the options of the generation.
+
+    Args:
+        model: the model.
+        samples: True samples as the model recommends, False takes the likeliest token, where no flag says otherwise.
+    """
+    options: GenerateKeywords = {**model.default_sampling} if samples else {}
+    sampling: Any = {holder.name: holder.value for holder in _SAMPLING if holder.value is not None}
+    limit = None if _CHAT.value else _NEW_TOKENS
+    options.update(sampling)
+    options["max_new_tokens"] = limit if _MAX_NEW_TOKENS.value is None else _MAX_NEW_TOKENS.value
+    options["ignore_eos"] = _IGNORE_EOS.value
+    return options
 
 
-def _streams(model: LoadedModel) -> Iterator[TokenStream]:
+def _streams(model: LoadedModel, options: GenerateKeywords) -> Iterator[TokenStream]:
     """Yields the answers, one after the other; several prompts have one answer together."""
-    options = _options()
     if _CHAT.value:
         translate = flag_translator(FLAGS)
         yield from Turns(model, _SYSTEM.value, _PROMPT.value, options, [*map(user_path, _IMAGE.value)], translate)
@@ -173,6 +214,15 @@ def _given_bundle() -> tapeline.Bundle | None:
 
 def main() -> None:
     """Streams the generated text to stdout, or prints it with figures when it is done."""
+    run(samples=False)
+
+
+def run(*, samples: bool) -> None:
+    """Runs the command.
+
+    Args:
+        samples: True samples as the model recommends, False takes the likeliest token, where no flag says otherwise.
+    """
     began = time.perf_counter()
     _check_flags()
     stats_file, logits_file = output_file("stats", _STATS.value), output_file("logits", _LOGITS.value)
@@ -197,7 +247,7 @@ def main() -> None:
         ) as model,
     ):
         let_workers_run()
-        for stream in _streams(model):
+        for stream in _streams(model, _options(model, samples=samples)):
             stats = GenerationStats(stream.prompt_tokens)
             load_seconds = stats.started - began
             output = GenerationOutput(len(stream.answers), keep_logits=logits_file is not None, silent=_FORMAT.is_json)
@@ -206,8 +256,7 @@ def main() -> None:
                     output.push(token)
                     stats.token(model.counters, model.token_bytes)
             output.finish(stream.answers)
-            if _CHAT.value and stream.answers[0].ended == "length" and not _FORMAT.is_json:
-                say(f"(cut off by --max_new_tokens={_MAX_NEW_TOKENS.value})")
+            _say_cut(stream)
             if logits_file:
                 _write_logits(logits_file, output)
             if stats_file or _FORMAT.is_json:
@@ -216,11 +265,31 @@ def main() -> None:
                 _put_figures(figures, stats_file, stream)
 
 
+def _say_cut(stream: TokenStream) -> None:
+    """Says which answers were cut off, and by which limit.
+
+    With --ignore_eos a text that is continued has as many tokens as were asked for, and is not cut off.
+    """
+    cut = [number for number, answer in enumerate(stream.answers, 1) if answer.ended == "length"]
+    if not cut or (_IGNORE_EOS.value and not _CHAT.value):
+        return
+    which = "" if len(stream.answers) == 1 else f"answer {', '.join(map(str, cut))} "
+    limit = stream.limits[0]
+    if _MAX_NEW_TOKENS.value is not None or not _CHAT.value:
+        say(f"({which}cut off by --max_new_tokens={limit})")
+    elif limit == MOST_NEW_TOKENS:
+        say(f"(cut off after {limit} tokens: --max_new_tokens allows more)")
+    else:
+        room = "/reset forgets what was said" if _PROMPT.value is None else "export with a larger --max_sequence"
+        say(f"(cut off after {limit} tokens: the context is full; {room})")
+
+
 def _put_figures(figures: dict[str, Any], stats_file: Path | None, stream: TokenStream) -> None:
     if stats_file:
         stats_file.write_text(json.dumps(figures, indent=2) + "\n")
     if _FORMAT.is_json:
-        put_json({"answers": stream.answers, "stats": figures})
+        answers = [{**asdict(answer), "finish_reason": answer.finish_reason} for answer in stream.answers]
+        put_json({"answers": answers, "stats": figures})
 
 
 def _write_logits(path: Path, output: GenerationOutput) -> None:

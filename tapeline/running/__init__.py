@@ -6,6 +6,7 @@ from tapeline.running._conversation import Conversation
 from tapeline.running._dump import DUMP_LIMITS, DumpOptions
 from tapeline.running._embedder import SentenceEmbedder
 from tapeline.running._generation import (
+    MOST_NEW_TOKENS,
     GeneratedToken,
     GenerateKeywords,
     GenerateOptions,
@@ -40,6 +41,7 @@ from tapeline.running._text_settings import TextSettings
 
 __all__ = [
     "DUMP_LIMITS",
+    "MOST_NEW_TOKENS",
     "SLOTS",
     "BundleBatch",
     "BundleModel",

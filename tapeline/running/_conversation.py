@@ -12,6 +12,7 @@ from tapeline.running._generation import (
     TokenStream,
     generate_options,
 )
+from tapeline.running._given_prompts import check_text
 from tapeline.running._pictures import ImageSource
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 class Conversation:
     """Turns of a user and answers of a model; ``LoadedModel.chat`` makes it.
 
-    Only what is new in a turn runs through the model, where the bundle's caches allow it.
+    Only what is new in a turn runs through the model, where the bundle's caches allow it. An answer ends at its end
+    token: ``max_new_tokens`` is None by default.
     """
 
     def __init__(
@@ -67,7 +69,8 @@ class Conversation:
         self, text: str, *, images: Sequence[ImageSource] = (), **options: Unpack[GenerateKeywords]
     ) -> TokenStream:
         """Answers a user's turn and returns an iterator of tokens; arguments and errors as for ``ask``."""
-        chosen = generate_options(options)
+        chosen = generate_options({"max_new_tokens": None, **options})
+        check_text("text", text)
         if self._last is not None:
             self._chat.answered(self._last.answers[0].text)
             self._last = None

@@ -2,29 +2,40 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Literal, Protocol, TypedDict
+from typing import Final, Literal, Protocol, TypedDict
 
 import numpy as np
 
-from lang_core import InputError, checked_choices, near_names
-from tapeline.text import IdStream, Tokenizer
+from lang_core import ConfigError, InputError, checked_choices, near_names
+from tapeline.text import IdStream, StopText, Tokenizer
 from transformer_core.generation import SamplingConfig, Speculation, TokenStep
 
+MOST_NEW_TOKENS: Final = 1024
+"""Largest number of new tokens of an answer whose user gives none, such as a conversation's."""
 
-class GenerateKeywords(TypedDict, total=False):
-    """Fields of ``GenerateOptions`` as keyword arguments."""
+Ended = Literal["eos", "length", "stop"]
+
+
+class SamplingKeywords(TypedDict, total=False):
+    """Options of a generation that a model's files may recommend."""
 
     temperature: float
     top_k: int
     top_p: float
     min_p: float
     repetition_penalty: float
+
+
+class GenerateKeywords(SamplingKeywords, total=False):
+    """Fields of ``GenerateOptions`` as keyword arguments."""
+
     seed: int
     presence_penalty: float
     frequency_penalty: float
     logit_bias: Mapping[int, float]
-    max_new_tokens: int
+    max_new_tokens: int | None
     ignore_eos: bool
+    stop: str | Sequence[str] | None
 
 
 @checked_choices
@@ -33,15 +44,46 @@ class GenerateOptions(SamplingConfig):
     """Options of a generation: those of sampling, and when it ends.
 
     Attributes:
-        max_new_tokens: largest number of new tokens.
+        max_new_tokens: largest number of new tokens; None for as many as the context has room for, at most 1,024.
         ignore_eos: True goes on after an end-of-sequence token.
+        stop: string that ends the answer, or several; the answer's text ends before it. The first string that is
+            complete counts, and of those that are complete at once the longest.
 
     Raises:
-        ConfigError: a value of sampling is out of its range.
+        ConfigError: a value is of the wrong type or out of its range.
     """
 
-    max_new_tokens: int = 64
+    max_new_tokens: int | None = 64
     ignore_eos: bool = False
+    stop: str | Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        limit = self.max_new_tokens
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
+            raise ConfigError(f"max_new_tokens={limit!r:.80}: expected an integer of at least 1, or None")
+        several = isinstance(self.stop, list | tuple)
+        texts = self.stops if several or isinstance(self.stop, str | None) else (self.stop,)
+        if not all(isinstance(text, str) and text for text in texts):
+            raise ConfigError(f"stop={self.stop!r:.80}: expected a text that is not empty, or a list of such texts")
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Strings that end the answer."""
+        if self.stop is None:
+            return ()
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+
+    def new_tokens(self, prompt: int, capacity: int) -> int:
+        """Returns the largest number of new tokens after a prompt.
+
+        Args:
+            prompt: number of the prompt's tokens.
+            capacity: positions of the caches; the last new token takes none.
+        """
+        if self.max_new_tokens is not None:
+            return self.max_new_tokens
+        return max(1, min(MOST_NEW_TOKENS, capacity - prompt + 1))
 
 
 def generate_options(given: GenerateKeywords) -> GenerateOptions:
@@ -66,14 +108,14 @@ class GeneratedToken:
         row: number of the prompt, from 0.
         token_id: the token.
         text: text that the token settles; often a word, sometimes empty. Ids where the bundle has no tokenizer.
-        ended: ``eos`` or ``length`` where the token is the last one.
+        ended: ``eos``, ``length`` or ``stop`` (a stop string) where the token is the last one.
         step: the choice of the token, with its logits.
     """
 
     row: int
     token_id: int
     text: str
-    ended: Literal["eos", "length"] | None
+    ended: Ended | None
     step: TokenStep
 
     @property
@@ -88,14 +130,20 @@ class Generation:
     """Answer to one prompt.
 
     Attributes:
-        text: new text; ids where the bundle has no tokenizer.
-        token_ids: new tokens, without the end-of-sequence token.
-        ended: ``eos`` or ``length``; None while tokens are still coming.
+        text: new text, without a stop string; ids where the bundle has no tokenizer.
+        token_ids: new tokens, without the end-of-sequence token; the last ones may be those of a stop string.
+        ended: ``eos``, ``length`` (the answer was cut off) or ``stop`` (a stop string); None while tokens are still
+            coming.
     """
 
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
-    ended: Literal["eos", "length"] | None = None
+    ended: Ended | None = None
+
+    @property
+    def finish_reason(self) -> Literal["stop", "length"] | None:
+        """Why the answer ended, as OpenAI's API names it: ``length`` if it was cut off."""
+        return "stop" if self.ended in ("eos", "stop") else self.ended
 
 
 class Memory(Protocol):
@@ -113,6 +161,7 @@ class TokenStream(Iterator[GeneratedToken]):
 
     Attributes:
         prompt_tokens: number of tokens of all prompts.
+        limits: largest number of new tokens, per prompt.
         answers: what came so far, per prompt.
     """
 
@@ -122,8 +171,11 @@ class TokenStream(Iterator[GeneratedToken]):
         prompts: Sequence[Sequence[int]],
         tokenizer: Tokenizer | None,
         *,
+        limits: Sequence[int],
+        stops: Sequence[str],
+        stopped: set[int],
         memory: Memory | None,
-        speculation: Speculation | None,
+        speculations: Sequence[Speculation],
         on_end: Callable[[], None],
     ) -> None:
         """Runs nothing yet.
@@ -132,30 +184,46 @@ class TokenStream(Iterator[GeneratedToken]):
             steps: (number of the prompt, next token).
             prompts: tokens of each prompt.
             tokenizer: turns tokens into text; None gives ids.
+            limits: largest number of new tokens of each prompt.
+            stops: strings that end an answer.
+            stopped: receives the numbers of the prompts whose answers a stop string ended; ``steps`` reads it.
             memory: of the model, where there is one.
-            speculation: of this stream, where there is one.
+            speculations: those of this stream.
             on_end: is called behind the last token.
         """
         self.prompt_tokens = sum(map(len, prompts))
+        self.limits = tuple(limits)
         self.answers = [Generation() for _ in prompts]
         self._pieces = [tokenizer.stream() if tokenizer else IdStream() for _ in prompts]
-        self._memory, self._speculation = memory, speculation
+        self._texts = [StopText(stops) for _ in prompts]
+        self._stopped = stopped
+        self._memory, self._speculations = memory, speculations
         self._tokens = self._generated(steps, on_end)
 
     def _generated(
         self, steps: Iterator[tuple[int, TokenStep]], on_end: Callable[[], None]
     ) -> Iterator[GeneratedToken]:
         for row, step in steps:
-            answer, pieces = self.answers[row], self._pieces[row]
+            answer, pieces, texts = self.answers[row], self._pieces[row], self._texts[row]
+            if answer.ended:
+                continue  # a batch goes on for its other prompts
             text = ""
             if step.ended != "eos":
-                text = pieces.push(step.token_id)
+                text = texts.push(pieces.push(step.token_id))
                 answer.token_ids.append(step.token_id)
-            if step.ended:
-                text += pieces.finish()
+            ended: Ended | None = step.ended
+            if ended:
+                text += texts.push(pieces.finish())
+            if texts.stopped:
+                ended = "stop"
+                self._stopped.add(row)
+            elif ended:
+                text += texts.finish()
             answer.text += text
-            answer.ended = step.ended
-            yield GeneratedToken(row, step.token_id, text, step.ended, step)
+            answer.ended = ended
+            yield GeneratedToken(row, step.token_id, text, ended, step)
+            if all(one.ended for one in self.answers):
+                break
         on_end()
 
     def __next__(self) -> GeneratedToken:
@@ -169,14 +237,14 @@ class TokenStream(Iterator[GeneratedToken]):
     @property
     def drafted(self) -> int:
         """Tokens that were proposed by speculation."""
-        return 0 if self._speculation is None else self._speculation.drafted
+        return sum(one.drafted for one in self._speculations)
 
     @property
     def accepted(self) -> int:
         """Proposed tokens that were right."""
-        return 0 if self._speculation is None else self._speculation.accepted
+        return sum(one.accepted for one in self._speculations)
 
     @property
     def head_calls(self) -> int:
         """Calls of the model's multi-token prediction head."""
-        return 0 if self._speculation is None else self._speculation.head_calls
+        return sum(one.head_calls for one in self._speculations)

@@ -1,6 +1,7 @@
 """The model of a loaded bundle that generates: caches, memory of prompts, prompt cache, speculation."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -29,7 +30,7 @@ from tapeline.running._row_model import RowModel
 from tapeline.running._slots import SLOTS
 from tapeline.running._speculating import Speculating
 from tapeline.text import Tokenizer
-from transformer_core.generation import Sampler, Speculation, StopRule, TokenStep, generate, generate_batch
+from transformer_core.generation import Sampler, Speculation, StopRule, TokenStep, check_room, generate, generate_batch
 from transformer_core.models import DRAFT
 
 
@@ -107,6 +108,8 @@ class Generator:
         ends: frozenset[int],
         tokenizer: Tokenizer | None,
         pictures: PromptPictures | None = None,
+        *,
+        at_once: bool = True,
     ) -> TokenStream:
         """Continues prompts.
 
@@ -116,21 +119,36 @@ class Generator:
             ends: tokens that end an answer.
             tokenizer: turns tokens into text.
             pictures: pictures of the one prompt, or None.
+            at_once: False continues as many prompts at a time as the bundle takes.
 
         Raises:
             InputError: options are out of range, or the bundle does not take these prompts.
         """
-        stop = StopRule(ends, options.max_new_tokens, options.ignore_eos)
-        model = self.model(several=len(prompts) > 1)
+        if options.stops and tokenizer is None:
+            raise InputError(f"`stop`: {self._bundle.path} has no tokenizer, so its answers have no text: leave it out")
+        model = self.model(several=at_once and len(prompts) > 1)
         self._check_pictures(model, pictures)
-        speculation = self._speculate(model) if self._speculate and isinstance(model, ScoringBundle) else None
+        limits = [options.new_tokens(len(prompt), model.capacity) for prompt in prompts]
+        rules = [StopRule(ends, limit, options.ignore_eos) for limit in limits]
+        speculations = (
+            [self._speculate(model) for _ in prompts] if self._speculate and isinstance(model, ScoringBundle) else []
+        )
         self._streams += 1
+        stopped = set[int]()
+        samplers = [Sampler(options, model.vocabulary) for _ in prompts]
+        if isinstance(model, BundleBatch):
+            steps = self._batches(model, prompts, samplers, rules, at_once=at_once)
+        else:
+            steps = self._in_turn(model, prompts, samplers, rules, speculations, pictures, stopped)
         return TokenStream(
-            self._alone(self._steps(model, prompts, options, stop, speculation, pictures), self._streams),
+            self._alone(steps, self._streams),
             prompts,
             tokenizer,
+            limits=limits,
+            stops=options.stops,
+            stopped=stopped,
             memory=self._memory,
-            speculation=speculation,
+            speculations=speculations,
             on_end=self._save_prompt_cache,
         )
 
@@ -191,26 +209,65 @@ class Generator:
             return ordered_inputs(self._bundle.entry_point(ENCODE), self._encoder_inputs or {})
         return ()
 
-    def _steps(
+    def _batches(
         self,
-        model: BundleModel | BundleBatch,
+        model: BundleBatch,
         prompts: Sequence[Sequence[int]],
-        options: GenerateOptions,
-        stop: StopRule,
-        speculation: Speculation | None,
-        pictures: PromptPictures | None,
+        samplers: Sequence[Sampler],
+        rules: Sequence[StopRule],
+        *,
+        at_once: bool,
     ) -> Iterator[tuple[int, TokenStep]]:
-        """Returns the next tokens, each with the number of its prompt."""
-        samplers = [Sampler(options, model.vocabulary) for _ in prompts]
-        if isinstance(model, BundleBatch):
+        """Returns the next tokens of prompts that run at once, each with the number of its prompt."""
+        if not prompts and not at_once:
+            return iter(())
+        size = len(prompts) if at_once else model.batch
+        for number, (prompt, rule) in enumerate(zip(prompts[size:], rules[size:], strict=True), size + 1):
+            check_room(prompt, rule.max_new_tokens, model.capacity, f"prompt (number {number})")
+        self._used_up = True
+        first = generate_batch(model, prompts[:size], samplers[:size], rules[:size])
+        return itertools.chain(first, self._later_batches(size, prompts, samplers, rules))
+
+    def _later_batches(
+        self, size: int, prompts: Sequence[Sequence[int]], samplers: Sequence[Sampler], rules: Sequence[StopRule]
+    ) -> Iterator[tuple[int, TokenStep]]:
+        for start in range(size, len(prompts), size):
+            part = slice(start, start + size)
+            model = self._batch()  # with empty caches
             self._used_up = True
-            return generate_batch(model, prompts, samplers, stop)
+            for row, step in generate_batch(model, prompts[part], samplers[part], rules[part]):
+                yield start + row, step
+
+    def _in_turn(
+        self,
+        model: BundleModel,
+        prompts: Sequence[Sequence[int]],
+        samplers: Sequence[Sampler],
+        rules: Sequence[StopRule],
+        speculations: Sequence[Speculation],
+        pictures: PromptPictures | None,
+        stopped: Collection[int],
+    ) -> Iterator[tuple[int, TokenStep]]:
+        """Returns the next tokens of one prompt after the other, each with the number of its prompt.
+
+        Args:
+            model: model of one sequence.
+            prompts: tokens of each prompt.
+            samplers: sampler of each prompt.
+            rules: rule that ends each prompt's tokens.
+            speculations: speculation of each prompt; empty for none.
+            pictures: pictures of the one prompt, or None.
+            stopped: numbers of the prompts whose tokens end here.
+        """
         memory = self._memory
         if pictures is not None and memory is not None:
             memory = PictureMemory(memory, pictures)
         model.see(pictures)
-        steps = generate(model, prompts[0], samplers[0], stop, memory=memory, speculation=speculation)
-        return ((0, step) for step in steps)
+        streams = [
+            generate(model, prompt, sampler, rule, memory=memory, speculation=speculation)
+            for prompt, sampler, rule, speculation in itertools.zip_longest(prompts, samplers, rules, speculations)
+        ]
+        return _until_stopped(streams, stopped)
 
     def _alone(self, steps: Iterator[tuple[int, TokenStep]], number: int) -> Iterator[tuple[int, TokenStep]]:
         """Passes steps on for as long as no other stream has begun."""
@@ -227,3 +284,11 @@ class Generator:
     def _save_prompt_cache(self) -> None:
         if self._prompt_cache is not None:
             self._prompt_cache.save()
+
+
+def _until_stopped(streams: Sequence[Iterator[TokenStep]], stopped: Collection[int]) -> Iterator[tuple[int, TokenStep]]:
+    for number, steps in enumerate(streams):
+        for step in steps:
+            yield number, step
+            if number in stopped:
+                break

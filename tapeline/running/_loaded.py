@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import Final, Self, Unpack
+from typing import Final, Self, Unpack, overload
 
 import numpy as np
 
@@ -21,16 +21,18 @@ from tapeline.running._generation import (
     GenerateKeywords,
     GenerateOptions,
     Generation,
+    SamplingKeywords,
     TokenStream,
     generate_options,
 )
 from tapeline.running._generator import Generator
+from tapeline.running._given_prompts import GivenPrompts, check_either, check_text
 from tapeline.running._pictures import ImageSource
 from tapeline.running._prompt_pictures import SeenPicture
 from tapeline.running._scores import Scores, cached_logits, forward_logits, scores
 from tapeline.running._senses import Senses
 from tapeline.text import Tokenizer, check_ids, find_tokenizer
-from transformer_core.generation import load_eos_ids
+from transformer_core.generation import load_default_sampling, load_eos_ids
 
 
 class LoadedModel(Senses):
@@ -89,6 +91,23 @@ class LoadedModel(Senses):
         """Bytes of token ids and their positions that were moved so far."""
         return self._generator.token_bytes
 
+    @property
+    def default_sampling(self) -> SamplingKeywords:
+        """Sampling that ``chat`` and ``serve`` use if their user chooses none, as options of ``generate``.
+
+        Raises:
+            ConfigError: the bundle's generation_config.json is damaged.
+        """
+        sampling = load_default_sampling(self.bundle.path)
+        return {
+            "temperature": sampling.temperature,
+            "top_k": sampling.top_k,
+            "top_p": sampling.top_p,
+            "min_p": sampling.min_p,
+            "repetition_penalty": sampling.repetition_penalty,
+        }
+
+    @overload
     def generate(
         self,
         prompt: str | None = None,
@@ -97,20 +116,54 @@ class LoadedModel(Senses):
         images: Sequence[ImageSource] = (),
         on_token: Callable[[GeneratedToken], object] | None = None,
         **options: Unpack[GenerateKeywords],
-    ) -> Generation:
-        """Continues a prompt and returns the whole answer.
+    ) -> Generation: ...
+
+    @overload
+    def generate(
+        self,
+        prompt: list[str] | tuple[str, ...],
+        *,
+        on_token: Callable[[GeneratedToken], object] | None = None,
+        **options: Unpack[GenerateKeywords],
+    ) -> list[Generation]: ...
+
+    @overload
+    def generate(
+        self,
+        *,
+        token_ids: Sequence[Sequence[int]],
+        on_token: Callable[[GeneratedToken], object] | None = None,
+        **options: Unpack[GenerateKeywords],
+    ) -> list[Generation]: ...
+
+    def generate(
+        self,
+        prompt: str | Sequence[str] | None = None,
+        *,
+        token_ids: Sequence[int] | Sequence[Sequence[int]] | None = None,
+        images: Sequence[ImageSource] = (),
+        on_token: Callable[[GeneratedToken], object] | None = None,
+        **options: Unpack[GenerateKeywords],
+    ) -> Generation | list[Generation]:
+        """Continues a prompt and returns the whole answer; the answers to a list of prompts.
+
+        The likeliest token is taken, unless ``temperature`` is given: ``**model.default_sampling`` samples as ``chat``
+        does. Several prompts are answered as each alone: at once by a bundle with ``positions="per_row"``, else in
+        turn.
 
         Args:
-            prompt: text; or else ``token_ids``. It has ``<image>`` where a picture belongs.
-            token_ids: the prompt as tokens, with as many image tokens as the pictures have.
-            images: pictures: paths of image files, the bytes of such, or pixels u8 [height, width, 3].
+            prompt: text, or a list of texts; or else ``token_ids``. It has ``<image>`` where a picture belongs.
+            token_ids: the prompt as tokens, with as many image tokens as the pictures have; or a list of such prompts.
+            images: pictures of one prompt: paths of image files, the bytes of such, or pixels u8 [height, width, 3].
             on_token: receives each new token as it comes.
-            **options: fields of ``GenerateOptions``, such as ``max_new_tokens`` and ``temperature``.
+            **options: fields of ``GenerateOptions``, such as ``max_new_tokens``, ``temperature`` and ``stop``.
 
         Raises:
             InputError: prompt or options are wrong, or do not fit into the bundle's caches.
         """
-        return _finished(self.stream(prompt, token_ids=token_ids, images=images, **options), on_token)[0]
+        given = GivenPrompts.of(prompt, token_ids)
+        answers = _finished(self._stream(given, images, generate_options(options)), on_token)
+        return answers if given.several else answers[0]
 
     def generate_batch(
         self,
@@ -135,18 +188,26 @@ class LoadedModel(Senses):
 
     def stream(
         self,
-        prompt: str | None = None,
+        prompt: str | Sequence[str] | None = None,
         *,
-        token_ids: Sequence[int] | None = None,
+        token_ids: Sequence[int] | Sequence[Sequence[int]] | None = None,
         images: Sequence[ImageSource] = (),
         **options: Unpack[GenerateKeywords],
     ) -> TokenStream:
-        """Continues a prompt and returns an iterator of tokens; arguments and ``InputError`` as for ``generate``."""
-        if images:
-            return self._stream_seeing(prompt, token_ids, images, generate_options(options))
-        return self.stream_batch(
-            None if prompt is None else [prompt], token_ids=None if token_ids is None else [token_ids], **options
-        )
+        """Continues a prompt and returns an iterator of tokens; arguments and ``InputError`` as for ``generate``.
+
+        Each token of several prompts has the number of its prompt as ``row``.
+        """
+        return self._stream(GivenPrompts.of(prompt, token_ids), images, generate_options(options))
+
+    def _stream(self, prompts: GivenPrompts, images: Sequence[ImageSource], options: GenerateOptions) -> TokenStream:
+        if not images:
+            return self._stream_prompts(prompts, options, at_once=False)
+        if prompts.several:
+            raise InputError("`images` go with one prompt: call `generate` once for each")
+        text = None if prompts.texts is None else prompts.texts[0]
+        ids = None if prompts.token_ids is None else prompts.token_ids[0]
+        return self._stream_seeing(text, ids, images, options)
 
     def _stream_seeing(
         self,
@@ -155,8 +216,6 @@ class LoadedModel(Senses):
         images: Sequence[ImageSource],
         options: GenerateOptions,
     ) -> TokenStream:
-        if (prompt is None) == (token_ids is None):
-            raise InputError("give either `prompt` or `token_ids`")
         pictures = self._eyes.see(images)
         text = None if prompt is None else self._eyes.written(prompt, pictures)
         ids = self._checked(text, token_ids, self.vocabulary)
@@ -175,15 +234,16 @@ class LoadedModel(Senses):
         Raises:
             InputError: both or neither of ``prompt`` and ``token_ids`` are given.
         """
-        chosen = generate_options(options)
+        given = GivenPrompts.at_once(prompts, token_ids)
+        return self._stream_prompts(given, generate_options(options), at_once=True)
+
+    def _stream_prompts(self, prompts: GivenPrompts, options: GenerateOptions, *, at_once: bool) -> TokenStream:
         ends = load_eos_ids(self.bundle.path)
-        if (prompts is None) == (token_ids is None):
-            raise InputError("give either `prompt` or `token_ids`")
-        if token_ids is None:
-            return self._generator.stream([self.encode(text) for text in prompts or ()], chosen, ends, self.tokenizer)
-        for ids in token_ids:
-            check_ids(ids, self.vocabulary, "`token_ids`")
-        return self._generator.stream(token_ids, chosen, ends, self.tokenizer)
+        if prompts.token_ids is None:
+            token_ids = [self.encode(text) for text in prompts.texts or ()]
+        else:
+            token_ids = [self._checked_ids(ids, self.vocabulary) for ids in prompts.token_ids]
+        return self._generator.stream(token_ids, options, ends, self.tokenizer, at_once=at_once)
 
     def chat(self, system: str | None = None) -> Conversation:
         """Begins a conversation in the model's own chat template.
@@ -200,6 +260,8 @@ class LoadedModel(Senses):
             print(conversation.ask("Why is the sky blue?").text)
             print(conversation.ask("And at night?").text)
         """
+        if system is not None:
+            check_text("system", system)
         chat = tapeline.text.Chat.of(self.bundle.path, self.tokenizer, system)
         ends = load_eos_ids(self.bundle.path) | chat.end_ids()
 
@@ -230,8 +292,9 @@ class LoadedModel(Senses):
         Raises:
             InputError: the text has fewer than two tokens or more than fit, or the bundle gives no logits.
         """
-        if (text is None) == (token_ids is None):
-            raise InputError("give either `text` or `token_ids`")
+        check_either("text", text, token_ids)
+        if text is not None:
+            check_text("text", text)
         names = [entry_point.name for entry_point in self.bundle.config.entry_points]
         if "prefill" not in names and "forward" in names:
             vocabulary = int(self.bundle.config.model.get("vocabulary", 0))
@@ -262,6 +325,7 @@ class LoadedModel(Senses):
         Raises:
             InputError: the bundle has no tokenizer, or the text has no token.
         """
+        check_text("text", text)
         return self._encode(text, self.vocabulary)
 
     def close(self) -> None:
@@ -287,9 +351,12 @@ class LoadedModel(Senses):
 
     def _checked(self, text: str | None, token_ids: Sequence[int] | None, vocabulary: int) -> list[int]:
         if token_ids is None:
-            return self._encode(text or "", vocabulary)
+            return self._encode("" if text is None else text, vocabulary)
+        return self._checked_ids(token_ids, vocabulary)
+
+    def _checked_ids(self, token_ids: Sequence[int], vocabulary: int) -> list[int]:
         check_ids(token_ids, vocabulary, "`token_ids`")
-        return list(token_ids)
+        return [*map(int, token_ids)]
 
 
 def _finished(stream: TokenStream, on_token: Callable[[GeneratedToken], object] | None) -> list[Generation]:

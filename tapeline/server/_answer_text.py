@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tapeline.server._stops import StopText
 from tapeline.serving import TokenEvent
-from tapeline.text import TextStream
+from tapeline.text import StopText, TextStream
 
 
 @dataclass(frozen=True, slots=True)

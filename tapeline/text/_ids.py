@@ -1,5 +1,6 @@
 """Token ids as a user writes and reads them: `1,2,3`."""
 
+import numbers
 import re
 from collections.abc import Iterable
 
@@ -36,9 +37,14 @@ def check_ids(ids: Iterable[int], model_size: int, source: str) -> None:
     """Checks that ids are of the model's vocabulary.
 
     Raises:
-        InputError: one is not; ``source`` says where the ids come from.
+        InputError: one is not, or is no integer; ``source`` says where the ids come from.
     """
     for position, one in enumerate(ids):
+        if not isinstance(one, numbers.Integral) or isinstance(one, bool):
+            raise InputError(
+                f"{source} has {one!r:.80} at position {position}, of type {type(one).__name__}: expected a token id, "
+                "an integer"
+            )
         if not 0 <= one < model_size:
             raise InputError(
                 f"{source} has token id {one} at position {position}, but the model's vocabulary ends at "

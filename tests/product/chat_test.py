@@ -10,6 +10,7 @@ import pytest
 
 import tapeline
 from lang_core import InputError
+from tapeline.demo import write_demo_checkpoint
 from tapeline.text import Tokenizer
 from tests.product._bundles import Finished, export, invoke
 
@@ -127,7 +128,56 @@ def test_an_answer_that_is_cut_off_says_so(bundle: Path, generating: Generate) -
     cut = generating(bundle, "--chat", "--prompt=It was", "--max_new_tokens=4", "--ignore_eos")
     assert "(cut off by --max_new_tokens=4)" in cut.err
     plain = generating(bundle, "--prompt=It was", "--max_new_tokens=4", "--ignore_eos")
-    assert "cut off" not in plain.err
+    assert "cut off" not in plain.err  # so many tokens were asked for
+    ended = generating(bundle, "--prompt=It was", "--max_new_tokens=4")
+    assert ended.err == "(cut off by --max_new_tokens=4)\n"
+
+
+def test_an_answer_goes_on_to_its_end(bundle: Path, generating: Generate) -> None:
+    """Beyond the 64 tokens of a text that is continued; what the context has room for is the limit."""
+    prompt = len(Tokenizer.load(bundle).encode("It was", special_tokens=False))
+    room = 96 - prompt + 1
+    flags = ["--chat", "--prompt=It was", "--ignore_eos", "--format=json"]
+    done = generating(bundle, *flags)
+    answer = json.loads(done.out)["answers"][0]
+    assert (done.code, len(answer["token_ids"]), answer["finish_reason"]) == (0, room, "length")
+    assert f"(cut off after {room} tokens: the context is full; export with a larger --max_sequence)" in done.err
+    turns = generating(bundle, "--chat", "--ignore_eos", lines="It was\n")
+    assert f"(cut off after {room} tokens: the context is full; /reset forgets what was said)" in turns.err
+    assert turns.out == answer["text"] + "\n"
+
+
+def test_an_answer_that_ends_is_not_said_to_be_cut(bundle: Path, generating: Generate, tmp_path: Path) -> None:
+    """Every token ends an answer: so says config.json."""
+    other = tmp_path / "other"
+    shutil.copytree(bundle, other)
+    (other / "generation_config.json").write_text(json.dumps({"eos_token_id": list(range(512))}))
+    for flags in (["--chat"], []):
+        done = generating(other, *flags, "--prompt=It was", "--format=json")
+        answer = json.loads(done.out)["answers"][0]
+        assert (done.err, answer["ended"], answer["finish_reason"], answer["text"]) == ("", "eos", "stop", "")
+
+
+def test_a_long_context_ends_an_answer_at_1024_tokens(tmp_path: Path, generating: Generate) -> None:
+    (tmp_path / "model").mkdir()
+    write_demo_checkpoint(tmp_path / "model")
+    config = tmp_path / "model" / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "max_position_embeddings": 2048}))
+    made = export(tmp_path / "model", tmp_path / "bundle", num_layers=1, sequence=8, max_sequence=1100)
+    (made / "chat_template.jinja").write_text(_TEMPLATE)
+    done = generating(made, "--chat", "--prompt=It was", "--ignore_eos", "--format=json")
+    assert len(json.loads(done.out)["answers"][0]["token_ids"]) == 1024
+    assert "(cut off after 1024 tokens: --max_new_tokens allows more)" in done.err
+
+
+def test_the_text_of_generate_that_is_cut_off_says_so(bundle: Path, generating: Generate, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(bundle, other)
+    (other / "generation_config.json").write_text(json.dumps({"eos_token_id": []}))
+    done = generating(other, "--prompt=It was", "--format=json")
+    answer = json.loads(done.out)["answers"][0]
+    assert (len(answer["token_ids"]), answer["ended"], answer["finish_reason"]) == (64, "length", "length")
+    assert done.err == "(cut off by --max_new_tokens=64)\n"
 
 
 def test_a_file_is_no_bundle(generating: Generate, tmp_path: Path) -> None:

@@ -131,7 +131,8 @@ def test_logits_leave_the_device_only_where_they_are_needed(
     wanted = (f"--token_ids={_PROMPT}", f"--max_new_tokens={_CASE.steps}", "--stats=s.json", *flags)
     done = generating(golden_bundle, *wanted)
     stats = json.loads((tmp_path / "s.json").read_text())
-    assert (done.code, done.err, stats["bytes_copied_per_step"]) == (0, "", copied)
+    cut = f"(cut off by --max_new_tokens={_CASE.steps})\n"
+    assert (done.code, done.err, stats["bytes_copied_per_step"]) == (0, cut, copied)
     assert stats["token_bytes_per_step"] == (8 if copied == 0 else 4)
     if not copied:
         assert done.out == ",".join(map(str, read_golden(_CASE.name).tokens[0])) + "\n"
@@ -251,7 +252,7 @@ def test_several_prompts_are_answered_as_each_alone(
         alone.append((done.out, np.load(tmp_path / "l.npy")))
         counts.append(json.loads((tmp_path / "s.json").read_text()))
     together = generating(several, *(f"--prompt={text}" for text in texts), *flags)
-    assert (together.code, together.err) == (0, "")
+    assert (together.code, together.err) == (0, "(answer 1, 2, 3 cut off by --max_new_tokens=9)\n")
     assert together.out == "".join(f"==> {i} <==\n{out}" for i, (out, _) in enumerate(alone, 1))
     logits = np.load(tmp_path / "l.npy")
     for (_, expected), actual in zip(alone, logits, strict=True):

@@ -55,9 +55,12 @@ class LengthDependentBatch(Protocol):
 
 
 def generate_batch(
-    model: CachedBatch, prompts: Sequence[Sequence[int]], samplers: Sequence[Sampler], stop: StopRule
+    model: CachedBatch,
+    prompts: Sequence[Sequence[int]],
+    samplers: Sequence[Sampler],
+    stop: StopRule | Sequence[StopRule],
 ) -> Iterator[tuple[int, TokenStep]]:
-    """Returns an iterator of new tokens of all prompts, until the rule has ended each.
+    """Returns an iterator of new tokens of all prompts, until its rule has ended each.
 
     The tokens of a prompt do not depend on the other prompts.
 
@@ -65,7 +68,7 @@ def generate_batch(
         model: model with empty caches, which are filled. Sequences without a prompt are not used.
         prompts: up to B prompts, each of at least one token.
         samplers: one sampler per prompt.
-        stop: rule that ends each prompt's tokens.
+        stop: rule that ends the tokens of every prompt, or a rule for each.
 
     Returns:
         Pairs: the index of the prompt, and its next token.
@@ -79,14 +82,15 @@ def generate_batch(
             f"{len(prompts)} prompts, and the bundle takes 1 to {model.batch} at once: give as many, or export with "
             f"batch={max(1, len(prompts))}"
         )
-    for number, prompt in enumerate(prompts):
+    stops = [stop] * len(prompts) if isinstance(stop, StopRule) else stop
+    for number, (prompt, rule) in enumerate(zip(prompts, stops, strict=True)):
         which = f"prompt (number {number + 1})" if len(prompts) > 1 else "prompt"
-        check_room(prompt, stop.max_new_tokens, model.capacity, which)
-    return _tokens(model, prompts, samplers, stop)
+        check_room(prompt, rule.max_new_tokens, model.capacity, which)
+    return _tokens(model, prompts, samplers, stops)
 
 
 def _tokens(
-    model: CachedBatch, prompts: Sequence[Sequence[int]], samplers: Sequence[Sampler], stop: StopRule
+    model: CachedBatch, prompts: Sequence[Sequence[int]], samplers: Sequence[Sampler], stops: Sequence[StopRule]
 ) -> Iterator[tuple[int, TokenStep]]:
     histories = [list(prompt) for prompt in prompts]
     predictions: Sequence[Prediction] = _run_prompts(model, dict(enumerate(prompts)))
@@ -97,7 +101,7 @@ def _tokens(
         for row in sorted(running):
             token_id = samplers[row].choose(predictions[row], histories[row], prompt_tokens=len(prompts[row]))
             histories[row].append(token_id)
-            ended = stop.reason(token_id, count)
+            ended = stops[row].reason(token_id, count)
             if ended:
                 running.remove(row)
             yield row, TokenStep(token_id, predictions[row], ended)
@@ -137,5 +141,6 @@ def _step(model: CachedBatch, histories: Sequence[Sequence[int]], running: Colle
         _run_prompts(model, {row: histories[row] for row in outgrown})
     token_ids, position = np.zeros(model.batch, np.int32), np.zeros(model.batch, np.int32)
     for row, history in enumerate(histories):
-        token_ids[row], position[row] = history[-1], len(history) - 1
+        # A row that has ended may have filled its cache; what it is fed is not used.
+        token_ids[row], position[row] = history[-1], min(len(history), model.capacity) - 1
     return model.decode(token_ids, position)

@@ -91,6 +91,24 @@ def test_every_row_gives_what_it_gives_alone(
     assert batch.calls.count("prefill") == -(-max(map(len, prompts)) // chunk)
 
 
+@given(
+    prompts=st.lists(st.tuples(_PROMPT, st.integers(1, 7)), min_size=1, max_size=4),
+    chunk=st.integers(1, 6),
+    eos=st.frozensets(st.integers(0, _VOCABULARY - 1), max_size=6),
+)
+def test_every_row_may_have_a_limit_of_its_own(
+    prompts: list[tuple[list[int], int]], chunk: int, eos: frozenset[int]
+) -> None:
+    """Also if one fills its cache while others go on."""
+    capacity = max(len(prompt) + steps - 1 for prompt, steps in prompts)
+    batch = _Batch(len(prompts), chunk, capacity)
+    stops = [StopRule(eos, steps) for _, steps in prompts]
+    events = generate_batch(batch, [prompt for prompt, _ in prompts], [_sampler() for _ in prompts], stops)
+    for (prompt, _), stop, row in zip(prompts, stops, _by_row(events, len(prompts)), strict=True):
+        alone = generate(_Model(chunk, max(capacity, chunk)), prompt, _sampler(), stop)
+        assert [(s.token_id, s.ended) for s in row] == [(s.token_id, s.ended) for s in alone]
+
+
 def test_no_call_is_made_once_all_have_ended() -> None:
     batch = _Batch(2, 4, 9)
     assert len(list(generate_batch(batch, [[1, 2], [3]], [_sampler(), _sampler()], StopRule(frozenset(), 3)))) == 6

@@ -49,6 +49,8 @@ class SamplingConfig:
         _require_count("seed", self.seed, "an integer of at least 0")
         _require_number("presence_penalty", self.presence_penalty)
         _require_number("frequency_penalty", self.frequency_penalty)
+        if not isinstance(self.logit_bias, Mapping):
+            raise ConfigError(f"logit_bias={self.logit_bias!r:.80}: expected numbers by token id, such as {{5: -1.0}}")
         for token_id, bias in self.logit_bias.items():
             _require_count("a token of logit_bias", token_id, "an integer of at least 0")
             _require_number(f"logit_bias[{token_id}]", bias)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeline.server._stops import StopText
+from tapeline.text._stop_text import StopText
 
 TEXTS = st.text("abc ", max_size=40)
 STOPS = st.lists(st.text("abc ", min_size=1, max_size=4), max_size=4)
