@@ -79,10 +79,16 @@ def common_length(a: Sequence[int], b: Sequence[int]) -> int:
 
 
 def check_room(prompt: Sequence[int], new_tokens: int, capacity: int, which: str = "prompt") -> None:
-    """Checks that a prompt and what follows fit into caches with ``capacity`` positions.
+    """Checks that a prompt and the new tokens fit into the caches.
+
+    Args:
+        prompt: tokens of the prompt.
+        new_tokens: largest number of new tokens.
+        capacity: number of positions in the caches.
+        which: name of the prompt in messages.
 
     Raises:
-        InputError: they do not fit, or the prompt is empty; ``which`` names the prompt.
+        InputError: they do not fit, or the prompt is empty.
     """
     wanted = len(prompt) + new_tokens - 1  # the last new token is never fed back
     if not prompt:
