@@ -67,7 +67,15 @@ def test_the_rate_is_changed() -> None:
     assert read_audio(bytes(_encoded(rate=48_000)), _RATE).shape == (10_000,)
 
 
-@pytest.mark.parametrize("size", [0, 0x7FFFF000, 0x7FFFFFFF, 0x80000000, 2**32 - 1])
+_UNKNOWN = [0, 0x7FFFF000, 0x7FFFFFFF - 44, 0x7FFFFFFF - 36, 0x7FFFFFFF, 0x80000000, 2**32 - 37, 2**32 - 2, 2**32 - 1]
+_BEHIND = [
+    b"LIST\x04\x00\x00\x00abcd",
+    b"id3 \x03\x00\x00\x00abc\x00",
+    b"LIST\x04\x00\x00\x00abcdid3 \x03\x00\x00\x00abc",
+]
+
+
+@pytest.mark.parametrize("size", _UNKNOWN)
 @pytest.mark.parametrize("form", [0, 2**32 - 1, None])
 @pytest.mark.parametrize("encoding", ["PCM_16", "FLOAT", "PCM_24"])
 def test_a_wav_file_of_unknown_size_is_read_to_its_end(
@@ -83,6 +91,29 @@ def test_a_wav_file_of_unknown_size_is_read_to_its_end(
     np.testing.assert_array_equal(read_audio(bytes(file), _RATE), whole)
     (tmp_path / "a.wav").write_bytes(file)
     np.testing.assert_array_equal(read_audio(tmp_path / "a.wav", _RATE), whole)
+
+
+@pytest.mark.parametrize("size", _UNKNOWN)
+@pytest.mark.parametrize("more", _BEHIND)
+@pytest.mark.parametrize("encoding", ["PCM_16", "PCM_U8"])
+def test_chunks_behind_samples_of_unknown_size_are_no_samples(size: int, more: bytes, encoding: str) -> None:
+    file = _encoded(encoding=encoding)
+    whole = read_audio(bytes(file), _RATE)
+    place = file.index(b"data") + 4
+    file[place : place + 4] = struct.pack("<I", size)
+    np.testing.assert_array_equal(read_audio(bytes(file) + more, _RATE), whole)
+    cut = read_audio(bytes(file) + more[:-2], _RATE)  # no whole chunk, so it can be anything
+    assert len(cut) > len(whole)
+    with pytest.raises(InputError, match="audio: has no samples"):
+        read_audio(bytes(file)[: place + 4] + more, _RATE)
+
+
+def test_names_of_chunks_in_samples_take_no_time_and_are_samples() -> None:
+    file = bytearray(_encoded(samples=_SAMPLES[:0]))
+    place = file.index(b"data") + 4
+    file[place : place + 4] = struct.pack("<I", 0xFFFFFFFF)
+    samples = b"LIST\x00\x00\x00\x00" * 60_000 + b"\x01\x02"
+    assert len(read_audio(bytes(file) + samples, _RATE)) == len(samples) // 2
 
 
 def test_a_wav_file_without_samples_and_with_further_chunks_has_none() -> None:

@@ -7,8 +7,15 @@ _HEADER: Final = struct.Struct("<4sI")
 _SIZE: Final = struct.Struct("<I")
 _FORM: Final = 12  # bytes of "RIFF", the size and "WAVE"
 _LARGEST: Final = 2**32 - 1
-# Sizes that programs write which cannot go back to the header: ffmpeg's, those of sox and espeak, arecord's.
-_UNKNOWN: Final = (_LARGEST, 0x7FFFF000, 0x7FFFFFFF, 0x80000000)
+# Programs that cannot go back to the header leave 0 there, or the largest size that they know of, often less the bytes
+# of the header: 0x7FFFFFFF, 0x80000000 and 0xFFFFFFFF (ffmpeg, espeak, arecord), 0x7FFFF000 (sox).
+_NEAR: Final = 2**16
+_LIMITS: Final = (2**31, _LARGEST)
+# Chunks that stand behind samples.
+_BEHIND: Final = (
+    *(b"LIST", b"id3 ", b"ID3 ", b"bext", b"cue ", b"smpl", b"inst", b"plst", b"iXML", b"axml", b"_PMX", b"fact"),
+    *(b"PEAK", b"JUNK", b"junk", b"PAD ", b"FLLR", b"DISP", b"acid", b"note", b"labl", b"ltxt", b"cart", b"afsp"),
+)
 
 
 def missing_bytes(file: BinaryIO, size: int) -> int:
@@ -22,26 +29,53 @@ def missing_bytes(file: BinaryIO, size: int) -> int:
     if samples is None:
         return 0
     position, declared = samples
-    return 0 if declared in _UNKNOWN else max(0, position + declared - size)
+    return 0 if _is_unknown(declared) else max(0, position + declared - size)
 
 
 def with_known_size(file: BinaryIO, size: int) -> bytes | None:
-    """Returns the bytes of a WAV file whose header says 0 bytes of samples and that has some; None of any other.
+    """Returns the bytes of a WAV file with the size of its samples, if its header does not say it; None of any other.
 
-    libsndfile takes the 0 as it is. In the bytes it is the size that means an unknown one. If what follows the samples'
-    header is whole chunks up to the end of the file, then there are no samples.
+    The samples go on to the end of the file, or to whole chunks that stand behind them. If such chunks follow the
+    samples' header, then there are no samples.
 
     Args:
         file: the file, which is read from its start.
         size: bytes that it has.
     """
     samples = _data(file, size)
-    if samples is None or samples[1] or samples[0] >= size or _is_chunks(file, samples[0], size):
+    if samples is None or not _is_unknown(samples[1]) or samples[0] > size:
+        return None
+    start, declared = samples
+    if not declared and _is_chunks(file, start, size):
         return None
     file.seek(0)
     content = bytearray(file.read(size))
-    _SIZE.pack_into(content, samples[0] - _SIZE.size, _LARGEST)
+    _SIZE.pack_into(content, start - _SIZE.size, _end(content, start) - start)
     return bytes(content)
+
+
+def _is_unknown(declared: int) -> bool:
+    return not declared or any(limit - _NEAR <= declared <= limit for limit in _LIMITS)
+
+
+def _end(content: bytearray, start: int) -> int:
+    """Returns the place at which the samples end: that of the first of the chunks behind them, or the file's end."""
+    size, places, known = len(content), [len(content)], set[int]()
+    for name in _BEHIND:
+        place = content.find(name, start)
+        while 0 <= place < places[-1]:
+            passed: list[int] = []
+            position = place
+            while position + _HEADER.size <= size and position not in known:
+                passed.append(position)
+                title, declared = _HEADER.unpack_from(content, position)
+                position = position + _HEADER.size + declared + declared % 2 if _is_title(title) else size + 2
+            known |= {*passed}  # so that no chunk is looked at twice, whatever a file holds
+            if position in (size, size + 1):
+                places.append(place)
+                break
+            place = content.find(name, place + 1)
+    return places[-1]
 
 
 def _data(file: BinaryIO, size: int) -> tuple[int, int] | None:
@@ -62,7 +96,11 @@ def _is_chunks(file: BinaryIO, position: int, size: int) -> bool:
     while position + _HEADER.size <= size:
         file.seek(position)
         name, declared = _HEADER.unpack(file.read(_HEADER.size))
-        if not name.isascii() or not name.decode("ascii").isprintable():
+        if not _is_title(name):
             return False
         position += _HEADER.size + declared + declared % 2
     return position in (size, size + 1)
+
+
+def _is_title(name: bytes) -> bool:
+    return name.isascii() and name.decode("ascii").isprintable()
