@@ -65,7 +65,8 @@ _BATCH: Final = flags.DEFINE_integer("batch", 1, "Sequences per call.", lower_bo
 _SEQUENCE: Final = flags.DEFINE_string(
     "sequence",
     None,
-    "Tokens that one call of forward or prefill takes; by default 64, or fewer where the model can less.",
+    "Tokens that one call of forward or prefill takes; by default 64, or fewer where the model can less. Models that "
+    "embed, rank or classify texts have several lengths by default, up to the model's own, 2048 at most.",
     flag_values=FLAGS,
 )
 _MAX_SEQUENCE: Final = flags.DEFINE_integer(

@@ -86,6 +86,46 @@ def test_revisions_are_branches_tags_and_commits(server: HubServer, settings: Hu
     assert fetch(settings, f"org/name@{first}").facts["commit"] == first
 
 
+def test_folders_of_modules_are_those_of_modules_json(server: HubServer, settings: HubSettings) -> None:
+    """Old repositories of sentence-transformers have the model in 0_Transformer; others name folders as they like."""
+    kind = "sentence_transformers.models."
+    modules = [
+        {"idx": 0, "name": "0", "path": "0_Transformer", "type": f"{kind}Transformer"},
+        {"idx": 1, "name": "1", "path": "mean", "type": f"{kind}Pooling"},
+        {"idx": 2, "name": "2", "path": "matrix", "type": f"{kind}Dense"},
+    ]
+    wanted = {
+        "modules.json": json.dumps(modules).encode(),
+        "0_Transformer/config.json": b"{}",
+        "0_Transformer/model.safetensors": WEIGHTS,
+        "0_Transformer/sentence_bert_config.json": b"{}",
+        "0_Transformer/vocab.txt": b"a",
+        "mean/config.json": b"{}",
+        "matrix/config.json": b"{}",
+        "matrix/model.safetensors": WEIGHTS,
+    }
+    others = {"0_Transformer/pytorch_model.bin": b"1", "1_Other/config.json": b"{}", "matrix/pytorch_model.bin": b"1"}
+    server.add("org/name", {**wanted, **others})
+    location = fetch(settings, "org/name")
+    there = [path.relative_to(location.path).as_posix() for path in location.path.rglob("*") if path.is_file()]
+    assert sorted(there) == sorted(wanted)
+    shard = "model-00001-of-00001.safetensors"
+    index = json.dumps({"weight_map": {"w": shard}}).encode()
+    sharded = {key: value for key, value in wanted.items() if key != "0_Transformer/model.safetensors"}
+    sharded |= {"0_Transformer/model.safetensors.index.json": index, f"0_Transformer/{shard}": WEIGHTS}
+    server.add("org/sharded", sharded)
+    with SafetensorsCheckpoint(fetch(settings, "org/sharded").path / "0_Transformer") as checkpoint:
+        assert checkpoint.read("w")[6, 4999] == 34_999
+    server.add(
+        "org/pickle",
+        {**{key: b"{}" for key in wanted if key.endswith(".json")}, **others, "modules.json": wanted["modules.json"]},
+    )
+    with pytest.raises(
+        HubError, match=r"0_Transformer of org/pickle at main .* only pytorch_model.bin: a pickle can run"
+    ):
+        fetch(settings, "org/pickle")
+
+
 def test_shards_are_those_of_the_index(server: HubServer, settings: HubSettings) -> None:
     shards = {
         f"model-0000{number}-of-00002.safetensors": safetensors(

@@ -11,7 +11,13 @@ from tapeline.hub._listing import HubFile, Listing
 from tapeline.hub._names import HubError
 from tapeline.text import tokenizer_files
 from transformer_core.checkpoints import INDEX_FILE, SINGLE_FILE
-from transformer_core.models import CONFIG_FILE, SENTENCE_CONFIGS, SENTENCE_FILES, SENTENCE_WEIGHTS
+from transformer_core.models import (
+    CONFIG_FILE,
+    SENTENCE_CONFIGS,
+    SENTENCE_FILES,
+    SENTENCE_WEIGHTS,
+    SentenceModule,
+)
 
 ADAPTER_CONFIG: Final = "adapter_config.json"
 ADAPTER_WEIGHTS: Final = "adapter_model.safetensors"
@@ -44,6 +50,20 @@ def small_files(listing: Listing) -> list[HubFile]:
     return [listing.files[name] for name in dict.fromkeys((*_SMALL, *tokenizer_files())) if name in listing.files]
 
 
+def module_files(listing: Listing, modules: Sequence[SentenceModule]) -> list[HubFile]:
+    """Returns the files of the modules of a sentence-transformers model that have a folder each.
+
+    The Transformer's are those that describe a model beside its weights; the others' are all that are read.
+    """
+    wanted = [
+        f"{module.path}/{name}"
+        for place, module in enumerate(modules)
+        if module.path
+        for name in ((*_SMALL, *tokenizer_files()) if not place else (CONFIG_FILE, SINGLE_FILE))
+    ]
+    return [listing.files[name] for name in dict.fromkeys(wanted) if name in listing.files]
+
+
 def adapter_files(listing: Listing) -> list[HubFile]:
     """Returns the files of an adapter.
 
@@ -58,28 +78,28 @@ def adapter_files(listing: Listing) -> list[HubFile]:
     return [listing.files[ADAPTER_CONFIG], listing.files[ADAPTER_WEIGHTS]]
 
 
-def safetensors_files(listing: Listing, shards_of: ReadShards) -> list[HubFile]:
+def safetensors_files(listing: Listing, shards_of: ReadShards, folder: str = "") -> list[HubFile]:
     """Returns the single file of a checkpoint, or its shards; nothing beside them that holds the same weights again.
 
     Args:
         listing: files of the repository.
         shards_of: fetches an index and returns the names of its shards.
+        folder: folder of the checkpoint, with a slash; empty for the repository's root.
 
     Raises:
         HubError: the repository holds no such checkpoint, or its index names files that it lacks.
     """
-    files = listing.files
-    if CONFIG_FILE not in files or not {SINGLE_FILE, INDEX_FILE} & files.keys():
-        raise HubError(_no_safetensors(listing))
-    if SINGLE_FILE in files:
-        return [files[SINGLE_FILE]]
-    names = sorted(shards_of(files[INDEX_FILE]))
+    files, single, index = listing.files, f"{folder}{SINGLE_FILE}", f"{folder}{INDEX_FILE}"
+    if f"{folder}{CONFIG_FILE}" not in files or not {single, index} & files.keys():
+        raise HubError(_no_safetensors(listing, folder))
+    if single in files:
+        return [files[single]]
+    names = [f"{folder}{name}" for name in sorted(shards_of(files[index]))]
     missing = [name for name in names if name not in files]
     if missing:
         more = f" and {len(missing) - 1} more" if missing[1:] else ""
         raise HubError(
-            f"{_place(listing)}: {INDEX_FILE} names {missing[0]!r}{more}, not among the files there: "
-            f"{_unfinished(listing)}"
+            f"{_place(listing)}: {index} names {missing[0]!r}{more}, not among the files there: {_unfinished(listing)}"
         )
     return [files[name] for name in names]
 
@@ -154,8 +174,9 @@ def _has_quantisation(stem: str, wanted: str) -> bool:
     return re.search(rf"(?<![a-z0-9]){re.escape(wanted)}(?![a-z0-9_])", stem, re.IGNORECASE) is not None
 
 
-def _no_safetensors(listing: Listing) -> str:
-    files, place = listing.files, _place(listing)
+def _no_safetensors(listing: Listing, folder: str) -> str:
+    inside = {name.removeprefix(folder): file for name, file in listing.files.items() if name.startswith(folder)}
+    files, place = inside, f"{folder[:-1]} of {_place(listing)}" if folder else _place(listing)
     if ADAPTER_CONFIG in files and CONFIG_FILE not in files:
         return f"{place} is an adapter: give its base model as `model` and this name as `adapter`"
     if (models := _gguf_models(listing)) and not {SINGLE_FILE, INDEX_FILE} & files.keys():

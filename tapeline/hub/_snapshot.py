@@ -12,9 +12,9 @@ from tapeline.hub._faults import UnreachableError, explained
 from tapeline.hub._listing import HubFile, HubSettings, Listing, cached_listing, online_listing, write_ref
 from tapeline.hub._names import HubError, HubName, ModelLocation, Need
 from tapeline.hub._selection import adapter_files as files_of_adapter
-from tapeline.hub._selection import gguf_files, only_gguf, safetensors_files, small_files
+from tapeline.hub._selection import gguf_files, module_files, only_gguf, safetensors_files, small_files
 from transformer_core.checkpoints import INDEX_FILE, SINGLE_FILE, read_shard_names
-from transformer_core.models import CONFIG_FILE
+from transformer_core.models import CONFIG_FILE, MODULES_FILE, SentenceModule, read_modules
 
 
 class Snapshot:
@@ -48,12 +48,16 @@ class Snapshot:
         wanted, small = self._name.file, small_files(self._listing)
         if wanted is not None or only_gguf(self._listing):
             weights, small = gguf_files(self._listing, wanted), []
-        elif need == "config" and CONFIG_FILE in self._listing.files:
-            weights = []
         else:
-            weights = safetensors_files(self._listing, self._shards)
-            if weights[0].name != SINGLE_FILE:
-                small.append(self._listing.files[INDEX_FILE])
+            modules = self._modules()
+            folder = f"{modules[0].path}/" if modules and modules[0].path else ""
+            small = [*dict.fromkeys([*small, *module_files(self._listing, modules)])]
+            if need == "config" and f"{folder}{CONFIG_FILE}" in self._listing.files:
+                weights = []
+            else:
+                weights = safetensors_files(self._listing, self._shards, folder)
+                if weights[0].name != f"{folder}{SINGLE_FILE}":
+                    small.append(self._listing.files[f"{folder}{INDEX_FILE}"])
         headers_only = need != "weights" and bool(self._downloads.missing(weights))
         files = [*small, *([] if headers_only else weights)]
         self.fetch(files)
@@ -81,6 +85,14 @@ class Snapshot:
             self._downloads.fetch(files)
             if not self._listing.cached:
                 write_ref(self._listing, self._settings)
+
+    def _modules(self) -> Sequence[SentenceModule]:
+        """Returns the modules of a sentence-transformers model; none of another model."""
+        file = self._listing.files.get(MODULES_FILE)
+        if file is None:
+            return ()
+        self.fetch([file])
+        return read_modules(self._downloads.snapshot) or ()
 
     def _shards(self, index: HubFile) -> Collection[str]:
         self.fetch([index])

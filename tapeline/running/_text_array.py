@@ -33,19 +33,25 @@ class TextArray(np.ndarray):
         self.tokens = self.truncated = np.zeros((0,), np.int64)
 
 
-def similarities(function: str, vectors: np.ndarray) -> np.ndarray:
-    """Returns how alike each vector is to each other one, [N, N] of vectors [N, D], as sentence-transformers does.
+def similarities(function: str, vectors: np.ndarray, others: np.ndarray | None = None) -> np.ndarray:
+    """Returns how alike each vector is to each other one, [N, M] of [N, D] and [M, D], as sentence-transformers does.
 
     Args:
         function: ``cosine``, ``dot``, or one of the negated distances ``euclidean`` and ``manhattan``.
         vectors: the vectors.
+        others: the vectors that they are compared with; None for themselves.
 
     >>> similarities("manhattan", np.array([[0.0, 1.0], [2.0, 2.0]])).tolist()
     [[-0.0, -3.0], [-3.0, -0.0]]
     """
+    others = vectors if others is None else others
     if function in ("euclidean", "manhattan"):
-        distance = np.linalg.norm(vectors[:, None] - vectors[None], 2 if function == "euclidean" else 1, axis=-1)
+        distance = np.linalg.norm(vectors[:, None] - others[None], 2 if function == "euclidean" else 1, axis=-1)
         return -distance
     if function == "cosine":
-        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return vectors @ vectors.T
+        return _normed(vectors) @ _normed(others).T
+    return vectors @ others.T
+
+
+def _normed(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tapeline.server._scripted_server_testing import HELLO, chat, complete, script_tokens, scripted_server
+from tapeline.server._embedding_model import EmbeddingModel
+from tapeline.server._scripted_server_testing import (
+    HELLO,
+    Lengths,
+    chat,
+    complete,
+    script_tokens,
+    scripted_server,
+)
 from tapeline.server._server_testing import Answered, RunningServer
 
 __all__ = ["script_tokens", "scripted_server"]  # fixtures
@@ -108,6 +116,22 @@ def test_tokens_of_texts_and_back(server: RunningServer) -> None:
             "tokens"
         ]
     )
+
+
+@pytest.mark.parametrize(
+    ("similarity", "scores"),
+    [
+        ("cosine", [3 / (2 * 5) ** 0.5, 5 / (5 * 5) ** 0.5, 9 / (17 * 5) ** 0.5]),
+        ("dot", [3, 5, 9]),
+        ("euclidean", [-1, 0, -2]),
+        ("manhattan", [-1, 0, -2]),
+    ],
+)
+def test_an_embedder_ranks_by_its_own_similarity(similarity: str, scores: list[float]) -> None:
+    lengths = Lengths()
+    lengths.similarity = similarity
+    model = EmbeddingModel(name="lengths", created=2, context=16, embedder=lengths)
+    assert model.rank("aa", ["a", "bb", "cccc"]).scores == pytest.approx(scores)
 
 
 def test_embeddings_and_ranks(server: RunningServer) -> None:

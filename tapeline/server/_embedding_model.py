@@ -7,13 +7,18 @@ from typing import Protocol
 import numpy as np
 
 from lang_core import checked_choices
-from tapeline.running import TextArray
+from tapeline.running import TextArray, similarities
 from tapeline.server._ranking_model import Ranked, Ranking
 from tapeline.server._turns import Turns
 
 
 class TextEmbedder(Protocol):
     """``LoadedModel`` of a sentence embedder, as far as the server needs it."""
+
+    @property
+    def similarity(self) -> str:
+        """Function that compares the vectors; see ``similarities``."""
+        ...
 
     def embed(self, texts: Sequence[str], *, prompt_name: str | None = None, truncate: bool = True) -> TextArray:
         """Returns one vector f32 [texts, D] for each text."""
@@ -26,7 +31,7 @@ class TextEmbedder(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingModel(Ranking):
-    """Model that embeds texts, for several threads: one call runs at a time. It ranks them by cosines.
+    """Model that embeds texts, for several threads: one call runs at a time. It ranks them by its similarity.
 
     Attributes:
         embedder: makes the vectors.
@@ -52,11 +57,15 @@ class EmbeddingModel(Ranking):
 
     @checked_choices
     def rank(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> Ranked:
-        """Returns the cosine of each document's vector with the query's; errors as of ``embed``."""
+        """Returns how alike each document's vector is to the query's, by the model's own function.
+
+        Errors as of ``embed``.
+        """
         vectors = self.embed([query, *documents], truncate=truncate)
-        first, *others = np.asarray(vectors)
+        plain = np.asarray(vectors, np.float64)
+        alike = similarities(self.embedder.similarity, plain[:1], plain[1:])[0]
         tokens, truncated = int(vectors.tokens.sum()), int(vectors.truncated.sum())
-        return Ranked([_cosine(first, other) for other in others], tokens, truncated)
+        return Ranked([float(score) for score in alike], tokens, truncated)
 
     def drain(self, seconds: float) -> None:
         """Waits for the call that runs."""
@@ -65,7 +74,3 @@ class EmbeddingModel(Ranking):
     def close(self) -> None:
         """Frees the model."""
         self._turns.last(self.embedder.close)
-
-
-def _cosine(left: np.ndarray, right: np.ndarray) -> float:
-    return float(left @ right / (np.linalg.norm(left) * np.linalg.norm(right)))

@@ -37,7 +37,7 @@ async def embeddings(request: Request) -> Response:
 
 
 async def rerank(request: Request) -> Response:
-    """Orders documents by a reranker's scores, or by the cosine of their embedding with the query's."""
+    """Orders documents by a reranker's scores, or by how alike their embeddings are to the query's."""
     service = service_of(request)
     fields = await service.read(request, RerankRequest)
     model = service.models.ranking_model(fields.model)

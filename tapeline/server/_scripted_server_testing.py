@@ -24,6 +24,8 @@ HELLO: Final = [{"role": "user", "content": "Hello"}]
 class Lengths:
     """Embedder of texts whose vector says how long they are, up to 8 letters; its prompt ``two`` has two of them."""
 
+    similarity = "cosine"
+
     def embed(self, texts: Any, *, prompt_name: str | None = None, truncate: bool = True) -> TextArray:
         """Returns a vector for each text."""
         whole = [len(text) + (2 if prompt_name == "two" else 0) for text in texts]
