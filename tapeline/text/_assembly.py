@@ -33,6 +33,8 @@ TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 """Name of the file with a tokenizer's class, tokens and chat template."""
 TOOL_TEMPLATE_FILE: Final = "additional_chat_templates/tool_use.jinja"
 """Name of the file with a further chat template, for messages with tools."""
+DEFAULT_TEMPLATE_FILE: Final = "additional_chat_templates/default.jinja"
+"""Name of a second file for the chat template of messages without tools."""
 UNMATCHED: Final = "unmatched_special_tokens"
 """Field of tokenizer_config.json in bundles of GGUF files: names of tokens that are not matched in a text."""
 

@@ -9,7 +9,13 @@ import jinja2
 from jinja2.exceptions import SecurityError
 
 from lang_core import InputError, checked_choices
-from tapeline.text._assembly import TOKENIZER_CONFIG, TOOL_TEMPLATE_FILE, read_object, special_tokens
+from tapeline.text._assembly import (
+    DEFAULT_TEMPLATE_FILE,
+    TOKENIZER_CONFIG,
+    TOOL_TEMPLATE_FILE,
+    read_object,
+    special_tokens,
+)
 from tapeline.text._template_environment import environment
 from tapeline.text._template_limits import DEFAULT_LIMITS, RenderLimits, limited
 
@@ -18,6 +24,7 @@ Message = Mapping[str, Any]
 
 _FILE: Final = "chat_template.jinja"
 _OLD_FILE: Final = "chat_template.json"  # of processors, for pictures and text
+_MODEL_CONFIG: Final = "config.json"
 _MARK: Final = "\ue000tapeline\ue000"  # of the private use area: in no template
 
 
@@ -67,9 +74,12 @@ class ChatTemplate:
     def find(
         cls, directory: Path, text: str | None = None, *, tokens: Mapping[str, str] | None = None
     ) -> "ChatTemplate":
-        """Reads the template: chat_template.jinja, else that of chat_template.json, else of tokenizer_config.json.
+        """Reads the template as transformers does: its tokenizer's, or its processor's of a model with a vision tower.
 
-        A further chat_template.jinja for tools can be additional_chat_templates/tool_use.jinja.
+        A tokenizer has additional_chat_templates/default.jinja, else chat_template.jinja, else the template of
+        tokenizer_config.json. A processor has chat_template.json, else chat_template.jinja, else the others. Without
+        any of these, chat_template.json counts for all models. additional_chat_templates/tool_use.jinja can be a
+        further template, for tools.
 
         Args:
             directory: of the model or bundle.
@@ -83,13 +93,20 @@ class ChatTemplate:
         tokens = special_tokens(directory) if tokens is None else tokens
         if text is not None:
             return cls(text, "`chat_template`", tokens)
-        text, tool_text = _read_text(directory / _FILE), _read_text(directory / TOOL_TEMPLATE_FILE)
-        if text is not None:
-            return cls(text, str(directory / _FILE), tokens, tool_text)
-        config = read_object(directory / TOKENIZER_CONFIG)
-        older = read_object(directory / _OLD_FILE).get("chat_template")
-        text, named_tool_text = _configured(older or config.get("chat_template"), directory)
-        return cls(text, str(directory / TOKENIZER_CONFIG), tokens, tool_text or named_tool_text)
+        older, tool_text = read_object(directory / _OLD_FILE).get("chat_template"), None
+        has_processor = "vision_config" in read_object(directory / _MODEL_CONFIG)
+        if not (has_processor and older):
+            tool_text = _read_text(directory / TOOL_TEMPLATE_FILE)
+            files = (_FILE, DEFAULT_TEMPLATE_FILE) if has_processor else (DEFAULT_TEMPLATE_FILE, _FILE)
+            for file in files:
+                text = _read_text(directory / file)
+                if text is not None:
+                    return cls(text, str(directory / file), tokens, tool_text)
+        configured, place = read_object(directory / TOKENIZER_CONFIG).get("chat_template"), TOKENIZER_CONFIG
+        if older and (has_processor or not configured):
+            configured, place = older, _OLD_FILE
+        text, named_tool_text = _configured(configured, directory)
+        return cls(text, str(directory / place), tokens, tool_text or named_tool_text)
 
     @checked_choices
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **more: Any) -> str:

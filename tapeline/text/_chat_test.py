@@ -194,12 +194,29 @@ def test_a_template_of_parts_gets_text_as_a_part() -> None:
         assert not ChatTemplate(text, "here").takes_parts
 
 
-def test_templates_of_processors_are_found(directory: Callable[..., Path]) -> None:
+@pytest.mark.parametrize("vision", [False, True])
+def test_templates_are_those_of_the_tokenizer_or_the_processor(vision: bool, directory: Callable[..., Path]) -> None:
+    """AutoTokenizer and AutoProcessor of transformers 5.23 read the same files in another order."""
     folder = directory({"chat_template": "of the tokenizer"})
+    (folder / "config.json").write_text(json.dumps({"vision_config": {}} if vision else {}))
+    (folder / "chat_template.json").write_text(json.dumps({"chat_template": _PARTS}))
+    of_the_processor = "user:the tape;"
+    assert ChatTemplate.find(folder).render(USER) == (of_the_processor if vision else "of the tokenizer")
+    (folder / "chat_template.jinja").write_text("of the file")
+    assert ChatTemplate.find(folder).render(USER) == (of_the_processor if vision else "of the file")
+    (folder / "additional_chat_templates").mkdir()
+    (folder / "additional_chat_templates/default.jinja").write_text("of the folder")
+    assert ChatTemplate.find(folder).render(USER) == (of_the_processor if vision else "of the folder")
+    (folder / "chat_template.json").unlink()
+    assert ChatTemplate.find(folder).render(USER) == ("of the file" if vision else "of the folder")
+    (folder / "chat_template.jinja").unlink()
+    assert ChatTemplate.find(folder).render(USER) == "of the folder"
+
+
+def test_the_template_of_a_processor_counts_if_there_is_no_other(directory: Callable[..., Path]) -> None:
+    folder = directory({})
     (folder / "chat_template.json").write_text(json.dumps({"chat_template": _PARTS}))
     assert ChatTemplate.find(folder).render(USER) == "user:the tape;"
-    (folder / "chat_template.jinja").write_text("of the file")
-    assert ChatTemplate.find(folder).render(USER) == "of the file"
 
 
 def test_pictures_come_before_the_text_and_get_their_tokens(directory: Callable[..., Path]) -> None:

@@ -7,7 +7,14 @@ from typing import Final
 import tokenizers
 
 from lang_core import CheckpointError, ConfigError, InputError, checked_choices, load_plugins
-from tapeline.text._assembly import TOKENIZER_CONFIG, TOKENIZER_FILE, TOOL_TEMPLATE_FILE, assemble, special_tokens
+from tapeline.text._assembly import (
+    DEFAULT_TEMPLATE_FILE,
+    TOKENIZER_CONFIG,
+    TOKENIZER_FILE,
+    TOOL_TEMPLATE_FILE,
+    assemble,
+    special_tokens,
+)
 from tapeline.text._ids import check_ids
 from tapeline.text._library import library_errors
 from tapeline.text._spaces import without_spaces
@@ -31,6 +38,7 @@ _FILES: Final = (
     "chat_template.jinja",
     "chat_template.json",
     TOOL_TEMPLATE_FILE,
+    DEFAULT_TEMPLATE_FILE,
     *_FOREIGN,
     "merges.txt",
 )
