@@ -119,7 +119,7 @@ def py_tool(name, srcs = None, deps = ["//tapeline/command"], **kwargs):
     """
     py_binary(name = name, srcs = srcs or [name + ".py"], deps = deps, env = VULKAN_ENV, **kwargs)
 
-def package_wheel(name, package, summary_file = None, commands = {}, deps = [], requires = []):
+def package_wheel(name, package, summary_file = None, commands = {}, deps = [], requires = [], extras = {}):
     """The wheel of one top-level package: its library sources with those of its subpackages, no tests.
 
     Args:
@@ -130,7 +130,11 @@ def package_wheel(name, package, summary_file = None, commands = {}, deps = [], 
       deps: targets that bring all libraries of the package; rooms that another one depends on need not be named.
       requires: the distributions it needs; those that name a package of this repository are pinned
         to this very version.
+      extras: what each extra requires besides, by its name (`pip install "tapeline[audio]"`); where there are
+        several, the extra `all` has what all of them require.
     """
+    if len(extras) > 1:
+        extras = dict(extras, all = sorted({r: None for required in extras.values() for r in required}))
     py_package(
         name = name + "_sources",
         packages = [package],
@@ -143,14 +147,15 @@ def package_wheel(name, package, summary_file = None, commands = {}, deps = [], 
         entry_points = {"console_scripts": ["%s = %s" % c for c in sorted(commands.items())]} if commands else {},
         python_requires = ">=3.11",
         python_tag = "py3",
-        requires = [
-            "%s==%s" % (r, VERSION) if r in OWN_PACKAGES else r
-            for r in requires
-        ],
+        requires = _pinned(requires),
+        extra_requires = {extra: _pinned(required) for extra, required in extras.items()},
         version = VERSION,
         visibility = ["//visibility:public"],
         deps = [":" + name + "_sources"],
     )
+
+def _pinned(requirements):
+    return ["%s==%s" % (r, VERSION) if r.split("[")[0] in OWN_PACKAGES else r for r in requirements]
 
 # The distributions that this repository makes, lowest layer first.
 OWN_PACKAGES = [

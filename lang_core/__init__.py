@@ -40,6 +40,7 @@ from lang_core._errors import (
     DeviceError,
     GraphError,
     InputError,
+    MissingPackageError,
     OpError,
     PluginError,
     ProcessError,
@@ -50,6 +51,7 @@ from lang_core._errors import (
     any_of,
     near_names,
 )
+from lang_core._extras import EXTRAS, check_extra, has_extra, load_extra
 from lang_core._formats import LAYOUTS
 from lang_core._layouts import BitField, BlockLayout, Plane, SubScales
 from lang_core._mapping_weights import MappingWeights
@@ -93,6 +95,7 @@ __all__ = [
     "define_op",
     "register_encoding",
     "quantizable",
+    "load_extra",
     "load_plugins",
     "plugin_versions",
     "Quantizer",
@@ -106,6 +109,7 @@ __all__ = [
     "SubScales",
     "DTYPES",
     "DTYPE_ALIASES",
+    "EXTRAS",
     "ENCODINGS",
     "LAYOUTS",
     "MESH_AXES",
@@ -128,6 +132,7 @@ __all__ = [
     "ExecutionContext",
     "GraphError",
     "InputError",
+    "MissingPackageError",
     "Literal",
     "MappingWeights",
     "MeshShape",
@@ -157,6 +162,7 @@ __all__ = [
     "as_dtype",
     "bf16",
     "bool_",
+    "check_extra",
     "check_rows",
     "checked_choices",
     "choice",
@@ -165,6 +171,7 @@ __all__ = [
     "f32",
     "f64",
     "flag",
+    "has_extra",
     "i8",
     "i32",
     "i64",

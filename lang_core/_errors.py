@@ -31,6 +31,10 @@ class ChoiceError(ConfigError):
     """An argument with a fixed set of values, such as an enumeration's, is none of them."""
 
 
+class MissingPackageError(InputError):
+    """A package that what was asked for needs is not installed."""
+
+
 class PluginError(TapelineError):
     """An installed package that extends Tapeline cannot be loaded."""
 

@@ -42,7 +42,7 @@ from autotune.kernel import (
     without_gradient,
 )
 from autotune.records import labelled
-from lang_core import ExecutionContext, checked_choices, near_names
+from lang_core import ExecutionContext, checked_choices, load_extra, near_names
 
 Cfg = TypeVar("Cfg")
 Out = TypeVar("Out")
@@ -379,7 +379,10 @@ def compile_request(
 
 _COMPILERS: Final[dict[str, Callable[..., KernelCompiler]]] = {}
 # Named, not imported: each module loads an engine, and registers its compiler, at the first use.
-_MODULES: Final = {"iree": "autotune.iree_compiler", "jax": "autotune.jax_compiler"}
+_LOADERS: Final[dict[str, Callable[[], object]]] = {
+    "iree": functools.partial(importlib.import_module, "autotune.iree_compiler"),
+    "jax": functools.partial(load_extra, "autotune.jax_compiler", "jax", "compiler=jax"),
+}
 
 
 def register_compiler(name: str, make: Callable[..., KernelCompiler]) -> None:
@@ -395,19 +398,13 @@ def compiler_named(name: str, device: str | None = None) -> KernelCompiler:
         device: name of the device, for compilers of several devices; the compiler's default if None.
 
     Raises:
-        KernelError: the name is unknown, or the compiler's package is not installed.
+        KernelError: the name is unknown.
+        MissingPackageError: the compiler is JAX, and it is not installed.
     """
-    module = _MODULES.get(name)
-    if name not in _COMPILERS and module is not None:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise KernelError(
-                f"the compiler {name!r} is in {module}, which is not installed ({error}): install its engine, or "
-                f"pass compiler= an object with environment() and compile()"
-            ) from None
+    if name not in _COMPILERS and name in _LOADERS:
+        _LOADERS[name]()
     if name not in _COMPILERS:
-        known = sorted({*_COMPILERS, *_MODULES})
+        known = sorted({*_COMPILERS, *_LOADERS})
         raise KernelError(f"unknown compiler {name!r}; available: {', '.join(known)}{near_names(name, known)}")
     return _COMPILERS[name]() if device is None else _COMPILERS[name](device)
 
@@ -416,7 +413,8 @@ def traced_context() -> ExecutionContext:
     """Returns a context on JAX's arrays, in which kernels that are written in ``ctx.ops`` run where JAX traces.
 
     Raises:
-        KernelError: the package with that context is not installed, or the compiler that is registered has none.
+        KernelError: the compiler that is registered has no such context.
+        MissingPackageError: the package with that context is not installed.
     """
     context = getattr(compiler_named("jax"), "context", None)
     if context is None:

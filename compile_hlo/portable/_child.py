@@ -1,6 +1,5 @@
 """StableHLO's tools, each call in a child process: jaxlib's memory is not ours, and its crash is an error here."""
 
-import importlib
 import os
 import pickle
 import subprocess
@@ -12,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lang_core import Axes, MeshShape, VerificationError
+from lang_core import Axes, MeshShape, VerificationError, load_extra
 
 # Imported by the child alone.
 _TOOLS: Final = "compile_hlo.portable._stablehlo"
@@ -109,7 +108,7 @@ def answer_call() -> None:
         os.dup2(2, 1)
         tools, name, args = pickle.load(sys.stdin.buffer)  # noqa: S301 - of our own parent
         try:
-            outcome = getattr(importlib.import_module(tools), name)(*args), None
+            outcome = getattr(load_extra(tools, "jax", f"StableHLO's {name}"), name)(*args), None
         except Exception as error:  # noqa: BLE001 - the parent raises it
             outcome = None, _sent(name, error)
         pickle.dump(outcome, answer)

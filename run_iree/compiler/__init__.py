@@ -2,6 +2,7 @@
 
 from run_iree.compiler._bindings import check_bindings
 from run_iree.compiler._block_calls import OutlineRule
+from run_iree.compiler._check_text import check_text
 from run_iree.compiler._compile import CompileReport, compile_module
 from run_iree.compiler._eviction import evict
 from run_iree.compiler._locate import Place, locate
@@ -28,6 +29,7 @@ __all__ = [
     "Schedule",
     "Target",
     "check_bindings",
+    "check_text",
     "compile_module",
     "evict",
     "host_cpu",

@@ -27,18 +27,7 @@ _COPY: Final = "copy it again, or convert it anew"
 def read_audio(
     source: Path | bytes, rate: int, limits: AudioLimits = DEFAULT_LIMITS, *, name: str | None = None
 ) -> np.ndarray:
-    """Reads a WAV or FLAC file as mono samples f32 [samples] of a rate; channels are averaged.
-
-    Args:
-        source: the file, or its bytes.
-        rate: samples per second of the result.
-        limits: bounds of the file.
-        name: what messages call it; by default its path.
-
-    Raises:
-        InputError: it cannot be read, is neither WAV nor FLAC, damaged, cut off, without samples, or beyond a bound;
-            or a sample is NaN or infinite.
-    """
+    """See ``_files.read_audio``."""
     if isinstance(source, bytes):
         return _read(io.BytesIO(source), len(source), rate, limits, name or "audio")
     title = name or str(source)

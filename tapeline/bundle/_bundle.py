@@ -115,7 +115,10 @@ class Bundle:
         self._check_files(ARTIFACT)
         path = self.path / ARTIFACT
         if not path.is_file():
-            raise InputError(f"{self.path} has no {ARTIFACT}: export the bundle again, with verify other than none")
+            raise InputError(
+                f"{self.path} has no {ARTIFACT}: JAX was not installed where it was exported: install it "
+                f"(pip install 'tapeline[jax]'), and export the bundle again"
+            )
         self._check_module(path)
         return path
 

@@ -2,6 +2,8 @@
 
 from typing import Final, NamedTuple
 
+from lang_core import MissingPackageError
+
 ERRORS_PAGE: Final = "docs/errors.md"
 """Address of the page that is generated from this module; that of the site's page once there is a site."""
 
@@ -86,6 +88,18 @@ EXPLANATIONS: Final = {
         (
             "Clear rows whose sequences have ended, or begin fewer at once.",
             "Export with more pages: `--pages`; docs/serving.md says how many.",
+        ),
+    ),
+    "MissingPackageError": Explanation(
+        "A part of Tapeline was used for which a package is not installed. Nothing was computed; the exit code is 2.",
+        (
+            "`pip install tapeline` brings what CPUs, Vulkan and CUDA need through IREE; JAX, training, sound, images "
+            "and plots are extras.",
+            "A bundle or a command that was written where more was installed.",
+        ),
+        (
+            "Run the `pip install` that the message names, in the environment that runs Tapeline.",
+            "`pip install 'tapeline[all]'` brings all extras.",
         ),
     ),
     "PluginError": Explanation(
@@ -273,6 +287,8 @@ def kind_of(error: BaseException) -> str | None:
 
 
 def see_also(error: BaseException) -> str:
-    """Returns a line, behind a line break, that says where an error is explained; empty where it is not."""
+    """Returns a line, behind a line break, that says where an error is explained; empty if its message says all."""
+    if isinstance(error, MissingPackageError):
+        return ""
     kind = kind_of(error)
     return "" if kind is None else f"\nsee: tapeline explain {kind}, or {ERRORS_PAGE}#{kind.lower()}"

@@ -12,7 +12,7 @@ from typing import Final
 
 from absl import flags
 
-from lang_core import InputError, MeshShape, near_names
+from lang_core import InputError, MeshShape, check_extra, load_extra, near_names
 from tapeline.cli import output_file, say_error
 from tapeline.command._program import COMMANDS, Command, load_command, parse_command
 from tapeline.launching import launch
@@ -42,10 +42,12 @@ def main() -> None:
     """Runs the command's ranks, or is one of them; exits with the command's code."""
     name, figures = _checked_command(), output_file("figures", _FIGURES.value)
     if _PROCESSES.value is None:
-        # A module of its own, for it loads JAX.
         place = (_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
-        code = load_command("rank").run_rank(place, _TIMEOUT.value, name, REST[1:], figures)
+        code = load_extra("tapeline.command._rank", "jax", "launch").run_rank(
+            place, _TIMEOUT.value, name, REST[1:], figures
+        )
     else:
+        check_extra("jax", "launch")
         _check_processes(load_command(name), _PROCESSES.value)
         code, error = launch(_PROCESSES.value, [*_own_flags(), "--", *REST])
         if error is not None:

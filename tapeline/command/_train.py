@@ -12,11 +12,10 @@ from typing import Final, Literal
 from absl import flags
 
 import tapeline
-from run_jax.training import SCHEDULES, Schedule, is_writer
 from tapeline.cli import TerminalProgress, user_path
 from tapeline.command._flags import flag_translator
 from tapeline.command._format_flags import FormatFlag, put_json
-from tapeline.finetuning import TrainOptions
+from tapeline.finetuning import SCHEDULES, Schedule, TrainOptions, writes_output
 
 FLAGS: Final = flags.FlagValues()
 OPERANDS: Final = (("model",),)
@@ -129,7 +128,7 @@ def main() -> None:
             seed=_SEED.value,
             save_every=_SAVE_EVERY.value,
         )
-    if not is_writer():
+    if not writes_output():
         return
     if _FORMAT.is_json:
         put_json({"output": trained.path, "steps": len(trained.losses), "losses": trained.losses})

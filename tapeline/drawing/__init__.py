@@ -1,7 +1,13 @@
-"""Pictures of figures and comparisons, with Matplotlib: a room of its own, because the import is slow and large."""
+"""Pictures of figures and comparisons, with Matplotlib, which is loaded when a picture is asked for."""
 
-from tapeline.drawing._charts import Bar, Candidate, write_candidate_bars, write_loss_curve, write_measured_bars
-from tapeline.drawing._heat_strip import check_picture, write_picture
+from tapeline.drawing._bars import Bar, Candidate
+from tapeline.drawing._pictures import (
+    check_picture,
+    write_candidate_bars,
+    write_loss_curve,
+    write_measured_bars,
+    write_picture,
+)
 
 __all__ = [
     "Bar",

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lang_core import checked_choices
+from tapeline.drawing._bars import Bar, Candidate
 
 _DARK: Final = "#08519c"
 _LIGHT: Final = "#9ecae1"
@@ -18,30 +18,8 @@ _BAD: Final = "#cb181d"
 _MEAN_OVER: Final = 20
 
 
-@checked_choices
-class Candidate(NamedTuple):
-    """Bar of a candidate.
-
-    Attributes:
-        name: configuration.
-        seconds: time of a call; None if it was not timed.
-        chosen: whether it is the chosen one.
-        note: reason why it was not timed.
-    """
-
-    name: str
-    seconds: float | None
-    chosen: bool = False
-    note: str = ""
-
-
 def write_candidate_bars(calls: Sequence[tuple[str, Sequence[Candidate]]], path: Path) -> None:
-    """Draws the candidates of each call, the chosen one dark; equal input gives equal bytes.
-
-    Args:
-        calls: (title, candidates) of each call.
-        path: file to write, ``.png`` or ``.svg``.
-    """
+    """See ``_pictures.write_candidate_bars``."""
     heights = [len(candidates) for _, candidates in calls]
     figure = Figure(figsize=(8, 0.6 * len(calls) + 0.24 * sum(heights) + 0.4), layout="constrained")
     grid = figure.subplots(len(calls), 1, squeeze=False, gridspec_kw={"height_ratios": heights})
@@ -60,34 +38,8 @@ def write_candidate_bars(calls: Sequence[tuple[str, Sequence[Candidate]]], path:
     _save(figure, path, dpi=150)
 
 
-@checked_choices
-class Bar(NamedTuple):
-    """Bar of a system.
-
-    Attributes:
-        name: name of the system.
-        median: median over rounds.
-        least: minimum over rounds.
-        most: maximum over rounds.
-        peer: whether it is another system than Tapeline.
-    """
-
-    name: str
-    median: float
-    least: float
-    most: float
-    peer: bool = False
-
-
 def write_measured_bars(panels: Sequence[tuple[str, str, Sequence[Bar]]], path: Path) -> None:
-    """Draws panels below each other: Tapeline dark, peers light, with a line from minimum to maximum.
-
-    Equal input gives equal bytes.
-
-    Args:
-        panels: (title, unit, bars) of each panel.
-        path: file to write, ``.png`` or ``.svg``.
-    """
+    """See ``_pictures.write_measured_bars``."""
     heights = [max(len(bars), 1) for _, _, bars in panels]
     figure = Figure(figsize=(8, 0.75 * len(panels) + 0.26 * sum(heights) + 0.2), layout="constrained")
     grid = figure.subplots(len(panels), 1, squeeze=False, gridspec_kw={"height_ratios": heights})
@@ -115,7 +67,7 @@ def write_measured_bars(panels: Sequence[tuple[str, str, Sequence[Bar]]], path: 
 
 
 def write_loss_curve(losses: Sequence[float], path: Path, title: str) -> None:
-    """Draws the loss of each step, and its mean over the last twenty; equal input gives equal bytes."""
+    """See ``_pictures.write_loss_curve``."""
     steps = np.arange(1, len(losses) + 1)
     sums = np.cumsum([0.0, *losses])
     first = np.maximum(steps - _MEAN_OVER, 0)

@@ -13,31 +13,13 @@ from matplotlib.figure import Figure
 from lang_core import InputError
 from tapeline.compare import ComparedTensor, Comparison, error_of
 
-_FORMATS: Final = (".png", ".svg", ".pdf")
 _MOST_STEPS: Final = 8
 _DECADES: Final = 4.0  # range of the colours, below and above the tolerance
 _OUTSIDE: Final = "(no block)"
 
 
-def check_picture(path: Path) -> None:
-    """Checks that a picture can be written in the format of this file name.
-
-    Raises:
-        InputError: the format is unknown.
-    """
-    if path.suffix not in _FORMATS:
-        raise InputError(f"{path}: unknown format of a picture {path.suffix!r}; available: {', '.join(_FORMATS)}")
-
-
 def write_picture(comparison: Comparison, path: Path) -> None:
-    """Draws the errors of all tensors.
-
-    Blocks are columns, the tensors of a block rows, and calls panels. Blue is within the tolerance, red beyond it, and
-    grey has no tensor. The first divergence is framed.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+    """See ``_pictures.write_picture``."""
     calls = list(dict.fromkeys((tensor.label.step, tensor.label.entry_point) for tensor in comparison.tensors))[
         :_MOST_STEPS
     ]

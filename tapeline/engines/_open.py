@@ -1,12 +1,12 @@
 """Opens a bundle in the engine that is asked for."""
 
-import importlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from lang_core import load_extra
 from run_iree.dump import Dumper
 from tapeline.bundle import Bundle
 from tapeline.engines._protocol import Session
@@ -21,8 +21,9 @@ def xla_function(text: Path) -> Callable[..., Sequence[np.ndarray]]:
 
     Raises:
         VerificationError: XLA refuses it.
+        MissingPackageError: JAX is not installed.
     """
-    return importlib.import_module(JAX).compiled_text(text)
+    return load_extra(JAX, "jax", "compiling by XLA").compiled_text(text)
 
 
 def open_session(bundle: Bundle, place: Place, dumper: Dumper | None = None) -> Session:
@@ -37,6 +38,7 @@ def open_session(bundle: Bundle, place: Place, dumper: Dumper | None = None) -> 
         DescriptionError: kernel_config.json and the module contradict one another.
         InputError: the bundle cannot run there, or the mesh does not divide it.
         DeviceError: the device is not available, or a file is damaged.
+        MissingPackageError: the engine is JAX, and it is not installed.
     """
     engine = engine_named(place.engine)
     if dumper is None:
@@ -55,4 +57,4 @@ def dumped_module(bundle: Bundle, place: Place) -> str:
 
 def open_on_rank(bundle: Bundle, place: Place) -> Session:
     """Opens a bundle on this rank's part of the devices: what each of several processes does when one is told to."""
-    return importlib.import_module(JAX).open_on_rank(bundle, place)
+    return load_extra(JAX, "jax", "engine=jax").open_on_rank(bundle, place)

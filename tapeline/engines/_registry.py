@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 from lang_core import (
@@ -15,6 +16,7 @@ from lang_core import (
     MeshShape,
     any_of,
     checked_choices,
+    load_extra,
     load_plugins,
     near_names,
 )
@@ -210,16 +212,22 @@ def _iree_gpu() -> str:
     raise InputError(f"device=gpu: this machine has no GPU that IREE runs on ({reasons}): leave `device` out")
 
 
+def _loaded(module: str) -> ModuleType:
+    if module != JAX:
+        return importlib.import_module(module)
+    return load_extra(module, "jax", "engine=jax")
+
+
 def _open_by(module: str, bundle: Bundle, place: Place) -> Session:
-    return importlib.import_module(module).open_bundle(bundle, place)
+    return _loaded(module).open_bundle(bundle, place)
 
 
 def _open_dumped_by(module: str, bundle: Bundle, place: Place, dumper: Dumper) -> Session:
-    return importlib.import_module(module).open_dumped(bundle, place, dumper)
+    return _loaded(module).open_dumped(bundle, place, dumper)
 
 
 def _dumped_module_by(module: str, bundle: Bundle, place: Place) -> str:
-    return importlib.import_module(module).dumped_module(bundle, place)
+    return _loaded(module).dumped_module(bundle, place)
 
 
 def _dumps(module: str) -> Dumps:

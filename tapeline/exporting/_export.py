@@ -8,8 +8,8 @@ from typing import Any
 
 from compile_hlo import lower_module, text_file
 from compile_hlo.portable import verify_text
-from lang_core import CachedWeights, VerificationError, WeightSource
-from run_iree import available
+from lang_core import CachedWeights, VerificationError, WeightSource, has_extra
+from run_iree import available, check_text
 from run_iree.archive import WrittenArchive
 from tapeline.bundle import (
     ARCHIVE,
@@ -232,14 +232,22 @@ class _Run:
         per_device = PER_DEVICE_TARGET in export.options.target
         key |= {"mesh": None if export.mesh is None else export.mesh.facts(), "per_device": per_device}
 
+        is_portable = has_extra("jax")  # StableHLO's own tools are jaxlib's; IREE parses its text, too
+
         def make() -> None:
             if verify:
                 self._say("verifying ...")
                 for module in modules:
-                    verify_text(self._staging / module)
-            write_portable(export, self._staging)
+                    (verify_text if is_portable else check_text)(self._staging / module)
+            if is_portable:
+                write_portable(export, self._staging)
 
-        self._steps.run("portable", key, [ARTIFACT, PER_DEVICE] if per_device else [ARTIFACT], make)
+        files = [ARTIFACT, PER_DEVICE] if per_device else [ARTIFACT]
+        self._steps.run("portable", key, files if is_portable else [], make)
+        if not is_portable:
+            self._say(
+                f"no {ARTIFACT}, which engine=jax runs: pip install 'tapeline[jax]', and export again with `resume`"
+            )
 
     def _draw(self) -> None:
         forms = self._export.options.graph

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from lang_core import InputError
+from compile_hlo.portable import ARTIFACT_VERSION
+from lang_core import InputError, check_extra
 from tapeline.exporting._options import PER_DEVICE_TARGET, ExportOptions
 
 # Targets with sets of flags to choose among (autotune.iree_compiler.CANDIDATE_FLAGS).
@@ -36,6 +37,7 @@ def check_options(options: ExportOptions) -> None:
             f"kernels={options.kernels} with target={','.join(options.target)}: configurations are chosen for one "
             f"device, and all targets have one module: export a bundle per target"
         )
+    _check_packages(options)
     if options.slots is not None:
         _check_slots(options)
     if options.pages is not None and options.slots is None:
@@ -48,6 +50,16 @@ def check_options(options: ExportOptions) -> None:
         )
     _check_mesh(options)
     _check_report(options.report)
+
+
+def _check_packages(options: ExportOptions) -> None:
+    """Checks that the packages are installed that only some options need."""
+    if options.verify in ("interpreter", "jax"):
+        check_extra("jax", f"verify={options.verify}")
+    if options.mesh is not None:
+        check_extra("jax", f"mesh={options.mesh}")
+    if options.stablehlo_target_version != ARTIFACT_VERSION:
+        check_extra("jax", f"stablehlo_target_version={options.stablehlo_target_version}")
 
 
 def _check_reference(options: ExportOptions) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from compile_hlo import LoweredModule, lower_module
 from compile_hlo.directions import check_declared
 from compile_hlo.emit import ExternalParameters, Form, InlineParameters
-from lang_core import TensorSpec, bool_
+from lang_core import TensorSpec, bool_, has_extra
 from run_iree.archive import ArchiveLayout
 from tapeline.bundle import (
     ARCHIVE,
@@ -274,8 +274,8 @@ def _guessed_files(export: Export, lowered: LoweredModule, debug_nodes: int, kno
         modules[executable_name(target)] = least + per_node * nodes
         if debug_nodes:
             modules[debug_executable_name(target)] = least + per_node * debug_nodes
-    names = [*known, ARTIFACT, *modules]
+    artifact = {ARTIFACT: _ARTIFACT[0] + _ARTIFACT[1] * nodes} if has_extra("jax") else {}
+    names = [*known, *artifact, *modules]
     described = sum(map(len, description(export, lowered, dict.fromkeys(names, "0" * 64)).pieces()))
     report = 3000 + sum(len(path) + 10 for path in lowered.parameters()) + 220 * len(names)
-    artifact = _ARTIFACT[0] + _ARTIFACT[1] * nodes
-    return {ARTIFACT: artifact, **modules, MARK: described + _PER_TARGET * len(modules), REPORT: report}
+    return {**artifact, **modules, MARK: described + _PER_TARGET * len(modules), REPORT: report}

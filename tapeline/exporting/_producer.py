@@ -3,13 +3,14 @@
 import importlib.metadata
 import platform
 
-from lang_core import plugin_versions
+from lang_core import has_extra, plugin_versions
 from tapeline.cli import VERSION
 
 
 def producer() -> dict[str, str]:
     """Returns the versions of what made a bundle, with the packages of plugins."""
-    packages = ("numpy", "ml_dtypes", "iree-base-compiler", "iree-base-runtime", "jaxlib")
+    packages = ("numpy", "ml_dtypes", "iree-base-compiler", "iree-base-runtime")
+    packages += ("jaxlib",) if has_extra("jax") else ()  # StableHLO's tools, which write the portable artifact
     versions = {name: importlib.metadata.version(name) for name in packages}
     plugins = {f"plugin {name}": package for name, package in plugin_versions().items()}
     return {"tapeline": VERSION, "python": platform.python_version(), **versions, **plugins}

@@ -2,10 +2,14 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict, get_args
 
 from lang_core import ConfigError, InputError, MeshShape, checked_choices
-from run_jax.training import OptimizerOptions, Schedule
+
+Schedule = Literal["constant", "linear", "cosine"]
+"""Schedule of the learning rate behind the warm-up."""
+SCHEDULES: Final = get_args(Schedule)
+"""Names of the schedules of the learning rate."""
 
 _FULL_RATE: Final = 2e-5
 _ADAPTER_RATE: Final = 2e-4
@@ -70,27 +74,37 @@ class TrainOptions:
         if self.lora is None and (self.lora_alpha is not None or self.lora_targets):
             name = "lora_alpha" if self.lora_alpha is not None else "lora_targets"
             raise ConfigError(f"{name}={getattr(self, name)}: is of an adapter: give its rank, lora, too")
-        self.optimizer()
+        self._check_optimizer()
         self.mesh_shape()
+
+    def _check_optimizer(self) -> None:
+        """Refuses what ``OptimizerOptions`` of run_jax refuses, which is not loaded for it."""
+        for name, value, is_valid, expected in (
+            ("steps", self.steps, self.steps >= 1, "at least 1"),
+            ("learning_rate", self.rate, 0 < self.rate < 10, "above 0 and below 10"),
+            ("warmup", self.warmup_steps, 0 <= self.warmup_steps <= self.steps, f"0 to steps ({self.steps})"),
+            ("weight_decay", self.weight_decay, 0 <= self.weight_decay < 10, "at least 0 and below 10"),
+            ("largest_norm", self.largest_norm, self.largest_norm >= 0, "at least 0"),
+        ):
+            if not is_valid:
+                raise ConfigError(f"{name}={value}: give a number {expected}")
 
     @property
     def alpha(self) -> float:
         """Numerator of the adapter's scaling."""
         return float(2 * (self.lora or 0) if self.lora_alpha is None else self.lora_alpha)
 
-    def optimizer(self) -> OptimizerOptions:
-        """Returns the settings of AdamW."""
-        rate = self.learning_rate
-        if rate is None:
-            rate = _FULL_RATE if self.lora is None else _ADAPTER_RATE
-        return OptimizerOptions(
-            steps=self.steps,
-            learning_rate=rate,
-            warmup=min(self.steps // 10, 100) if self.warmup is None else self.warmup,
-            schedule=self.schedule,
-            weight_decay=self.weight_decay,
-            largest_norm=self.largest_norm,
-        )
+    @property
+    def rate(self) -> float:
+        """Largest learning rate."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        return _FULL_RATE if self.lora is None else _ADAPTER_RATE
+
+    @property
+    def warmup_steps(self) -> int:
+        """First steps in which the rate rises."""
+        return min(self.steps // 10, 100) if self.warmup is None else self.warmup
 
     def mesh_shape(self) -> MeshShape | None:
         """Returns the mesh; None for one device."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from lang_core import ConfigError, EagerExecutionContext, Parameter, WeightSource
-from run_jax.training import Trainer, TrainingMesh
+from run_jax.training import OptimizerOptions, Trainer, TrainingMesh
 from tapeline.exporting import ModelSource
 from tapeline.finetuning._adapter import AdaptedModule, adapted_modules, factor_axes, first_values
 from tapeline.finetuning._documents import Documents
@@ -56,14 +56,25 @@ def make_plan(source: ModelSource, data: Path, options: TrainOptions) -> Plan:
     if options.lora is None:
         masters = _decoder(source, "f32")  # the same weights, read into f32
         trainable, rest = _Read(masters, weights, floating=True), _Read(masters, weights, floating=False)
-        trainer = Trainer(full_objective(model), options.optimizer(), TrainingMesh(shape, axes))
+        trainer = Trainer(full_objective(model), _optimizer(options), TrainingMesh(shape, axes))
         return Plan(model, trainer, windows, trainable, rest, ())
     modules = adapted_modules(model, options.lora_targets)
     factors = first_values(modules, options.lora, options.seed)
     objective = adapter_objective(model, modules, options.alpha / options.lora)
     mesh = TrainingMesh(shape, {**axes, **factor_axes(modules, axes)})
-    trainer = Trainer(objective, options.optimizer(), mesh)
+    trainer = Trainer(objective, _optimizer(options), mesh)
     return Plan(model, trainer, windows, factors, _Read(model, weights), modules)
+
+
+def _optimizer(options: TrainOptions) -> OptimizerOptions:
+    return OptimizerOptions(
+        steps=options.steps,
+        learning_rate=options.rate,
+        warmup=options.warmup_steps,
+        schedule=options.schedule,
+        weight_decay=options.weight_decay,
+        largest_norm=options.largest_norm,
+    )
 
 
 def _decoder(source: ModelSource, dtype: str) -> DecoderLM:

@@ -2,20 +2,19 @@
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Unpack
+from typing import Any, Final
 
 import numpy as np
 
-from lang_core import TensorSpec, VerificationError, checked_choices
+from lang_core import TensorSpec, VerificationError
 from run_jax.training import TrainingCheckpoints, device_names, is_writer, wait_for_all
 from tapeline.bundle import sha256_of
 from tapeline.cli import VERSION, Progress, ProgressEvent, no_progress
 from tapeline.drawing import write_loss_curve
 from tapeline.exporting import ModelSource, open_source
-from tapeline.finetuning._options import TrainKeywords, TrainOptions
+from tapeline.finetuning._options import TrainOptions
 from tapeline.finetuning._output import write_adapter, write_checkpoint
 from tapeline.finetuning._plan import Plan, make_plan
 from tapeline.finetuning._workplace import REPORT, Workplace
@@ -24,64 +23,23 @@ from transformer_core.models.gguf import GgufModel
 _LINES: Final = 100
 
 
-class TrainedModel(NamedTuple):
-    """Result of a training.
-
-    Attributes:
-        path: directory of the adapter, or of the checkpoint.
-        losses: loss of each step, before it.
-    """
-
-    path: Path
-    losses: list[float]
-
-
-@checked_choices
-def train(
-    model: str | os.PathLike[str],
-    data: str | os.PathLike[str],
-    output: str | os.PathLike[str],
-    *,
-    resume: bool = False,
-    progress: Progress = no_progress,
-    base: str | os.PathLike[str] = "",
-    **options: Unpack[TrainKeywords],
-) -> TrainedModel:
-    """Fine-tunes a causal language model on JAX.
-
-    ``output`` is complete afterwards, or what it was before. A training that was killed goes on with ``resume``, to the
-    same bits.
-
-    Args:
-        model: Hugging Face directory, ``.gguf`` file, name of the hub, or ``demo``.
-        data: text, or ``.jsonl`` with an object per line that has ``text`` or ``messages``.
-        output: directory of the result: an adapter of PEFT with ``lora``, else a checkpoint.
-        resume: True goes on with what was begun there; from the beginning where there is nothing.
-        progress: receives steps and warnings.
-        base: directory that relative paths start from; the current one by default.
-        **options: fields of ``TrainOptions``.
-
-    Returns:
-        The result.
-
-    Raises:
-        InputError: model, data, options or output are wrong, or do not fit each other.
-        VerificationError: a loss is no finite number.
-    """
-    chosen, name, file = TrainOptions(**options), os.fspath(model), Path(base, data)
-    workplace = Workplace(Path(base, output))
+def run_training(
+    model: str, data: Path, output: Path, options: TrainOptions, *, resume: bool, progress: Progress, base: Path
+) -> list[float]:
+    """Fine-tunes a model, writes the result, and returns the loss of each step; see ``train``."""
+    workplace = Workplace(output)
     workplace.check()
-    with open_source(name, Path(base, model), True, progress) as source:
-        plan = make_plan(source, file, chosen)
-        record = {**chosen.record(), "model": source.identity, "data": sha256_of(file)}
+    with open_source(model, base / model, True, progress) as source:
+        plan = make_plan(source, data, options)
+        record = {**options.record(), "model": source.identity, "data": sha256_of(data)}
         progress = progress if is_writer() else no_progress
         _tell(plan, progress)
         with _working(workplace, record, resume):
-            losses = _run(plan, chosen, workplace, source, progress)
+            losses = _run(plan, options, workplace, source, progress)
     if is_writer():
         workplace.publish()
     wait_for_all("published")
-    return TrainedModel(workplace.output, losses)
+    return losses
 
 
 @contextlib.contextmanager

@@ -3,9 +3,8 @@
 import math
 
 import numpy as np
-from PIL import Image
 
-from lang_core import InputError
+from lang_core import InputError, load_extra
 from tapeline.images._limits import ImageLimits
 from tapeline.images._settings import ImageSettings
 from tapeline.images._sizes import Size
@@ -16,6 +15,7 @@ def resized(picture: np.ndarray, size: Size, resample: int, limits: ImageLimits)
 
     Raises:
         InputError: it is so narrow that a side would vanish, or that it would grow beyond a bound.
+        MissingPackageError: Pillow is not installed.
     """
     (height, width), (old_height, old_width) = size, picture.shape[:2]
     # Pillow resizes rows before columns: between the two there are the new columns of all old rows.
@@ -24,7 +24,8 @@ def resized(picture: np.ndarray, size: Size, resample: int, limits: ImageLimits)
         raise InputError(
             f"picture of {old_width} x {old_height} pixels, to be resized to {width} x {height}: too narrow: cut it"
         )
-    return np.asarray(Image.fromarray(picture).resize((width, height), resample=Image.Resampling(resample)))
+    resizing = load_extra("tapeline.images._resizing", "images", "resizing an image")
+    return resizing.pillow_resized(picture, width, height, resample)
 
 
 def cropped(picture: np.ndarray, size: Size) -> np.ndarray:

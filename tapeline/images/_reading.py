@@ -40,19 +40,7 @@ _ONE_AT_A_TIME: Final = threading.Lock()
 def read_image(
     source: str | os.PathLike[str] | bytes, limits: ImageLimits = DEFAULT_IMAGE_LIMITS, *, name: str | None = None
 ) -> Picture:
-    """Reads an image file as transformers' ``load_image`` does.
-
-    The picture is turned as its EXIF orientation says, then converted to RGB: alpha is dropped, values of 16 bits are
-    cut to 255, palettes are looked up. Of several frames or pages the first is read.
-
-    Args:
-        source: the file, or its bytes.
-        limits: bounds of the file.
-        name: what messages call it; by default its path.
-
-    Raises:
-        InputError: it cannot be read, is of no known format, damaged, cut off, or beyond a bound.
-    """
+    """See ``_files.read_image``."""
     if isinstance(source, bytes):
         return _read(io.BytesIO(source), len(source), limits, name or "image")
     title = name or str(source)

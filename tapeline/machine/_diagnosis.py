@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lang_core import plugin_versions
+from lang_core import has_extra, load_extra, plugin_versions
 from run_iree import DEVICES, available, host_cpu
 from run_iree.kernels import missing_features, registered_kernels
-from run_jax import jax_devices
 from tapeline.cli import VERSION
 from tapeline.engines import engine_named, engine_names
 from tapeline.hub import HubState, hub_state
@@ -124,10 +123,14 @@ def diagnose() -> Diagnosis:
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         memory_available_bytes=_available_memory(),
         devices=tuple(DeviceState(name, *available(name)) for name in DEVICES),
-        jax_devices=tuple(jax_devices()),
+        jax_devices=_jax_devices(),
         caches=tuple(cache_folders()),
         hub=hub_state(),
     )
+
+
+def _jax_devices() -> tuple[str, ...]:
+    return tuple(load_extra("run_jax", "jax", "JAX").jax_devices()) if has_extra("jax") else ()
 
 
 def _version(package: str) -> str:

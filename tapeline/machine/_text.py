@@ -1,9 +1,12 @@
 """A diagnosis for a person: tables that fit into an issue."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from tapeline.cli import size_text, table
 from tapeline.machine._diagnosis import Diagnosis
+
+_NO_JAX: Final = ("none: JAX is not installed (pip install 'tapeline[jax]')",)
 
 
 def diagnosis_text(diagnosis: Diagnosis) -> str:
@@ -27,7 +30,7 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
     yield "devices of IREE"
     yield from table([(d.name, "yes" if d.present else "no", d.detail) for d in diagnosis.devices])
     yield "devices of JAX"
-    yield from table([(device,) for device in diagnosis.jax_devices])
+    yield from table([(device,) for device in diagnosis.jax_devices or _NO_JAX])
     yield "caches"
     yield from table([(c.name, size_text(c.nbytes), f"{c.entries} entries", str(c.path)) for c in diagnosis.caches])
     yield "hub"

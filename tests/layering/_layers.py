@@ -1,5 +1,6 @@
 """The layer table of ARCHITECTURE.md, as the tests of this folder check it."""
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 
@@ -23,7 +24,7 @@ def _layer(packages: str, distributions: str) -> Layer:
 LAYERS: Final = {
     "lang_core": _layer("", "ml_dtypes numpy"),
     "compile_dag": _layer("lang_core", "ml_dtypes numpy"),
-    "compile_hlo": _layer("compile_dag lang_core", "jax jaxlib ml_dtypes numpy"),
+    "compile_hlo": _layer("compile_dag lang_core", "jaxlib ml_dtypes numpy"),
     "transformer_core": _layer("lang_core", "gguf numpy"),
     "run_iree": _layer("compile_dag compile_hlo lang_core", "iree_base_compiler iree_base_runtime ml_dtypes numpy"),
     "run_jax": _layer("compile_dag compile_hlo lang_core", "jax jaxlib numpy optax orbax_checkpoint"),
@@ -37,6 +38,56 @@ LAYERS: Final = {
         "python_multipart rich shtab soundfile starlette tokenizers uvicorn",
     ),
 }
+
+# Per package the extras of its wheel, and what each brings: of this repository, and of others as labels of the lock.
+# What no extra brings comes with every installation of the wheel. The extra `all` of a wheel has those of all others.
+EXTRAS: Final[Mapping[str, Mapping[str, Layer]]] = {
+    "compile_hlo": {"jax": _layer("", "jaxlib")},
+    "run_jax": {"train": _layer("", "optax orbax_checkpoint")},
+    "autotune": {"jax": _layer("run_jax", "jax")},
+    "tapeline": {
+        "jax": _layer("run_jax", ""),
+        "train": _layer("run_jax", "matplotlib"),
+        "audio": _layer("", "soundfile"),
+        "images": _layer("", "pillow"),
+        "plots": _layer("", "matplotlib"),
+    },
+}
+
+# Modules that import what an extra brings, and the extra. Everything else loads them by lang_core.load_extra alone, so
+# that an installation without the extra runs, and says what to install when the extra is first needed.
+BEHIND_EXTRAS: Final[Mapping[str, str]] = {
+    "compile_hlo.portable._per_device": "jax",
+    "compile_hlo.portable._stablehlo": "jax",
+    "run_jax.training": "train",
+    "autotune.jax_compiler": "jax",
+    "tapeline.audio._reading": "audio",
+    "tapeline.command._rank": "jax",
+    "tapeline.drawing._charts": "plots",
+    "tapeline.drawing._heat_strip": "plots",
+    "tapeline.engines._jax": "jax",
+    "tapeline.finetuning._adapter": "train",
+    "tapeline.finetuning._objective": "train",
+    "tapeline.finetuning._output": "train",
+    "tapeline.finetuning._plan": "train",
+    "tapeline.finetuning._train": "train",
+    "tapeline.images._reading": "images",
+    "tapeline.images._resizing": "images",
+}
+
+
+def always(package: str) -> Layer:
+    """Returns what every installation of a package's wheel brings: its layer without what extras alone bring."""
+    layer, extras = LAYERS[package], EXTRAS.get(package, {}).values()
+    optional = frozenset(name for extra in extras for name in extra.packages)
+    return Layer(layer.packages - optional, layer.distributions.difference(*(extra.distributions for extra in extras)))
+
+
+def extra_of(module: str) -> str | None:
+    """Returns the extra that a module needs; None if it runs wherever its wheel is installed."""
+    behind = (name for name in BEHIND_EXTRAS if module == name or module.startswith(f"{name}."))
+    return next((BEHIND_EXTRAS[name] for name in behind), None)
+
 
 # What a test, and a testonly module, may import in any package, over and above its layer.
 TEST_DISTRIBUTIONS: Final = frozenset(

@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
+import lang_core
 from tests.layering._build_files import distribution_label, targets_of
-from tests.layering._layers import LAYERS, TEST_DISTRIBUTIONS
+from tests.layering._layers import BEHIND_EXTRAS, LAYERS, TEST_DISTRIBUTIONS, always, extra_of
 from tests.layering._sources import TOP_LEVEL, Import, imports_of, module_name, python_files, workspace_root
 
 ROOT = workspace_root()
@@ -59,6 +60,32 @@ def test_packages_import_only_their_third_party_packages(package: str) -> None:
                 continue
             wrong.append(f"{path}:{i.line}: {package} may not import {i.module}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("package", sorted(LAYERS))
+def test_only_modules_behind_an_extra_import_what_it_brings(package: str) -> None:
+    """Checks that what is installed without extras imports neither their packages nor the modules that import these."""
+    base = always(package)
+    wrong = []
+    for path in FILES:
+        module = module_name(path)
+        if package_of(path) != package or is_test(path) or extra_of(module) is not None:
+            continue
+        for i in imports(path):
+            top = i.module.split(".")[0]
+            is_own = top == package or top in base.packages
+            is_there = top in sys.stdlib_module_names or is_own or distribution_label(i.module) in base.distributions
+            if not i.typing and not (is_there and extra_of(i.module) is None):
+                wrong.append(
+                    f"{path}:{i.line}: {i.module} comes with an extra: load it by lang_core.load_extra, or list "
+                    f"{module} in BEHIND_EXTRAS of tests/layering/_layers.py"
+                )
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_is_behind_an_extra_is_there() -> None:
+    assert set(BEHIND_EXTRAS) <= MODULES
+    assert set(BEHIND_EXTRAS.values()) <= set(lang_core.EXTRAS)
 
 
 def test_no_import_stands_in_a_function() -> None:

@@ -6,12 +6,13 @@ import re
 import subprocess
 import sys
 import venv
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import ModuleType
 
 import pip
 
+from lang_core import EXTRAS
 from tests.layering._layers import LAYERS
 from tests.wheels._wheels import metadata_of, wheel_path
 
@@ -45,22 +46,28 @@ def sites_of(*names: str) -> set[str]:
     return set(sites.values())
 
 
-def environment(folder: Path, packages: Sequence[str], others: Sequence[str] = ()) -> Path:
+def requirements(packages: Sequence[str], extras: Collection[str]) -> set[str]:
+    """Returns the distributions that wheels of ours require, with these extras of each."""
+    lines = [line for package in packages for line in metadata_of(package).get_all("Requires-Dist", [])]
+    ends = tuple(f"extra == '{extra}'" for extra in extras)
+    return {re.split(r"[^\w.-]", line)[0] for line in lines if "extra ==" not in line or line.endswith(ends)}
+
+
+def environment(
+    folder: Path, packages: Sequence[str], others: Sequence[str] = (), *, extras: Collection[str] = EXTRAS
+) -> Path:
     """Makes an environment with wheels of ours; returns its interpreter.
 
     Args:
         folder: the environment's.
         packages: of ours; what they require comes along.
         others: further packages of the lock.
+        extras: extras of each wheel, all of them by default.
     """
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin/python"
     (site,) = (folder / "lib").glob("python3.*/site-packages")
-    required = {
-        re.split(r"[^\w.-]", requirement)[0]
-        for package in packages
-        for requirement in metadata_of(package).get_all("Requires-Dist", [])
-    }
+    required = requirements(packages, extras)
     (site / "third_party.pth").write_text(
         "".join(f"{site}\n" for site in sites_of(*required - set(OWN_PACKAGES), *others))
     )

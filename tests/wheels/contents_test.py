@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+import lang_core
 from tests.layering._build_files import targets_of
-from tests.layering._layers import LAYERS
+from tests.layering._layers import EXTRAS, LAYERS, Layer, always
 from tests.layering._sources import workspace_root
 from tests.wheels._wheels import metadata_of, python_files_in
 
@@ -29,16 +30,43 @@ def test_a_wheel_holds_the_library_sources_of_its_package(package: str) -> None:
     assert python_files_in(package) == expected | programs
 
 
+def names_of(requirements: list[str]) -> set[str]:
+    """Returns the distributions that requirements name, as the lock spells them."""
+    return {re.split(r"[^\w.-]", requirement)[0].replace("-", "_") for requirement in requirements}
+
+
+def names_in(layer: Layer) -> set[str]:
+    """Returns the names of a layer's packages and distributions."""
+    return layer.packages | {label.removeprefix("@pip//") for label in layer.distributions}
+
+
+@pytest.mark.parametrize("package", sorted(LAYERS))
+def test_an_extra_of_a_wheel_brings_what_the_table_of_extras_lists(package: str) -> None:
+    metadata, extras = metadata_of(package), EXTRAS.get(package, {})
+    lines = metadata.get_all("Requires-Dist", [])
+    required = {
+        extra: names_of([line for line in lines if line.endswith(f"extra == '{extra}'")]) - names_in(always(package))
+        for extra in metadata.get_all("Provides-Extra", [])
+    }
+    expected = {extra: names_in(layer) for extra, layer in extras.items()}
+    if len(extras) > 1:
+        expected["all"] = set().union(*expected.values())
+    assert required == expected
+
+
+def test_errors_name_the_extras_of_the_wheel() -> None:
+    """`pip install 'tapeline[EXTRA]'` in an error message has to work."""
+    assert set(metadata_of("tapeline").get_all("Provides-Extra", [])) == {*lang_core.EXTRAS, "all"}
+
+
 @pytest.mark.parametrize("package", sorted(LAYERS))
 def test_a_wheel_requires_its_layer(package: str) -> None:
     """Checks that a wheel requires its own version of our packages, and of others what the layer table lists."""
     metadata = metadata_of(package)
-    requires = metadata.get_all("Requires-Dist", [])
-    names = {re.split(r"[^\w.-]", requirement)[0].replace("-", "_") for requirement in requires}
-    layer = LAYERS[package]
-    assert names == layer.packages | {label.removeprefix("@pip//") for label in layer.distributions}
-    for below in layer.packages:
-        assert f"{below}=={metadata['Version']}" in requires
+    requires = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
+    assert names_of(requires) == names_in(always(package))
+    own = {re.sub(r"\[.*?\]", "", line) for line in requires}
+    assert own >= {f"{below}=={metadata['Version']}" for below in always(package).packages}
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["Name"] == package
 

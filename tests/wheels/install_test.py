@@ -71,6 +71,27 @@ def test_the_command_exports_and_the_command_and_python_generate(product: Path, 
     assert (tmp_path / "again/module.mlir").read_bytes() == (tmp_path / "demo/module.mlir").read_bytes()
 
 
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of programs of a new environment as `pip install tapeline` makes it: without extras."""
+    packages = [package for package in OWN_PACKAGES if package != "run_jax"]
+    return environment(tmp_path_factory.mktemp("base"), packages, extras=()).parent
+
+
+def test_without_extras_the_command_exports_and_generates(base: Path, tmp_path: Path) -> None:
+    done = run(base / "python", "-I", "-c", "import jaxlib")
+    assert "ModuleNotFoundError" in done.stderr, "the environment has the packages of an extra"
+    done = run(base / "tapeline", "export", "--sequence=8", "--max_sequence=40", "--output=demo", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "demo\n"), done.stderr
+    assert "verified on local-task" in done.stderr
+    flags = ("--bundle=demo", "--prompt=It was the best of times,", "--max_new_tokens=12")
+    done = run(base / "tapeline", "generate", *flags, cwd=tmp_path)
+    assert (done.returncode, done.stdout[:17]) == (0, " it was the worst"), done.stderr
+    done = run(base / "tapeline", "generate", *flags, "--engine=jax", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.endswith("pip install 'tapeline[jax]'\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "out", "err"),
     [
