@@ -27,8 +27,8 @@ VENDORED: Final = Path("tapeline/server/page/vendor/packages.json")
 _HEADER: Final = """\
 # Packages of others
 
-This page is generated: run `bazel run //tools/docs:third_party_doc`. It lists what `pip install` of our wheels brings,
-at the versions that the tests ran with, and under which licence each package comes. Its own text of the licence is in
+This page is generated: run `bazel run //tools/docs:third_party_doc`. It lists what `pip install 'tapeline[all]'`
+brings, at the versions that the tests ran with, and under which licence each package comes. Its own text of the licence is in
 the package's `*.dist-info` folder after the installation. The same list for tools is
 [third_party/sbom.cdx.json](../third_party/sbom.cdx.json) (CycloneDX 1.6).
 
