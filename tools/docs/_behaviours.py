@@ -217,4 +217,6 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("jax", "Training in two processes is that of one", "tests/training/processes_test.py::test_two_processes_train_as_one"),
     ("jax", "Two processes have the bits of one that takes their rows in turn", "tests/training/processes_test.py::test_two_processes_have_the_bits_of_one_that_takes_their_rows_in_turn"),
     ("jax", "An adapter trains as with PEFT", "tapeline/finetuning/_golden_test.py::test_an_adapter_trains_as_with_peft"),
+    ("jax", "An installation without JAX exports the same module and weights, generates and serves", "tests/product/extras_test.py::test_the_module_is_that_of_an_installation_with_everything"),
+    ("jax", "What needs a package that is not installed says in one line what to install", "tests/product/extras_test.py::test_what_needs_an_extra_says_in_one_line_what_to_install"),
 ))
