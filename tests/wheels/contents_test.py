@@ -37,7 +37,7 @@ def names_of(requirements: list[str]) -> set[str]:
 
 def names_in(layer: Layer) -> set[str]:
     """Returns the names of a layer's packages and distributions."""
-    return layer.packages | {label.removeprefix("@pip//") for label in layer.distributions}
+    return {*layer.packages} | {label.removeprefix("@pip//") for label in layer.distributions}
 
 
 @pytest.mark.parametrize("package", sorted(LAYERS))
