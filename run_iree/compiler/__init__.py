@@ -3,7 +3,7 @@
 from run_iree.compiler._bindings import check_bindings
 from run_iree.compiler._block_calls import OutlineRule
 from run_iree.compiler._check_text import check_text
-from run_iree.compiler._compile import CompileReport, compile_module
+from run_iree.compiler._compile import CompileReport, compile_module, compiler_path
 from run_iree.compiler._eviction import evict
 from run_iree.compiler._locate import Place, locate
 from run_iree.compiler._module_cache import ModuleCache
@@ -31,6 +31,7 @@ __all__ = [
     "check_bindings",
     "check_text",
     "compile_module",
+    "compiler_path",
     "evict",
     "host_cpu",
     "locate",

@@ -15,7 +15,7 @@ def check_text(path: Path) -> None:
 
     Raises:
         VerificationError: the module is not valid.
-        CompileError: the IREE compiler is not installed.
+        MissingPackageError: the IREE compiler is not installed.
     """
     tool = Path(compiler_path()).with_name(_TOOL)
     command = [str(tool), path.name, "-o", "/dev/null"]

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from lang_core import CompileError, checked_choices
+from lang_core import CompileError, MissingPackageError, checked_choices
 from run_iree.compiler._locate import locate
 from run_iree.compiler._module_cache import ModuleCache
 from run_iree.compiler._outline import Outline
@@ -29,6 +29,7 @@ _ERROR: Final = re.compile(
 )
 _PLAIN_ERROR: Final = re.compile(r"^.*\berror: .*$", re.MULTILINE)
 _TAIL_LINES: Final = 5
+_PACKAGE: Final = "iree.compiler"
 _CHUNK: Final = 2**20
 _LARGE: Final = 2**20  # bytes of text from which on a second process is worth its start
 
@@ -222,13 +223,19 @@ def _tuning_flags(target: Target, flags: Sequence[str]) -> Iterator[tuple[str, .
 
 
 def compiler_path() -> str:
-    """Returns the compiler's path, without importing its Python package, which would cost 60 MB of memory."""
-    spec = importlib.util.find_spec("iree.compiler")
+    """Returns the compiler's path, without importing its Python package, which would cost 60 MB of memory.
+
+    Raises:
+        MissingPackageError: the compiler is not installed.
+    """
+    spec = importlib.util.find_spec(_PACKAGE)
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = Path(folder) / "_mlir_libs" / "iree-compile"
         if path.is_file():
             return str(path)
-    raise CompileError("the IREE compiler is not installed: install iree-base-compiler, or export with target=none")
+    raise MissingPackageError(
+        "the IREE compiler is not installed: pip install iree-base-compiler, or export with target=none"
+    )
 
 
 def _checked_if_it_fails(command: list[str], unchecked: Sequence[str], folder: Path) -> tuple[int, int, str]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from compile_hlo.portable import ARTIFACT_VERSION
 from lang_core import InputError, check_extra
+from run_iree import compiler_path
 from tapeline.exporting._options import PER_DEVICE_TARGET, ExportOptions
 
 # Targets with sets of flags to choose among (autotune.iree_compiler.CANDIDATE_FLAGS).
@@ -53,7 +54,13 @@ def check_options(options: ExportOptions) -> None:
 
 
 def _check_packages(options: ExportOptions) -> None:
-    """Checks that the packages are installed that only some options need."""
+    """Checks that the packages are installed that only some options need.
+
+    Raises:
+        MissingPackageError: one is not.
+    """
+    if options.compiled:
+        compiler_path()
     if options.verify in ("interpreter", "jax"):
         check_extra("jax", f"verify={options.verify}")
     if options.mesh is not None:

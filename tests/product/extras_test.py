@@ -193,6 +193,18 @@ def test_calls_that_need_an_extra_raise_one_kind_of_error(exported: list[tuple[i
     assert {line.split()[0] for line in lines} == {"MissingPackageError"}
 
 
+def test_without_the_compiler_bundles_run_and_exports_say_what_to_install(
+    exported: list[tuple[int, str, str]], place: Place
+) -> None:
+    assert exported
+    hidden = "import run_iree.compiler._compile as c; c._PACKAGE = 'iree.absent'\n"
+    commands = [["export", "--output=x"], ["generate", "--bundle=demo", f"--prompt={_PROMPT}", "--max_new_tokens=2"]]
+    export, generate = json.loads(place.python(hidden + _COMMANDS, json.dumps(commands)))
+    message = "the IREE compiler is not installed: pip install iree-base-compiler, or export with --target=none"
+    assert export == [2, "", f"error: {message}\n"]
+    assert generate[0] == 0
+
+
 @pytest.fixture(scope="module")
 def server(exported: list[tuple[int, str, str]], place: Place) -> Iterator[ServerProcess]:
     assert exported
