@@ -28,8 +28,9 @@ _HEADER: Final = """\
 # Packages of others
 
 This page is generated: run `bazel run //tools/docs:third_party_doc`. It lists what
-`pip install 'tapeline[all]'` brings ([start.md](start.md#extras) says what it leaves out without extras), at the versions
-that the tests ran with, and under which licence each package comes. Its own text of the licence is in the package's `*.dist-info` folder after the installation. The same list for tools is
+`pip install 'tapeline[all]'` brings ([start.md](start.md#extras) says what an installation without extras leaves out),
+at the versions that the tests ran with, and under which licence each package comes. Its own text of the licence is in
+the package's `*.dist-info` folder after the installation. The same list for tools is
 [third_party/sbom.cdx.json](../third_party/sbom.cdx.json) (CycloneDX 1.6).
 
 For Tapeline itself no licence has been chosen: the tree has no `LICENSE`, and neither the metadata of its wheels nor
