@@ -67,6 +67,12 @@ class GraphExecutionContext(ExecutionContext):
         # By file, never by code object: those of equal functions in two files are equal.
         self._source = SourceLines()
 
+        self.array_types = self._eager.array_types
+
+    def admit(self, value: Any) -> Any:
+        """Returns an array as a tensor of the context that computes; unchanged in a recording."""
+        return value if self.isRecording else self._eager.admit(value)
+
     @property
     def isRecording(self) -> bool:
         """True while this thread or task has a recording open that is not paused."""
@@ -119,7 +125,7 @@ class GraphExecutionContext(ExecutionContext):
         recorder = self._recorder()
         body = self._body_of(name, body)
         if recorder is None:
-            return body(*inputs, *attributes)
+            return body(*self.admit_all(inputs), *attributes)
         outer, stretch = recorder.call, recorder.stretch
         call = recorder.call = Call(name, inputs, attributes, outer)
         try:

@@ -37,6 +37,15 @@ class Recording:
         return owner
 
 
+# Ops that answer what Python asks a value for.
+_ANSWERS: Final = {
+    "bool()": " (select, cond, while_loop)",
+    "float()": " (cast)",
+    "int()": " (cast)",
+    "an index": " (take, dynamic_slice, fori_loop)",
+}
+
+
 class Value(Tensor):
     """Result of a recorded op, or an input. It has a spec and an origin, and no data.
 
@@ -74,8 +83,11 @@ class Value(Tensor):
     def _escape(self, asked: str) -> NoReturn:
         raise TraceEscapeError(
             f"{asked} was asked of {self.spec!r}, the recorded result of {self.origin}: a recorded value has no data. "
-            f"Compute with ctx.ops, or ask ctx.isRecording before a path that needs data"
+            f"Compute with ctx.ops{_ANSWERS.get(asked, '')}, or ask ctx.isRecording before a path that needs data"
         )
+
+    def _as_operand(self) -> tuple[str, str]:
+        return f"a tensor ({self.spec!r}, the recorded result of {self.origin})", ""
 
     def _item(self, asked: str) -> NoReturn:
         self._escape(asked)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
+import numpy as np
+
 from lang_core._dtypes import DType
 from lang_core._errors import CheckpointError, OpError, near_names
 from lang_core._parameter import Parameter
@@ -102,7 +104,10 @@ class ExecutionContext(metaclass=ContextMeta):
 
     Attributes:
         ops: every op as a method.
+        array_types: classes of the arrays that ``admit`` turns into tensors.
     """
+
+    array_types: tuple[type, ...] = (np.ndarray,)
 
     def __init__(self) -> None:
         self.ops = Ops(self)
@@ -138,6 +143,22 @@ class ExecutionContext(metaclass=ContextMeta):
     def is_recording(self) -> bool:
         """Alias of ``isRecording``, in Python's spelling; a subclass overrides either, when it is made or later."""
         return False
+
+    def admit(self, value: Any) -> Any:
+        """Returns an array as a tensor of this context; every other value unchanged.
+
+        Modules and composites call it for their arguments. A context that records returns arrays unchanged: their data
+        must not enter a recording unseen.
+        """
+        return value
+
+    def admit_all(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Returns values, and those in tuples among them, after ``admit``; the same tuple if it has no array."""
+        kinds = self.array_types
+        for value in values:
+            if isinstance(value, kinds) or type(value) is tuple:
+                return tuple([self.admit_all(value) if type(value) is tuple else self.admit(value) for value in values])
+        return values
 
     @abstractmethod
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:
@@ -195,7 +216,8 @@ class ExecutionContext(metaclass=ContextMeta):
         Other weights are read as usual. Calls nest.
         """
         scope = self._scope
-        before, scope.given = scope.given, {**scope.given, **tensors}
+        given = {path: self.admit(tensor) for path, tensor in tensors.items()}
+        before, scope.given = scope.given, {**scope.given, **given}
         try:
             yield
         finally:
@@ -216,6 +238,11 @@ class ExecutionContext(metaclass=ContextMeta):
         """Returns the tensor that ``parameters_from`` gives for a parameter, if any."""
         tensors = self._scope.given
         given = tensors.get(parameter.path) if tensors else None
+        if given is not None and not isinstance(given, Tensor):
+            raise OpError(
+                f"parameter {parameter.path!r}: parameters_from was given a {type(given).__name__}: give a tensor of "
+                "this context"
+            )
         if given is not None and given.spec != parameter.stored_spec:
             raise CheckpointError(
                 f"parameter {parameter.path!r}: the model wants {parameter.stored_spec!r}, parameters_from was given "
@@ -237,7 +264,7 @@ class ExecutionContext(metaclass=ContextMeta):
             inputs: tensors; None where one is left out.
             attributes: arguments that are known without running anything, such as an axis.
         """
-        return self._body_of(name, body)(*inputs, *attributes)
+        return self._body_of(name, body)(*self.admit_all(inputs), *attributes)
 
     def _body_of(self, name: str, body: Callable[..., R]) -> Callable[..., R]:
         """Returns the body of a composite, or what stands in its place."""

@@ -98,6 +98,11 @@ def as_dtype(value: "DType | str | np.dtype") -> DType:
     return result
 
 
+def is_table_dtype(dtype: "np.dtype[Any]") -> bool:
+    """Returns whether a NumPy dtype is one of the table's."""
+    return dtype in _BY_NUMPY
+
+
 def _promoted(a: DType, b: DType) -> DType | None:
     try:
         return _BY_NUMPY.get(np.result_type(a.numpy, b.numpy))

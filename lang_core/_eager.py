@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from lang_core._context import ExecutionContext
-from lang_core._dtypes import DType, as_dtype, bool_, f32, i32, plain_bools
+from lang_core._dtypes import DType, as_dtype, bool_, f32, i32, is_table_dtype, plain_bools
 from lang_core._errors import CheckpointError, OpError
 from lang_core._nesting import nests_regions
 from lang_core._parameter import Parameter
@@ -35,7 +35,7 @@ def as_array(value: Any, dtype: DType | str | None = None) -> Array:
     if wanted is not None and (value is None or isinstance(value, str | bytes)):
         raise OpError(f"constant: {value!r} does not fit {wanted}: give a number, numbers, or an array")
     try:
-        if isinstance(value, np.ndarray | np.generic):
+        if hasattr(value, "__array__"):  # also of JAX or PyTorch: their arrays keep their dtypes too
             value = plain_bools(np.asarray(value))
             return np.array(value, dtype=wanted.numpy if wanted else as_dtype(value.dtype).numpy, order="C")
         kind = np.asarray(value).dtype.kind if wanted is None or wanted.is_integer else ""
@@ -99,9 +99,13 @@ class EagerExecutionContext(ExecutionContext):
         if not isinstance(operand, np.ndarray):
             array = as_array(operand)
             return EagerTensor(TensorSpec(array.shape, as_dtype(array.dtype)), array)
-        array = plain_bools(operand)
-        kind = _Borrowed if array is operand and _may_change(array) else EagerTensor
-        return kind(TensorSpec(array.shape, as_dtype(array.dtype)), array)
+        return _of_array(operand)
+
+    def admit(self, value: Any) -> Any:
+        """Returns an array of a table dtype as a tensor; every other value unchanged."""
+        if not isinstance(value, np.ndarray) or not is_table_dtype(value.dtype):
+            return value
+        return _of_array(value)
 
     def tag(self, x: T, name: str, *, detail: bool = False) -> T:
         """Hands the tensor to the sink, where there is one.
@@ -236,6 +240,12 @@ def _may_change(array: Array) -> bool:
         if not isinstance(array.base, np.ndarray):
             return False
         array = array.base
+
+
+def _of_array(operand: Array) -> EagerTensor:
+    array = plain_bools(operand)
+    kind = _Borrowed if array is operand and _may_change(array) else EagerTensor
+    return kind(TensorSpec(array.shape, as_dtype(array.dtype)), array)
 
 
 def _apart(results: Any, borrowed: list[Array]) -> Any:

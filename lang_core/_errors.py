@@ -47,6 +47,18 @@ class TraceEscapeError(TapelineError):
     """A value without data was used as if it had some, or data was about to enter a trace unseen."""
 
 
+class OperatorError(OpError, TraceEscapeError, TypeError):
+    """A Python operator or a NumPy function was applied to a tensor: ``ctx.ops`` has the op to call."""
+
+
+class UnknownNameError(OpError, AttributeError):
+    """An op or an attribute was looked up that does not exist; ``hasattr`` is False of it."""
+
+
+class KeywordError(InputError, OpError, TypeError):
+    """A function was called with a keyword argument that it does not have."""
+
+
 class RecordingError(TapelineError):
     """Recording was used out of order: a closed tape, a foreign value, a block that does not nest."""
 

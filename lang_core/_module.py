@@ -6,6 +6,7 @@ from typing import Any, Final, overload
 from lang_core._context import ExecutionContext
 from lang_core._errors import ConfigError
 from lang_core._parameter import Named, Parameter
+from lang_core._tensor import Tensor
 
 _LISTS: Final = (list, tuple)
 
@@ -48,11 +49,19 @@ class Module(Named):
             object.__setattr__(child, "_name", name)
 
     def __call__(self, ctx: ExecutionContext, *args: Any, **kwargs: Any) -> Any:
-        """Runs ``forward`` with ``ctx.module_path`` set to this module's path."""
+        """Runs ``forward`` with ``ctx.module_path`` set to this module's path.
+
+        Arrays become tensors at this door, so ``forward`` gets tensors and gives tensors: a context that computes
+        admits arrays among the arguments and the results, and in tuples of them. Python and NumPy scalars, lists and
+        mappings stay as they are.
+        """
         before = ctx.module_path
         ctx.module_path = self.path
         try:
-            return self.forward(ctx, *args, **kwargs)
+            if kwargs:
+                kwargs = dict(zip(kwargs, ctx.admit_all(tuple(kwargs.values())), strict=True))
+            result = self.forward(ctx, *ctx.admit_all(args), **kwargs)
+            return result if isinstance(result, Tensor) else ctx.admit_all((result,))[0]
         finally:
             ctx.module_path = before
 

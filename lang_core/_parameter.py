@@ -1,6 +1,10 @@
 """Parameters, and the paths that they share with modules."""
 
+from typing import Any, NoReturn
+
 from lang_core._dtypes import DType
+from lang_core._errors import OperatorError
+from lang_core._operators import NoOperators
 from lang_core._packing import Activations, Encoding
 from lang_core._spec import TensorSpec
 
@@ -29,8 +33,8 @@ class Named:
         return ".".join(names)
 
 
-class Parameter(Named):
-    """Named weight, without its data. ``path`` is its name in a checkpoint.
+class Parameter(Named, NoOperators):
+    """Named weight, without its data. ``path`` is its name in a checkpoint; ``ctx.parameter`` reads it.
 
     A parameter that hangs below several modules is tied: it keeps the path at which it was first put.
 
@@ -53,6 +57,12 @@ class Parameter(Named):
     def stored_spec(self) -> TensorSpec:
         """Spec of the array that ``ctx.parameter`` gives: packed bytes where there is an encoding."""
         return self.spec if self.encoding is None else self.encoding.packed(self.spec)
+
+    def _as_operand(self) -> tuple[str, str]:
+        return repr(self), "read it, x = ctx.parameter(..), and "
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+        raise OperatorError(f"{self!r} is the name of a weight and has no data: read it with ctx.parameter")
 
     def __repr__(self) -> str:
         return f"Parameter({self.path!r}, {self.spec!r}{'' if self.encoding is None else f', {self.encoding.name}'})"

@@ -1,16 +1,20 @@
 """Tensors: the values that ops take and give."""
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from lang_core._dtypes import DType
-from lang_core._errors import OpError, TraceEscapeError
+from lang_core._errors import OperatorError, OpError, TraceEscapeError
+from lang_core._operators import NoOperators, missing_attribute
 from lang_core._spec import TensorSpec
 
 
-class Tensor:
-    """Value with a known spec. It has data or not, depending on the context that made it."""
+class Tensor(NoOperators):
+    """Value with a known spec. It has data or not, depending on the context that made it.
+
+    Compute with ``ctx.ops``: Python's operators, and functions of NumPy, raise an OperatorError that names the op.
+    """
 
     __slots__ = ("spec",)
 
@@ -59,12 +63,25 @@ class Tensor:
         return float(self._item("float()"))
 
     def __eq__(self, other: object) -> NoReturn:
-        raise OpError(f"== between tensors ({self.spec!r}) is an op: use ctx.ops.equal, or `is` for the same object")
+        raise OperatorError(
+            f"== between tensors ({self.spec!r}) is an op: use ctx.ops.equal, or `is` for the same object"
+        )
 
     __hash__ = object.__hash__
 
     def __iter__(self) -> NoReturn:
-        raise OpError(f"a tensor ({self.spec!r}) is no Python sequence: use ctx.ops.split or ctx.ops.slice")
+        raise OperatorError(f"a tensor ({self.spec!r}) is no Python sequence: use ctx.ops.split or ctx.ops.slice")
+
+    if not TYPE_CHECKING:  # a type checker that saw these would take every attribute for one of a tensor
+
+        def __len__(self) -> int:
+            raise OperatorError(f"a tensor ({self.spec!r}) has no len(): use x.shape[0]")
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_attribute(self, name, f"a tensor ({self.spec!r})" if name != "spec" else "")
+
+    def _as_operand(self) -> tuple[str, str]:
+        return f"a tensor ({self.spec!r})", ""
 
     def _item(self, asked: str) -> Any:
         if self.spec.size != 1:

@@ -21,6 +21,7 @@ from lang_core import (
     WeightSource,
     as_array,
     as_dtype,
+    is_table_dtype,
     near_names,
     plain_bools,
     tag_name,
@@ -50,6 +51,8 @@ class JaxExecutionContext(ExecutionContext):
         inputs: what ``ops.placeholder`` gives, by name.
         tag_sink: is given every tensor that the model tags, under its full name; while JAX traces, without data.
     """
+
+    array_types = (np.ndarray, jax.Array)
 
     def __init__(
         self,
@@ -87,6 +90,12 @@ class JaxExecutionContext(ExecutionContext):
         else:
             raise OpError(f"a JAX context takes its own tensors, arrays of JAX and NumPy, and numbers; found {value!r}")
         return tensor
+
+    def admit(self, value: Any) -> Any:
+        """Returns an array of a dtype that JAX computes in now as a tensor; every other value unchanged."""
+        if not isinstance(value, jax.Array | np.ndarray) or not is_computed(value.dtype):
+            return value
+        return self.tensor(value)
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[JaxTensor, ...]:
         """Checks the op's contract and computes it by its rule, under the module's path in what JAX lowers.
@@ -132,6 +141,7 @@ class JaxExecutionContext(ExecutionContext):
         rule = None if name in self._scope.substitutes else COMPOSITES.get(name)
         if rule is None:
             return super().composite(name, body, inputs, attributes)
+        inputs = self.admit_all(inputs)
         results = rule(self, body, *inputs, *attributes)
         if is_tracing_now():
             self._derive(results, self._roots_of([value for value in inputs if isinstance(value, JaxTensor)]))
@@ -247,6 +257,12 @@ class JaxExecutionContext(ExecutionContext):
         """Runs one of the branches, as ``jax.lax.cond``; ``pred`` is rank-0 bool, both give the same shapes."""
         inputs = tuple(self.tensor(operand) for operand in operands)
         return branch(self.tensor, self.tensor(pred), on_true, on_false, inputs)
+
+
+def is_computed(dtype: Any) -> bool:
+    """Returns whether an array's dtype is one of the op table's that JAX computes in now."""
+    wide = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue] - made at run time
+    return isinstance(dtype, np.dtype) and is_table_dtype(dtype) and (dtype.itemsize < 8 or wide)
 
 
 def require_width(dtype: DType) -> None:
