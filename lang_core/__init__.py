@@ -57,11 +57,13 @@ from lang_core._errors import (
 )
 from lang_core._extras import EXTRAS, check_extra, has_extra, load_extra
 from lang_core._formats import LAYOUTS
+from lang_core._keywords import near_keywords
 from lang_core._layouts import BitField, BlockLayout, Plane, SubScales
 from lang_core._mapping_weights import MappingWeights
 from lang_core._mesh import MESH_AXES, Axes, MeshShape
 from lang_core._module import Module, Repeated
 from lang_core._nesting import nests_regions
+from lang_core._operators import NoOperators
 from lang_core._packing import (
     ACTIVATION_BITS,
     BLOCK,
@@ -144,6 +146,7 @@ __all__ = [
     "MatrixRows",
     "Module",
     "Op",
+    "NoOperators",
     "OpError",
     "OperatorError",
     "Operand",
@@ -186,6 +189,7 @@ __all__ = [
     "matrix_rows_by",
     "matrix_rows_of",
     "any_of",
+    "near_keywords",
     "near_names",
     "nests_regions",
     "part_of",

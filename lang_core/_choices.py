@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from lang_core._errors import ChoiceError, near_names
+from lang_core._keywords import check_keywords
 
 E = TypeVar("E", bound=enum.Enum)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -117,7 +118,11 @@ def _wrapped(function: Callable[..., Any], title: str) -> Any:
             options = named.get(name)
             if options is not None and type(value) not in options.plain:
                 kwargs[name] = _convert(options, value, f"{title}: {name}")
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            check_keywords(function, title, kwargs)
+            raise
 
     return checked
 

@@ -5,6 +5,7 @@ from typing import Any, Final, overload
 
 from lang_core._context import ExecutionContext
 from lang_core._errors import ConfigError
+from lang_core._keywords import check_keywords
 from lang_core._parameter import Named, Parameter
 from lang_core._tensor import Tensor
 
@@ -62,6 +63,9 @@ class Module(Named):
                 kwargs = dict(zip(kwargs, ctx.admit_all(tuple(kwargs.values())), strict=True))
             result = self.forward(ctx, *ctx.admit_all(args), **kwargs)
             return result if isinstance(result, Tensor) else ctx.admit_all((result,))[0]
+        except TypeError:
+            check_keywords(self.forward, f"{type(self).__name__}.forward", kwargs)
+            raise
         finally:
             ctx.module_path = before
 

@@ -167,7 +167,9 @@ def test_attributes_of_other_arrays_name_the_op() -> None:
 
 def test_a_parameter_has_no_data() -> None:
     for ask in (np.asarray, np.array, lambda p: np.array([p, p]), lambda p: np.concatenate([p, p])):
-        with pytest.raises(OperatorError, match="is the name of a weight and has no data: read it with ctx.parameter"):
+        with pytest.raises(
+            OperatorError, match=r"has no data: read it with ctx\.parameter"
+        ):
             ask(Parameter((2,)))
 
 
@@ -177,6 +179,9 @@ def test_what_stays() -> None:
     assert np.allclose(x, ARRAY)
     np.testing.assert_array_equal(x, ARRAY)
     assert float(CTX.constant(0.5)) == 0.5
-    assert bool(p) and p == p and p != Parameter((2,)) and len({p, x, p}) == 2
+    assert bool(p)
+    assert p != Parameter((2,))
+    assert len({p, x, p}) == 2
     assert x in [x]
-    assert issubclass(OperatorError, OpError) and issubclass(OperatorError, TypeError)
+    assert issubclass(OperatorError, OpError)
+    assert issubclass(OperatorError, TypeError)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from lang_core import WeightSource, checked_choices
+from lang_core import WeightSource, checked_choices, near_keywords
 from tapeline.bundle import Bundle
 from tapeline.exporting import ModelSource, open_source
 from tapeline.inspecting import facts, graph_text, model_facts, parameters, stored_tensors
@@ -33,6 +33,7 @@ def inspect_bundle(bundle: Bundle | str | os.PathLike[str], *, hashes: bool = Tr
     return facts(_opened(bundle), hashes=hashes)
 
 
+@near_keywords
 def inspect_model(model: str | os.PathLike[str], *, base: str | os.PathLike[str] = "") -> dict[str, Any]:
     """Returns the facts of a model before its export: configuration, tokenizer, tensors.
 
@@ -50,6 +51,7 @@ def inspect_model(model: str | os.PathLike[str], *, base: str | os.PathLike[str]
         return model_facts(os.fspath(model), source.directory, weights, source.facts)
 
 
+@near_keywords
 def list_parameters(bundle: Bundle | str | os.PathLike[str], glob: str = "*") -> list[dict[str, Any]]:
     """Returns the parameters of a bundle whose path matches a glob, as JSON values.
 
@@ -59,6 +61,7 @@ def list_parameters(bundle: Bundle | str | os.PathLike[str], glob: str = "*") ->
     return parameters(_opened(bundle), glob)
 
 
+@near_keywords
 def list_tensors(
     model: str | os.PathLike[str], glob: str = "*", *, base: str | os.PathLike[str] = ""
 ) -> list[dict[str, Any]]:

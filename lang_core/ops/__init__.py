@@ -30,6 +30,12 @@ Where these ops differ from NumPy, on purpose:
 - Subnormal numbers are kept here; a device may flush them to 0.
 """
 
+from functools import cache as _cache
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Final as _Final
+
+from lang_core._errors import UnknownNameError as _UnknownNameError
+from lang_core._errors import near_names as _near_names
 from lang_core.ops._arguments import checks_arguments as _checks_arguments
 from lang_core.ops._base import Interpreter as _Interpreter
 from lang_core.ops._base import Operand
@@ -80,3 +86,58 @@ class Ops(_PlainOps):
     def __init__(self, ctx: _Interpreter) -> None:
         super().__init__(ctx)
         self._plain: _PlainOps = _PlainOps(ctx) if type(self) is Ops else self  # a subclass may override methods
+
+    if not _TYPE_CHECKING:  # a type checker that saw this would take every name for an op
+
+        def __getattr__(self, name: str) -> object:
+            raise _unknown_op(type(self), name)
+
+
+def _unknown_op(kind: type[Ops], name: str) -> AttributeError:
+    """Returns the error of an op that is looked up and does not exist."""
+    if name.startswith("_"):
+        return AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
+    known = _names_of_ops(kind)
+    hint = _near_names(name, known)
+    if name in OPS:
+        return _UnknownNameError(
+            f"ctx.ops.{name}: not a method of ctx.ops; call ctx.apply(op, inputs, attributes) with OPS[{name!r}]"
+        )
+    alias = _ALIASES.get(name)
+    if alias is not None:
+        hint = f"; use {alias}"
+    return _UnknownNameError(f"ctx.ops.{name}: no op of this name{hint}; docs/ops.md lists all {len(known)}")
+
+
+@_cache
+def _names_of_ops(kind: type[Ops]) -> tuple[str, ...]:
+    return tuple(name for name in dir(kind) if not name.startswith("_"))
+
+
+# Names that other libraries have for ops, with the calls in their place.
+_ALIASES: _Final = {
+    "matmul": "linear(x, weight) for x @ weight.T, or dot_general",
+    "dot": "linear(x, weight) for x @ weight.T, or dot_general",
+    "einsum": "dot_general, with transpose and reshape",
+    "where": "select(pred, on_true, on_false)",
+    "sigmoid": "logistic",
+    "multiply": "mul",
+    "divide": "div",
+    "subtract": "sub",
+    "neg": "negate",
+    "clip": "clamp",
+    "cat": "concat",
+    "concatenate": "concat",
+    "stack": "reshape and concat",
+    "squeeze": "reshape",
+    "unsqueeze": "reshape",
+    "expand_dims": "reshape",
+    "expand": "broadcast",
+    "broadcast_to": "broadcast",
+    "permute": "transpose",
+    "arange": "iota",
+    "astype": "cast",
+    "square": "mul(x, x)",
+    "scan": "fori_loop or while_loop",
+    "var": "mean of the squared distances from the mean; layer_norm normalizes by it",
+}

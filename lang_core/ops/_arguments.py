@@ -12,6 +12,7 @@ import numpy as np
 
 from lang_core._dtypes import DType, as_dtype
 from lang_core._errors import OpError
+from lang_core._keywords import check_keywords
 from lang_core._packing import Encoding
 from lang_core._tensor import Tensor
 
@@ -90,6 +91,7 @@ def _wrapped(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return method(getattr(self, "_plain", self), *args, **kwargs)
         except (AttributeError, TypeError, IndexError, ValueError):
+            check_keywords(method, f"ctx.ops.{name}", kwargs)
             _check_operands(name, by_name, dict(zip(by_name, args, strict=False)) | kwargs)
             raise
 

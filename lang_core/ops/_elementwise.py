@@ -69,7 +69,7 @@ def _binary(name: str, numpy: Callable[..., Any], domain: str, summary: str, res
                 return self._ctx.apply(op, (x, self._ctx.number(y, number_dtype(y, x.spec.dtype))))[0]
         return self._ctx.apply(op, self._tensors(op, (x, y)))[0]
 
-    method.__name__, method.__doc__ = name, summary
+    method.__name__, method.__qualname__, method.__doc__ = name, f"Ops.{name}", summary
     return method
 
 
@@ -80,7 +80,7 @@ def _unary(name: str, numpy: Callable[..., Any], domain: str, summary: str) -> A
     def method(self: OpsBase, x: Operand) -> Tensor:
         return self._ctx.apply(op, (x,))[0]
 
-    method.__name__, method.__doc__ = name, summary
+    method.__name__, method.__qualname__, method.__doc__ = name, f"Ops.{name}", summary
     return method
 
 

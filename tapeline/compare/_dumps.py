@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from lang_core import InputError
+from lang_core import InputError, near_keywords
 from run_iree.dump import MANIFEST, Dump, DumpRecord, TensorLabel, read_dump
 from tapeline.cli import Progress, ProgressEvent, no_progress
 from tapeline.compare._agreement import Agreement
@@ -21,6 +21,7 @@ def is_dump(path: str | os.PathLike[str]) -> bool:
     return Path(path, MANIFEST).is_file()
 
 
+@near_keywords
 def compare_dumps(
     dump: Dump | str | os.PathLike[str],
     reference: Dump | str | os.PathLike[str],

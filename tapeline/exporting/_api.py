@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
+from lang_core import near_keywords
 from tapeline.bundle import Bundle, PhaseMeter
 from tapeline.cli import Progress, no_progress
 from tapeline.exporting._dry_run import dry_run
@@ -13,6 +14,7 @@ from tapeline.exporting._options import ExportKeywords, ExportOptions, export_op
 from tapeline.exporting._replacing import check_same_export
 
 
+@near_keywords
 def export(
     model: str | os.PathLike[str],
     output: str | os.PathLike[str],
@@ -51,6 +53,7 @@ def export(
     return Bundle(chosen.output)
 
 
+@near_keywords
 def predict_export(
     model: str | os.PathLike[str],
     output: str | os.PathLike[str],

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Unpack
 
-from lang_core import InputError
+from lang_core import InputError, near_keywords
 from tapeline.running._generation import (
     GeneratedToken,
     GenerateKeywords,
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tapeline.text import Chat
 
 
+@near_keywords
 class Conversation:
     """Turns of a user and answers of a model; ``LoadedModel.chat`` makes it.
 

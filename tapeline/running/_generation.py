@@ -86,6 +86,9 @@ class GenerateOptions(SamplingConfig):
         return max(1, min(MOST_NEW_TOKENS, capacity - prompt + 1))
 
 
+_PROMPTS: Final = ("prompt", "prompts", "token_ids", "images", "on_token")  # arguments beside the options
+
+
 def generate_options(given: GenerateKeywords) -> GenerateOptions:
     """Returns the options of keyword arguments.
 
@@ -95,7 +98,8 @@ def generate_options(given: GenerateKeywords) -> GenerateOptions:
     known = [option.name for option in fields(GenerateOptions)]
     for name in given:
         if name not in known:
-            raise InputError(f"unknown option {name!r}: known are {', '.join(known)}{near_names(name, known)}")
+            hint = near_names(name, [*known, *_PROMPTS])
+            raise InputError(f"unknown option {name!r}: known are {', '.join(known)}{hint}")
     return GenerateOptions(**given)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 import tapeline.text
 from compile_hlo.calls import Counters
-from lang_core import InputError
+from lang_core import InputError, near_keywords
 from tapeline.bundle import Bundle
 from tapeline.engines import Session
 from tapeline.running._arrays import ordered_inputs
@@ -35,6 +35,7 @@ from tapeline.text import Tokenizer, check_ids, find_tokenizer
 from transformer_core.generation import load_default_sampling, load_eos_ids
 
 
+@near_keywords
 class LoadedModel(Senses):
     """A bundle on a device; a context manager that closes the session at its end. ``load`` makes it.
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from lang_core import checked_choices
+from lang_core import checked_choices, near_keywords
 from tapeline.audio import DEFAULT_LIMITS, AudioLimits
 from tapeline.bundle import Bundle
 from tapeline.engines import Session
@@ -21,6 +21,7 @@ from tapeline.transcribing import Segment, Task, Transcriber, Transcription
 from transformer_core.models import ENCODE_IMAGE
 
 
+@near_keywords
 class Senses:
     """Bundle in a session: embeddings and transcriptions.
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from lang_core import ConfigError, DType, Module, Parameter, Repeated
+from lang_core import ConfigError, DType, Module, Parameter, Repeated, near_keywords
 from transformer_core._rope_config import RopeConfig
 from transformer_core.flow._context import Block, FlowContext
 from transformer_core.flow._profile import CompileProfile
@@ -118,6 +118,7 @@ class BuildRegistry:
         return {} if self.embedding is None else {f"{name}.weight": self.embedding.path for name in self.tied_heads}
 
 
+@near_keywords
 @dataclass(frozen=True, slots=True)
 class BuildContext:
     """Facts that functions that make modules may ask for.

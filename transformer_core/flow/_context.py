@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lang_core import DType, Module, OpError, Tensor, checked_choices
+from lang_core import DType, Module, OpError, Tensor, checked_choices, near_keywords
 from transformer_core._attention import Attention
 from transformer_core._cache import Cache, CachedLayer, StateMixer
 from transformer_core._gated_delta_net import DeltaState
@@ -22,6 +22,7 @@ _CACHED: Final = (CachedLayer, Attention, LatentAttention)
 """Modules that are called with x, the step, a cache and what else they take, and return x and the cache."""
 
 
+@near_keywords
 class FlowContext(RunValues):
     """One run of a flow: its values by name, and the running of modules with their caches and states."""
 

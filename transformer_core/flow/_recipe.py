@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lang_core import ConfigError, DType, Module, TensorSpec, WeightSource, checked_choices
+from lang_core import ConfigError, DType, Module, TensorSpec, WeightSource, checked_choices, near_keywords
 from transformer_core._norm import RMSNorm
 from transformer_core._rope_config import RopeConfig
 from transformer_core.flow._build import Maker, RopeSettings, Stage
@@ -38,6 +38,7 @@ from transformer_core.flow._stages import (
 from transformer_core.flow._value import Dim, FlowValue, declared
 
 
+@near_keywords
 @dataclass(frozen=True, slots=True)
 class ModelFlow:
     """Immutable recipe of a model: a chain of stages. Each method returns a new recipe.
@@ -280,6 +281,7 @@ class ModelFlow:
         return self.then(Action(lambda flow, x: add_residual(flow, x, scale)))
 
 
+@near_keywords
 def sequence(*parts: ModelFlow | Stage) -> ModelFlow:
     """Returns a recipe of the stages of several."""
     return ModelFlow("sequence").then(*parts)

@@ -13,6 +13,7 @@ from lang_core import (
     Tensor,
     TensorSpec,
     as_dtype,
+    near_keywords,
     near_names,
     tag_name,
 )
@@ -23,6 +24,7 @@ from transformer_core.flow._value import Dim, Emit, FlowValue, InputSpec, as_ten
 from transformer_core.flow._weights import FlowWeights
 
 
+@near_keywords
 class RunValues:
     """Values of one run, by name; ``FlowContext`` is these and the running of modules.
 

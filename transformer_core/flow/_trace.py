@@ -23,6 +23,11 @@ class SpecTensor(Tensor):
 class SpecContext(ExecutionContext):
     """Context that applies the shape rules of ops only."""
 
+    @property
+    def isRecording(self) -> bool:
+        """True: values have no data, so a path that needs data fails."""
+        return True
+
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:
         """Returns the specs of the results."""
         try:
@@ -43,7 +48,8 @@ class SpecContext(ExecutionContext):
 
     def parameter(self, parameter: Parameter) -> Tensor:
         """Returns a tensor of the parameter's spec, packed where it has an encoding."""
-        return self._given_for(parameter) or SpecTensor(parameter.stored_spec)
+        given = self._given_for(parameter)
+        return SpecTensor(parameter.stored_spec) if given is None else given
 
     def while_loop(
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
@@ -11,12 +11,15 @@ from lang_core import (
     ConfigError,
     DType,
     ExecutionContext,
+    NoOperators,
+    OperatorError,
     OpError,
     Ops,
     Tensor,
     TensorSpec,
     TraceEscapeError,
     as_dtype,
+    near_keywords,
     near_names,
 )
 
@@ -27,7 +30,7 @@ _OP_NAMES: Final = tuple(name for name, _ in inspect.getmembers(Ops, callable) i
 
 
 @dataclass(frozen=True, slots=True)
-class FlowValue:
+class FlowValue(NoOperators):
     """A tensor and the spec that its maker declares for it.
 
     Attributes:
@@ -42,6 +45,15 @@ class FlowValue:
     def of(cls, tensor: Tensor) -> "FlowValue":
         """Wraps a tensor of any shape under its own spec."""
         return cls(tensor, tensor.spec)
+
+    def _as_operand(self) -> tuple[str, str]:
+        return f"a flow value ({self.spec!r})", "emit the op, as in flow.emit('mul', x, 2.0), or on x.tensor "
+
+    def __bool__(self) -> NoReturn:
+        raise OperatorError(f"bool() is not defined for a flow value ({self.spec!r}): compare it with None by `is`")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+        raise OperatorError(f"a flow value ({self.spec!r}) is no array: use its tensor, x.tensor, with ops of flow.ctx")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -157,6 +169,7 @@ def bind(name: str, dims: Sequence[Dim], dtype: DType, actual: TensorSpec, sizes
             raise OpError(f"{name}: expected {declared} with {known}; found {actual!r}")
 
 
+@near_keywords
 class Emit:
     """Calls ops of the op table on flow values and compares their results with a spec.
 
