@@ -11,7 +11,16 @@ from typing import Any, Final
 
 from compile_dag._node import Call, Node, Stretch, Value
 from compile_dag._tape import Sink, Tape
-from lang_core import ExecutionContext, Op, OpError, RecordingError, TapelineError, Tensor, TraceEscapeError
+from lang_core import (
+    ExecutionContext,
+    Op,
+    OpError,
+    RecordingError,
+    TapelineError,
+    Tensor,
+    TraceEscapeError,
+    operand_advice,
+)
 
 # Most values of a stretch, which is what a lowering keeps at a time: the part of a block that is longer is cut.
 WINDOW: Final = 2048
@@ -279,6 +288,9 @@ def no_operand(ctx: ExecutionContext, where: str, operand: Any) -> TapelineError
             f"{where}: a tensor with data, {operand.spec!r}, reached a recorded op: record what made it, or freeze it "
             f"with ctx.ops.constant"
         )
+    advice = operand_advice(operand)
+    if advice:
+        return OpError(f"{where}: {advice}")
     given = f"an array of {operand.dtype}{list(operand.shape)}" if hasattr(operand, "shape") else repr(operand)
     return TraceEscapeError(
         f"{where}: {given}, computed outside the recording, reached a recorded op: make it an input or a Parameter, "

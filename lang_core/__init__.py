@@ -63,6 +63,7 @@ from lang_core._mapping_weights import MappingWeights
 from lang_core._mesh import MESH_AXES, Axes, MeshShape
 from lang_core._module import Module, Repeated
 from lang_core._nesting import nests_regions
+from lang_core._operands import operand_advice
 from lang_core._operators import NoOperators
 from lang_core._packing import (
     ACTIVATION_BITS,
@@ -193,6 +194,7 @@ __all__ = [
     "near_names",
     "nests_regions",
     "part_of",
+    "operand_advice",
     "plain_bools",
     "promote",
     "rows_of",

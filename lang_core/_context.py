@@ -236,6 +236,10 @@ class ExecutionContext(metaclass=ContextMeta):
 
     def _given_for(self, parameter: Parameter) -> Tensor | None:
         """Returns the tensor that ``parameters_from`` gives for a parameter, if any."""
+        if not isinstance(parameter, Parameter):
+            raise OpError(
+                f"ctx.parameter: expected a Parameter; found {parameter!r} of type {type(parameter).__name__}"
+            )
         tensors = self._scope.given
         given = tensors.get(parameter.path) if tensors else None
         if given is not None and not isinstance(given, Tensor):

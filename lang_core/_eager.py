@@ -9,6 +9,7 @@ from lang_core._context import ExecutionContext
 from lang_core._dtypes import DType, as_dtype, bool_, f32, i32, is_table_dtype, plain_bools
 from lang_core._errors import CheckpointError, OpError
 from lang_core._nesting import nests_regions
+from lang_core._operands import operand_advice
 from lang_core._parameter import Parameter
 from lang_core._spec import TensorSpec
 from lang_core._tags import tag_name
@@ -95,7 +96,12 @@ class EagerExecutionContext(ExecutionContext):
         if isinstance(operand, EagerTensor):
             return operand
         if isinstance(operand, Tensor) or not isinstance(operand, np.ndarray | np.generic | bool | int | float):
-            raise OpError(f"{op.name}: an eager context takes its own tensors and NumPy arrays, found {operand!r}")
+            advice = operand_advice(operand)
+            raise OpError(
+                f"{op.name}: {advice}"
+                if advice
+                else f"{op.name}: an eager context takes its own tensors and NumPy arrays, found {operand!r}"
+            )
         if not isinstance(operand, np.ndarray):
             array = as_array(operand)
             return EagerTensor(TensorSpec(array.shape, as_dtype(array.dtype)), array)

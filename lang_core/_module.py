@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, overload
 
 from lang_core._context import ExecutionContext
-from lang_core._errors import ConfigError
+from lang_core._errors import ConfigError, OpError
 from lang_core._keywords import check_keywords
 from lang_core._parameter import Named, Parameter
 from lang_core._tensor import Tensor
@@ -56,7 +56,13 @@ class Module(Named):
         admits arrays among the arguments and the results, and in tuples of them. Python and NumPy scalars, lists and
         mappings stay as they are.
         """
-        before = ctx.module_path
+        try:
+            before = ctx.module_path
+        except AttributeError:
+            raise OpError(
+                f"{type(self).__name__}: expected a context as the first argument; found a {type(ctx).__name__}: call "
+                "module(ctx, x)"
+            ) from None
         ctx.module_path = self.path
         try:
             if kwargs:

@@ -167,9 +167,7 @@ def test_attributes_of_other_arrays_name_the_op() -> None:
 
 def test_a_parameter_has_no_data() -> None:
     for ask in (np.asarray, np.array, lambda p: np.array([p, p]), lambda p: np.concatenate([p, p])):
-        with pytest.raises(
-            OperatorError, match=r"has no data: read it with ctx\.parameter"
-        ):
+        with pytest.raises(OperatorError, match=r"has no data: read it with ctx\.parameter"):
             ask(Parameter((2,)))
 
 

@@ -23,6 +23,7 @@ from lang_core import (
     as_dtype,
     is_table_dtype,
     near_names,
+    operand_advice,
     plain_bools,
     tag_name,
 )
@@ -88,7 +89,10 @@ class JaxExecutionContext(ExecutionContext):
             require_width(as_dtype(array.dtype))
             tensor = tensor_of(jnp.array(array))
         else:
-            raise OpError(f"a JAX context takes its own tensors, arrays of JAX and NumPy, and numbers; found {value!r}")
+            advice = operand_advice(value)
+            raise OpError(
+                advice or f"a JAX context takes its own tensors, arrays of JAX and NumPy, and numbers; found {value!r}"
+            )
         return tensor
 
     def admit(self, value: Any) -> Any:

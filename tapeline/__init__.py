@@ -14,6 +14,7 @@ Names are imported when they are first asked for, so that ``import tapeline`` lo
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -131,5 +132,11 @@ _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name
 def __getattr__(name: str) -> Any:
     """Imports a public name."""
     if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        # Python adds a near name of __dir__ to the message.
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     return getattr(importlib.import_module(_MODULE_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Returns the names of the module, those that are not imported yet included."""
+    return sorted({*globals(), *__all__})

@@ -1,6 +1,6 @@
 """Calls of lowered functions, as every engine's session takes them: handles, held tensors, checks, running totals."""
 
-from compile_hlo.calls._checks import ArgumentChecks, Value, number_as_tensor
+from compile_hlo.calls._checks import ArgumentChecks, Value, admitted, admitted_value, number_as_tensor
 from compile_hlo.calls._counters import Counters
 from compile_hlo.calls._handle import DeviceHandle, Owner
 from compile_hlo.calls._holding import HELD, Holding, Part
@@ -19,5 +19,7 @@ __all__ = [
     "Part",
     "UpdatePlan",
     "Value",
+    "admitted",
+    "admitted_value",
     "number_as_tensor",
 ]

@@ -1,5 +1,6 @@
 """Checks of the values that a caller passes to an entry point."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -7,8 +8,9 @@ import numpy as np
 
 from compile_hlo.calls._handle import DeviceHandle
 from compile_hlo.directions import LoweredArgument, Signature
-from lang_core import DeviceError, InputError
+from lang_core import DeviceError, InputError, Tensor
 
+_NUMBERS: Final = (int, float, bool)
 Value = Any
 """Array of NumPy, number, or handle of the engine."""
 
@@ -130,11 +132,56 @@ class ArgumentChecks:
         return DeviceError(f"{self._name!r}: argument {argument.name!r} is {expected}, found {actual}")
 
 
+def admitted(arguments: Sequence[LoweredArgument], values: Sequence[Value]) -> tuple[Value, ...]:
+    """Returns the values of a call, each as ``admitted_value`` has it; all where the count is wrong, to be refused."""
+    if len(values) != len(arguments):
+        return tuple(values)
+    return tuple([admitted_value(argument, value) for argument, value in zip(arguments, values, strict=True)])
+
+
+def admitted_value(argument: LoweredArgument, value: Value) -> Value:
+    """Returns a value as sessions pass it on; one that they refuse is returned unchanged.
+
+    Tensors of a context, and arrays of other libraries, become arrays of NumPy; arrays of rank 0 become numbers for a
+    scalar; Python numbers become arrays for a tensor of one element, by the op table's rule for numbers.
+
+    Raises:
+        TraceEscapeError: a tensor is recorded and has no data.
+    """
+    kind = type(value)
+    if kind is not np.ndarray and kind not in _NUMBERS and not isinstance(value, DeviceHandle):
+        if isinstance(value, Tensor):
+            value = value.numpy()
+        elif not isinstance(value, np.ndarray | np.generic) and hasattr(value, "__array__"):
+            value = np.asarray(value)
+    if argument.kind == "scalar":
+        return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+    return number_as_tensor(argument, value) if type(value) in _NUMBERS else value
+
+
 def number_as_tensor(argument: LoweredArgument, value: Value) -> Value:
-    """Returns an array for a number that stands for a tensor of one integer; other values unchanged, to be refused."""
+    """Returns an array for a Python number that stands for a tensor of one element; other values unchanged.
+
+    As in the op table, an int stands for a number of every kind, a float for a floating one, and a bool for a bool. A
+    number that the dtype cannot hold is returned unchanged, to be refused.
+    """
     spec = argument.spec
-    if argument.kind == "tensor" and type(value) is int and spec.size == 1 and spec.dtype.is_integer:
-        limits = np.iinfo(spec.dtype.numpy)
-        if limits.min <= value <= limits.max:
-            return np.full(spec.shape, value, spec.dtype.numpy)
-    return value
+    if type(value) not in _NUMBERS or argument.kind != "tensor" or spec.size != 1:
+        return value
+    dtype = spec.dtype
+    if type(value) is bool:
+        fits = not dtype.is_integer and not dtype.is_floating
+    elif dtype.is_integer:
+        limits = np.iinfo(dtype.numpy)
+        fits = type(value) is int and limits.min <= value <= limits.max
+    else:
+        fits = dtype.is_floating
+    if not fits:
+        return value
+    with np.errstate(over="ignore"):
+        try:
+            array = np.full(spec.shape, value, dtype.numpy)
+        except OverflowError:  # an int beyond every floating dtype
+            return value
+    overflows = dtype.is_floating and math.isfinite(value) and not np.isfinite(array).all()
+    return value if overflows else array

@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from compile_hlo.calls._counters import Counters
-from lang_core import DeviceError, DType, TensorSpec
+from lang_core import DeviceError, DType, NoOperators, TensorSpec
 
 
 class Owner(Protocol):
@@ -47,7 +47,7 @@ class Owner(Protocol):
 P = TypeVar("P", bound=Owner)
 
 
-class DeviceHandle(Generic[P]):  # no ABC: isinstance would take longer, in every call
+class DeviceHandle(NoOperators, Generic[P]):  # no ABC: isinstance would take longer, in every call
     """Handle of a tensor in a device's memory, of one session; an engine's class adds how the memory is reached.
 
     It dies with its session, and when it is donated to a call: any use then raises DeviceError.
@@ -98,6 +98,13 @@ class DeviceHandle(Generic[P]):  # no ABC: isinstance would take longer, in ever
             array = self._contents()
         program.counters.bytes_out += array.nbytes
         return array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array = self.numpy()  # a copy
+        return array if dtype is None else array.astype(dtype)
+
+    def _as_operand(self) -> tuple[str, str]:
+        return f"a tensor on a device ({self._spec})", "read it, x = tensor.numpy(), and in a model "
 
     def check(self, action: str) -> None:
         """Refuses an action on a dead tensor.

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from compile_hlo.calls._checks import Value, number_as_tensor
+from compile_hlo.calls._checks import Value, admitted_value
 from compile_hlo.calls._handle import Owner, P
 from compile_hlo.calls._holding import Holding
 from compile_hlo.directions import Signature
@@ -56,7 +56,7 @@ class UpdatePlan:
 
     def given(self, values: Sequence[Value]) -> dict[int, Value]:
         """Returns the other values by the number of their argument; a number may stand for a tensor of one integer."""
-        return {i: number_as_tensor(argument, value) for (i, argument), value in zip(self._values, values, strict=True)}
+        return {i: admitted_value(argument, value) for (i, argument), value in zip(self._values, values, strict=True)}
 
     def check(self, held: Holding[Any, Any], values: Sequence[Value]) -> None:
         """Refuses held tensors that do not fit, and a wrong number of other values.

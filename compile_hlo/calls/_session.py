@@ -11,7 +11,7 @@ from compile_hlo.calls._handle import P
 from compile_hlo.calls._holding import H
 from compile_hlo.calls._replacing import UpdatePlan
 from compile_hlo.directions import Signature
-from lang_core import DeviceError, OpError, TensorSpec, as_dtype, near_names
+from lang_core import DeviceError, OpError, Tensor, TensorSpec, as_dtype, near_names
 
 F = TypeVar("F")
 U = TypeVar("U")
@@ -102,7 +102,7 @@ class BaseSession(ABC, Generic[P, H, F, U, T]):
                 raise DeviceError("cannot hold a tensor twice: hold a copy (session.upload(tensor.numpy()))")
             return self._held(self._program, tensors)
 
-    def upload(self, array: np.ndarray) -> H:
+    def upload(self, array: np.ndarray | Tensor) -> H:
         """Copies an array of any shape to the device; to each of several, whole.
 
         Raises:
@@ -110,6 +110,7 @@ class BaseSession(ABC, Generic[P, H, F, U, T]):
         """
         with self._program.lock:
             self._check_open("upload an array")
+            array = array.numpy() if isinstance(array, Tensor) else np.asarray(array)
             try:
                 spec = TensorSpec(array.shape, as_dtype(array.dtype))
             except OpError as error:

@@ -13,7 +13,9 @@ import numpy as np
 from lang_core._dtypes import DType, as_dtype
 from lang_core._errors import OpError
 from lang_core._keywords import check_keywords
+from lang_core._operands import operand_advice
 from lang_core._packing import Encoding
+from lang_core._parameter import Named
 from lang_core._tensor import Tensor
 
 T = TypeVar("T")
@@ -114,7 +116,9 @@ def _check_operands(name: str, checks: Mapping[str, Check | None], arguments: Ma
 
 
 def _refusal(name: str, parameter: str, error: _WrongTypeError, value: Any) -> OpError:
-    return OpError(f"{name}: {parameter}: expected {error.args[0]}; found {_text(value)}")
+    values = value if isinstance(value, list | tuple) else (value,)
+    advice = next((operand_advice(part) for part in values if isinstance(part, Named)), "")
+    return OpError(f"{name}: {parameter}: expected {error.args[0]}; found {advice or _text(value)}")
 
 
 def _text(value: Any) -> str:

@@ -7,6 +7,8 @@ import numpy as np
 
 from lang_core._dtypes import DType, as_dtype, bool_, f64, i64, promote
 from lang_core._errors import OpError
+from lang_core._operands import operand_advice
+from lang_core._parameter import Named
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 from lang_core.ops._op import Op
@@ -88,6 +90,9 @@ class OpsBase:
                 # Where none is common the op's own contract says so.
                 dtype = (promote(dtype, known) or dtype) if dtype else known
         if dtype is None:
+            for operand in operands:
+                if isinstance(operand, Named):
+                    raise OpError(f"{op.name}: {operand_advice(operand)}")
             raise OpError(f"{op.name}: at least one operand must be a tensor, found {operands}: use ctx.ops.constant")
         return tuple(
             self._ctx.number(operand, number_dtype(operand, dtype)) if type(operand) in NUMBERS else operand  # pyright: ignore[reportArgumentType]

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from iree.runtime import HalBufferView, VmVariantList
 
-from compile_hlo.calls import ArgumentChecks, Value
+from compile_hlo.calls import ArgumentChecks, Value, admitted
 from compile_hlo.directions import LoweredArgument, Signature
 from lang_core import DeviceError
 from run_iree.devices import IREE_ERRORS, address, duplicate, reason, upload
@@ -75,9 +75,9 @@ class Function:
         """Runs the entry point and waits for its results.
 
         Args:
-            *values: per argument a NumPy array (copied to the device), a DeviceTensor of the same session, or a number
-                for a scalar. A tensor that is not donated is the same after the call, bit for bit; one that is
-                donated is dead, even when the call fails.
+            *values: per argument an array or a tensor of a context (copied to the device), a DeviceTensor of the same
+                session, or a number for a scalar or a tensor of one element. A tensor that is not donated is the same
+                after the call, bit for bit; one that is donated is dead, even when the call fails.
 
         Raises:
             DeviceError: the session is closed; an argument's count, kind, shape or dtype is wrong, or it is dead; a
@@ -90,6 +90,7 @@ class Function:
         with program.lock:
             if program.closed:
                 raise DeviceError(f"cannot call {self.name!r}: the session on {program.origin!r} is closed")
+            values = admitted(self.signature.arguments, values)
             self._check(values)
             tap = None
             if self._dumper is not None:

@@ -125,14 +125,7 @@ def _direction_differences(recorded: Signature, reflection: Mapping[str, str]) -
     """Yields differences in names and directions, which modules of ``lower_module`` have."""
     if REFLECTION not in reflection:
         return
-    try:
-        theirs = json.loads(reflection[REFLECTION])
-        rows = {part: [dict(row) for row in theirs[part]] for part in ("args", "results")}
-    except (KeyError, TypeError, ValueError) as error:
-        raise DescriptionError(
-            f"entry point {recorded.name!r}: {REFLECTION} of the compiled function cannot be read ({error}); export "
-            f"again"
-        ) from None
+    rows = {part: _rows(recorded.name, reflection, part) for part in ("args", "results")}
     unknown = {argument.name for argument in recorded.arguments if argument.effective is None}
     for part, mine in reflected(recorded).items():
         for described, actual in zip(mine, rows[part], strict=False):
@@ -145,7 +138,7 @@ def _direction_differences(recorded: Signature, reflection: Mapping[str, str]) -
 
 
 def signature_of_reflection(entry_point: str, reflection: Mapping[str, str]) -> Signature:
-    """Reads a signature from the reflection of a compiled function.
+    """Reads a signature from the reflection of a compiled function, with the names of the lowering if it has them.
 
     It does not tell which arguments are written in place, so every tensor that is not donated is guarded.
 
@@ -154,6 +147,7 @@ def signature_of_reflection(entry_point: str, reflection: Mapping[str, str]) -> 
         reflection: reflection of the function.
 
     Raises:
+        DescriptionError: the names that a lowering wrote cannot be read.
         DeviceError: the reflection has no declaration, or a type in it is not static or not supported.
     """
     declaration = reflection.get(DECLARATION) or reflection.get("iree.abi.declaration", "")
@@ -163,17 +157,56 @@ def signature_of_reflection(entry_point: str, reflection: Mapping[str, str]) -> 
             f"entry point {entry_point!r} has no declaration in its reflection, found {declaration!r}; "
             f"pass its signature to the session"
         )
-    matches = _VALUE.finditer(parts["results"])
-    results = tuple(LoweredResult(match["name"], _spec(entry_point, match)[0]) for match in matches)
-    arguments = tuple(_argument(entry_point, match, results) for match in _VALUE.finditer(parts["arguments"]))
+    values = {part: [*_VALUE.finditer(parts[part])] for part in ("arguments", "results")}
+    names = {part: _names(entry_point, reflection, part, matches) for part, matches in values.items()}
+    results = tuple(
+        LoweredResult(name, _spec(entry_point, match)[0])
+        for name, match in zip(names["results"], values["results"], strict=True)
+    )
+    arguments = tuple(
+        _argument(entry_point, name, match, results)
+        for name, match in zip(names["arguments"], values["arguments"], strict=True)
+    )
     signature = Signature(entry_point, arguments, results)
     check_aliases(signature)
     return signature
 
 
-def _argument(entry_point: str, match: re.Match[str], results: Sequence[LoweredResult]) -> LoweredArgument:
+def _rows(entry_point: str, reflection: Mapping[str, str], part: str) -> list[dict[str, Any]]:
+    """Returns what a lowering wrote of the arguments or results of a function.
+
+    Raises:
+        DescriptionError: it cannot be read.
+    """
+    try:
+        theirs = json.loads(reflection[REFLECTION])
+        return [dict(row) for row in theirs[part]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise DescriptionError(
+            f"entry point {entry_point!r}: {REFLECTION} of the compiled function cannot be read ({error}); export again"
+        ) from None
+
+
+def _names(
+    entry_point: str, reflection: Mapping[str, str], part: str, matches: Sequence[re.Match[str]]
+) -> tuple[str, ...]:
+    """Returns the names of arguments or results: those of the lowering, or the compiler's (``input0``) without one."""
+    declared = tuple(match["name"] for match in matches)
+    if REFLECTION not in reflection:
+        return declared
+    rows = _rows(entry_point, reflection, "args" if part == "arguments" else part)
+    names = tuple(row.get("name") for row in rows)
+    if len(set(names)) != len(declared) or not all(isinstance(name, str) for name in names):
+        raise DescriptionError(
+            f"entry point {entry_point!r}: {REFLECTION} of the compiled function names the {part} "
+            f"{', '.join(map(str, names))}, and the function has {len(declared)}: export again"
+        )
+    return tuple(map(str, names))
+
+
+def _argument(entry_point: str, name: str, match: re.Match[str], results: Sequence[LoweredResult]) -> LoweredArgument:
     """Returns a declared argument."""
-    name, (spec, is_tensor) = match["name"], _spec(entry_point, match)
+    spec, is_tensor = _spec(entry_point, match)
     alias = _ALIAS.search(match["attributes"] or "")
     if alias is None:
         return LoweredArgument(name, spec, "tensor" if is_tensor else "scalar", effective=None, guarded=is_tensor)

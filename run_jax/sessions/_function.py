@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from compile_hlo.calls import ArgumentChecks, Value
+from compile_hlo.calls import ArgumentChecks, Value, admitted
 from compile_hlo.directions import LoweredArgument, Signature
 from lang_core import DeviceError
 from run_jax.sessions._compiled import CompiledEntry, as_array
@@ -37,8 +37,9 @@ class Function:
         """Runs the entry point and waits for its results; the first call compiles it.
 
         Args:
-            *values: per argument a NumPy array (copied to the device), a DeviceTensor of the same session, or a number
-                for a scalar. A tensor that is donated is dead afterwards, even when the call fails.
+            *values: per argument an array or a tensor of a context (copied to the device), a DeviceTensor of the same
+                session, or a number for a scalar or a tensor of one element. A tensor that is donated is dead
+                afterwards, even when the call fails.
 
         Raises:
             DeviceError: the session is closed; an argument's count, kind, shape or dtype is wrong, or it is dead; a
@@ -50,6 +51,7 @@ class Function:
         with program.lock:
             if program.closed:
                 raise DeviceError(f"cannot call {self.name!r}: the session on {program.origin!r} is closed")
+            values = admitted(self.signature.arguments, values)
             self.checks(values)
             arguments = self.signature.arguments
             shardings = self.compiled.shardings
