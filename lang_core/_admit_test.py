@@ -1,5 +1,7 @@
 """Arrays become tensors at the door of a module and of a composite."""
 
+import copy
+import pickle
 from typing import Any
 
 import ml_dtypes
@@ -89,6 +91,14 @@ def test_results_are_tensors() -> None:
     assert isinstance(first, EagerTensor)
     assert isinstance(second, EagerTensor)
     assert third == "kept"
+
+
+def test_an_admitted_array_is_an_eager_tensor_in_messages_and_copies() -> None:
+    tensor = EagerExecutionContext().admit(ARRAY)
+    assert type(tensor).__name__ == "EagerTensor"
+    for copied in (pickle.loads(pickle.dumps(tensor)), copy.deepcopy(tensor)):  # noqa: S301 - our own bytes
+        assert type(copied) is EagerTensor
+        assert copied.numpy().tolist() == ARRAY.tolist()
 
 
 def test_a_result_does_not_change_with_the_caller_s_array() -> None:

@@ -237,6 +237,12 @@ class _Borrowed(EagerTensor):
 
     __slots__ = ()
 
+    def __reduce__(self) -> Any:
+        return EagerTensor, (self.spec, self.data)
+
+
+_Borrowed.__name__ = EagerTensor.__name__  # as messages of other rooms call it
+
 
 def _may_change(array: Array) -> bool:
     """Returns whether somebody may write to an array: mapped weights are read-only, down to their owner."""

@@ -121,6 +121,25 @@ EXPLANATIONS: Final = {
             "Look at the module path in the message: the fault is in the model code that made the call.",
         ),
     ),
+    "OperatorError": Explanation(
+        "A Python operator or a NumPy function was applied to a tensor, a parameter or a value of a flow.",
+        ("`0.5 * x`, `x @ y`, `x[0]`, `x < 1`, `len(x)`, `np.tanh(x)` in the code of a model.",),
+        (
+            "Call the op that the message names: `ctx.ops.mul(x, 0.5)`. docs/ops.md lists all.",
+            "For NumPy take the data, `x.numpy()`, on a path that asks `ctx.isRecording`: docs/packages.md.",
+            "Read a parameter with `ctx.parameter(self.weight)` first.",
+        ),
+    ),
+    "UnknownNameError": Explanation(
+        "An op, or an attribute of a tensor, was looked up that does not exist. It is an AttributeError, too.",
+        ("A misspelt name, or a name that NumPy, PyTorch or JAX has for the op.",),
+        ("Take the name that the message gives; docs/ops.md lists all.",),
+    ),
+    "KeywordError": Explanation(
+        "A function was called with a keyword argument that it does not have. It is a TypeError, too.",
+        ("A misspelt name, or a name that another library has for the argument.",),
+        ("Take one of the names that the message lists.",),
+    ),
     "TraceEscapeError": Explanation(
         "A value without data was used as if it had some, or data was about to enter a trace unseen.",
         (

@@ -1,7 +1,6 @@
 """docs/bundle.md against a bundle: its Python is run, and every field of the two JSON files is on the page."""
 
 import contextlib
-import io
 import json
 import re
 from collections.abc import Iterator
@@ -11,9 +10,11 @@ from typing import Any, Final
 import pytest
 
 import tapeline
+from tests.docs._snippets import PAGES, Snippets, blocks_of
 
-_PAGE: Final = (Path(__file__).parents[2] / "docs" / "bundle.md").read_text(encoding="utf-8")
-_BLOCKS: Final[list[tuple[str, str]]] = re.findall(r"^```(\w+)\n(.*?)^```$", _PAGE, re.MULTILINE | re.DOTALL)
+_NAME: Final = "docs/bundle.md"
+_PAGE: Final = PAGES[_NAME]
+_BLOCKS: Final = blocks_of(_NAME)
 # Objects whose keys are names of the model's or of files, not fields.
 _BY_NAME: Final = {"parameters", "sha256", "hashes", "targets", "producer", "files", "steps", "nonfinite"}
 
@@ -27,20 +28,20 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_page_does_what_it_says(bundle: Path) -> None:
-    names: dict[str, Any] = {"__name__": "bundle"}
+    snippets = Snippets(_NAME)
+    names = snippets.names
     shown = 0
     with contextlib.chdir(bundle.parent):
         for number, (kind, code) in enumerate(_BLOCKS):
             if kind == "python":
-                out = io.StringIO()
-                with contextlib.redirect_stdout(out):
-                    exec(compile(code, f"docs/bundle.md, block {number}", "exec"), names)  # noqa: S102 - our own page
-                assert _BLOCKS[number + 1] == ("text", out.getvalue()), code
+                output = snippets.run(code, f"block {number}")
+                assert _BLOCKS[number + 1] == ("text", output), code
                 shown += 1
     # What IREE made goes before the context that it needs, and that before the device.
     for name in ("forward", "context", "modules", "index", "device", "instance"):
         names.pop(name)
-    assert shown == 2
+    assert shown == 3
+    assert snippets.uncalled() == []
 
 
 def _fields(value: Any, name: str = "") -> Iterator[str]:
