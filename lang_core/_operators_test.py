@@ -123,14 +123,14 @@ def test_what_only_tensors_refuse(name: str) -> None:
 
 def test_the_message_has_the_call_to_write() -> None:
     with pytest.raises(OperatorError) as caught:
-        0.5 * _tensor()
+        _ = 0.5 * _tensor()
     assert str(caught.value) == "* is not defined for a tensor (f32[2,2]): use ctx.ops.mul(0.5, x)"
     with pytest.raises(OperatorError, match=r"use ctx.ops.sub\(x, 1\)"):
-        _tensor() - 1
+        _ = _tensor() - 1
     with pytest.raises(
         OperatorError, match=r"^\* is not defined for Parameter\('', f32\[2\]\): read it, x = ctx.param"
     ):
-        0.5 * Parameter((2,))  # pyright: ignore[reportOperatorIssue]
+        _ = 0.5 * Parameter((2,))  # pyright: ignore[reportOperatorIssue]
 
 
 @pytest.mark.parametrize("ufunc", [value for value in vars(np).values() if isinstance(value, np.ufunc)], ids=str)

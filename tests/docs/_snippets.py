@@ -100,5 +100,5 @@ def _names_noted(tree: ast.AST) -> list[str]:
         for call in calls
         if isinstance(call.func, ast.Name) and call.func.id == _CALLED
         for argument in call.args
-        if isinstance(argument, ast.Constant)
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
     ]

@@ -44,7 +44,7 @@ _LOADED: Final = {"docs/encoders.md": 3, "docs/transcription.md": 2}
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Bundles and files of the pages' names."""
     folder = tmp_path_factory.mktemp("pages")
-    export("demo", folder / "demo", slots=2, max_sequence=128)
+    export("demo", folder / "demo", slots=2, max_sequence=256)
     (folder / "demo" / "chat_template.jinja").write_text(_CHAT)
     shutil.copytree(folder / "demo", folder / "SmolLM2-135M-Instruct.Q4_1")
 
