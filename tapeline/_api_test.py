@@ -13,8 +13,20 @@ def test_a_public_name_is_there_and_documented(name: str) -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="module 'tapeline' has no attribute 'exprot'"):
+    with pytest.raises(AttributeError, match="module 'tapeline' has no attribute 'exprot'") as caught:
         _ = tapeline.exprot
+    assert (caught.value.name, caught.value.obj) == ("exprot", tapeline)  # Python adds near names of dir() for these
+
+
+def test_dir_lists_the_public_names_and_imports_none() -> None:
+    code = (
+        "import sys, tapeline; names = dir(tapeline); print(set(tapeline.__all__) <= set(names), '__all__' in names, "
+        "names == sorted(set(names)), [m for m in ('jax', 'iree', 'numpy', 'lang_core') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], text=True, capture_output=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}
+    )
+    assert done.stdout == "True True True []\n"
 
 
 def test_the_import_loads_no_engine() -> None:

@@ -180,7 +180,7 @@ def _rows(entry_point: str, reflection: Mapping[str, str], part: str) -> list[di
     """
     try:
         theirs = json.loads(reflection[REFLECTION])
-        return [dict(row) for row in theirs[part]]
+        return {name: [dict(row) for row in theirs[name]] for name in ("args", "results")}[part]
     except (KeyError, TypeError, ValueError) as error:
         raise DescriptionError(
             f"entry point {entry_point!r}: {REFLECTION} of the compiled function cannot be read ({error}); export again"

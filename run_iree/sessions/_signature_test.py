@@ -139,3 +139,16 @@ def test_a_description_of_its_module_is_accepted() -> None:
 def test_directions_of_a_module_that_cannot_be_read(text: str) -> None:
     with pytest.raises(DescriptionError, match=r"tapeline\.signature of the compiled function cannot be read"):
         check_described(_STEP, {**_COMPILED, "tapeline.signature": text}, "m.vmfb")
+
+
+def test_names_are_those_of_the_lowering() -> None:
+    declared = _reflection(
+        "%input0: tensor<7x3xf32>, %input1: tensor<7x3xf32> {iree.abi.output = 0 : index}", "%output0: tensor<7x3xf32>"
+    )
+    signature = signature_of_reflection("main", {**declared, "tapeline.signature": json.dumps(reflected(_STEP))})
+    assert [argument.name for argument in signature.arguments] == ["x", "k"]
+    assert [result.name for result in signature.results] == ["r"]
+    assert signature.aliases == {0: 1}
+    fewer = replace(_STEP, arguments=_STEP.arguments[1:])
+    with pytest.raises(DescriptionError, match="names the arguments k, and the function has 2: export again"):
+        signature_of_reflection("main", {**declared, "tapeline.signature": json.dumps(reflected(fewer))})
