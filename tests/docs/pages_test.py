@@ -70,3 +70,26 @@ def test_every_design_note_and_reference_is_in_the_index() -> None:
         if page.startswith("docs/") and not page.endswith("/README.md"):
             folder = "docs/lab/" if page.startswith("docs/lab/") else "docs/"
             assert f"({page.removeprefix(folder)})" in indices[folder], page
+
+
+_MEASURED: Final = re.compile(r"\d[\d.]* (?:MiB|GiB|s|x)\b")
+_FIGURES: Final = {
+    # figure of the first page: row of docs/benchmarks.md, which has it with more digits
+    "6 MiB": "| export, weights external, streaming: anonymous memory over imports, MiB | <= 64 | 5.96 |",
+    "4.7 GiB |": "| iree-turbine, parameters externalised | 26.8 | 4.7 GiB |",
+    "| 4.7 GiB | has": "| Hugging Face's exporter, prefill and decode | 14.3 | 4.67 GiB |",
+    "17.0 GiB": "| `jax.export`, weights captured as constants | 53 | 17.0 GiB |",
+    "0.023 s": "| streaming | 0.023 [",
+    "0.231 s": "| jax.export (peer) | 0.231 [",
+    "1.42 x": "times llama.cpp, the geometric mean of 13 packed exports | >= 1.25 | 1.42 [",
+}
+
+
+@pytest.mark.parametrize("figure", _FIGURES)
+def test_figures_of_the_first_page_are_measured(figure: str) -> None:
+    first, benchmarks = ((_ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("README.md", "benchmarks.md"))
+    assert figure in first
+    assert _FIGURES[figure] in benchmarks
+    table = first.partition('<div class="peers"')[2].partition("</div>")[0]
+    known = {measured for key in _FIGURES for measured in _MEASURED.findall(key)} | {"1 x"}
+    assert set(_MEASURED.findall(table)) <= known

@@ -10,6 +10,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from tools.docs.site._code import keep_flags_whole
 from tools.docs.site._generated import additions, generated_pages
 from tools.docs.site._nav import HOME, nav_of
 from tools.docs.site._signatures import use_own_formatter
@@ -55,7 +56,14 @@ def _title(file: File) -> str:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files, **kwargs: Any) -> str:
     """Returns a page's text with what scripts add, and with links within the site."""
     place = page.file.src_uri
+    if place == HOME:
+        page.meta["hide"] = ["navigation", "toc"]  # the whole width, for one screen
     if place in _NOT_SEARCHED:
         page.meta["search"] = {"exclude": True}
     text = rewrite_links(markdown, place, _titles(files), os.environ.get(SOURCE_URL))
     return additions(place, text, _root(config))
+
+
+def on_page_content(html: str, **kwargs: Any) -> str:
+    """Returns a page's HTML with the flags of commands in elements."""
+    return keep_flags_whole(html)
