@@ -46,6 +46,11 @@ def _adapting(*modules: str, **settings: Any) -> Mapping[str, Any]:
     return {"r": 2, "lora_alpha": 4, "target_modules": ["v_proj", *modules], **settings}
 
 
+def _of_tokens(tokens: Any, module: str = "q_proj", **settings: Any) -> Mapping[str, Any]:
+    chosen = {"target_modules": [module], "trainable_token_indices": tokens}
+    return {"r": 2, "lora_alpha": 4, **chosen, **settings}
+
+
 _CASES: Final = (
     AdapterCase(
         "two_ranks",
@@ -161,6 +166,18 @@ _CASES: Final = (
         (_saving("embed_tokens", ensure_weight_tying=True),),
         embeddings=True,
     ),
+    AdapterCase("tokens", "llama_gqa", 23, (_of_tokens([5, 1, 7]),)),
+    AdapterCase("tokens_of_both", "llama_gqa", 24, (_of_tokens({"embed_tokens": [5, 1], "lm_head": [2, 9, 4]}),)),
+    AdapterCase("tied_tokens", "llama_tied", 25, (_of_tokens({"embed_tokens": [*range(40)]}),)),
+    AdapterCase(
+        "tied_tokens_of_both",
+        "llama_tied",
+        26,
+        (_of_tokens({"embed_tokens": [*range(30)], "lm_head": [2, 9, 4]}),),
+        live=True,
+    ),
+    AdapterCase("tokens_saved_with_embeddings", "llama_gqa", 27, (_of_tokens([5, 1, 7]),), embeddings=True),
+    AdapterCase("tokens_of_gpt2", "gpt2", 29, (_of_tokens([5, 1, 7], "c_attn", fan_in_fan_out=True),)),
     AdapterCase("rows_under_dora", "llama_gqa", 19, (_adapting("embed_tokens", use_dora=True),), rows=True),
 )
 ADAPTER_CASES: Final = {case.name: case for case in _CASES}

@@ -101,7 +101,6 @@ def _settings(rng: random.Random, *, gpt2: bool) -> dict[str, Any]:
     if rng.random() < 0.15:
         settings |= rng.choice(
             [
-                {"trainable_token_indices": [1, 3]},
                 {"init_lora_weights": "pissa"},
                 {"init_lora_weights": "olora"},
                 {"layer_replication": [(0, 2), (1, 2)]},
@@ -112,6 +111,8 @@ def _settings(rng: random.Random, *, gpt2: bool) -> dict[str, Any]:
         )
     else:
         settings["init_lora_weights"] = rng.choice([True, False, "gaussian", "orthogonal"])
+    if rng.random() < 0.15:
+        settings["trainable_token_indices"] = rng.choice([[1, 3], [5, 2, 0]])
     return settings
 
 

@@ -71,6 +71,8 @@ def _write(model: Any, settings: dict[str, Any], directory: Path, case: AdapterC
     for name, parameter in adapted.named_parameters():
         if "lora_magnitude" in name:
             parameter *= 1 + 0.2 * torch.rand_like(parameter)
+        elif "trainable_tokens" in name:
+            parameter += 0.5 * torch.randn_like(parameter)
         elif "modules_to_save" in name or (parameter.requires_grad and ".bias" in name):
             parameter += 0.1 * torch.randn_like(parameter)
         elif "lora_" in name:

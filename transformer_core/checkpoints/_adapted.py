@@ -21,7 +21,7 @@ from lang_core import (
     near_names,
 )
 from transformer_core.checkpoints._adapter import Adapter
-from transformer_core.checkpoints._low_rank import Change, Decomposed, LowRank, Replacement, Sum
+from transformer_core.checkpoints._low_rank import Change, Decomposed, LowRank, Replacement, SomeRows, Sum
 
 _NUMBER: Final = re.compile(r"\d+")
 _LAYER: Final = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
@@ -181,6 +181,17 @@ def adapt(
                 )
             changes[key].append(change)
             changed_by[key].append((adapter, name))
+        rows = {key: (name, change) for key, name, change in matcher.rows()}
+        for key, (name, change) in rows.items():
+            partner = partners.get(key)
+            for tensor in (key, *([partner] if partner is not None and partner not in rows else ())):
+                if tensor in changes:
+                    raise CheckpointError(
+                        f"adapter {adapter.path}: replaces rows of {tensor!r}, which "
+                        f"{'an adapter before it' if tensor in earlier else 'it'} changes otherwise: merge it with PEFT"
+                    )
+                changes[tensor].append(change)
+                changed_by[tensor].append((adapter, name))
         matcher.check()
     return AdaptedWeights(source, changes, loaded, changed_by)
 
@@ -220,6 +231,22 @@ class _Matcher:
                 self._check_shape(bias, roles["bias"], adapter.file.spec(roles["bias"]).shape)
                 scale = adapter.ranks[module].scaling * adapter.weight
                 yield bias, f"{module}.bias", Sum(adapter.file, roles["bias"], scale)
+
+    def rows(self) -> Iterator[tuple[str, str, SomeRows]]:
+        """Yields key and name of each tensor of which rows are replaced, with these rows."""
+        file = self._adapter.file
+        for name, (stored, ids) in self._adapter.rows.items():
+            key = self._key(name)
+            if key is None:
+                continue
+            count = self._source.spec(key).shape[0]
+            self._check_shape(key, stored, (count, *file.spec(stored).shape[1:]))
+            if ids and max(ids) >= count:
+                raise CheckpointError(
+                    f"adapter {self._adapter.path}: {stored!r} has a row for token {max(ids)}, and {key!r} in "
+                    f"{self._source.origin(key)} has {count}{self._trained_on()}"
+                )
+            yield key, name, SomeRows(file, stored, ids)
 
     def _replacements(self, tensors: Mapping[str, str]) -> Iterator[tuple[str, str, Replacement]]:
         file = self._adapter.file

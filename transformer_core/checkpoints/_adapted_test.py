@@ -202,7 +202,14 @@ def test_an_adapter_of_another_model_is_told(
         (pair(), {"alpha_pattern": {".*.*.*.*b": 2}}, ConfigError, "at most 3 repetitions"),
         (pair(), {"rank_pattern": {"[": 2}}, ConfigError, r"expected a pattern \("),
         (pair(), {"rank_pattern": {"q_proj": 0}}, ConfigError, "'q_proj': expected an integer"),
-        ({"model.embed.trainable_tokens_delta": normal(2, 5)}, {}, ConfigError, "trainable_token_indices is not"),
+        (
+            {"model.embed.token_adapter.trainable_tokens_delta": normal(2, 5)},
+            {"trainable_token_indices": [1]},
+            CheckpointError,
+            r"has shape \[2, 5\], and adapter_config.json has 1 token ids for 'model.embed'",
+        ),
+        ({}, {"trainable_token_indices": [1, 1]}, ConfigError, "'trainable_token_indices': expected token ids without"),
+        ({}, {"trainable_token_indices": {"embed": [-1]}}, ConfigError, "expected token ids without repetitions"),
         ({"mlp.experts.lora_A.weight": normal(2, 5)}, {}, ConfigError, "experts is not merged; merge the adapter with"),
     ],
 )  # fmt: skip

@@ -30,7 +30,9 @@ _ROLES: Final = {
     "lora_magnitude_vector": "magnitude",
     "lora_magnitude_vector.weight": "magnitude",
 }
-_UNBUILT: Final = {"trainable_tokens_": "trainable_token_indices", "lora_E": "AdaLoRA", "experts.lora_": "experts"}
+_UNBUILT: Final = {"lora_E": "AdaLoRA", "experts.lora_": "experts"}
+_TOKEN_ADAPTER: Final = "token_adapter."  # part of the names of a module of which rows are trained
+_TOKENS: Final = ".trainable_tokens_delta"  # the rows themselves, whatever the name says
 
 
 class Adapter:
@@ -49,6 +51,8 @@ class Adapter:
         replaced: keys of tensors that take the place of the model's, by the name of the model's: whole modules.
         loaded: the same of tensors that are loaded into the model before anything is adapted, such as rows of an
             adapted embedding; a tensor that is tied to such a tensor is changed, too.
+        rows: keys of rows of tokens and the tokens' ids, by the name of the model's tensor that has them. A tensor that
+            is tied to it is changed, too, unless the adapter has other rows for that.
 
     Raises:
         CheckpointError: a file is missing or damaged, or tensors contradict the settings or each other.
@@ -64,6 +68,7 @@ class Adapter:
         self.low_rank: Final[Mapping[str, Mapping[str, str]]]
         self.replaced: Final[Mapping[str, str]]
         self.loaded: Final[Mapping[str, str]]
+        self.rows: Final[Mapping[str, tuple[str, tuple[int, ...]]]] = self._tokens()
         self.low_rank, self.replaced, self.loaded = self._sorted()
         self.ranks: Final[Mapping[str, ModuleRank]] = self.config.ranks(self.low_rank)
         for module, roles in self.low_rank.items():
@@ -92,6 +97,7 @@ class Adapter:
         """Names of the model's tensors that the adapter changes, biases aside."""
         yield from self.replaced
         yield from self.loaded
+        yield from self.rows
         yield from (f"{module}.weight" for module in self.low_rank)
 
     def nonfinite(self, name: str) -> str | None:
@@ -102,6 +108,7 @@ class Adapter:
         if kind == "weight":
             keys += [key for role, key in roles.items() if role != "bias"]
         keys += [known[name] for known in (self.replaced, self.loaded) if name in known]
+        keys += [self.rows[name][0]] if name in self.rows else []
         return next((key for key in keys if not self._is_finite(key)), None)
 
     def _is_finite(self, key: str) -> bool:
@@ -110,14 +117,35 @@ class Adapter:
         starts = range(0, rows, step)
         return all(np.isfinite(self._file.read_rows(key, at, min(rows, at + step))).all() for at in starts)
 
+    def _tokens(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Returns key and token ids of the rows that the adapter has, by the name of the tensor that has such rows."""
+        rows: dict[str, tuple[str, tuple[int, ...]]] = {}
+        for key in self._file.keys():  # noqa: SIM118
+            name = _plain(key)
+            if not name.endswith(_TOKENS):
+                continue
+            module, shape = name.removesuffix(_TOKENS), self._file.spec(key).shape
+            ids = next(
+                (ids for end, ids in self.config.tokens.items() if not end or f".{module}".endswith(f".{end}")), ()
+            )
+            if len(shape) != 2 or shape[0] != len(ids):
+                raise CheckpointError(
+                    f"{self._file.path}: {key!r} has shape {list(shape)}, and {CONFIG_FILE} has {len(ids)} token ids "
+                    f"for {module!r} (trainable_token_indices): fetch the adapter again"
+                )
+            rows[f"{module}.weight"] = key, ids
+        return rows
+
     def _sorted(self) -> tuple[dict[str, dict[str, str]], dict[str, str], dict[str, str]]:
         low_rank: dict[str, dict[str, str]] = defaultdict(dict)
         replaced: dict[str, str] = {}
         originals: dict[str, str] = {}
         copies: set[str] = set()
         for key in self._file.keys():  # noqa: SIM118
-            name = key.removeprefix(_PREFIX).replace(f".{_WRAPPED}", ".")
+            name = _plain(key)
             _check_built(self._file.path, key, name)
+            if name.endswith(_TOKENS):
+                continue
             if _ORIGINAL in name:
                 originals[name.replace(_ORIGINAL, ".")] = key
                 continue
@@ -171,11 +199,12 @@ class Adapter:
             return
         if self.config.decomposed:
             raise InputError(f"adapter {self.path}: weight {self.weight:g} of a DoRA adapter: only weight 1 is defined")
-        if self.replaced or self.loaded:
-            name = next(iter([*self.replaced, *self.loaded]))
+        if self.replaced or self.loaded or self.rows:
+            name = next(iter([*self.replaced, *self.loaded, *self.rows]))
+            kind = "rows of" if name in self.rows else "as a whole"
+            told = f"{kind} {name!r}" if name in self.rows else f"{name!r} {kind}"
             raise InputError(
-                f"adapter {self.path}: weight {self.weight:g}, and it replaces {name!r} as a whole: only weight 1 is "
-                "defined"
+                f"adapter {self.path}: weight {self.weight:g}, and it replaces {told}: only weight 1 is defined"
             )
 
 
@@ -187,6 +216,14 @@ def _opened(directory: str) -> SafetensorsFile:
             "adapter with safe_serialization=True"
         )
     return SafetensorsFile(path)
+
+
+def _plain(key: str) -> str:
+    """Returns the name of a tensor without the parts that PEFT puts around modules."""
+    name = key.removeprefix(_PREFIX)
+    for part in (_TOKEN_ADAPTER, _WRAPPED):
+        name = name.replace(f".{part}", ".")
+    return name
 
 
 def _check_built(path: str, key: str, name: str) -> None:

@@ -5,7 +5,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from lang_core import CheckpointError, ConfigError
@@ -23,7 +23,7 @@ _OF_TRAINING: Final = frozenset(
 )
 _READ: Final = frozenset(
     """alpha_pattern base_model_name_or_path fan_in_fan_out lora_alpha modules_to_save peft_type r rank_pattern use_dora
-    use_rslora""".split()
+    trainable_token_indices use_rslora""".split()
 )
 # Initialisations that leave the base model's weights as they are; others subtract from them what the adapter adds.
 _KEEPING_THE_BASE: Final = (True, False, "gaussian", "orthogonal", "eva")
@@ -50,6 +50,8 @@ class AdapterConfig:
         decomposed: True gives each output a learned magnitude (DoRA).
         transposed: True where matrices are stored [inputs, outputs] (``Conv1D`` of GPT-2).
         saved: ends of the paths of modules that the adapter holds whole copies of (``modules_to_save``).
+        tokens: ids of the tokens of which the adapter holds rows, by the end of the path of the module that has them
+            (``trainable_token_indices``); "" for any module.
     """
 
     base: str
@@ -61,6 +63,7 @@ class AdapterConfig:
     decomposed: bool
     transposed: bool
     saved: tuple[str, ...] = ()
+    tokens: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def ranks(self, modules: Iterable[str]) -> dict[str, "ModuleRank"]:
         """Returns the rank and the scaling of each module.
@@ -115,6 +118,7 @@ def read_adapter_config(directory: str | os.PathLike[str]) -> AdapterConfig:
         decomposed=fields.boolean("use_dora", False),
         transposed=fields.boolean("fan_in_fan_out", False),
         saved=_names(fields, "modules_to_save"),
+        tokens=_tokens(fields, "trainable_token_indices"),
     )
 
 
@@ -156,6 +160,17 @@ def _names(fields: ConfigFields, name: str) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(text, str) for text in names):
         fields.refuse(name, "a list of names of modules")
     return tuple(names)
+
+
+def _tokens(fields: ConfigFields, name: str) -> dict[str, tuple[int, ...]]:
+    """Returns token ids by module; PEFT writes a list for those of the embedding."""
+    value = fields.values.get(name) or {}
+    listed = value if isinstance(value, dict) else {"": value}
+    for ids in listed.values():
+        whole = isinstance(ids, list) and all(type(number) is int and number >= 0 for number in ids)
+        if not whole or len({*ids}) != len(ids):
+            fields.refuse(name, "token ids without repetitions, a list or lists by module")
+    return {str(module): tuple(ids) for module, ids in listed.items()}
 
 
 def _patterns(fields: ConfigFields, name: str, read: Any) -> dict[re.Pattern[str], Any]:

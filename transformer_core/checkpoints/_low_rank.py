@@ -1,6 +1,6 @@
 """Rows of a tensor as adapters change them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -148,3 +148,25 @@ class Replacement:
     def read(self) -> np.ndarray:
         """Reads the whole tensor."""
         return self._source.read(self._key)
+
+
+class SomeRows:
+    """Other values of some rows, such as those of tokens.
+
+    Args:
+        source: tensors of the adapter.
+        key: key of the rows.
+        numbers: number of each row in the tensor.
+    """
+
+    def __init__(self, source: WeightSource, key: str, numbers: Sequence[int]) -> None:
+        self._source: Final = source
+        self._key: Final = key
+        self._numbers: Final = np.asarray(numbers, np.int64)
+
+    def apply(self, rows: np.ndarray, start: int, base: ReadRows) -> None:
+        """Overwrites those of the rows that are among them."""
+        del base
+        inside = (self._numbers >= start) & (self._numbers < start + len(rows))
+        if inside.any():
+            rows[self._numbers[inside] - start] = self._source.read(self._key)[inside]
