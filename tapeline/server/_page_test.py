@@ -172,6 +172,20 @@ def test_empty_settings_show_what_is_used(page: Browser, server: RunningServer) 
         put(page, name, "")
 
 
+def test_the_sampling_of_the_next_request_stands_below_the_message(page: Browser, server: RunningServer) -> None:
+    used = server.request("/v1/models/demo").json["sampling"]
+    for name in ("temperature", "top_k", "top_p", "min_p", "seed"):
+        put(page, name, "")
+    line = page.run("at('using').textContent")
+    for name, label in (("temperature", "temperature"), ("top_k", "top-k"), ("top_p", "top-p"), ("min_p", "min-p")):
+        assert f"{label} {used[name]:g}" in line.split(" \u00b7 ")
+    put(page, "temperature", "0.3")
+    assert "temperature 0.3" in page.run("at('using').textContent")
+    put(page, "temperature", "0")
+    assert page.run("at('using').textContent") == "temperature 0 (greedy)"
+    put(page, "temperature", "")
+
+
 def test_an_answer_that_is_cut_off_says_so(page: Browser) -> None:
     put(page, "max_tokens", "5")
     ask(page, "Hello")
