@@ -108,7 +108,7 @@ def py_device_tests(name = "device_tests", srcs = [], devices = DEVICES, tags = 
         )
     native.test_suite(name = name, tests = tests)
 
-def py_tool(name, srcs = None, deps = ["//tapeline/command"], **kwargs):
+def py_tool(name, srcs = None, deps = ["//tapeline/program"], **kwargs):
     """A py_binary that finds the Vulkan driver that build_defs/devices.bzl unpacked, if it did.
 
     Args:

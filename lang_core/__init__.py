@@ -77,6 +77,7 @@ from lang_core._packing import (
 )
 from lang_core._parameter import Parameter
 from lang_core._plugins import PLUGINS, load_plugins, plugin_versions
+from lang_core._processes import python_command
 from lang_core._quantizers import Quantizer
 from lang_core._spec import TensorSpec
 from lang_core._tags import TagSelection, tag_name
@@ -103,6 +104,7 @@ __all__ = [
     "register_encoding",
     "quantizable",
     "load_extra",
+    "python_command",
     "load_plugins",
     "plugin_versions",
     "Quantizer",

@@ -2,7 +2,7 @@
 
 import sys
 
-from tapeline.command import main
+from tapeline.program import main
 
 if __name__ == "__main__":
-    sys.exit(main(["serve", *sys.argv[1:]]))
+    main(["serve", *sys.argv[1:]])

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lang_core import Axes, MeshShape, VerificationError, load_extra
+from lang_core import Axes, MeshShape, VerificationError, load_extra, python_command
 
 # Imported by the child alone.
 _TOOLS: Final = "compile_hlo.portable._stablehlo"
@@ -90,9 +90,15 @@ def write_per_device(
 def _in_child(name: str, *args: Any, tools: str = "") -> Any:
     """Calls a tool. A child of multiprocessing would first import all that the program of its parent imports."""
     work = pickle.dumps(sys.path) + pickle.dumps((tools or _TOOLS, name, args))
-    command = [sys.executable, *(["-S"] if sys.flags.no_site else []), "-c", _PROGRAM]
     with tempfile.TemporaryFile() as answer:
-        status = subprocess.run(command, input=work, stdout=answer, check=False).returncode
+        status = subprocess.run(
+            # A group of its own: Ctrl-C is for the program, which kills the child.
+            python_command("-c", _PROGRAM),
+            input=work,
+            stdout=answer,
+            check=False,
+            process_group=0,
+        ).returncode
         answer.seek(0)
         if status != 0:
             raise VerificationError(f"{name}: the process that ran it died; its output stands above")

@@ -28,6 +28,8 @@ _ERROR: Final = re.compile(
     r'^(?:loc\(")?(?P<file>[^"\n]*?)"?:(?P<line>\d+)(?::\d+)?\)?: (?:fatal )?error: (?P<text>.*)$', re.MULTILINE
 )
 _PLAIN_ERROR: Final = re.compile(r"^.*\berror: .*$", re.MULTILINE)
+# Signals that end the compiler from outside: Ctrl-C on the terminal of the program, a service that stops.
+_ENDED: Final = (-signal.SIGKILL, -signal.SIGINT, -signal.SIGTERM)
 _TAIL_LINES: Final = 5
 _PACKAGE: Final = "iree.compiler"
 _CHUNK: Final = 2**20
@@ -241,7 +243,7 @@ def compiler_path() -> str:
 def _checked_if_it_fails(command: list[str], unchecked: Sequence[str], folder: Path) -> tuple[int, int, str]:
     """Runs the compiler without its internal checks; where it fails, again with them, as they name the first fault."""
     status, peak, messages = _run([*command, *unchecked], folder)
-    if unchecked and status not in (0, -signal.SIGKILL):
+    if unchecked and status not in (0, *_ENDED):
         return _run(command, folder)
     return status, peak, messages
 

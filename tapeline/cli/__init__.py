@@ -13,6 +13,7 @@ from tapeline.cli._main import (
     output_file,
     run,
     user_path,
+    whole_file,
 )
 from tapeline.cli._say import say, say_error, show
 from tapeline.cli._size import parse_size, size_text
@@ -44,6 +45,7 @@ __all__ = [
     "size_text",
     "table",
     "user_path",
+    "whole_file",
 ]
 
 

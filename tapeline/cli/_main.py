@@ -1,25 +1,27 @@
 """Start and end of every program: flags, errors for a person, exit codes."""
 
+import contextlib
 import errno
 import os
 import select
+import shutil
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NoReturn, TextIO
+from typing import IO, Final, NoReturn, TextIO
 
 from absl import app, flags
 
 from lang_core import InputError, TapelineError, VerificationError
 from tapeline.cli._say import say_error
+from tapeline.interrupts import EXIT_INTERRUPTED, end_interrupted, received
 
 EXIT_INPUT: Final = 2
 """Exit code of wrong input."""
 EXIT_VERIFICATION: Final = 3
 EXIT_OTHER: Final = 1
 """Exit code of a failure that is neither wrong input nor a failed verification."""
-EXIT_INTERRUPTED: Final = 130
 
 
 def run(main: Callable[[], None]) -> NoReturn:
@@ -59,8 +61,15 @@ def guarded(main: Callable[[], None], message: Callable[[BaseException], str] = 
 
 def _exit_code(main: Callable[[], None], message: Callable[[BaseException], str]) -> int:
     def failed(error: BaseException, code: int) -> int:
+        if received():  # the interrupt was the cause, in the words of what it met
+            return interrupted()
         say_error(f"{message(error)}")
         return code
+
+    def interrupted() -> int:
+        end_interrupted()
+        say_error("interrupted")
+        return EXIT_INTERRUPTED
 
     try:
         main()
@@ -72,14 +81,14 @@ def _exit_code(main: Callable[[], None], message: Callable[[BaseException], str]
     except TapelineError as error:
         return failed(error, EXIT_OTHER)
     except KeyboardInterrupt:
-        say_error("interrupted")
-        return EXIT_INTERRUPTED
+        return interrupted()
     except Exception as error:  # noqa: BLE001 - the last word before the exit code
         if isinstance(error, BrokenPipeError) and any(_is_closed(stream) for stream in (sys.stdout, sys.stderr)):
             return EXIT_OTHER  # the reader of our output has gone; it has what it wanted
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             return failed(error, EXIT_OTHER)
-        traceback.print_exc()
+        if not received():
+            traceback.print_exc()
         return failed(error, EXIT_OTHER)
     return 0
 
@@ -154,6 +163,28 @@ def output_file(option: str, path: str | None) -> Path | None:
         return None
     check_writable(option, user_path(path), path)
     return user_path(path)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """Yields a file that takes the place of ``path`` when the block ends without an error: none is half written.
+
+    Devices and pipes, and files in a directory that cannot be written, are written where they are.
+    """
+    if (path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK):
+        with path.open("wb") as file:
+            yield file
+        return
+    target = path.resolve()
+    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with beside.open("wb") as file:
+            yield file
+        if target.exists():
+            shutil.copymode(target, beside)
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def check_writable(option: str, file: Path, text: str | None = None) -> None:

@@ -141,3 +141,27 @@ def test_output_files_are_checked_before_the_work(tmp_path: Path, monkeypatch: p
 
 def test_the_flags_of_the_programs_do_not_leak_into_this_one() -> None:
     assert "bundle" not in flags.FLAGS
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with cli.whole_file(path) as file:
+        file.write(b"one")
+    path.chmod(0o640)
+
+    def fail() -> None:
+        with cli.whole_file(path) as file:
+            file.write(b"two")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert path.read_bytes() == b"one"
+    (tmp_path / "link").symlink_to(path)
+    with cli.whole_file(tmp_path / "link") as file:
+        file.write(b"three")
+    assert (path.read_bytes(), path.stat().st_mode & 0o777, path.is_symlink()) == (b"three", 0o640, False)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a", "link"]
+    with cli.whole_file(Path("/dev/null")) as file:
+        file.write(b"gone")
+    assert Path("/dev/null").is_char_device()

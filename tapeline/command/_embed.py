@@ -12,7 +12,7 @@ from absl import flags
 
 import tapeline
 from lang_core import InputError
-from tapeline.cli import output_file, table, user_path
+from tapeline.cli import output_file, table, user_path, whole_file
 from tapeline.command._format_flags import FormatFlag, put_json
 from tapeline.command._place_flags import define_place_flags
 from tapeline.command._truncation import warn_of_truncation
@@ -56,7 +56,7 @@ def main() -> None:
             read = {"tokens": embedded.tokens, "truncated": embedded.truncated}
             warn_of_truncation(_TEXT.value, embedded)
     if output:
-        with output.open("wb") as file:  # given a name, NumPy would add .npy
+        with whole_file(output) as file:
             np.save(file, vectors)
     alike = similarities(similarity, vectors)
     if _FORMAT.is_json:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 import tapeline
-from lang_core import ProcessError
+from lang_core import ProcessError, python_command
 from tapeline.cli import Progress, ProgressEvent
+from tapeline.interrupts import kill_descendants
 
 _PROGRAM: Final = """import pickle, sys
 sys.path[:] = pickle.load(sys.stdin.buffer)
@@ -72,11 +73,12 @@ class ExportProcess:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_PATIENCE)
+        kill_descendants(process.pid)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, *(["-S"] if sys.flags.no_site else []), "-c", _PROGRAM]
+        command = python_command("-c", _PROGRAM)
         with self._lock:
             if self._ended:
                 raise ProcessError("the export was ended before it began: ask again")
@@ -126,4 +128,5 @@ def answer_export() -> None:
 def _end_with_parent() -> None:
     """Ends this process and those that it has started once the parent is gone, with which stdin ends."""
     os.read(0, 1)
+    kill_descendants(os.getpid())
     os.killpg(0, signal.SIGKILL)

@@ -22,7 +22,7 @@ from absl import flags
 
 import tapeline
 from lang_core import InputError
-from tapeline.cli import TerminalProgress, output_file, say, user_path
+from tapeline.cli import TerminalProgress, output_file, say, user_path, whole_file
 from tapeline.command._dump_flags import define_dump_flags
 from tapeline.command._flags import flag_translator
 from tapeline.command._format_flags import FormatFlag, put_json
@@ -286,12 +286,13 @@ def _say_cut(stream: TokenStream) -> None:
 
 def _put_figures(figures: dict[str, Any], stats_file: Path | None, stream: TokenStream) -> None:
     if stats_file:
-        stats_file.write_text(json.dumps(figures, indent=2) + "\n")
+        with whole_file(stats_file) as file:
+            file.write(f"{json.dumps(figures, indent=2)}\n".encode())
     if _FORMAT.is_json:
         answers = [{**asdict(answer), "finish_reason": answer.finish_reason} for answer in stream.answers]
         put_json({"answers": answers, "stats": figures})
 
 
 def _write_logits(path: Path, output: GenerationOutput) -> None:
-    with path.open("wb") as file:  # given a name, NumPy would add .npy
+    with whole_file(path) as file:
         np.save(file, output.logits())

@@ -80,4 +80,5 @@ def _put(text: str, output: Path | None) -> None:
     if output is None:
         cli.show(text)
     else:
-        output.write_text(text)
+        with cli.whole_file(output) as file:
+            file.write(text.encode())

@@ -12,7 +12,7 @@ from typing import Any, Final
 from lang_core import MeshShape, ProcessError
 from run_jax.processes import Leader, Meeting, connect_devices, exit_for, follow, join, lead, leave, place_of
 from tapeline.bundle import Bundle
-from tapeline.cli import VERSION, say_error
+from tapeline.cli import VERSION, say_error, whole_file
 from tapeline.command._program import load_command, run_command
 from tapeline.engines import Place, open_on_rank
 from tapeline.launching import TOKEN, guard_rank, stdout_is_ours
@@ -59,7 +59,8 @@ def _run_leading(meeting: Meeting, name: str, arguments: Sequence[str], figures:
     ranks = leader.end()
     leave()
     if figures is not None:
-        figures.write_text(json.dumps({"ranks": ranks}, indent=2) + "\n")
+        with whole_file(figures) as file:
+            file.write(f"{json.dumps({'ranks': ranks}, indent=2)}\n".encode())
     return code
 
 

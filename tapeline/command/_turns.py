@@ -11,6 +11,7 @@ from typing import Final
 
 from lang_core import InputError, near_names
 from tapeline.cli import say, say_error, user_path
+from tapeline.interrupts import first_deferred
 from tapeline.running import Conversation, GeneratedToken, GenerateKeywords, LoadedModel, TokenStream
 
 _COMMANDS: Final = ("/reset", "/image", "/help", "/quit")
@@ -107,19 +108,13 @@ class Turns:
 
 
 def _lines() -> Iterator[str]:
-    """Yields the lines of stdin that hold anything, without spaces around them; on a terminal Ctrl-C drops a line."""
+    """Yields the lines of stdin that hold anything, without spaces around them."""
     terminal = sys.stdin.isatty()
     while True:
         if terminal:
             sys.stderr.write("> ")
             sys.stderr.flush()
-        try:
-            line = sys.stdin.readline()
-        except KeyboardInterrupt:
-            if not terminal:
-                raise
-            say("")
-            continue
+        line = sys.stdin.readline()
         if not line:
             return
         if line.strip():
@@ -137,7 +132,7 @@ def stoppable(stream: TokenStream) -> Iterator[Iterator[GeneratedToken]]:
     def stop(number: int, frame: FrameType | None) -> None:
         nonlocal pressed
         if pressed:
-            signal.default_int_handler(number, frame)
+            (before if callable(before) else signal.default_int_handler)(number, frame)
         pressed = True
 
     def tokens() -> Iterator[GeneratedToken]:
@@ -148,6 +143,7 @@ def stoppable(stream: TokenStream) -> Iterator[Iterator[GeneratedToken]]:
 
     before = signal.signal(signal.SIGINT, stop)
     try:
-        yield tokens()
+        with first_deferred():
+            yield tokens()
     finally:
         signal.signal(signal.SIGINT, before)

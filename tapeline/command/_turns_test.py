@@ -35,28 +35,34 @@ def test_an_interrupt_stops_the_answer_and_a_second_one_the_program() -> None:
 
 
 class _Terminal(io.StringIO):
-    """Terminal on which Ctrl-C is pressed before the first line."""
+    """Terminal on which Ctrl-C may be pressed before a line."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, pressed: int | None = None) -> None:
         super().__init__(text)
-        self.pressed = False
+        self.lines = 0
+        self._pressed = pressed
 
     def isatty(self) -> bool:
         return True
 
     def readline(self, size: int | None = -1) -> str:
-        if not self.pressed:
-            self.pressed = True
+        self.lines += 1
+        if self.lines == self._pressed:
             raise KeyboardInterrupt
         return super().readline(-1 if size is None else size)
 
 
-def test_an_interrupt_at_the_prompt_drops_the_line(
+def test_an_interrupt_at_the_prompt_ends_the_program(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", _Terminal("a\n \n b c \n"))
     assert list(_turns._lines()) == ["a", "b c"]
-    assert capsys.readouterr().err == "> \n> > > > "
+    assert capsys.readouterr().err == "> > > > "
+    monkeypatch.setattr("sys.stdin", _Terminal("a\nb\n", pressed=2))
+    lines = _turns._lines()
+    assert next(lines) == "a"
+    with pytest.raises(KeyboardInterrupt):
+        next(lines)
 
 
 class _Answers:
@@ -90,18 +96,12 @@ def test_pictures_go_with_the_turn_that_follows(monkeypatch: pytest.MonkeyPatch,
     assert model.asked == [("first", ["a.png"]), ("second", ["b.png", "c d.png"]), ("third", [])]
 
 
-def _terminal(text: str) -> _Terminal:
-    terminal = _Terminal(text)
-    terminal.pressed = True
-    return terminal
-
-
 def test_what_is_refused_on_a_terminal_does_not_end_the_conversation(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
     lines = "first\ntoo long\n/image no.png\n/rest\n/image\n/usr/bin is a turn\n"
-    monkeypatch.setattr("sys.stdin", _terminal(lines))
+    monkeypatch.setattr("sys.stdin", _Terminal(lines))
     model = _Answers()
     turns = Turns(cast(Any, model), None, None, {"seed": 3}, translate=flag_translator(["max_sequence"]))
     assert [*turns] == ["first", "/usr/bin is a turn"]
@@ -116,7 +116,7 @@ def test_what_is_refused_on_a_terminal_does_not_end_the_conversation(
 def test_a_model_that_takes_no_pictures_refuses_them_at_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.stdin", _terminal("/image a.png\nfirst\n"))
+    monkeypatch.setattr("sys.stdin", _Terminal("/image a.png\nfirst\n"))
     assert [*Turns(cast(Any, _Answers(sees=False)), None, None, {"seed": 3})] == ["first"]
     err = capsys.readouterr().err
     assert "error: /image a.png: b is of a model that takes no pictures" in err

@@ -5,23 +5,23 @@ import secrets
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Final, NamedTuple
 
-from lang_core import InputError
+from lang_core import InputError, python_command
 from tapeline.launching._environment import PIPE, environment_of, graphics_cards, shares_of
 from tapeline.launching._output import PrefixedLines
 
-PROGRAM: Final = "import sys; from tapeline.command import main; sys.exit(main())"
+PROGRAM: Final = "from tapeline.program import main; main()"
 _SOCKET: Final = "TAPELINE_LAUNCH_SOCKET"  # of run_jax.processes, which loads JAX
 _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WAITED_FOR: Final = (*_PASSED_ON, signal.SIGCHLD)
 _KERNEL: Final = 0x80  # si_code of a signal of the terminal, which rank 0 has got from it as well
 _LOOK: Final = 0.25  # seconds between two looks, should a signal be lost
 _PATIENCE: Final = 5.0  # seconds that ranks have to end when they are told to
+_HASTE: Final = 1.0  # the same at a second Ctrl-C
 _FAREWELL: Final = 60.0  # seconds that ranks have to end after rank 0
 
 
@@ -86,7 +86,7 @@ def _start(
             place = [f"--coordinator={where}", f"--num_processes={processes}", f"--process_id={rank}"]
             started.append(
                 subprocess.Popen(
-                    [sys.executable, "-c", *program, *place, *flags],
+                    python_command("-c", *program, *place, *flags),
                     env=environment,
                     stdin=None if rank == 0 else subprocess.DEVNULL,
                     stderr=subprocess.PIPE,
@@ -152,7 +152,8 @@ class _Run:
                 self._kill_at = time.monotonic() + _FAREWELL
             return
         self._ending = self._ending_by(rank, code)
-        self._kill_at = time.monotonic() + _PATIENCE
+        interrupted = signal.SIGINT in self._passed and rank == 0
+        self._kill_at = time.monotonic() + (0 if interrupted else _PATIENCE)
         self._send(signal.SIGTERM)
 
     def _ending_by(self, rank: int, code: int) -> Ending:
@@ -166,18 +167,24 @@ class _Run:
 
     def _pass_on(self, received: signal.struct_siginfo) -> None:
         number = received.si_signo
+        if number == signal.SIGINT and number in self._passed:
+            self._kill_at = time.monotonic() + _HASTE
         self._passed.add(number)
-        has_it = number == signal.SIGINT and received.si_code == _KERNEL
-        self._send(number, first=1 if has_it else 0)
+        if number != signal.SIGINT:
+            self._send(number)
+        elif received.si_code != _KERNEL:  # rank 0 has it from the terminal
+            self._send(number, self._processes[:1])  # with which the others end
 
-    def _send(self, number: int, first: int = 0) -> None:
-        for process in self._processes[first:]:
+    def _send(self, number: int, processes: Sequence[subprocess.Popen[bytes]] | None = None) -> None:
+        for process in self._processes if processes is None else processes:
             if process.poll() is None:
                 process.send_signal(number)
 
     def _kill(self, ended: set[int]) -> None:
         self._kill_at = None
         late = [rank for rank in range(len(self._processes)) if rank not in ended]
+        if self._ending is None and signal.SIGINT in self._passed:
+            self._ending = Ending(128 + signal.SIGINT, "interrupted")
         if self._ending is None and late:
             self._ending = Ending(1, f"rank {late[0]} did not end when rank 0 had: it was killed")
         self._send(signal.SIGKILL)

@@ -121,8 +121,38 @@ def test_ranks_that_hear_nothing_are_killed(tmp_path: Path) -> None:
     _none_is_left(tmp_path)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_are_passed_on(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupt_is_for_rank_0_with_which_the_others_end(tmp_path: Path) -> None:
+    handler = "def told(number, _): print('got', number, flush=True); sys.exit(130)\n"
+    deaf = "if rank: signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    program = f"{_RANK}{handler}{deaf}signal.signal(signal.SIGINT, told); there(); time.sleep(600)\n"
+    launcher = _started(program, 2, tmp_path)
+    launcher.send_signal(signal.SIGINT)
+    out, err = launcher.communicate(timeout=30)
+    assert (launcher.returncode, out, err) == (130, f"got {signal.SIGINT}\n", "")
+    _none_is_left(tmp_path)
+
+
+def test_a_second_interrupt_kills_ranks_that_hear_nothing(tmp_path: Path) -> None:
+    deaf = "signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    launcher = _started(_RANK + deaf + "there(); time.sleep(600)\n", 2, tmp_path)
+    launcher.send_signal(signal.SIGINT)
+    while signal.SIGINT in _pending(launcher.pid):  # two that are pending at once are one
+        time.sleep(0.01)
+    launcher.send_signal(signal.SIGINT)
+    _, err = launcher.communicate(timeout=30)
+    assert launcher.returncode == 130, err
+    _none_is_left(tmp_path)
+
+
+def _pending(pid: int) -> set[int]:
+    """Returns the signals that a process has not taken yet."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    mask = int(next(line for line in lines if line.startswith("ShdPnd:")).split()[1], 16)
+    return {number for number in range(1, 65) if mask >> (number - 1) & 1}
+
+
+def test_signals_are_passed_on(tmp_path: Path) -> None:
+    number = signal.SIGTERM
     handler = "def told(number, _): print('got', number, flush=True); sys.exit(0)\n"
     launcher = _started(_RANK + handler + f"signal.signal({number}, told); there(); time.sleep(600)\n", 2, tmp_path)
     launcher.send_signal(number)

@@ -169,6 +169,7 @@ class ReferenceProcess:
                 stderr=self._words,
                 encoding="utf-8",
                 env=environment,
+                process_group=0,  # Ctrl-C is for this program, which kills the process
             )
         except OSError as error:
             self._words.close()

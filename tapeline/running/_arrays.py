@@ -91,7 +91,8 @@ def write_results(directory: Path, results: dict[str, np.ndarray]) -> list[Path]
         directory.mkdir(parents=True, exist_ok=True)
         for name, array in results.items():
             paths.append(directory / f"{name}.npy")
-            np.save(paths[-1], array)
+            with cli.whole_file(paths[-1]) as file:
+                np.save(file, array)
     except OSError as error:
         raise InputError(f"output_dir={directory}: cannot be written: {error.strerror}") from None
     return paths

@@ -11,6 +11,7 @@ from typing import Any, Final
 import uvicorn
 
 from lang_core import InputError, TapelineError
+from tapeline.interrupts import EXIT_INTERRUPTED, Deadline, other_handlers, say_interrupted
 from tapeline.server._app import create_app
 from tapeline.server._log import Log, LogHandler
 from tapeline.server._models import Models, ModelSource
@@ -19,6 +20,10 @@ from tapeline.server._protocol import GuardedProtocol
 from tapeline.server._service import Service
 
 _TICK: Final = 0.05
+_INTERRUPTED_DRAIN: Final = 0.7  # seconds that answers have after Ctrl-C
+_INTERRUPTED_END: Final = 1.6  # seconds after which Ctrl-C has ended the process
+_END: Final = 4.0  # seconds from the end of the drain to that of the process, at most
+_STUCK: Final = "a thread did not end in time"
 
 
 def serve(
@@ -30,8 +35,8 @@ def serve(
 ) -> None:
     """Serves models until the process is told to end, by SIGTERM or SIGINT; SIGHUP loads them again.
 
-    At the first signal no more requests are taken, and those that run have ``options.drain_seconds`` to end; at the
-    second one the server ends at once.
+    At SIGTERM no more requests are taken, and those that run have ``options.drain_seconds`` to end; at SIGINT they have
+    less than a second. At the second signal the server ends at once. The process ends also where a thread hangs.
 
     Args:
         sources: models to serve; they are loaded while the server answers that it is not ready.
@@ -41,13 +46,20 @@ def serve(
 
     Raises:
         InputError: the address cannot be listened at, or a model cannot be loaded.
+        KeyboardInterrupt: SIGINT has ended the server.
     """
     chosen = log or Log()
     models = Models(sources, chosen)
     service = Service(models, options, chosen)
-    with _listener(options) as listener, _logged(chosen):
+    with _listener(options) as listener, _logged(chosen), other_handlers():
         address = f"{'https' if options.certificate else 'http'}://{_shown(listener)}"
-        asyncio.run(_Process(service, listener).run(lambda: on_listening(address)))
+        process = _Process(service, listener)
+        try:
+            asyncio.run(process.run(lambda: on_listening(address)))
+        finally:
+            process.deadline.cancel()
+    if process.interrupted:
+        raise KeyboardInterrupt
     if models.failure is not None:
         raise models.failure
 
@@ -60,12 +72,15 @@ class _Process:
         self._listener: Final = listener
         self._server: Final = _Server(server_config(service))
         self._told: Final = asyncio.Event()
+        self._drain_seconds = service.options.drain_seconds
+        self.deadline: Final = Deadline()
+        self.interrupted = False
         self._work: Final = set[asyncio.Task[Any]]()
 
     async def run(self, on_listening: Callable[[], object]) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._end)
+            loop.add_signal_handler(number, self._end, number)
         loop.add_signal_handler(signal.SIGHUP, lambda: self._start(self._reload(changed_only=False)))
         serving = asyncio.create_task(self._server.serve([self._listener]))
         while not self._server.started and not serving.done():
@@ -83,8 +98,16 @@ class _Process:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
-    def _end(self) -> None:
-        if self._told.is_set():
+    def _end(self, number: signal.Signals) -> None:
+        again = self._told.is_set()
+        if number == signal.SIGINT:
+            self.interrupted = True
+            self._drain_seconds = min(self._drain_seconds, _INTERRUPTED_DRAIN)
+            self.deadline.set(0.0 if again else _INTERRUPTED_END, EXIT_INTERRUPTED, say_interrupted)
+        else:
+            seconds = 0.0 if again else self._drain_seconds
+            self.deadline.set(seconds + _END, 1, lambda: self._service.log.error("killed", error=_STUCK))
+        if again:
             self._server.force_exit = self._server.should_exit = True
         self._told.set()
 
@@ -112,7 +135,7 @@ class _Process:
         self._service.log.info("draining", active=self._service.active)
         self._start(asyncio.to_thread(self._service.models.end_loading))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._service.options.drain_seconds):
+            async with asyncio.timeout(self._drain_seconds):
                 while self._service.active:
                     await asyncio.sleep(_TICK)
         self._service.log.info("ended", active=self._service.active)

@@ -13,7 +13,7 @@ _PYTHON_RULES = ("py_library", "py_binary", "py_test", "py_tool", "py_pytest_tes
 
 # Names that the macros of build_defs/python.bzl take where a call does not say it; a library is named as its folder.
 _NAMES = {"py_pytest_test": "tests", "py_device_tests": "device_tests"}
-_TOOL_DEPS = "//tapeline/command:command"
+_TOOL_DEPS = "//tapeline/program:program"
 
 # Files that the macros take where a call does not say it.
 _ALL_OF_FOLDER: Mapping[str, Callable[[str], bool]] = {

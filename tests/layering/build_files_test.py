@@ -61,7 +61,7 @@ def test_targets_have_the_names_of_their_macros() -> None:
 def test_a_tool_has_the_defaults_of_its_macro() -> None:
     tools = parse_targets('py_tool(name = "a")\npy_tool(name = "b", srcs = ["c.py"], deps = [":d"])', "tools")
     assert [(tool.srcs, tool.deps) for tool in tools] == [
-        (("tools/a.py",), ("//tapeline/command:command",)),
+        (("tools/a.py",), ("//tapeline/program:program",)),
         (("tools/c.py",), ("//tools:d",)),
     ]
     assert not any(tool.is_test for tool in tools)

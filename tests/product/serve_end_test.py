@@ -1,5 +1,6 @@
 """``tapeline serve`` while it exports its model: its progress, and its end."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -33,10 +34,14 @@ def test_a_server_that_exports_ends_without_the_compiler(tmp_path: Path, number:
     with started(tmp_path, "--model=demo", "--verify=none") as server:
         _begin_compiling(server, cache)
         server.process.send_signal(number)
-        assert server.process.wait(60) == 0
+        assert server.process.wait(60) == (130 if number == signal.SIGINT else 0)
         assert not _compilers(cache)
     assert not list((cache / "tapeline" / "bundles").iterdir())
-    assert [line["event"] for line in server.logged() if line["event"] != "export"] == ["loading", "draining", "ended"]
+    lines = server.log.read_text().splitlines()
+    if number == signal.SIGINT:
+        assert lines.pop() == "error: interrupted"
+    events = [json.loads(line)["event"] for line in lines]
+    assert [event for event in events if event != "export"] == ["loading", "draining", "ended"]
 
 
 def test_a_server_that_exports_tells_the_progress(tmp_path: Path) -> None:

@@ -1,0 +1,90 @@
+"""Commands in a directory full of modules named like the standard library's, ours and those that we need."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from lang_core import python_command
+from tapeline.command import COMMANDS
+
+_PROGRAM: Final = "from tapeline.program import main; main()"  # as the script that is installed
+_OURS: Final = (
+    "lang_core",
+    "compile_dag",
+    "compile_hlo",
+    "transformer_core",
+    "run_iree",
+    "run_jax",
+    "autotune",
+    "tapeline",
+)
+_OTHERS: Final = ("absl", "iree", "jax", "jaxlib", "ml_dtypes", "numpy", "rich", "starlette", "tokenizers", "uvicorn")
+_MODULE: Final = """
+with open({marks!r}, "a") as file:
+    file.write(__file__ + "\\n")
+raise SystemExit(7)
+"""
+
+
+@pytest.fixture(scope="module")
+def marks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """File that names each module of the directory ``here`` beside it that was run."""
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "here").mkdir()
+    text = _MODULE.format(marks=str(folder / "marks"))
+    for name in {*sys.stdlib_module_names, "sitecustomize", "usercustomize"}:
+        (folder / "here" / f"{name}.py").write_text(text)
+    for name in (*_OURS, *_OTHERS):
+        (folder / "here" / name).mkdir()
+        (folder / "here" / name / "__init__.py").write_text(text)
+    return folder / "marks"
+
+
+def _run(marks: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
+        "XDG_CACHE_HOME": str(marks.parent / "cache"),
+    }
+    command = [*python_command("-c", _PROGRAM), *arguments]
+    return subprocess.run(
+        command, cwd=marks.parent / "here", env=environment, text=True, capture_output=True, check=False, timeout=600
+    )
+
+
+def test_the_directory_is_hostile(marks: Path) -> None:
+    program, environment = [sys.executable, "-c", "import pickle"], {**os.environ, "PYTHONPATH": ""}
+    assert subprocess.run(program, cwd=marks.parent / "here", env=environment, check=False).returncode == 7
+    assert marks.read_text().count("pickle.py") == 1
+    marks.unlink()
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_no_module_of_the_directory_is_run_for_help(marks: Path, command: str) -> None:
+    done = _run(marks, command, "--help")
+    assert (done.returncode, marks.exists()) == (0, False), done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("export", "--model=demo", "--output=out", "--verify=none"),
+        ("generate", "--model=demo", "--prompt=It was", "--max_new_tokens=2", "--verify=none"),
+        ("doctor",),
+        ("inspect", "--bundle=out"),
+        ("compare", "--found=out", "--reference=eager"),
+        ("tune", "list"),
+        ("make-checkpoint", "--output=checkpoint"),
+        ("launch", "--processes=2", "--", "generate", "--bundle=mesh", "--prompt=a", "--engine=jax", "--mesh=tp=2"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_no_module_of_the_directory_is_run(marks: Path, arguments: tuple[str, ...]) -> None:
+    if arguments[0] == "launch":
+        _run(marks, "export", "--model=demo", "--output=mesh", "--mesh=tp=2", "--target=none", "--verify=none")
+    done = _run(marks, *arguments)
+    ran = marks.read_text() if marks.exists() else ""
+    assert (ran, done.returncode) == ("", 0), done.stderr
