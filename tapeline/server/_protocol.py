@@ -1,6 +1,7 @@
 """HTTP connections that cannot be held open for nothing."""
 
 import asyncio
+import socket
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -25,7 +26,12 @@ class GuardedProtocol(H11Protocol):
         self._stall_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Waits for the first request."""
+        """Sends every part at once, and waits for the first request."""
+        connection = transport.get_extra_info("socket")
+        if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+            # asyncio sets it only if the protocol number of a socket says TCP, which that of accepted ones does not. Without
+            # it a response of two parts on a connection that is kept waits for the client's delayed acknowledgement.
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().connection_made(transport)
         self._wait_for_head()
 
