@@ -67,8 +67,8 @@ def _exit_code(main: Callable[[], None], message: Callable[[BaseException], str]
         return code
 
     def interrupted() -> int:
-        end_interrupted()
-        say_error("interrupted")
+        if not end_interrupted():
+            say_error("interrupted")
         return EXIT_INTERRUPTED
 
     try:

@@ -4,6 +4,7 @@ import doctest
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lang_core import InputError
@@ -210,3 +211,21 @@ def test_doctests() -> None:
         result = doctest.testmod(module)
         assert result.attempted
         assert not result.failed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'start: a b\na: "x"*\nb: /y+//y+/',  # no text satisfies b, for the first y+ takes every y
+        "start: b\nb: /y+//y+/",
+        'start: "x" start',
+        'start: "a" | "b" endless\nendless: "cd" endless',
+    ],
+)
+def test_a_grammar_that_forces_an_endless_text_has_masks(tokenizer: Tokenizer, text: str) -> None:
+    constraint = compile_constraint(LarkGrammar(text), tokenizer, [1])
+    allowed = np.zeros(tokenizer.vocabulary_size, np.bool_)
+    for _ in range(200):
+        constraint.mask(allowed)
+        constraint.accept(int(np.flatnonzero(allowed)[-1]))
+    assert not constraint.finished

@@ -31,6 +31,9 @@ _LARK_TOKENS: Final = re.compile(
     r'"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/|(?://|#)[^\n]*'
     r"|(?P<directive>%(?:json|llguidance|lark)\b)|\[[^\]\n]*\b(?P<option>temperature|stop|max_tokens)\b"
 )
+# The library looks ahead for bytes that the grammar forces, without a bound: after "y" in /y+//y+/, which no text
+# satisfies, that is "y" for ever.
+_UNFORCED: Final = '%llguidance {"no_forcing": true}\n'
 _DIRECTIVES: Final = "give JSON schemas as `json_schema`"
 _OBEYED: Final = "it would not be obeyed"
 
@@ -71,7 +74,7 @@ def _lark(spec: LarkGrammar, limits: GrammarLimits) -> str:
     _check_text(spec.text, "grammar", limits)
     for token in _LARK_TOKENS.finditer(spec.text):
         _refuse_unobeyed(token)
-    grammars: list[Mapping[str, Any]] = [{"lark_grammar": spec.text}]
+    grammars: list[Mapping[str, Any]] = [{"lark_grammar": f"{spec.text}\n{_UNFORCED}"}]
     for name, schema in spec.schemas.items():
         _check_schema(schema, name, limits)
         grammars.append({"name": name, "json_schema": _with_options(schema)})

@@ -81,6 +81,11 @@ class _Guard:
             if select.select([], [2], [], 0)[1]:  # a terminal that was stopped would block
                 os.write(2, text.encode())
 
+    @property
+    def said(self) -> bool:
+        """True once the line was printed."""
+        return self._said.locked()
+
     def end(self) -> NoReturn:
         """Ends the process now; any thread may call it."""
         self.say()
@@ -173,14 +178,15 @@ def say_interrupted() -> None:
     _GUARD.say()
 
 
-def end_interrupted() -> None:
-    """Ends an interrupted program that has the guard; returns if there is none.
+def end_interrupted() -> bool:
+    """Ends an interrupted program that has the guard; without one returns whether the line was printed.
 
     Call it while the KeyboardInterrupt is handled: its traceback holds objects of native code, which may be freed in an
     order that crashes.
     """
     if _GUARD.started:
         _GUARD.finish(EXIT_INTERRUPTED)
+    return _GUARD.said
 
 
 def first_deferred() -> contextlib.AbstractContextManager[None]:

@@ -29,8 +29,8 @@ class GuardedProtocol(H11Protocol):
         """Sends every part at once, and waits for the first request."""
         connection = transport.get_extra_info("socket")
         if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
-            # asyncio sets it only if the protocol number of a socket says TCP, which that of accepted ones does not. Without
-            # it a response of two parts on a connection that is kept waits for the client's delayed acknowledgement.
+            # asyncio sets it only if the protocol number of a socket says TCP, which that of accepted ones does not.
+            # Without it a response of two parts waits for the client's delayed acknowledgement.
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().connection_made(transport)
         self._wait_for_head()
