@@ -74,7 +74,7 @@ def _lark(spec: LarkGrammar, limits: GrammarLimits) -> str:
     _check_text(spec.text, "grammar", limits)
     for token in _LARK_TOKENS.finditer(spec.text):
         _refuse_unobeyed(token)
-    grammars: list[Mapping[str, Any]] = [{"lark_grammar": f"{spec.text}\n{_UNFORCED}"}]
+    grammars: list[Mapping[str, Any]] = [{"lark_grammar": spec.text if spec.ends else f"{spec.text}\n{_UNFORCED}"}]
     for name, schema in spec.schemas.items():
         _check_schema(schema, name, limits)
         grammars.append({"name": name, "json_schema": _with_options(schema)})

@@ -46,10 +46,13 @@ class LarkGrammar:
     Attributes:
         text: grammar in llguidance's variant of Lark's syntax.
         schemas: JSON schemas that the grammar may name, as ``@name``.
+        ends: True of a grammar that is known to force no endless text, such as those of tool calls: what it forces then
+            has the tokens that the tokenizer gives that text.
     """
 
     text: str
     schemas: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ class CallGrammar:
     def grammar(self, start: str) -> LarkGrammar:
         """Returns the grammar whose answers are a term."""
         schemas = {f"{_schema_name(tool)}_{index}": self._schema(tool) for index, tool in enumerate(self._tools)}
-        return LarkGrammar("\n".join([f"start: {start}", *self._rules]), schemas)
+        return LarkGrammar("\n".join([f"start: {start}", *self._rules]), schemas, ends=True)
 
     def _schema(self, tool: Tool) -> Any:
         held = tool.strict is True or (tool.strict is None and self._demanded)
