@@ -1,6 +1,6 @@
 """Prompts as a caller gives them: one or several, texts or token ids."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,7 @@ class GivenPrompts:
             return cls(several, None, list(ids) if several else [ids])
         if isinstance(prompt, str):
             return cls(False, [prompt], None)
-        if not isinstance(prompt, list | tuple):
+        if not _is_list(prompt):
             raise InputError(f"`prompt`: expected a text or a list of texts; got {_described(prompt)}")
         return cls(True, checked_texts("prompt", prompt), None)
 
@@ -83,7 +83,7 @@ def checked_texts(name: str, values: object, instead: str = "") -> list[str]:
     Raises:
         InputError: it is of another type, or an entry is; names the type.
     """
-    if isinstance(values, str) or not _is_list(values):
+    if not _is_list(values):
         raise InputError(f"`{name}`: expected a list of texts; got {_described(values)}{instead}")
     texts = _entries(values)
     for position, text in enumerate(texts):
@@ -114,9 +114,12 @@ def _entries(values: Any) -> list[Any]:
 
 
 def _is_list(value: object) -> bool:
+    """Returns whether a value has entries in an order, as a list, an array or a column of a table."""
     if isinstance(value, np.ndarray):
         return value.ndim > 0
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
+    if isinstance(value, str | bytes | bytearray | Mapping):
+        return False
+    return all(hasattr(value, name) for name in ("__len__", "__getitem__", "__iter__"))
 
 
 def _described(value: object) -> str:

@@ -12,6 +12,7 @@ from tapeline.bundle import Bundle
 from tapeline.engines import Session
 from tapeline.images import DEFAULT_IMAGE_LIMITS, ImageLimits
 from tapeline.running._embedder import SentenceEmbedder
+from tapeline.running._given_prompts import check_text, checked_texts
 from tapeline.running._pictures import ImageEmbedder, ImageSource
 from tapeline.running._ranker import TextRanker
 from tapeline.running._speech import Sound, SpeechBundle, samples_of
@@ -19,6 +20,8 @@ from tapeline.running._text_array import TextArray
 from tapeline.text import Tokenizer
 from tapeline.transcribing import Segment, Task, Transcriber, Transcription
 from transformer_core.models import ENCODE_IMAGE
+
+_ONE: Final = ": put a single text into a list"
 
 
 @near_keywords
@@ -52,9 +55,10 @@ class Senses:
             truncate: False refuses texts that are longer than the model reads.
 
         Raises:
-            InputError: the bundle embeds no sentences or has no such prompt, or a text has more tokens than it takes.
+            InputError: the bundle embeds no sentences or has no such prompt, ``texts`` is no list of texts, or a text
+                has more tokens than the bundle takes.
         """
-        return self._embedder(texts, prompt_name, truncate=truncate)
+        return self._embedder(checked_texts("texts", texts, _ONE), prompt_name, truncate=truncate)
 
     @property
     def similarity(self) -> str:
@@ -79,9 +83,11 @@ class Senses:
             truncate: False refuses pairs that are longer than the model reads.
 
         Raises:
-            InputError: the bundle ranks no texts, or a pair has more tokens than it takes.
+            InputError: the bundle ranks no texts, an argument is of another type, or a pair has more tokens than the
+                bundle takes.
         """
-        return self._ranker(query, documents, truncate=truncate)
+        check_text("query", query)
+        return self._ranker(query, checked_texts("documents", documents, _ONE), truncate=truncate)
 
     def pair_tokens(self, query: str, document: str) -> int:
         """Returns the number of tokens that a bundle which ranks makes of a query and a document.

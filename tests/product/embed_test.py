@@ -4,11 +4,13 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from lang_core import EagerExecutionContext, MappingWeights
+import tapeline
+from lang_core import EagerExecutionContext, InputError, MappingWeights
 from tapeline.engines import ENGINES
 from tests.goldens.cases import CASES
 from tests.goldens.encoders.files import encoder_weights
@@ -76,6 +78,20 @@ def test_bad_input(bundle: Path, embedding: Embed, tmp_path: Path) -> None:
         done = embedding(bundle, *flags)
         assert (done.code, done.out) == (2, "")
         assert re.search(message, done.err), done.err
+
+
+def test_texts_are_a_list(bundle: Path) -> None:
+    """A single text would be as many texts as it has letters."""
+    with tapeline.load(bundle) as model:
+        embed: Any = model.embed
+        expected = embed(["w5 w9", "w3"])
+        for texts in (("w5 w9", "w3"), np.array(["w5 w9", "w3"]), np.array(["w5 w9", "w3"], object)):
+            np.testing.assert_array_equal(embed(texts), expected)
+        for texts, got in (("w5", r"str \('w5'\): put a single"), (5, "int"), (b"a", "bytes"), ({"a": 1}, "dict")):
+            with pytest.raises(InputError, match=f"`texts`: expected a list of texts; got {got}"):
+                embed(texts)
+        with pytest.raises(InputError, match=r"`texts`: expected texts; entry 1 is int \(5\)"):
+            embed(["w5", 5])
 
 
 def test_a_bundle_of_another_model(embedding: Embed, tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ def test_a_list_of_prompts_has_the_answer_to_each_alone(any_model: Any, count: i
     if count:
         assert any_model.generate(token_ids=ids, **options) == alone
         assert any_model.generate(token_ids=[np.array(one) for one in ids], **options) == alone
+        assert any_model.generate(np.array(prompts), **options) == alone
     stream = any_model.stream(prompts, **options)
     tokens: list[list[int]] = [[] for _ in prompts]
     for token in stream:

@@ -68,6 +68,11 @@ def test_a_cross_encoder(cross: Path) -> None:
         assert model.rerank("w8", ()).shape == (0,)
         with pytest.raises(InputError, match=r"'w7 .*'\.\.\. has 25 tokens, the bundle takes 12: shorten it"):
             model.rerank("w8", [" ".join(["w7"] * 20)])
+        rerank: Any = model.rerank
+        with pytest.raises(InputError, match=r"`documents`: expected a list of texts; got str \('w7'\): put a single"):
+            rerank("w8", "w7")
+        with pytest.raises(InputError, match=r"`query`: expected a text; got list"):
+            rerank(["w8"], ["w7"])
         with pytest.raises(InputError, match=r"embeds no sentences \(it gives logits\)"):
             model.embed(["w8"])
     pairs = [[0, 8, 4, 2, 2, *_words(document), 2] for document in _DOCUMENTS]
