@@ -93,7 +93,10 @@ class Answers:
             return Delta("")
         if isinstance(event, EndEvent):
             answer.finish_reason = _finish_reason(event)
-            return answer.text.finish()
+            delta = answer.text.finish()
+            if answer.text.stopped:
+                answer.finish_reason = "stop"
+            return delta
         answer.times.append(perf_counter())
         delta = answer.text.push(event)
         if answer.text.stopped:

@@ -50,6 +50,18 @@ def test_a_stream_is_the_whole_answer_in_pieces(server: RunningServer) -> None:
     assert whole.json["usage"]["completion_tokens"] == 60
 
 
+def test_a_stop_string_that_the_end_completes_is_why_it_ended(server: RunningServer) -> None:
+    """The first tokens of a character are held back, and become U+FFFD where the answer is cut off."""
+    halves = 0
+    for limit in range(1, 90):
+        text = content(chat(server, max_tokens=limit))
+        (choice,) = chat(server, max_tokens=limit, stop="\ufffd").json["choices"]
+        before, half, _ = text.partition("\ufffd")
+        halves += bool(half)
+        assert (choice["message"]["content"], choice["finish_reason"]) == (before, "stop" if half else "length")
+    assert halves
+
+
 @pytest.mark.parametrize("stop", ["END", ["zzz", "END and", "EN"], "🙂", "t, it was the wor"])
 def test_a_stop_string_ends_the_answer_and_is_never_sent(server: RunningServer, stop: Any) -> None:
     everything = content(chat(server, max_tokens=100))
