@@ -6,7 +6,8 @@ chat MODEL --prompt TEXT            the answer to one turn
 chat MODEL --prompt TEXT --image FILE    the same about a picture, with a model that sees
 
 Between turns: /reset forgets what was said, /image FILE puts a picture before the next turn, /help lists these,
-/quit or Ctrl-D ends. Ctrl-C stops an answer. Flags are those of generate.
+/quit or Ctrl-D ends. Ctrl-C stops an answer. Flags are those of generate. Answers are sampled as the model recommends;
+--temperature=0 takes the likeliest token.
 """
 
 from collections.abc import Sequence
