@@ -53,7 +53,8 @@ def test_an_answer_and_its_figures(ask: Ask, bundle: Path, tmp_path: Path) -> No
     document = ask("generate", *flags, f"--stats={tmp_path / 'stats.json'}")
     with tapeline.load(bundle) as model:
         answer = model.generate(_PROMPT, max_new_tokens=6)
-    assert document["answers"] == [{"text": answer.text, "token_ids": answer.token_ids, "ended": "length"}]
+    expected = {"text": answer.text, "token_ids": answer.token_ids, "ended": "length", "finish_reason": "length"}
+    assert document["answers"] == [expected]
     assert document["stats"] == json.loads((tmp_path / "stats.json").read_text())
     assert document["stats"]["new_tokens"] == 6
 
