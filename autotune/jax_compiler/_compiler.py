@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from autotune import CompileRequest, Environment, environment_of, map_arrays
-from lang_core import as_dtype, plain_bools
+from lang_core import EagerTensor, as_dtype, plain_bools
 from run_jax import JaxExecutionContext, require_width
 
 
@@ -31,15 +31,17 @@ class JaxCompiler:
         return JaxExecutionContext()
 
     def compile(self, request: CompileRequest) -> Callable[..., Any]:
-        """Returns a function of arrays of NumPy or JAX, to which JAX's transformations apply.
+        """Returns a function of arrays of NumPy or JAX, to which JAX's transformations apply, and of eager tensors.
 
         It gives NumPy's arrays for NumPy's alone if the kernel is written in ``ctx.ops``, else JAX's.
         """
         if not request.takes_context:
-            return jax.jit(request.run_in_jax)
+            alone = jax.jit(request.run_in_jax)
+            return lambda *arrays: alone(*map(_data, arrays))
         function = jax.jit(lambda *arrays: request.run_in_jax(*arrays, ctx=self.context()))
 
-        def run(*arrays: Any) -> Any:
+        def run(*values: Any) -> Any:
+            arrays = tuple(map(_data, values))
             if any(isinstance(array, jax.Array) for array in arrays):
                 return function(*arrays)
             for array in arrays:  # jit would take 64 bits for 32
@@ -48,3 +50,8 @@ class JaxCompiler:
             return map_arrays(np.asarray, function(*plain))
 
         return run
+
+
+def _data(value: Any) -> Any:
+    """Returns the array of an eager tensor, which JAX does not know, and any other value unchanged."""
+    return value.data if isinstance(value, EagerTensor) else value
