@@ -54,6 +54,7 @@ from lang_core._errors import (
     VerificationError,
     any_of,
     near_names,
+    some_of,
 )
 from lang_core._extras import EXTRAS, check_extra, has_extra, load_extra
 from lang_core._formats import LAYOUTS
@@ -194,6 +195,7 @@ __all__ = [
     "any_of",
     "near_keywords",
     "near_names",
+    "some_of",
     "nests_regions",
     "part_of",
     "operand_advice",

@@ -93,6 +93,20 @@ def near_names(name: str, known: Iterable[str], limit: int = 3) -> str:
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
+def some_of(name: str, known: Iterable[str], limit: int = 12) -> str:
+    """Returns the names that a message lists: all if they are few, else the five nearest ones and their number.
+
+    >>> some_of("c", ["a", "b"])
+    'a, b'
+    >>> some_of("x12", [f"x{number}" for number in range(100)])
+    'x12, x2, x1, x92, x82 ... (100 in all)'
+    """
+    names = list(known)
+    if len(names) <= limit:
+        return ", ".join(names)
+    return f"{', '.join(difflib.get_close_matches(name, names, n=5, cutoff=0.0))} ... ({len(names)} in all)"
+
+
 def any_of(names: Iterable[str]) -> str:
     """Returns names as a choice.
 

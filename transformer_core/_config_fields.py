@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NoReturn
 
-from lang_core import ConfigError, checked_choices, near_names
+from lang_core import ConfigError, checked_choices, near_names, some_of
 
 
 class ConfigFields:
@@ -78,7 +78,7 @@ class ConfigFields:
             ConfigError: the field is missing without a default, or is another string.
         """
         names = tuple(known)
-        expected = f"one of {', '.join(names)}"
+        expected = f"one of {some_of(str(self.values.get(name)), names)}"
         value = self._value(name, default, expected)
         if value not in names:
             self.refuse(name, expected + near_names(str(value), names))

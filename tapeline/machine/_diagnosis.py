@@ -63,11 +63,13 @@ class EngineState:
 
     Attributes:
         name: name by which ``engine=`` chooses it.
-        devices: names of its devices, present or not.
+        devices: names of its devices that this machine has; of an engine of a plugin all, for it is not asked.
+        absent: names of its devices that this machine lacks.
     """
 
     name: str
     devices: tuple[str, ...]
+    absent: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,30 @@ class Diagnosis:
     hub: HubState
 
 
+def _engine(name: str) -> EngineState:
+    devices = engine_named(name).devices
+    if name == "iree":
+        absent = tuple(device for device in devices if not available(device)[0])
+    elif name == "jax":
+        present = {_jax_name(device) for device in jax_devices()}
+        absent = tuple(device for device in devices if device not in present)
+    else:
+        absent = ()
+    return EngineState(name, tuple(device for device in devices if device not in absent), absent)
+
+
+def _jax_name(device: str) -> str:
+    """Returns our name of a device of JAX, which calls the GPUs of all makers ``gpu``.
+
+    >>> _jax_name("gpu: 1 x NVIDIA H200"), _jax_name("gpu: 2 x AMD Instinct MI300X"), _jax_name("cpu: 1 x cpu")
+    ('cuda', 'rocm', 'cpu')
+    """
+    platform, _, kind = device.partition(": ")
+    if platform != "gpu":
+        return platform
+    return "rocm" if any(word in kind for word in ("AMD", "Instinct", "Radeon", "gfx")) else "cuda"
+
+
 def diagnose() -> Diagnosis:
     """Returns the facts; loads JAX, and asks nothing of the network."""
     cpu, kernels = host_cpu(), registered_kernels()
@@ -119,7 +145,7 @@ def diagnose() -> Diagnosis:
         kernels=tuple(InstructionSetState(name, missing) for name, missing in missing_features(cpu.features).items()),
         plugins=plugin_versions(),
         registered_kernels=tuple(f"{kernel.kind}: {kernel.instruction_set or 'any CPU'}" for kernel in kernels),
-        engines=tuple(EngineState(name, engine_named(name).devices) for name in engine_names()),
+        engines=tuple(_engine(name) for name in engine_names()),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         memory_available_bytes=_available_memory(),
         devices=tuple(DeviceState(name, *available(name)) for name in DEVICES),

@@ -86,6 +86,12 @@ def test_a_diagnosis_has_what_an_issue_needs_and_no_secret(
     assert facts["hub"]["logged_in"] is True
     assert {device["name"] for device in facts["devices"]} >= {"local-task", "vmvx", "vulkan", "cuda"}
     assert [engine["name"] for engine in facts["engines"]][:2] == ["iree", "jax"]
+    present = {device["name"]: device["present"] for device in facts["devices"]}
+    iree, jax = facts["engines"][:2]
+    assert {*iree["devices"]} == {name for name, there in present.items() if there}
+    assert {*iree["absent"]} == {name for name, there in present.items() if not there}
+    assert "cpu" in jax["devices"]
+    assert "tpu" in jax["absent"]
     assert facts["memory_bytes"] > facts["memory_available_bytes"] > 0
     assert facts["caches"][0]["nbytes"] == 1000
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tapeline.cli import size_text, table
-from tapeline.machine._diagnosis import Diagnosis
+from tapeline.machine._diagnosis import Diagnosis, EngineState
 
 _NO_JAX: Final = ("none: JAX is not installed (pip install 'tapeline[jax]')",)
 
@@ -23,18 +23,23 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
     yield from table([(kernel.name, _used(kernel.missing)) for kernel in diagnosis.kernels])
     yield from table([(kernel,) for kernel in diagnosis.registered_kernels])
     yield "engines"
-    yield from table([(engine.name, ", ".join(engine.devices)) for engine in diagnosis.engines])
+    yield from table([(engine.name, _devices(engine)) for engine in diagnosis.engines])
     if diagnosis.plugins:
         yield "plugins"
         yield from table(list(diagnosis.plugins.items()))
     yield "devices of IREE"
-    yield from table([(d.name, "yes" if d.present else "no", d.detail) for d in diagnosis.devices])
+    yield from table([(d.name, "yes" if d.present else "absent", d.detail) for d in diagnosis.devices])
     yield "devices of JAX"
     yield from table([(device,) for device in diagnosis.jax_devices or _NO_JAX])
     yield "caches"
     yield from table([(c.name, size_text(c.nbytes), f"{c.entries} entries", str(c.path)) for c in diagnosis.caches])
     yield "hub"
     yield from table(_hub(diagnosis))
+
+
+def _devices(engine: EngineState) -> str:
+    absent = f" (absent: {', '.join(engine.absent)})" if engine.absent else ""
+    return f"{', '.join(engine.devices) or 'no device'}{absent}"
 
 
 def _machine(diagnosis: Diagnosis) -> list[tuple[str, str]]:

@@ -46,6 +46,15 @@ def test_a_random_model_runs(name: str, tmp_path: Path) -> None:
         assert model(ctx, np.array([[1, 2, 3]], np.int32)).numpy().std() > 0
 
 
+def test_the_configuration_may_have_any_name(tmp_path: Path) -> None:
+    other = config_of("mixtral", tmp_path).rename(tmp_path / "my config.txt")
+    write_random_model(tmp_path / "model", other, F32)
+    assert (tmp_path / "model" / "config.json").read_text() == other.read_text()
+    wrong = config_of("mixtral", tmp_path, hidden_size="wide").rename(tmp_path / "wrong.json")
+    with pytest.raises(ConfigError, match=rf"^{wrong}: field 'hidden_size'"):
+        write_random_model(tmp_path / "model", wrong, F32)
+
+
 def test_what_has_no_random_weights(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"config\.json: field 'quantization_config': random weights are not quantised"
@@ -55,8 +64,7 @@ def test_what_has_no_random_weights(tmp_path: Path) -> None:
         )
     with pytest.raises(InputError, match="random weights are bf16, f16, f32, not i32"):
         write_random_model(tmp_path / "model", config_of("mixtral", tmp_path), as_dtype("i32"))
-    with pytest.raises(ConfigError, match=r"other\.json: expected the path of a config\.json"):
-        write_random_model(tmp_path / "model", tmp_path / "other.json", F32)
-    with pytest.raises(ConfigError, match="absent"):
-        write_random_model(tmp_path / "model", tmp_path / "absent" / "config.json", F32)
+    for absent in (tmp_path / "other.json", tmp_path / "absent" / "config.json", tmp_path):
+        with pytest.raises(InputError, match=rf"{absent}: cannot be read: "):
+            write_random_model(tmp_path / "model", absent, F32)
     assert not (tmp_path / "model").exists()

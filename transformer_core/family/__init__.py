@@ -8,6 +8,7 @@ from transformer_core.family._config import DecoderConfig, Family, load_config
 from transformer_core.family._decoder import DecoderLM, decoder_flow
 from transformer_core.family._drafting import DRAFT, DraftingLM
 from transformer_core.family._fields import heads_of, llama_kind
+from transformer_core.family._kinds import WHERE, kind_of, near_of_kind
 from transformer_core.family._layer import DecoderLayer
 from transformer_core.family._layer_configs import (
     DeltaConfig,
@@ -52,6 +53,7 @@ from transformer_core.family._sentence import (
 from transformer_core.family._wrapped import text_of
 
 __all__ = [
+    "WHERE",
     "CONFIG_FILE",
     "ConfigFields",
     "DRAFT",
@@ -95,5 +97,7 @@ __all__ = [
     "read_score_tokens",
     "register",
     "register_refusal",
+    "kind_of",
+    "near_of_kind",
     "text_of",
 ]

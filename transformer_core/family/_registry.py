@@ -4,11 +4,12 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from lang_core import ConfigError, checked_choices, load_plugins, near_names
+from lang_core import ConfigError, checked_choices, load_plugins, some_of
 from transformer_core._config_fields import ConfigFields
 from transformer_core._json_files import config_fields
 from transformer_core.checkpoints import RecipeOf
 from transformer_core.checkpoints.quantized import quantization_fields
+from transformer_core.family._kinds import WHERE, kind_of, near_of_kind
 from transformer_core.family._model import ModelFamily
 
 CONFIG_FILE: Final = "config.json"
@@ -134,7 +135,7 @@ def embedding_family(config: ConfigFields, *, weights: bool = True) -> ModelFami
     family = next((one for one in embedding if one is named), None)
     family = family or next((one for one in embedding if one.model_type == model_type), None)
     if family is None:
-        known = ", ".join(dict.fromkeys(one.model_type for one in embedding))
+        known = some_of(str(model_type), dict.fromkeys(one.model_type for one in embedding))
         raise ConfigError(
             f"{config.where}: {name or model_type or 'a model without architectures'} embeds no sentences, and "
             f"modules.json beside it says that it does: expected a model_type of {known}; found {model_type!r}"
@@ -160,17 +161,18 @@ def _named(config: ConfigFields) -> AnyFamily:
     if not config.has("architectures") and isinstance(model_type, str):
         first = next((family for family in _FAMILIES.values() if family.model_type == model_type), None)
         if first is None:
-            kinds = list(dict.fromkeys(family.model_type for family in _FAMILIES.values()))
+            types = {family.model_type: kind_of(family.architecture) for family in reversed(_FAMILIES.values())}
+            near = near_of_kind(model_type, kind_of(model_type, config.values), types.items())
             raise ConfigError(
-                f"{config.where}: field 'architectures' is missing, and field 'model_type': expected one of "
-                f"{', '.join(kinds)}; found {model_type!r}{near_names(model_type, kinds)}"
+                f"{config.where}: field 'architectures' is missing, and field 'model_type': {model_type!r} is not "
+                f"supported{near}; {WHERE}"
             )
         return first
     names = config.values.get("architectures")
     if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
-        config.refuse("architectures", f"a list of one of {', '.join(_FAMILIES)}")
+        config.refuse("architectures", "a list of one of the names in docs/models.md, such as ['LlamaForCausalLM']")
     if names[0] not in _FAMILIES:
-        raise ConfigError(f"{config.where}: field 'architectures': {_unsupported(names[0])}{_inner_model(config)}")
+        raise ConfigError(f"{config.where}: field 'architectures': {_unsupported(names[0], config)}")
     return _FAMILIES[names[0]]
 
 
@@ -186,7 +188,9 @@ def _inner_model(config: ConfigFields) -> str:
     )
 
 
-def _unsupported(name: str) -> str:
+def _unsupported(name: str, config: ConfigFields | None = None) -> str:
     if name in _REASONS:
-        return f"{name} is not supported: {_REASONS[name]}"
-    return f"expected one of {', '.join(_FAMILIES)}; found {name!r}{near_names(name, _FAMILIES)}"
+        return f"{name} is not supported: {_REASONS[name]}; {WHERE}"
+    kind = kind_of(name, None if config is None else config.values)
+    near = near_of_kind(name, kind, [(known, kind_of(known)) for known in _FAMILIES])
+    return f"{name!r} is not supported{near}{'' if config is None else _inner_model(config)}; {WHERE}"

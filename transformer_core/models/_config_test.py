@@ -85,7 +85,9 @@ def test_a_package_of_ones_own_may_add_a_family(monkeypatch):
 
 
 def test_a_configuration_of_no_family_is_refused():
-    with pytest.raises(ConfigError, match=r"expected one of .*; found 'MixtralForCasualLM'; did you mean 'Mixtral"):
+    with pytest.raises(
+        ConfigError, match=r"'MixtralForCasualLM' is not supported; did you mean 'Mixtral.*; docs/models.md lists"
+    ):
         family_of(replace(read(), architecture="MixtralForCasualLM"))
 
 
@@ -149,17 +151,16 @@ def test_a_field_of_a_wrong_kind_is_named(name, value):
         ({"partial_rotary_factor": 0.5}, "LlamaForCausalLM rotates whole heads by one position: .* found 2 of 4 dims"),
         ({"eos_token_id": "</s>"}, "'eos_token_id': expected a token id, a list of them, or null; found '</s>'"),
         ({"bos_token_id": -1}, "'bos_token_id': expected an integer of at least 0; found -1"),
-        ({"architectures": None}, "'architectures': expected a list of one of .*LlamaForCausalLM, .*; found None"),
+        ({"architectures": None}, r"'architectures': expected a list of one of, .*; found None"),
         (
             {"architectures": None, "model_type": "mixtrals"},
-            "'model_type': expected one of .*llama, .*; found 'mixtrals'; did you mean 'mixtral'",
+            "'model_type': 'mixtrals' is not supported; did you mean 'mixtral'.*; docs/models.md lists",
         ),
         ({"architectures": None, "model_type": ["llama"]}, "'architectures': expected a list of one of"),
-        ({"architectures": ["A", "B"]}, r"'architectures': expected a list of one of .*; found \['A', 'B'\]"),
+        ({"architectures": ["A", "B"]}, r"'architectures': expected a list of one of, .*; found \['A', 'B'\]"),
         (
             {"architectures": ["LlamaForCausalLLM"]},
-            r"'architectures': expected one of .*LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, .*; found "
-            r"'LlamaForCausalLLM'; did you mean 'LlamaForCausalLM'",
+            r"'architectures': 'LlamaForCausalLLM' is not supported; did you mean 'LlamaForCausalLM'",
         ),
     ],
 )

@@ -1,6 +1,7 @@
 """Checkpoints with random weights for a configuration of any family."""
 
 import os
+import tempfile
 from typing import Final
 
 from lang_core import ConfigError, DType, InputError, MappingWeights
@@ -25,7 +26,7 @@ def write_random_model(
 
     Args:
         directory: directory to write, made where it is absent.
-        config: path of a ``config.json``, which is copied.
+        config: path of the configuration, of any name, which is copied as ``config.json``.
         dtype: dtype of the weights: bf16, f16 or f32.
         seed: as for ``write_random_checkpoint``.
         shards: as for ``write_random_checkpoint``.
@@ -40,15 +41,22 @@ def write_random_model(
     if dtype.name not in _DTYPES:
         raise InputError(f"random weights are {', '.join(_DTYPES)}, not {dtype.name}")
     path = os.fspath(config)
-    if os.path.basename(path) != CONFIG_FILE:
-        raise ConfigError(f"{path}: expected the path of a {CONFIG_FILE}; found a file of another name")
-    if quantization_fields(config_values(os.path.dirname(path))) is not None:
-        raise ConfigError(f"{path}: field 'quantization_config': random weights are not quantised: take the field out")
-    model = load_model(os.path.dirname(path), dtype)
-    specs = stored_specs(model, MappingWeights({}))
     try:
         with open(path, encoding="utf-8") as file:
             content = file.read()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InputError(f"{path}: cannot be read: {reason}: give the config.json of a model") from None
+    with tempfile.TemporaryDirectory(prefix="tapeline-config-") as folder:
+        named = os.path.join(folder, CONFIG_FILE)
+        with open(named, "w", encoding="utf-8") as file:
+            file.write(content)
+        try:
+            if quantization_fields(config_values(folder)) is not None:
+                raise ConfigError(
+                    f"{named}: field 'quantization_config': random weights are not quantised: take the field out"
+                )
+            specs = stored_specs(load_model(folder, dtype), MappingWeights({}))
+        except ConfigError as error:
+            raise type(error)(str(error).replace(named, path)) from None
     return write_random_checkpoint(directory, content, specs, seed=seed, shards=shards)

@@ -6,9 +6,10 @@ llama.cpp defines what the metadata mean: convert_hf_to_gguf.py writes them, and
 import re
 from typing import Any, Final
 
-from lang_core import ConfigError, near_names
+from lang_core import ConfigError
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints.gguf import GgufCheckpoint
+from transformer_core.family import WHERE, kind_of, near_of_kind
 from transformer_core.models.gguf._sampling import sampling_files
 from transformer_core.models.gguf.readers import (
     CHANGING,
@@ -57,10 +58,11 @@ def known_architecture(file: GgufCheckpoint) -> GgufArchitecture:
     """
     name = architecture_of(file)
     if name not in READERS:
+        kinds = [(known, kind_of(known, default="decoder")) for known in READERS]
+        near = near_of_kind(name, kind_of(name, default="decoder"), kinds)
         raise ConfigError(
-            f"{file.path}: general.architecture: expected one of {', '.join(READERS)}; "
-            f"found {name!r}{near_names(name, READERS)}: take the model's safetensors, if its family is one of "
-            "those in README.md"
+            f"{file.path}: general.architecture: {name!r} is not supported{near}: take the model's safetensors, if its "
+            f"family is supported; {WHERE}"
         )
     return READERS[name]
 
