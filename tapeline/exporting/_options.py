@@ -16,6 +16,7 @@ from lang_core import (
     checked_choices,
     near_names,
     quantizable,
+    some_of,
 )
 from tapeline.inspecting import GRAPH_FORMATS
 from transformer_core import STORED
@@ -242,7 +243,7 @@ def export_options(model: str, output: Path, given: ExportKeywords) -> ExportOpt
     known = [field.name for field in fields(ExportOptions)]
     for name in given:
         if name not in known:
-            raise InputError(f"unknown option {name!r}: known are {', '.join(known)}{near_names(name, known)}")
+            raise InputError(f"unknown option {name!r}: known are {some_of(name, known)}{near_names(name, known)}")
     return ExportOptions(model, output, **given)
 
 

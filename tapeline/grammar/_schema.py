@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from lang_core import InputError, any_of, near_names
+from lang_core import InputError, any_of, near_names, some_of
 from tapeline.grammar._specs import Schema
 
 _ROOT: Final = "#"
@@ -112,7 +112,7 @@ def _check_keyword(keyword: str, place: str) -> None:
         return
     if keyword.startswith(_VENDOR) and keyword != _ENGINE:
         return
-    known = ", ".join(sorted(_KEYWORDS))
+    known = some_of(keyword, sorted(_KEYWORDS))
     raise InputError(
         f"{place}: keyword {keyword!r:.80} is not supported{near_names(keyword, _KEYWORDS)}; supported: {known}: leave "
         "it out, or say the same by these"

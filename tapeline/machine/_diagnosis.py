@@ -114,7 +114,7 @@ def _engine(name: str) -> EngineState:
     if name == "iree":
         absent = tuple(device for device in devices if not available(device)[0])
     elif name == "jax":
-        present = {_jax_name(device) for device in jax_devices()}
+        present = {_jax_name(device) for device in _jax_devices()}
         absent = tuple(device for device in devices if device not in present)
     else:
         absent = ()

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from lang_core import CheckpointError, near_names
+from lang_core import CheckpointError, near_names, some_of
 from tapeline.text._gguf_vocabulary import PREFIX, Vocabulary
 
 _ENGLISH: Final = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -206,7 +206,7 @@ def _split_of(vocabulary: Vocabulary) -> _Split:
     if split is None:
         hint = near_names(name, _SPLITS) if isinstance(name, str) else ""
         raise UnreadTokenizerError(
-            f"{vocabulary.path}: {PREFIX}pre: expected one of {', '.join(_SPLITS)}; found {name!r:.80}{hint}"
+            f"{vocabulary.path}: {PREFIX}pre: expected one of {some_of(str(name), _SPLITS)}; found {name!r:.80}{hint}"
         )
     return split
 

@@ -198,7 +198,7 @@ def test_no_tokenizer(tmp_path: Path) -> None:
         ),
         (
             {"pre": "llama-bqe"},
-            r"tokenizer.ggml.pre: expected one of default, gpt-2, .*; found 'llama-bqe'; did you mean",
+            r"tokenizer.ggml.pre: expected one of llama-bpe, .* in all\); found 'llama-bqe'; did you mean",
         ),
         ({"model": ["gpt2"]}, r"tokenizer.ggml.model: expected one of gpt2, llama, gemma4, bert, t5; found \['gpt2'\]"),
         ({"pre": None}, r"tokenizer.ggml.pre: expected one of .*; found None"),

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Literal
 
-from lang_core import InputError, checked_choices, near_names
+from lang_core import InputError, checked_choices, near_names, some_of
 from tapeline.transcribing._config import SpeechConfig
 from tapeline.transcribing._languages import LANGUAGES, language_code
 
@@ -55,7 +55,7 @@ def language_token(config: SpeechConfig, language: str) -> int:
     if token is None:
         codes = [name.strip("<|>") for name in config.languages]
         near = near_names(code, [*codes, *(LANGUAGES[known] for known in codes if known in LANGUAGES)])
-        raise InputError(f"language={language!r}: not found; available: {', '.join(sorted(codes))}{near}")
+        raise InputError(f"language={language!r}: not found; available: {some_of(code, sorted(codes))}{near}")
     return token
 
 

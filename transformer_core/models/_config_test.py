@@ -151,13 +151,13 @@ def test_a_field_of_a_wrong_kind_is_named(name, value):
         ({"partial_rotary_factor": 0.5}, "LlamaForCausalLM rotates whole heads by one position: .* found 2 of 4 dims"),
         ({"eos_token_id": "</s>"}, "'eos_token_id': expected a token id, a list of them, or null; found '</s>'"),
         ({"bos_token_id": -1}, "'bos_token_id': expected an integer of at least 0; found -1"),
-        ({"architectures": None}, r"'architectures': expected a list of one of, .*; found None"),
+        ({"architectures": None}, r"'architectures': expected a list of one of .*; found None"),
         (
             {"architectures": None, "model_type": "mixtrals"},
             "'model_type': 'mixtrals' is not supported; did you mean 'mixtral'.*; docs/models.md lists",
         ),
         ({"architectures": None, "model_type": ["llama"]}, "'architectures': expected a list of one of"),
-        ({"architectures": ["A", "B"]}, r"'architectures': expected a list of one of, .*; found \['A', 'B'\]"),
+        ({"architectures": ["A", "B"]}, r"'architectures': expected a list of one of .*; found \['A', 'B'\]"),
         (
             {"architectures": ["LlamaForCausalLLM"]},
             r"'architectures': 'LlamaForCausalLLM' is not supported; did you mean 'LlamaForCausalLM'",
