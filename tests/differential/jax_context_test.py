@@ -30,8 +30,9 @@ _SUBNORMAL: Final = ("dequantize_every_exponent_mxfp4",)
 _DTYPES: Final = ("bool", "f32", "bf16", "i32", "u8")
 
 
-def test_every_op_has_a_rule_and_every_rule_an_op():
-    assert set(RULES) == set(OPS) - _CONTROL | {TAG.name}
+def test_every_rule_is_of_an_op():
+    """Checks that nothing is left of ops that are gone; tests/adding checks that no op lacks a rule."""
+    assert set(RULES) <= set(OPS) - _CONTROL | {TAG.name}
 
 
 @pytest.mark.parametrize("op", sorted(OPS))

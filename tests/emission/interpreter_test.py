@@ -23,13 +23,11 @@ _SHAPES = st.lists(st.sampled_from((0, 1, 2, 3, 5)), max_size=4).map(tuple)
 _LEAVES = {"constant", "parameter"}
 
 
-def test_every_op_has_a_rule_and_every_rule_an_op():
+def test_every_rule_and_every_case_is_of_an_op():
+    """Checks that nothing is left of ops that are gone; tests/adding checks that no op lacks a rule or a case."""
     groups = {chain.op.name for chains in CHAINS.values() for chain in chains}
-    assert set(RULES) == set(OPS) - _LEAVES | {TAG.name} | groups
-
-
-def test_every_op_has_a_case():
-    assert {case.op for case in ALL_CASES} == set(OPS)
+    assert set(RULES) <= {*OPS, TAG.name} - _LEAVES | groups
+    assert {case.op for case in ALL_CASES} <= set(OPS)
 
 
 def test_the_names_of_the_cases_are_unique():

@@ -203,6 +203,14 @@ def _softplus(x: Array) -> Array:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
+# Ops without a probe: their values are those of an index, a shape or a bit.
+OTHERS: Final = frozenset(
+    "any all logical_and logical_or logical_xor logical_not broadcast reshape transpose concat slice pad reverse iota "
+    "constant dynamic_slice dynamic_update_slice take gather scatter put while cond parameter conv dot_general "
+    "block_quantize block_product packed_linear dequantize expert_block_product packed_expert_linear "
+    "cached_attention".split()
+)
+
 _UNARY: Final[dict[str, tuple[Callable[[Array], Any], float]]] = {
     "negate": (lambda x: -x, 0),
     "abs": (np.abs, 0),
