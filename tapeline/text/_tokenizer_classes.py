@@ -148,16 +148,18 @@ _INFILLING: Final = MappingProxyType(
 )
 
 
-def _mark_named(tokenizer: Tokenizer, tokens: Sequence[AddedToken | str]) -> None:
-    """Makes named tokens special, with the flags that they have (Cohere)."""
-    tokenizer.add_special_tokens(
-        [AddedToken(one, special=True, normalized=False) if isinstance(one, str) else one for one in tokens]
-    )
+def _special(*, with_flags: bool) -> Callable[[Tokenizer, Sequence[AddedToken | str]], None]:
+    """Returns what makes named tokens special: with the flags that they have (Cohere), or without others (Qwen2)."""
 
+    def name_tokens(tokenizer: Tokenizer, tokens: Sequence[AddedToken | str]) -> None:
+        tokenizer.add_special_tokens(
+            [
+                one if with_flags and isinstance(one, AddedToken) else AddedToken(str(one), special=True)
+                for one in tokens
+            ]
+        )
 
-def _reset_named(tokenizer: Tokenizer, tokens: Sequence[AddedToken | str]) -> None:
-    """Makes named tokens special, without other flags (Qwen2)."""
-    tokenizer.add_tokens([AddedToken(str(one), special=True) for one in tokens])
+    return name_tokens
 
 
 def _add_infilling(arguments: Arguments) -> None:
@@ -372,14 +374,14 @@ CLASSES: Final[Mapping[str, TokenizerClass]] = MappingProxyType(
             },
             build=_cohere,
             files=_VOCABULARY_AND_MERGES,
-            name_tokens=_mark_named,
+            name_tokens=_special(with_flags=True),
         ),
         "Qwen2Tokenizer": TokenizerClass(
             model="BPE",
             defaults={**_TEXT_END, "bos_token": None, "pad_token": "<|endoftext|>", "add_prefix_space": None},
             build=_split(_QWEN2),
             files=_VOCABULARY_AND_MERGES,
-            name_tokens=_reset_named,
+            name_tokens=_special(with_flags=False),
         ),
         "Qwen3_5Tokenizer": TokenizerClass(
             model="BPE",
