@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from absl import flags
 
-from lang_core import DTYPE_ALIASES, InputError, near_names
+from lang_core import DTYPE_ALIASES, InputError, near_names, some_of
 from tapeline.cli import user_path
 
 ENVIRONMENT_PREFIX: Final = "TAPELINE_"
@@ -24,6 +24,7 @@ TEXTS: Final = frozenset({"document", "prompt", "query", "system", "text"})
 _BUNDLE_FILE: Final = "kernel_config.json"
 _ABSL: Final = frozenset({"undefok"})  # flags of absl itself, beside --flagfile, which is expanded before
 _NEAR: Final = 5
+_MOST_CHOICES: Final = 12  # that a message lists
 _TRUTHS: Final[Mapping[str, str]] = {
     "true": "true",
     "yes": "true",
@@ -295,8 +296,11 @@ def _choices_of(flag: flags.Flag[Any]) -> Sequence[str]:
 def _expected(flag: flags.Flag[Any], value: str, message: str) -> str:
     """Returns what a flag takes, in words; absl's message where it says that."""
     kind = flag.flag_type()
-    if _choices_of(flag):
-        return message + near_names(value, _choices_of(flag))
+    choices = _choices_of(flag)
+    if len(choices) > _MOST_CHOICES:
+        return f"expected one of {some_of(value, choices)}{near_names(value, choices)}"
+    if choices:
+        return message + near_names(value, choices)
     if flag.boolean:
         return "expected true or false"
     try:

@@ -134,6 +134,7 @@ def test_what_arguments_mean(words: list[str], name: str, value: Any) -> None:
         (["run", "--output-dir=x"], "give --bundle: "),
         (["run", "a", "b", "--output-dir=x"], "unexpected arguments b"),
         (["cache", "clean"], "--action=clean: value should be one of <list|clear>; did you mean 'clear'?"),
+        (["explain", "InputErorr"], "in all); did you mean 'InputError'"),
         (["export", "--flagfile=nowhere"], "nowhere"),
     ],
 )

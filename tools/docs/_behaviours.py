@@ -111,6 +111,10 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("recording", "An eager fast path and the recorded ops have one contract: dtypes, ranks, errors, bits, warnings", "tests/parity/fast_paths_test.py::test_the_fast_path_and_the_recorded_ops_have_one_contract"),
     ("recording", "The op table is data, `docs/ops.json`, and holds for every case of every op", "tools/docs/ops_json_test.py::test_operands_and_dtypes_hold_for_every_case_of_every_op"),
 
+    ("results", "An export replaces a bundle of another model only with `--overwrite`, and never a directory that is no bundle", "tests/product/export_output_test.py::test_a_named_directory_takes_other_settings_of_its_model_alone"),
+    ("results", "Every flag of every command takes hyphens, and a typo of it gets near names", "tapeline/command/_arguments_test.py::test_every_flag_takes_hyphens_and_both_forms_of_values"),
+    ("results", "A command whose output has no reader ends without a traceback", "tapeline/command/_main_test.py::test_a_reader_that_has_gone_ends_a_command_quietly"),
+    ("results", "An architecture that is not supported gets near names of its own kind alone", "transformer_core/models/_kinds_test.py::test_near_names_are_of_the_same_kind"),
     ("streaming", "The memory of a whole export does not grow with the layers of the model", "tests/streaming/export_memory_test.py::test_the_peak_does_not_grow_with_the_layers"),
     ("streaming", "A sink takes the events of a recording in order, and the tape keeps none", "compile_dag/_blocks_test.py::test_a_sink_takes_the_events_in_order_and_the_tape_keeps_none"),
     ("streaming", "Streamed text is the buffered lowering's, byte for byte, for random programs of blocks", "tests/streaming/identity_test.py::test_random_block_programs"),
