@@ -67,7 +67,11 @@ class Module(Named):
         try:
             if kwargs:
                 kwargs = dict(zip(kwargs, ctx.admit_all(tuple(kwargs.values())), strict=True))
-            result = self.forward(ctx, *ctx.admit_all(args), **kwargs)
+            for value in args:
+                if not isinstance(value, Tensor):
+                    args = ctx.admit_all(args)
+                    break
+            result = self.forward(ctx, *args, **kwargs)
             return result if isinstance(result, Tensor) else ctx.admit_all((result,))[0]
         except TypeError:
             check_keywords(self.forward, f"{type(self).__name__}.forward", kwargs)
