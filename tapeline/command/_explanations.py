@@ -240,7 +240,10 @@ EXPLANATIONS: Final = {
     ),
     "UnreadTokenizerError": Explanation(
         "The tokenizer of a GGUF file is of a kind that is not read.",
-        ("A rule for cutting text into words that Tapeline does not know yet.",),
+        (
+            "A rule for cutting text into words that Tapeline does not know yet.",
+            "SentencePiece scores that are equal, so that merges depend on the place in a text.",
+        ),
         ("The model is exported without a tokenizer: give `--token_ids`, or export the Hugging Face directory.",),
     ),
     "ConstraintError": Explanation(
