@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lang_core import InputError
+from lang_core import InputError, ProcessError
 from tapeline.cli import ProgressEvent
 from tapeline.server._cold_server_testing import cold_server
 from tapeline.server._model import ServedModel
@@ -125,12 +125,13 @@ def test_clients_without_a_key_get_no_names(tmp_path: Path) -> None:
             assert unknown.json == {"status": "loading", "state": "loading", "seconds": 0.0, "seconds_left": None}
 
 
-def test_states_of_models_that_fail(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("error", "raised"), [(InputError, InputError), (ZeroDivisionError, ProcessError)])
+def test_states_of_models_that_fail(tmp_path: Path, error: type[Exception], raised: type[Exception]) -> None:
     stamps, fails = [1], [False]
 
     def load() -> ServedModel:
         if fails[0]:
-            raise InputError("/secret/path: damaged")
+            raise error("/secret/path: damaged")
         return text_model(tmp_path, ScriptSlots([5] * 64, VOCABULARY))
 
     with running([ModelSource("demo", load, lambda: stamps[0])]) as server:
@@ -151,7 +152,7 @@ def test_states_of_models_that_fail(tmp_path: Path) -> None:
         assert listed() == ("ready", False)
     fails[0] = True
     with running([ModelSource("demo", load)], load=False) as server:
-        with pytest.raises(InputError, match="damaged"):
+        with pytest.raises(raised, match="damaged"):
             server.service.models.load()
         health = server.request("/health")
         assert (health.status, health.json["status"], health.json["state"]) == (503, "failed", "failed")

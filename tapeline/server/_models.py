@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeVar
 
-from lang_core import TapelineError, checked_choices, near_names
+from lang_core import ProcessError, TapelineError, checked_choices, near_names
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._errors import RequestError
 from tapeline.server._log import Log
@@ -213,13 +213,29 @@ class Models:
         stamp = source.stamp()
         self._log.info("loading", model=source.name)
         source.progress.begin()
-        model = source.load()
+        model = self._made(source)
         self._stamps[source.name] = stamp
         before = self._models.get(source.name)
         self._models[source.name] = model
         self._reload_failed.discard(source.name)
         self._log.info("loaded", model=source.name, context=model.context)
         return before
+
+    def _made(self, source: ModelSource) -> ServedModel:
+        """Loads a model.
+
+        Raises:
+            TapelineError: it cannot be loaded, for whatever reason.
+        """
+        try:
+            return source.load()
+        except TapelineError:
+            raise
+        except Exception as error:
+            self._log.failure("fault", error, model=source.name)
+            raise ProcessError(
+                f"{source.name} cannot be loaded: {type(error).__name__}: {error}: report it with the server's log"
+            ) from error
 
     def _replace(self, source: ModelSource) -> None:
         try:

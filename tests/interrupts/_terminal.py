@@ -49,9 +49,10 @@ class Terminal:
     Args:
         folder: working directory.
         arguments: the command and its flags.
+        ignored: True starts the command with SIGINT ignored, as a script in the background does.
     """
 
-    def __init__(self, folder: Path, arguments: Sequence[str]) -> None:
+    def __init__(self, folder: Path, arguments: Sequence[str], *, ignored: bool = False) -> None:
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
             "XDG_CACHE_HOME": str(folder / "cache"),
@@ -62,6 +63,7 @@ class Terminal:
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
             try:
+                signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.SIG_DFL)
                 os.chdir(folder)
                 os.execve(self._command[0], self._command, environment)
             finally:
@@ -130,9 +132,9 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def on_terminal(folder: Path, *arguments: str) -> Iterator[Terminal]:
+def on_terminal(folder: Path, *arguments: str, ignored: bool = False) -> Iterator[Terminal]:
     """Runs a command on a terminal for the block."""
-    terminal = Terminal(folder, arguments)
+    terminal = Terminal(folder, arguments, ignored=ignored)
     try:
         yield terminal
     finally:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 from pathlib import Path
 from typing import Final
 
@@ -54,17 +53,9 @@ def test_a_command_that_exports_leaves_no_half_bundle(tmp_path: Path, command: s
         assert _is_whole(tmp_path)
 
 
-def test_an_answer_is_interrupted(home: Path) -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as the commands of a script in the background inherit it
-    try:
-        _interrupt_an_answer(home)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    _interrupt_an_answer(home)
-
-
-def _interrupt_an_answer(home: Path) -> None:
-    with on_terminal(home, "generate", "--bundle=demo", *_STORY) as terminal:
+@pytest.mark.parametrize("ignored", [False, True])
+def test_an_answer_is_interrupted(home: Path, ignored: bool) -> None:
+    with on_terminal(home, "generate", "--bundle=demo", *_STORY, ignored=ignored) as terminal:
         terminal.wait_for(r"\w+ \w+ ")
         terminal.press()
         end = terminal.end()
