@@ -41,6 +41,8 @@ def pytest_args(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     # Folders above a test may lack their __init__.py here. Without this, a test in a folder gguf would be imported as a
     # part of the package gguf of somebody else.
     args += ["-o", "consider_namespace_packages=true"]
+    # Where there is no sandbox, pytest finds the pyproject.toml of the whole tree, which has the tree on the path.
+    args += ["-o", "pythonpath="]
     for rule in _WARNINGS:
         args += ["-W", rule]
     if "XML_OUTPUT_FILE" in environ:

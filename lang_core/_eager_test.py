@@ -113,7 +113,9 @@ def test_results_are_arrays_and_not_numpy_scalars() -> None:
 
 @pytest.mark.parametrize("operand", [None, "text", [1.0, 2.0], 1j, object()], ids=str)
 def test_other_operands_are_refused(operand: Any) -> None:
-    with pytest.raises(OpError, match="exp: an eager context takes its own tensors and NumPy arrays, found"):
+    with pytest.raises(
+        OpError, match=r"exp: (.* is not a tensor|an eager context takes its own tensors .*, found <obj)"
+    ):
         EagerExecutionContext().ops.exp(operand)
 
 

@@ -67,10 +67,11 @@ def test_wrong_arrays_are_refused_as_by_the_general_function(device: str, tmp_pa
                 function(c, r[:, :1], p)
             with pytest.raises(DeviceError, match=r"'input0' is bf16\[7,3\], found an array .* dtype float32"):
                 function(c.astype(np.float32), r, p)
-            with pytest.raises(DeviceError, match=r"'input2' is i32\[\], found a int"):
-                function(c, r, 1)
+            with pytest.raises(DeviceError, match=r"'input2' is i32\[\], found a str"):
+                function(c, r, "1")
             np.testing.assert_array_equal(function(c, session.upload(r), p)[0], c)  # a handle will do as well
             np.testing.assert_array_equal(function(c, r, p)[0], c)
+            np.testing.assert_array_equal(function(c, r, 1)[0], c)  # as a number for a tensor of one element
     with pytest.raises(DeviceError, match=r"cannot call 'main': the session on .* is closed"):
         function(c, r, p)
 

@@ -36,7 +36,7 @@ def test_manifest_and_data_name_the_cases_and_no_others():
     assert set(manifest["cases"]) == set(CASES)
     assert manifest["rope_cases"] == {name: case.digest() for name, case in ROPE_CASES.items()}
     heads = {golden_path(name).stem for name in MTP_CASES}
-    others = {"rope", "gated_delta_net", "joint_block", "lengths", "quantized", "stored", *heads}
+    others = {"rope", "gated_delta_net", "joint_block", "lengths", "quantized", "stored", "untied", *heads}
     assert {path.stem for path in DATA.glob("*.npz")} == {*CASES, *others}
 
 
