@@ -44,8 +44,13 @@ def marks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "marks"
 
 
+def _unsafe() -> dict[str, str]:
+    """Returns the environment without PYTHONSAFEPATH, which Bazel sets and users do not."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+
+
 def _run(marks: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {
+    environment = _unsafe() | {
         "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
         "XDG_CACHE_HOME": str(marks.parent / "cache"),
     }
@@ -56,7 +61,7 @@ def _run(marks: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_directory_is_hostile(marks: Path) -> None:
-    program, environment = [sys.executable, "-c", "import pickle"], {**os.environ, "PYTHONPATH": ""}
+    program, environment = [sys.executable, "-c", "import pickle"], {**_unsafe(), "PYTHONPATH": ""}
     assert subprocess.run(program, cwd=marks.parent / "here", env=environment, check=False).returncode == 7
     assert marks.read_text().count("pickle.py") == 1
     marks.unlink()
