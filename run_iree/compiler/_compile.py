@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ _ERROR: Final = re.compile(
 _PLAIN_ERROR: Final = re.compile(r"^.*\berror: .*$", re.MULTILINE)
 # Signals that end the compiler from outside: Ctrl-C on the terminal of the program, a service that stops.
 _ENDED: Final = (-signal.SIGKILL, -signal.SIGINT, -signal.SIGTERM)
+_PEAK: Final = re.compile(r"^VmHWM:\s*(\d+) kB$", re.MULTILINE)
 _TAIL_LINES: Final = 5
 _PACKAGE: Final = "iree.compiler"
 _CHUNK: Final = 2**20
@@ -256,14 +258,50 @@ def _run(command: list[str], folder: Path) -> tuple[int, int, str]:
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, cwd=folder)
         try:
-            _, status, usage = os.wait4(process.pid, 0)
+            with _peak_of(process.pid) as peaks:
+                _, status, usage = os.wait4(process.pid, 0)
         except BaseException:
             process.kill()
             process.wait()
             raise
         process.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
-        return process.returncode, usage.ru_maxrss * 1024, errors.read().decode(errors="replace")
+        peak = max(peaks) or usage.ru_maxrss * 1024
+        return process.returncode, peak, errors.read().decode(errors="replace")
+
+
+@contextlib.contextmanager
+def _peak_of(pid: int) -> Iterator[list[int]]:
+    """Follows the peak RSS of a process within a ``with`` block; gives a list of what was read, in bytes.
+
+    Linux counts the memory of the process that started it, at that time, into what it reports of the ended one
+    (``ru_maxrss``): the peak is read while the process runs, where there is a /proc.
+    """
+    peaks, ended = [0], threading.Event()
+
+    def follow() -> None:
+        pause = 0.002
+        while not ended.wait(pause):
+            peaks.append(_peak_rss(pid))
+            pause = min(2 * pause, 0.05)
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield peaks
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _peak_rss(pid: int) -> int:
+    """Returns the peak RSS of a running process in bytes; 0 if it cannot be read."""
+    try:
+        fields = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    line = _PEAK.search(fields)
+    return int(line[1]) * 1024 if line else 0
 
 
 def _message(source: Path, text: Path, target: str, status: int, messages: str) -> str:

@@ -134,6 +134,16 @@ def test_checks_change_nothing_of_what_is_made(source: Path, tmp_path: Path) -> 
     assert modules[0] == modules[1]
 
 
+def test_the_peak_of_the_compiler_is_without_the_memory_of_this_process(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = _script(tmp_path, "sleep 0.5; exit 1")
+    monkeypatch.setattr(_compile, "compiler_path", lambda: script)
+    held = b"x" * (1 << 28)  # which a child that is only just forked shares
+    _, peak, _ = _compile._run([str(script)], tmp_path)
+    assert 0 < peak < len(held) // 4
+
+
 def test_an_interrupt_ends_the_compiler(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = _script(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 60")
     monkeypatch.setattr(_compile, "compiler_path", lambda: script)
