@@ -148,7 +148,11 @@ class _Walk:
             elif name == "cond":
                 outputs = [self._region(graph) for graph in node.attributes]
                 for result, sides in zip(node.results, zip(*outputs, strict=True), strict=True):
-                    self._chosen(result, _union([side.same for side in sides]))
+                    self._chosen(result, _union([side.same for side in sides]), _union([side.read for side in sides]))
+            elif name == "sort" and node.inputs[0].shape[node.attributes[0]] <= 1:  # it is written without a sort
+                reach = self.reach(node.inputs[0])
+                self._known[node.results[0].number] = reach
+                self._chosen(node.results[1], _NOTHING)
             elif name in _APART or not node.inputs:
                 for result in node.results:
                     self._chosen(result, _NOTHING)
@@ -206,9 +210,13 @@ class _Walk:
         one, other = source.inputs[1 + axes[0]], places[axes[0]]
         return one.number != other.number and all(x.op_name == "placeholder" for x in (whole, one, other))
 
-    def _chosen(self, result: Value, same: Roots) -> None:
-        """Makes a result a root of its own, which may also be a part of others."""
-        roots = same | {result.number}
+    def _chosen(self, result: Value, same: Roots, read: Roots = _NOTHING) -> None:
+        """Makes a result a root of its own, which may also be a part of others.
+
+        Compilers drop loops of one round, carried values that do not change, and branches that are known: what such a
+        result is computed from counts as read.
+        """
+        roots = same | read | {result.number}
         self._known[result.number] = Reach(roots, roots, same)
 
     def _region(self, graph: ComputeGraph) -> list[Reach]:
@@ -227,8 +235,10 @@ class _Walk:
         for place in range(before, len(self.updates)):
             number, target, read = self.updates[place]
             self.updates[place] = Update(number, _replaced(target, same), _replaced(read, same))
-        for result, number in zip(node.results, numbers, strict=True):
-            self._chosen(result, same[number].difference(numbers))
+        inside = {number: self.reach(value).read for number, value in zip(numbers, node.inputs[:carried], strict=False)}
+        for result, number, output in zip(node.results, numbers, outputs, strict=True):
+            read = _replaced(_replaced(output.read, same), inside) | inside.get(number, _NOTHING)
+            self._chosen(result, same[number].difference(numbers), read.difference(numbers))
 
 
 def _carried(numbers: Sequence[int], begun: Sequence[Roots], outputs: Sequence[Roots]) -> dict[int, Roots]:

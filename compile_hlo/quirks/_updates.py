@@ -56,10 +56,21 @@ def update_beside_reshape(
     update (openxla/xla#49176). Barriers are gone by then, but nothing is simplified any more: the target is chosen out
     of two that are the same, and so has a buffer of its own. IREE finds out that it is the tensor itself.
     """
-    if _overlaps(e):
-        always = e.barrier(e.scalar(True, bool_), TensorSpec((), bool_))
-        kind = value.kind
-        again = e.barrier(*value)
-        name = e.new(f"stablehlo.select {always}, {value.name}, {again} : tensor<i1>, {kind}")
-        value = SsaValue(name, value.spec)
-    return plain(e, value, update, starts)
+    return plain(e, _chosen_again(e, value) if _overlaps(e) else value, update, starts)
+
+
+@update_beside_reshape.at("put_rows")
+def _rows_beside_reshape(
+    plain: Plain, e: Emitter, into: str, places: str, new: str, specs: tuple[TensorSpec, TensorSpec, TensorSpec]
+) -> str:
+    """XLA makes an update of a slice of a scatter at one place."""
+    target = _chosen_again(e, SsaValue(into, specs[0])).name if _overlaps(e) else into
+    return plain(e, target, places, new, specs)
+
+
+def _chosen_again(e: Builder, value: SsaValue) -> SsaValue:
+    """Returns a value chosen out of two that are the same."""
+    always = e.barrier(e.scalar(True, bool_), TensorSpec((), bool_))
+    again = e.barrier(*value)
+    kind = value.kind
+    return SsaValue(e.new(f"stablehlo.select {always}, {value.name}, {again} : tensor<i1>, {kind}"), value.spec)

@@ -40,6 +40,12 @@ def test_drawn_updates_agree_with_numpy(name: str, tmp_path: Path) -> None:
     assert not wrong, f"{name}:\n" + "\n".join(wrong)
 
 
+def test_updates_that_xla_got_wrong(tmp_path: Path) -> None:
+    """A put at one place, and a carried value that no round changes, of which an update is computed."""
+    programs = [drawn_program(seed) for seed in (104250, 104816)]
+    assert not differences("xla", engines_of()["xla"], programs, tmp_path)
+
+
 def _smallest(name: str, engine: Engine, program: UpdateProgram, folder: Path) -> str:
     """Returns a shrunk program that fails, and how."""
     smaller = shrunk(program, lambda one: _fails(name, engine, one, folder), 40)
