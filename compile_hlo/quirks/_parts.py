@@ -196,7 +196,8 @@ def copied(e: Builder, given: SsaValue) -> str:
 def ordered_parts(plain: Plain, e: Builder, x: SsaValue, order: SsaValue, axis: int, before: Any) -> str:
     """A sort of a part, or a put into one, is fused with it, as is a padding of its result or an update with it.
 
-    The compiler refuses such a dispatch. A copy of a result is such a padding (``shared_result``). What a block gives may come from a sort.
+    The compiler refuses such a dispatch. A copy of a result is such a padding (``shared_result``). What a block gives
+    may come from a sort.
     """
     result = plain(e, _after_barrier(e, x, ("part", "block")), order, axis, before)
     for place in range(2):
