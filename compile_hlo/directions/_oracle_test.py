@@ -23,6 +23,7 @@ from compile_hlo.directions._oracle_testing import (
     ways,
     written_by,
 )
+from compile_hlo.directions._overlaps import FunctionOverlaps, stretch_overlaps
 from compile_hlo.directions._random_testing import TENSORS, Program, X
 from compile_hlo.emit import ExternalParameters
 from compile_hlo.passes import without_common_subexpressions, without_dead_code
@@ -98,13 +99,14 @@ def _calls(graph: ComputeGraph, donated: Sequence[bool]) -> list[_Call]:
             machine.step(node, values)
 
     ways(run, _WAYS)
+    overlapping = FunctionOverlaps().overlapping(stretch_overlaps(graph.nodes, ()).updates)
     calls = []
     for number, (nodes, values) in enumerate(zip(stretches, passed, strict=True)):
         everything = given_to(nodes)
         written = dict(zip(everything, written_by(nodes, everything, _WAYS), strict=True))
         calls.append(
             _Call(
-                _text(graph, nodes),
+                _text(graph, nodes, overlapping),
                 [value.spec for value in values],
                 may_be_donated[number],
                 [written[value] for value in values],
@@ -113,8 +115,11 @@ def _calls(graph: ComputeGraph, donated: Sequence[bool]) -> list[_Call]:
     return calls
 
 
-def _text(graph: ComputeGraph, nodes: Sequence[Node]) -> str:
-    """Returns a text that is equal for stretches that become one function: same ops, wiring and results used later."""
+def _text(graph: ComputeGraph, nodes: Sequence[Node], overlapping: frozenset[int]) -> str:
+    """Returns a text that is equal for stretches that become one function.
+
+    These have the same ops, wiring, results used later and updates that overlap, which are written in another form.
+    """
     inside = set(nodes)
     later = {value.number for node in graph.nodes if node not in inside for value in node.inputs}
     later |= {value.number for value in graph.outputs.values()}
@@ -138,7 +143,8 @@ def _text(graph: ComputeGraph, nodes: Sequence[Node]) -> str:
     def line(node: Node) -> str:
         operands = [constants.get(value.number) or f"{number(value)}:{value.spec!r}" for value in node.inputs]
         attributes = [of(attribute) for attribute in node.attributes]
-        return f"{node.op.name} {operands} {attributes} {[number(value) for value in node.results]}"
+        form = "again" if any(value.number in overlapping for value in node.results) else "once"
+        return f"{form} {node.op.name} {operands} {attributes} {[number(value) for value in node.results]}"
 
     for node in nodes:
         same = renamed(node)
