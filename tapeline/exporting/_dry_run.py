@@ -55,7 +55,11 @@ def dry_run(
     ):
         export = load(options, source, meter, progress)
         check_replaced(
-            options, model_name(options, export.source), export.model.config.architecture, export.model.config.facts()
+            options,
+            model_path,
+            model_name(options, export.source),
+            export.model.config.architecture,
+            export.model.config.facts(),
         )
         prediction = predict(export, source)
         devices = None if figures is None and options.mesh is None else device_plan(export, figures)

@@ -91,6 +91,7 @@ def run_export(
             export = load(options, source, meter, progress)
             check_replaced(
                 options,
+                model_path,
                 model_name(options, export.source),
                 export.model.config.architecture,
                 export.model.config.facts(),

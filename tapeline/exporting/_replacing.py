@@ -104,11 +104,12 @@ def check_same_export(options: ExportOptions, model_path: Path) -> None:
         )
 
 
-def check_replaced(options: ExportOptions, name: str, family: str, facts: Mapping[str, Any]) -> None:
-    """Checks that a bundle that is there is of the same model.
+def check_replaced(options: ExportOptions, model_path: Path, name: str, family: str, facts: Mapping[str, Any]) -> None:
+    """Checks that a bundle that is there is of the same model, or of what the model's path held before.
 
     Args:
         options: options of the export.
+        model_path: path of the model.
         name: model's name, as the bundle's description has it.
         family: model's architecture.
         facts: facts of its configuration.
@@ -118,6 +119,9 @@ def check_replaced(options: ExportOptions, name: str, family: str, facts: Mappin
     """
     before = _json(options.output / MARK).get("model")
     if options.overwrite or not isinstance(before, dict) or "family" not in before:
+        return
+    place = place_of(options, model_path)
+    if place is not None and place == _json(options.output / REPORT).get("model", {}).get("place"):
         return
     if before.get("name", name) != name or before["family"] != family:
         raise _another(options, f"{before.get('name')} ({before['family']})", f"{name} ({family})")

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lang_core import checked_choices
+
 Schema = Any
 """A JSON schema, as JSON is read: an object, true or false."""
 
@@ -39,6 +41,7 @@ class RegularExpression:
     pattern: str
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class LarkGrammar:
     """Text that a context-free grammar derives from its rule ``start``.
