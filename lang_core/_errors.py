@@ -99,7 +99,7 @@ def some_of(name: str, known: Iterable[str], limit: int = 12) -> str:
     >>> some_of("c", ["a", "b"])
     'a, b'
     >>> some_of("x12", [f"x{number}" for number in range(100)])
-    'x12, x2, x1, x92, x82 ... (100 in all)'
+    'x12, x2, x1, x92, x91 ... (100 in all)'
     """
     names = list(known)
     if len(names) <= limit:

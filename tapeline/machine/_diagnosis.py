@@ -64,12 +64,10 @@ class EngineState:
     Attributes:
         name: name by which ``engine=`` chooses it.
         devices: names of its devices that this machine has; of an engine of a plugin all, for it is not asked.
-        absent: names of its devices that this machine lacks.
     """
 
     name: str
     devices: tuple[str, ...]
-    absent: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +83,7 @@ class Diagnosis:
         plugins: package and version of each plugin, by name.
         registered_kernels: kinds of helper functions that plugins have CPU kernels for, with their instruction sets.
         engines: engines that run bundles, those of plugins after Tapeline's.
+        absent_devices: names of the devices that this machine lacks, by engine.
         memory_bytes: all memory of the machine.
         memory_available_bytes: memory that can be used without swapping; 0 where the system does not say.
         devices: IREE's devices.
@@ -101,6 +100,7 @@ class Diagnosis:
     plugins: dict[str, str]
     registered_kernels: tuple[str, ...]
     engines: tuple[EngineState, ...]
+    absent_devices: dict[str, tuple[str, ...]]
     memory_bytes: int
     memory_available_bytes: int
     devices: tuple[DeviceState, ...]
@@ -109,16 +109,19 @@ class Diagnosis:
     hub: HubState
 
 
-def _engine(name: str) -> EngineState:
-    devices = engine_named(name).devices
-    if name == "iree":
-        absent = tuple(device for device in devices if not available(device)[0])
-    elif name == "jax":
+def _present(engine: str) -> tuple[str, ...]:
+    """Returns the devices of an engine that are there; all those of an engine of a plugin."""
+    devices = engine_named(engine).devices
+    if engine == "iree":
+        return tuple(device for device in devices if available(device)[0])
+    if engine == "jax":
         present = {_jax_name(device) for device in _jax_devices()}
-        absent = tuple(device for device in devices if device not in present)
-    else:
-        absent = ()
-    return EngineState(name, tuple(device for device in devices if device not in absent), absent)
+        return tuple(device for device in devices if device in present)
+    return devices
+
+
+def _absent(engine: EngineState) -> tuple[str, ...]:
+    return tuple(device for device in engine_named(engine.name).devices if device not in engine.devices)
 
 
 def _jax_name(device: str) -> str:
@@ -136,6 +139,7 @@ def _jax_name(device: str) -> str:
 def diagnose() -> Diagnosis:
     """Returns the facts; loads JAX, and asks nothing of the network."""
     cpu, kernels = host_cpu(), registered_kernels()
+    engines = tuple(EngineState(name, _present(name)) for name in engine_names())
     return Diagnosis(
         versions={"tapeline": VERSION, "Python": platform.python_version()}
         | {name: _version(name) for name in _PACKAGES},
@@ -145,7 +149,8 @@ def diagnose() -> Diagnosis:
         kernels=tuple(InstructionSetState(name, missing) for name, missing in missing_features(cpu.features).items()),
         plugins=plugin_versions(),
         registered_kernels=tuple(f"{kernel.kind}: {kernel.instruction_set or 'any CPU'}" for kernel in kernels),
-        engines=tuple(_engine(name) for name in engine_names()),
+        engines=engines,
+        absent_devices={engine.name: absent for engine in engines if (absent := _absent(engine))},
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         memory_available_bytes=_available_memory(),
         devices=tuple(DeviceState(name, *available(name)) for name in DEVICES),

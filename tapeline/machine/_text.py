@@ -23,7 +23,7 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
     yield from table([(kernel.name, _used(kernel.missing)) for kernel in diagnosis.kernels])
     yield from table([(kernel,) for kernel in diagnosis.registered_kernels])
     yield "engines"
-    yield from table([(engine.name, _devices(engine)) for engine in diagnosis.engines])
+    yield from table([(engine.name, _devices(engine, diagnosis)) for engine in diagnosis.engines])
     if diagnosis.plugins:
         yield "plugins"
         yield from table(list(diagnosis.plugins.items()))
@@ -37,9 +37,10 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
     yield from table(_hub(diagnosis))
 
 
-def _devices(engine: EngineState) -> str:
-    absent = f" (absent: {', '.join(engine.absent)})" if engine.absent else ""
-    return f"{', '.join(engine.devices) or 'no device'}{absent}"
+def _devices(engine: EngineState, diagnosis: Diagnosis) -> str:
+    absent = diagnosis.absent_devices.get(engine.name)
+    behind = f" (absent: {', '.join(absent)})" if absent else ""
+    return f"{', '.join(engine.devices) or 'no device'}{behind}"
 
 
 def _machine(diagnosis: Diagnosis) -> list[tuple[str, str]]:
