@@ -65,9 +65,11 @@ def test_the_answer_is_that_of_generate(client: openai.OpenAI, demo: Path, tmp_p
     assert expected.startswith(ANSWER[:20])
 
 
-def test_the_engine_alone_waits_for_a_free_core(server: ServerProcess) -> None:
+def test_the_engine_waits_for_a_free_core_and_connections_do_not(server: ServerProcess) -> None:
+    """Threads that the engine's thread starts may wait as well; the first thread of the process has the connections."""
     threads = [int(thread.name) for thread in Path(f"/proc/{server.process.pid}/task").iterdir()]
-    assert [os.sched_getscheduler(thread) for thread in threads].count(os.SCHED_BATCH) == 1
+    assert os.SCHED_BATCH in [os.sched_getscheduler(thread) for thread in threads]
+    assert os.sched_getscheduler(server.process.pid) == os.SCHED_OTHER
 
 
 def test_models(client: openai.OpenAI) -> None:
