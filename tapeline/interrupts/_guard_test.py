@@ -50,14 +50,18 @@ def _started(folder: Path, body: str, *, start: str = _START) -> subprocess.Pope
     )
 
 
-def _word(process: subprocess.Popen[str]) -> str:
-    return cast(IO[str], process.stdout).readline()
+def _expect(process: subprocess.Popen[str], word: str) -> None:
+    """Waits for a word of the program."""
+    found = cast(IO[str], process.stdout).readline()
+    if found != f"{word}\n":
+        process.kill()
+        pytest.fail(f"expected {word!r}, found {found!r}: {process.communicate()[1]}")
 
 
 def _outcome(process: subprocess.Popen[str], presses: int = 1) -> tuple[int, str]:
     """Interrupts a program when it is ready, and again when it says so; returns exit code and stderr."""
     for _ in range(presses):
-        assert _word(process) == "ready\n", cast(IO[str], process.stderr).read()
+        _expect(process, "ready")
         _interrupt(process)
     _, errors = process.communicate(timeout=60)
     return process.returncode, errors
@@ -153,13 +157,14 @@ return 7
 """
     waiting = "while not select.select([0], [], [], 0.02)[0]: pass"  # Python's handler runs between two calls
     process = _started(tmp_path, "_guard._GRACE = 0.0\n" + body.replace("time.sleep(3)", waiting))
-    assert _word(process) == "ready\n"
+    _expect(process, "ready")
     process.send_signal(signal.SIGINT)
-    assert _word(process) == "stopped\n"
+    _expect(process, "stopped")
     _, errors = process.communicate("\n", timeout=60)
     assert (process.returncode, errors) == (7, "")
-    process = _started(tmp_path, "_guard._GRACE = 1e6\n" + body.replace("time.sleep(3)", "block()"))
-    assert _word(process) == "ready\n"
+    silent = body.replace('os.write(1, b"stopped\\n")', "None").replace("time.sleep(3)", "block()")
+    process = _started(tmp_path, f"_guard._GRACE = 1e6\n{silent}")
+    _expect(process, "ready")
     _interrupt(process)
     assert _outcome(process) == _INTERRUPTED
 
@@ -179,7 +184,7 @@ block()
 def test_a_program_that_ignores_interrupts_goes_on_to(tmp_path: Path) -> None:
     start = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {_START}"
     process = _started(tmp_path, "ready()\nsys.stdin.readline()\nreturn 4", start=start)
-    assert _word(process) == "ready\n"
+    _expect(process, "ready")
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate("\n", timeout=60)
     assert (process.returncode, errors) == (4, "")
