@@ -11,8 +11,10 @@ import pytest
 from absl import flags
 
 from tapeline.command import COMMANDS, load_command
-from tests.docs._snippets import PAGES, ROOT, Snippets, blocks_of
+from tests.docs._snippets import PAGES, Snippets, blocks_of
+from tests.layering._sources import workspace_root
 
+_TREE: Final = workspace_root()
 # Pages whose Python other tests of this folder run.
 _RUN_ELSEWHERE: Final = ("README.md", "docs/bundle.md", "docs/flow.md", "docs/packages.md")
 # Pages whose Python needs models or servers: models_doc_test runs it.
@@ -219,7 +221,7 @@ def _unknown(words: list[str]) -> str:
         targets = [word for word in rest if word.startswith(("//", "@"))]
         return next((target for target in targets if not _exists(target)), "")
     if program in ("bash", "sh", "source", ".") and rest:
-        return "" if (ROOT / rest[0]).is_file() or rest[0] == "-c" else f"{program} {rest[0]}"
+        return "" if (_TREE / rest[0]).is_file() or rest[0] == "-c" else f"{program} {rest[0]}"
     return "" if program in _KEYWORDS or Path(program).name in _PROGRAMS else program
 
 
@@ -227,8 +229,8 @@ def _exists(target: str) -> bool:
     """Returns whether a Bazel target or pattern names a folder, and there a target or a program of tools."""
     folder, _, name = target.removeprefix("//").partition(":")
     if folder.endswith("..."):
-        return (ROOT / folder.removesuffix("...")).is_dir()
-    build = ROOT / folder / "BUILD.bazel"
+        return (_TREE / folder.removesuffix("...")).is_dir()
+    build = _TREE / folder / "BUILD.bazel"
     if not build.is_file():
         return False
     text = build.read_text(encoding="utf-8")
@@ -259,7 +261,7 @@ _DEFINED: Final = re.compile(r"DEFINE_\w+\(\s*\"(\w+)\"")
 @pytest.mark.parametrize("page", [page for page in PAGES if list(_lines(page))])
 def test_programs_of_tools_have_their_flags(page: str) -> None:
     """Checks programs that are no command of tapeline: ``//tools:bench``, ``//tools/docs:...``."""
-    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tools").rglob("*.py"))
+    text = "".join(path.read_text(encoding="utf-8") for path in (_TREE / "tools").rglob("*.py"))
     known = {*_DEFINED.findall(text)}
     for words in _lines(page):
         target = next((word for word in words if word.startswith("//tools")), "")
@@ -270,7 +272,7 @@ def test_programs_of_tools_have_their_flags(page: str) -> None:
 
 @pytest.mark.parametrize("page", ["tapeline/README.md", "docs/commands.md"])
 def test_tables_of_commands_are_whole(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
+    text = (_TREE / page).read_text(encoding="utf-8")
     named = set(re.findall(r"`([a-z-]+)`", "\n".join(re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE))))
     without_json = {"serve", "launch", "completion"} if page == "docs/commands.md" else set()
     assert named == set(COMMANDS) - without_json
