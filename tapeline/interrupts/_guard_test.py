@@ -52,10 +52,10 @@ def _started(folder: Path, body: str, *, start: str = _START) -> subprocess.Pope
 
 def _expect(process: subprocess.Popen[str], word: str) -> None:
     """Waits for a word of the program."""
-    found = cast(IO[str], process.stdout).readline()
-    if found != f"{word}\n":
+    line = cast(IO[str], process.stdout).readline()
+    if line != f"{word}\n":
         process.kill()
-        pytest.fail(f"expected {word!r}, found {found!r}: {process.communicate()[1]}")
+        pytest.fail(f"expected {word!r}, found {line!r}: {process.communicate()[1]}")
 
 
 def _outcome(process: subprocess.Popen[str], presses: int = 1) -> tuple[int, str]:

@@ -32,7 +32,8 @@ _CHAT: Final = "{% for m in messages %}{{ m.content }}{% endfor %}"
 _PRELUDES: Final = {
     "docs/encoders.md": "import tapeline\ntexts = ['w5 w9', 'w7']\n",
     "docs/serving-api.md": (
-        f"import base64\nfrom pathlib import Path\nimport openai\nclient = openai.OpenAI(base_url='{_SERVER}/v1', api_key='none')\n"
+        "import base64\nfrom pathlib import Path\n"
+        f"import openai\nclient = openai.OpenAI(base_url='{_SERVER}/v1', api_key='none')\n"
     ),
 }
 # Blocks of Python on each page that ask a server, and all of them.
