@@ -8,7 +8,6 @@ from tapeline.bundle import PhaseMeter, check_output
 from tapeline.cli import Progress, no_progress, size_text
 from tapeline.exporting._adapters import with_adapters
 from tapeline.exporting._budget import check_budget
-from tapeline.exporting._describe import model_name
 from tapeline.exporting._device_plan import device_plan
 from tapeline.exporting._load import load
 from tapeline.exporting._option_checks import check_options
@@ -54,13 +53,7 @@ def dry_run(
         meter.phase("load"),
     ):
         export = load(options, source, meter, progress)
-        check_replaced(
-            options,
-            model_path,
-            model_name(options, export.source),
-            export.model.config.architecture,
-            export.model.config.facts(),
-        )
+        check_replaced(export, model_path)
         prediction = predict(export, source)
         devices = None if figures is None and options.mesh is None else device_plan(export, figures)
     check_budget(export.options, prediction, meter)

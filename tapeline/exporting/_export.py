@@ -31,7 +31,7 @@ from tapeline.exporting._adapters import with_adapters
 from tapeline.exporting._budget import check_budget
 from tapeline.exporting._compile import compile_targets
 from tapeline.exporting._debug import lower_debug
-from tapeline.exporting._describe import model_name, write_description
+from tapeline.exporting._describe import write_description
 from tapeline.exporting._load import Export, exact_entry_points, exact_weights, load, one_pass
 from tapeline.exporting._memory import kept_bytes
 from tapeline.exporting._option_checks import check_options
@@ -89,13 +89,7 @@ def run_export(
     ):
         with meter.phase("load"):
             export = load(options, source, meter, progress)
-            check_replaced(
-                options,
-                model_path,
-                model_name(options, export.source),
-                export.model.config.architecture,
-                export.model.config.facts(),
-            )
+            check_replaced(export, model_path)
             export.settings, export.place = settings_of(options), place_of(options, model_path)
         with meter.phase("lower"):
             prediction = predict(export, source, texts)

@@ -3,13 +3,14 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from lang_core import InputError
 from tapeline.bundle import MARK, REPORT
+from tapeline.exporting._describe import model_name
+from tapeline.exporting._load import Export
 from tapeline.exporting._options import ExportOptions
 from tapeline.hub import parse_hub_name
 
@@ -104,19 +105,14 @@ def check_same_export(options: ExportOptions, model_path: Path) -> None:
         )
 
 
-def check_replaced(options: ExportOptions, model_path: Path, name: str, family: str, facts: Mapping[str, Any]) -> None:
+def check_replaced(export: Export, model_path: Path) -> None:
     """Checks that a bundle that is there is of the same model, or of what the model's path held before.
-
-    Args:
-        options: options of the export.
-        model_path: path of the model.
-        name: model's name, as the bundle's description has it.
-        family: model's architecture.
-        facts: facts of its configuration.
 
     Raises:
         InputError: it is of another model.
     """
+    options, config = export.options, export.model.config
+    name, family, facts = model_name(options, export.source), config.architecture, config.facts()
     before = _json(options.output / MARK).get("model")
     if options.overwrite or not isinstance(before, dict) or "family" not in before:
         return
