@@ -1,9 +1,11 @@
 """SentencePiece's BPE from GGUF metadata (``tokenizer.ggml.model`` llama): Llama 2, Mistral, Gemma, Phi-3."""
 
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
-from tokenizers import Tokenizer, decoders, models, normalizers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from lang_core import CheckpointError
 from tapeline.text._gguf_bpe import UnreadTokenizerError
@@ -12,6 +14,7 @@ from tapeline.text._gguf_vocabulary import PREFIX, TokenType, Vocabulary
 
 _SPACE: Final = "▁"
 _BYTES: Final = tuple(f"<0x{byte:02X}>" for byte in range(256))
+_TEXT: Final = (TokenType.NORMAL, TokenType.UNUSED, TokenType.UNDEFINED)
 
 
 def sentencepiece_bpe(vocabulary: Vocabulary, *, ordered: bool) -> tuple[Tokenizer, bool]:
@@ -31,7 +34,7 @@ def sentencepiece_bpe(vocabulary: Vocabulary, *, ordered: bool) -> tuple[Tokeniz
             f"{vocabulary.path}: {PREFIX}scores are missing, expected one per token: convert the model again"
         )
     scores = [float(-index) for index in range(len(scores))] if ordered else _as_stored(vocabulary, scores)
-    ids = vocabulary.ids()
+    ids = _spelled(vocabulary, _text_letters(vocabulary))
     prefix = vocabulary.flag("add_space_prefix", not ordered)
     return _tokenizer(vocabulary, ids, _merges(vocabulary, ids, scores), prefix=prefix), True
 
@@ -54,13 +57,79 @@ def _as_stored(vocabulary: Vocabulary, scores: list[float]) -> list[float]:
 def listed_bpe(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
     """Returns the tokenizer of a file that lists its merges (Gemma 4); otherwise as ``sentencepiece_bpe``.
 
+    Runs of line breaks are merged apart from other text, as in llama.cpp.
+
     Raises:
+        UnreadTokenizerError: a merge joins a letter that is no token, or no merges make a run of line breaks.
         CheckpointError: merges are missing or damaged.
     """
     prefix = vocabulary.flag("add_space_prefix", False)
+    listed = vocabulary.merges()
+    ids = _spelled(vocabulary, {part for pair in listed for part in pair if len(part) == 1})
+    merges = [pair for pair in listed if not _makes_spaces(pair, ids)]
+    for part in (part for pair in merges for part in pair if len(part) == 1 and part not in ids):
+        raise UnreadTokenizerError(_unspelled(vocabulary, "merges", part))
+    _check_breaks(vocabulary, merges)
+    tokenizer = _tokenizer(vocabulary, ids, merges, prefix=prefix)
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"\n+"), behavior="isolated")
+    return tokenizer, True
+
+
+def _check_breaks(vocabulary: Vocabulary, merges: Sequence[tuple[str, str]]) -> None:
+    """Checks that merges make each run of line breaks that is a token: llama.cpp takes such a run whole.
+
+    Raises:
+        UnreadTokenizerError: they do not make a run.
+    """
+    ranks = {pair: rank for rank, pair in reversed([*enumerate(merges)])}
+    named = zip(vocabulary.tokens, vocabulary.types, strict=True)
+    for token in (token for token, kind in named if kind in _TEXT and token and not token.strip("\n")):
+        parts = [*token]
+        while len(parts) > 1:
+            best = min(
+                ((ranks[pair], place) for place, pair in enumerate(itertools.pairwise(parts)) if pair in ranks),
+                default=None,
+            )
+            if best is None:
+                raise UnreadTokenizerError(
+                    f"{vocabulary.path}: {PREFIX}merges: expected merges that make the token {token!r:.40} of line "
+                    f"breaks; found {len(parts)} parts: convert the model again"
+                )
+            parts[best[1] : best[1] + 2] = ["".join(parts[best[1] : best[1] + 2])]
+
+
+def _text_letters(vocabulary: Vocabulary) -> set[str]:
+    """Returns the letters of tokens that texts are merged to; spaces of a text are marks before any merge."""
+    return {letter for token in _text_tokens(vocabulary) for letter in token}
+
+
+def _text_tokens(vocabulary: Vocabulary) -> list[str]:
+    """Returns the tokens that letters can be merged to, also in a file without types."""
+    names = {*_BYTES, *vocabulary.whole()}
+    named = zip(vocabulary.tokens, vocabulary.types, strict=True)
+    return [token for token, kind in named if kind in _TEXT and " " not in token and token not in names]
+
+
+def _spelled(vocabulary: Vocabulary, letters: set[str]) -> dict[str, int]:
+    """Returns the ids of tokens, in which a letter of ASCII that is no token stands in place of its byte token.
+
+    llama.cpp merges letters and not tokens: of the letter alone it takes the byte token. The library merges tokens.
+    """
     ids = vocabulary.ids()
-    merges = [pair for pair in vocabulary.merges() if not _makes_spaces(pair, ids)]
-    return _tokenizer(vocabulary, ids, merges, prefix=prefix), True
+    for letter in letters - ids.keys():
+        name = _BYTES[ord(letter)] if letter.isascii() else ""
+        if name in ids and not any(name[:cut] in ids and name[cut:] in ids for cut in range(1, len(name))):
+            ids[letter] = ids.pop(name)
+    return ids
+
+
+def _unspelled(vocabulary: Vocabulary, field: str, letter: str, token: str | None = None) -> str:
+    """Returns the message for a letter that is no token."""
+    made = "" if token is None else f" in the token {token!r:.40}"
+    return (
+        f"{vocabulary.path}: {PREFIX}{field}: {letter!r}{made} is merged, but is no token itself: "
+        f"add {letter!r} to the tokens and convert the model again"
+    )
 
 
 def _makes_spaces(pair: tuple[str, str], ids: dict[str, int]) -> bool:
@@ -83,7 +152,7 @@ def _tokenizer(
         merges,
         unk_token=vocabulary.token("unknown_token_id") or marked,
         fuse_unk=True,
-        byte_fallback=all(token in ids for token in _BYTES),
+        byte_fallback={*_BYTES} <= {*vocabulary.tokens},
     )
     tokenizer = Tokenizer(model)
     steps = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
@@ -106,19 +175,21 @@ def _merges(vocabulary: Vocabulary, ids: dict[str, int], scores: list[float]) ->
     merges wherever the letters stand, so that only one pair ever makes it.
 
     Raises:
-        UnreadTokenizerError: tokens have equal scores, and no list of merges does the same.
+        UnreadTokenizerError: tokens have equal scores, and no list of merges does the same; or a letter that is no
+            token is merged.
     """
-    plain = (TokenType.NORMAL, TokenType.UNUSED, TokenType.UNDEFINED, TokenType.USER_DEFINED)
+    plain = (*_TEXT, TokenType.USER_DEFINED)
     pairs: dict[str, list[tuple[int, int, int, int, str, str]]] = {}
     ranks: dict[str, float] = {}
     for index, token in enumerate(vocabulary.tokens):
-        if vocabulary.types[index] not in plain or ids[token] != index:
+        if vocabulary.types[index] not in plain or ids.get(token) != index:
             continue
         for cut in range(1, len(token)):
             left, right = token[:cut], token[cut:]
             if left in ids and right in ids:
                 ranks[token] = -scores[index]
                 pairs.setdefault(token, []).append((-len(left), -len(right), ids[left], ids[right], left, right))
+    _check_letters(vocabulary, ids, scores)
     named = zip(vocabulary.tokens, vocabulary.types, strict=True)
     matched = {token for token, kind in named if kind is TokenType.USER_DEFINED and _SPACE not in token}
     tied = _tied({token: rank for token, rank in ranks.items() if token not in matched})
@@ -134,6 +205,23 @@ def _merges(vocabulary: Vocabulary, ids: dict[str, int], scores: list[float]) ->
         for pair in listed
     )
     return [(left, right) for *_, left, right in ordered]
+
+
+def _check_letters(vocabulary: Vocabulary, ids: Mapping[str, int], scores: Sequence[float]) -> None:
+    """Checks that no text is merged to a token that has a letter that is no token.
+
+    Raises:
+        UnreadTokenizerError: a text is.
+    """
+    missing = _text_letters(vocabulary) - ids.keys()
+    if not missing:
+        return
+    longer = [token for token in _text_tokens(vocabulary) if len(token) > 1]
+    merging = TiedMerges({token: -scores[ids[token]] for token in longer})
+    for token in longer:
+        letter = next((letter for letter in token if letter in missing), None)
+        if letter is not None and merging.is_made(token):
+            raise UnreadTokenizerError(_unspelled(vocabulary, "tokens", letter, token))
 
 
 def _tied(ranks: dict[str, float]) -> list[list[str]]:

@@ -37,6 +37,10 @@ class TiedMerges:
         """
         return {token: place for tokens in classes for place, token in enumerate(self._in_order(tokens))}
 
+    def is_made(self, token: str) -> bool:
+        """Returns whether the letters of a token are merged to the token."""
+        return self._pair(token) is not None
+
     def _in_order(self, tokens: Sequence[str]) -> list[str]:
         pairs = {token: pair for token in tokens if (pair := self._pair(token)) is not None}
         if len(pairs) < 2:

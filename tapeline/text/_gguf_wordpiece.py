@@ -10,19 +10,27 @@ from tapeline.text._gguf_vocabulary import PREFIX, TokenType, Vocabulary
 _WORD: Final = "▁"  # llama.cpp's mark of a piece that begins a word; BERT marks the others
 _INSIDE: Final = "##"
 _PLAIN: Final = (TokenType.NORMAL, TokenType.UNDEFINED, TokenType.UNUSED)
-_AROUND: Final = {"[CLS]": ("cls_token_id", "bos_token_id"), "[SEP]": ("seperator_token_id", "eos_token_id")}
+_AROUND: Final = {"[CLS]": ("bos_token_id", "cls_token_id"), "[SEP]": ("seperator_token_id", "eos_token_id")}
+_NAMED: Final = ("unknown_token_id", "padding_token_id", "mask_token_id")
 _LONGEST: Final = 100  # characters of a word; longer ones are unknown
 
 
 def word_piece(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
     """Returns the tokenizer, and that no further token is put before texts: it has its own around them.
 
+    A token that a field names, or that is special by its name, is no piece, also in a file without types.
+
     Older files do not say whether texts are made lower case; they are, unless a piece has an upper-case letter.
 
     Raises:
         CheckpointError: the tokens that begin and end texts, or that of unknown words, are missing.
     """
-    kinds = list(zip(vocabulary.tokens, vocabulary.types, strict=True))
+    fields = (*_NAMED, *(field for listed in _AROUND.values() for field in listed))
+    whole = {*vocabulary.whole(), *(vocabulary.token(field) for field in fields if field in vocabulary.fields)}
+    kinds = [
+        (token, TokenType.CONTROL if token in whole and not token.startswith(_WORD) else kind)
+        for token, kind in zip(vocabulary.tokens, vocabulary.types, strict=True)
+    ]
     plain = [token for token, kind in kinds if kind in _PLAIN]
     ids: dict[str, int] = {}
     for index, (token, kind) in enumerate(kinds):

@@ -420,12 +420,61 @@ def tied(seed: int) -> tuple[Vocabulary, list[str]]:
     return Vocabulary(f"tied-{seed}", "llama", fields), drawn
 
 
+_SPELLING: Final = "ab\n\té漢"
+
+
+def spelled(seed: int) -> tuple[Vocabulary, list[str]]:
+    """Returns a drawn vocabulary of SentencePiece's BPE in which letters of tokens are no tokens, and texts for it.
+
+    A letter that is no token has its byte tokens. Some vocabularies have no types, some list their merges (Gemma 4).
+    """
+    draw = random.Random(seed)
+    letters = draw.sample(_SPELLING, draw.randint(2, 4))
+    missing = draw.sample(letters, draw.randint(1, len(letters)))
+    if draw.random() < 0.6:  # byte tokens stand for each of ASCII's letters; others can make a file that is refused
+        missing = [letter for letter in missing if letter.isascii()] or ["\n"]
+    known = [*letters]
+    for _ in range(draw.randint(1, 8)):
+        known.append(draw.choice(known) + draw.choice(known))
+    longer = [*dict.fromkeys(token for token in known if 1 < len(token) < 9)]
+    draw.shuffle(longer)
+    bytes_of = [f"<0x{byte:02X}>" for byte in range(256)]
+    there = [letter for letter in letters if letter not in missing]
+    tokens = ["<unk>", "<s>", "</s>", *bytes_of, *there, *longer]
+    fields: dict[str, Any] = {
+        "model": "llama",
+        "pre": "default",
+        "tokens": tokens,
+        "scores": [*[0.0] * (259 + len(there)), *(float(-index) for index in range(len(longer)))],
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "unknown_token_id": 0,
+        "add_bos_token": False,
+        "add_space_prefix": False,
+    }
+    if draw.random() < 0.5:
+        fields["token_type"] = [2, 3, 3, *[6] * 256, *[1] * (len(there) + len(longer))]
+    architecture = draw.choice(["llama", "gemma", "gemma3"])
+    there = [*tokens, *letters] if draw.random() < 0.5 else tokens
+    pairs = [(token[:cut], token[cut:]) for token in longer for cut in range(1, len(token))]
+    listed = [f"{left} {right}" for left, right in pairs if left in there and right in there and draw.random() < 0.8]
+    if listed and draw.random() < 0.3:
+        fields |= {"model": "gemma4", "merges": listed}
+        del fields["scores"], fields["pre"]
+        if draw.random() < 0.3:
+            fields |= {"model": "gpt2", "pre": draw.choice(["sarvam-moe", "granite-embed-multi-311m"])}
+    drawn = ["".join(draw.choice(letters) for _ in range(draw.randint(1, 12))) for _ in range(30)]
+    drawn += ["<0x0A>", f"{letters[0]}<0x09>"]
+    return Vocabulary(f"spelled-{seed}", architecture, fields), drawn
+
+
 def untyped() -> list[tuple[Vocabulary, list[str]]]:
     """Returns vocabularies without types of tokens, or whose tokens all have the type of text, and texts for them."""
     bases = {vocabulary.name: vocabulary for vocabulary in vocabularies()}
-    drawn = [*texts(5, 12, _UNTYPED), *(f"a{token} the" for token in _UNTYPED)]
+    drawn = [*texts(5, 12, _UNTYPED), *(f"a{token} the" for token in _UNTYPED), "the\n\ntape\n", "\n\n\n"]
     cases: list[tuple[Vocabulary, list[str]]] = []
-    for name in ("llama-spm", "gpt2-llama-bpe", "gpt2-qwen2", "t5", "t5-bytes"):
+    names = ("llama-spm", "gpt2-llama-bpe", "gpt2-qwen2", "t5", "t5-bytes", "phi3", "gemma", "gemma3", "bert-cased")
+    for name in names:
         fields = dict(bases[name].fields)
         fields["tokens"] = [*fields["tokens"], "<eos>", "<fim_pad>"]
         if "scores" in fields:

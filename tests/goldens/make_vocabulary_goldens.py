@@ -4,7 +4,8 @@ Run outside of Bazel, with llama-cpp-python, tokenizers and gguf installed:
 
     PYTHONPATH=. python tests/goldens/make_vocabulary_goldens.py
 
-With two numbers and ``tied`` it prints those of drawn vocabularies in which scores are equal, from the first number on.
+With two numbers and ``tied`` it prints those of drawn vocabularies in which scores are equal, from the first number on;
+with ``spelled`` those of vocabularies in which letters of tokens are no tokens.
 With two numbers it prints the ids of so many texts, drawn from the first number, a line of JSON for each vocabulary:
 
     PYTHONPATH=. python tests/goldens/make_vocabulary_goldens.py 1000 2000
@@ -22,6 +23,7 @@ from tests.goldens.drawn_vocabularies import (
     SURROUNDED,
     Vocabulary,
     flagged,
+    spelled,
     texts,
     tied,
     untyped,
@@ -32,6 +34,7 @@ from tests.goldens.drawn_vocabularies import (
 _OUTPUT: Final = Path(__file__).parent / "data" / "drawn_vocabularies.json"
 _COUNT: Final = 12
 _TIED: Final = 60
+_SPELLED: Final = 80
 
 
 def ids(vocabulary: Vocabulary, drawn: list[str], *, surrounded: bool = False) -> dict[str, Any]:
@@ -50,10 +53,11 @@ def ids(vocabulary: Vocabulary, drawn: list[str], *, surrounded: bool = False) -
 def main() -> None:
     """Writes the file, or prints ids."""
     seed, count = map(int, sys.argv[1:3]) if len(sys.argv) > 1 else (0, _COUNT)
-    if "tied" in sys.argv:
-        for number in range(seed, seed + count):
-            print(json.dumps(ids(*tied(number))), flush=True)
-        return
+    for name, draw in (("tied", tied), ("spelled", spelled)):
+        if name in sys.argv:
+            for number in range(seed, seed + count):
+                print(json.dumps(ids(*draw(number))), flush=True)
+            return
     drawn = texts(seed, count)
     answers = (ids(vocabulary, drawn) for vocabulary in vocabularies())
     if len(sys.argv) > 1:
@@ -65,6 +69,7 @@ def main() -> None:
         "llama_cpp": llama_cpp.__version__,
         "answers": [*answers],
         "tied": [ids(*tied(number)) for number in range(_TIED)],
+        "spelled": [ids(*spelled(number)) for number in range(_SPELLED)],
         "untyped": [ids(*case, surrounded=True) for case in untyped()],
         "flagged": [ids(vocabulary, [*SURROUNDED], surrounded=True) for vocabulary in flagged()],
     }

@@ -28,6 +28,7 @@ from tests.goldens.drawn_vocabularies import (
     SURROUNDED,
     Vocabulary,
     flagged,
+    spelled,
     texts,
     tied,
     untyped,
@@ -146,12 +147,16 @@ def test_no_id_is_beyond_the_vocabulary() -> None:
         assert tokenizer.get_vocab_size(with_added_tokens=True) == len(vocabulary.fields["tokens"]), name
 
 
-def _tied(answers: Iterable[dict[str, Any]]) -> tuple[list[str], int, int]:
+_DRAWS: Final = {"tied": tied, "spelled": spelled}
+
+
+def _compared(answers: Iterable[dict[str, Any]]) -> tuple[list[str], int, int]:
     """Returns what differs, how many vocabularies were compared, and how many were refused."""
     differences: list[str] = []
     compared = refused = 0
     for answer in answers:
-        vocabulary, drawn = tied(int(answer["name"].removeprefix("tied-")))
+        kind, _, seed = answer["name"].partition("-")
+        vocabulary, drawn = _DRAWS[kind](int(seed))
         try:
             tokenizer, _ = _made(vocabulary)
         except UnreadTokenizerError:
@@ -166,7 +171,13 @@ def _tied(answers: Iterable[dict[str, Any]]) -> tuple[list[str], int, int]:
 
 
 def test_equal_scores_merge_as_in_llama_cpp_or_are_refused() -> None:
-    differences, compared, refused = _tied(_GOLDEN["tied"])
+    differences, compared, refused = _compared(_GOLDEN["tied"])
+    assert differences == []
+    assert compared > refused > 0
+
+
+def test_letters_that_are_no_tokens_are_merged_as_in_llama_cpp_or_refused() -> None:
+    differences, compared, refused = _compared(_GOLDEN["spelled"])
     assert differences == []
     assert compared > refused > 0
 
@@ -181,6 +192,14 @@ def test_all_scores_equal_are_refused() -> None:
     scores[300] = float("nan")
     with pytest.raises(CheckpointError, match=r"tokenizer.ggml.scores: expected numbers; entry 300 is NaN: convert"):
         _made(base._replace(fields={**base.fields, "scores": scores}))
+
+
+def test_a_letter_that_bytes_cannot_stand_for_is_refused() -> None:
+    base = _vocabularies()["gemma"]
+    fields = {**base.fields, "tokens": [*base.fields["tokens"], "ไa"], "scores": [*base.fields["scores"], -9000.0]}
+    del fields["token_type"]
+    with pytest.raises(UnreadTokenizerError, match=r"some.gguf: tokenizer.ggml.tokens: 'ไ' in the token 'ไa' is merg"):
+        _made(base._replace(fields=fields))
 
 
 @pytest.mark.parametrize("number", range(len(_GOLDEN["untyped"])))
@@ -199,11 +218,12 @@ def test_tokens_without_types_are_special_only_by_their_names(number: int, tmp_p
     assert (ids, starts[0], starts[1]) == (rendered, 0, len(begin))
 
 
-def test_live_ties() -> None:
+@pytest.mark.parametrize("kind", _DRAWS)
+def test_live_merges(kind: str) -> None:
     if not os.environ.get("TAPELINE_LONG"):
-        pytest.skip(f"the long mode compares {_LONG} vocabularies of equal scores with llama.cpp: set TAPELINE_LONG=1")
-    with _reference(_SEED, _LONG, "tied") as answers:
-        differences, compared, refused = _tied(answers)
+        pytest.skip(f"the long mode compares {_LONG} drawn vocabularies with llama.cpp: set TAPELINE_LONG=1")
+    with _reference(_SEED, _LONG, kind) as answers:
+        differences, compared, refused = _compared(answers)
     sys.stdout.write(f"{compared} vocabularies compared, {refused} refused, {len(differences)} differences\n")
     assert differences == []
 
