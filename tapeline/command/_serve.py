@@ -24,7 +24,17 @@ from tapeline.command._export_process import ExportProcess
 from tapeline.command._model_flags import define_model_flags
 from tapeline.command._place_flags import define_place_flags
 from tapeline.running import SLOTS
-from tapeline.server import DraftOptions, Loading, LoadProgress, Log, ModelSource, ServerOptions, bundle_source, serve
+from tapeline.server import (
+    PREFIX_CACHES,
+    DraftOptions,
+    Loading,
+    LoadProgress,
+    Log,
+    ModelSource,
+    ServerOptions,
+    bundle_source,
+    serve,
+)
 from tapeline.serving import EngineSettings
 
 FLAGS: Final = flags.FlagValues()
@@ -53,6 +63,13 @@ _HOST: Final = flags.DEFINE_string("host", _OPTIONS.host, "Address to listen at.
 _PORT: Final = flags.DEFINE_integer("port", _OPTIONS.port, "Port to listen at; 0 takes a free one.", flag_values=FLAGS)
 _API_KEY_FILE: Final = flags.DEFINE_string(
     "api_key_file", None, "A file with an API key per line, one of which each request must bring.", flag_values=FLAGS
+)
+_PREFIX_CACHE: Final = flags.DEFINE_enum(
+    "prefix_cache",
+    _OPTIONS.prefix_cache,
+    list(PREFIX_CACHES),
+    "Requests that reuse the KV cache of each other's prompts: those with the same API key, all, or none.",
+    flag_values=FLAGS,
 )
 _CERTIFICATE: Final = flags.DEFINE_string(
     "certificate", None, "A PEM file with a TLS certificate: serve HTTPS.", flag_values=FLAGS
@@ -139,14 +156,16 @@ def main() -> None:
 
 
 def _options() -> ServerOptions:
-    numbers: dict[str, Any] = {name: holder.value for name, holder in (_LIMITS | _SECONDS).items()}
+    others: dict[str, Any] = {
+        holder.name: holder.value for holder in (_PREFIX_CACHE, *_LIMITS.values(), *_SECONDS.values())
+    }
     return ServerOptions(
         host=_HOST.value,
         port=_PORT.value,
         api_keys=_api_keys(),
         certificate=_path(_CERTIFICATE.value),
         certificate_key=_path(_CERTIFICATE_KEY.value),
-        **numbers,
+        **others,
     )
 
 

@@ -74,6 +74,10 @@ class BundlePromptMemory:
         self.reused = kept
         return kept
 
+    def forget(self) -> None:
+        """Notes that the next prompt may reuse nothing."""
+        self.token_ids = []
+
     def keep(self, token_ids: Sequence[int]) -> None:
         """Notes that the caches hold just these tokens now."""
         if len(token_ids) > len(self.token_ids):

@@ -15,8 +15,8 @@ from tapeline.running._slots import SLOTS, BundleSlots
 from tapeline.running._speculating import HEAD, check_draft, check_one_way, lookup_length
 from transformer_core.generation import Drafter, DraftModel, PromptLookup
 
-BeginDraft = Callable[[int], Drafter]
-"""Returns the drafter of a new answer in a row, by the row's index."""
+BeginDraft = Callable[[int, bool], Drafter]
+"""Returns the drafter of a new answer in a row, by the row's index; True forgets what the row holds."""
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def row_drafters(bundle: Bundle, place: Place, speculate: str | None, draft: Pat
         if speculate == HEAD:
             raise InputError(f"speculate={HEAD}: a multi-token prediction head works on one prompt, not on slots")
         longest = lookup_length(speculate or "")
-        yield lambda row: PromptLookup(longest)
+        yield lambda row, fresh: PromptLookup(longest)
         return
     drafting = Bundle(draft)
     check_draft(bundle, drafting)
@@ -65,10 +65,13 @@ class _DraftRows:
                 f"draft={drafting.path}: its layers have states, which take no token back: choose a draft without"
             )
 
-    def __call__(self, row: int) -> Drafter:
+    def __call__(self, row: int, fresh: bool) -> Drafter:
         if self._broken:
             self._make()
-        return _RowDrafter(self, *self._rows[row])
+        model, memory = self._rows[row]
+        if fresh:
+            memory.forget()
+        return _RowDrafter(self, model, memory)
 
     def broke(self) -> None:
         """Notes that a call has failed, which the caches were donated to."""

@@ -7,7 +7,7 @@ from tapeline.server._loading import DraftOptions, Loading, bundle_source, load_
 from tapeline.server._log import Log
 from tapeline.server._model import ServedModel, TextModel
 from tapeline.server._models import Models, ModelSource
-from tapeline.server._options import ServerOptions
+from tapeline.server._options import PREFIX_CACHES, ServerOptions
 from tapeline.server._process import serve
 from tapeline.server._progress import LoadProgress
 from tapeline.server._ranking_model import RankingModel
@@ -15,6 +15,7 @@ from tapeline.server._service import Service
 from tapeline.server._transcription_model import TranscriptionModel
 
 __all__ = [
+    "PREFIX_CACHES",
     "EmbeddingModel",
     "DraftOptions",
     "LoadProgress",

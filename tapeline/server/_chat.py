@@ -41,6 +41,7 @@ async def chat_completions(request: Request) -> Response:
         keep=frozenset() if prepared.plan is None else prepared.plan.keep,
         constraints=prepared.constraints,
         client=state["client"](fields.user),
+        cache_salt=state["cache_salt"],
         request_id=state["request_id"],
         seconds=service.options.request_seconds,
     )

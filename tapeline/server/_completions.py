@@ -42,6 +42,7 @@ async def completions(request: Request) -> Response:
             constraints, fields.format_spec(), model, len(prompts) * fields.n, model.ends, service.options
         ),
         client=state["client"](fields.user),
+        cache_salt=state["cache_salt"],
         request_id=state["request_id"],
         seconds=service.options.request_seconds,
     )

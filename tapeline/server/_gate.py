@@ -21,7 +21,7 @@ from lang_core import InputError, TapelineError
 from tapeline.server._errors import RequestError
 from tapeline.server._events import to_json
 from tapeline.server._gone import ClientGoneError
-from tapeline.server._model import client_name
+from tapeline.server._model import cache_salt, client_name
 from tapeline.server._models import ModelState
 from tapeline.server._service import Service
 from tapeline.serving import BusyError, EngineClosedError
@@ -82,7 +82,11 @@ class _Exchange:
             address = (self._scope.get("client") or ("",))[0]
             client = functools.partial(_client, key, address)
             self._scope.setdefault("state", {}).update(
-                request_id=self._id, client=client, service=self._service, known=known
+                request_id=self._id,
+                client=client,
+                cache_salt=cache_salt(key, self._service.options.prefix_cache),
+                service=self._service,
+                known=known,
             )
             self._scope["app"] = app  # for which the router raises what it does not find
             await app(self._scope, receive, self._send_with_id)

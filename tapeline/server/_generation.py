@@ -54,6 +54,7 @@ class Job:
         keep: special tokens that the answers' text shows, such as marks of calls.
         constraints: rule of each answer; empty for none.
         client: who asks.
+        cache_salt: whose prefixes may be reused; None for nobody's.
         request_id: name of the request.
         seconds: longest time of an answer.
     """
@@ -70,6 +71,7 @@ class Job:
     keep: frozenset[str] = frozenset()
     constraints: Sequence[TokenConstraint] = ()
     client: str
+    cache_salt: str | None
     request_id: str
     seconds: float
 
@@ -106,6 +108,7 @@ class Job:
             prompt_logprobs=self.prompt_logprobs,
             deadline=min(self.seconds, self.fields.timeout or self.seconds),
             client=self.client,
+            cache_salt=self.cache_salt,
             request_id=self.request_id,
             pictures=self.pictures,
         )

@@ -1,6 +1,8 @@
 """Models that are served: a name, and what makes answers."""
 
 import hashlib
+import hmac
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -8,12 +10,14 @@ from typing import Any, Final, Protocol
 from lang_core import checked_choices
 from tapeline.server._errors import RequestError
 from tapeline.server._messages import ChatMessage, template_messages
+from tapeline.server._options import PrefixCache
 from tapeline.server._pictures import PictureReader, PixelBudget, refuse_pictures
 from tapeline.serving import EngineFigures, Event, PromptPicture, Ticket, TokenRequest
 from tapeline.text import ChatTemplate, Tokenizer, check_ids
 from tapeline.toolcalls import ToolSupport
 from transformer_core.generation import SamplingConfig
 
+_SECRET: Final = os.urandom(32)
 _RESERVED: Final = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
 
 
@@ -183,6 +187,23 @@ class TextModel:
             raise RequestError(f"{where}: the template gets this from the server; leave it out", param=where)
         said = template_messages(messages, developers=self.template.mentions("developer"))
         return self.template.render(said, add_generation_prompt=add_generation_prompt, tools=tools, **variables)
+
+
+def cache_salt(key: str | None, sharing: PrefixCache) -> str | None:
+    """Returns what the prefixes of a request are kept by: the same for requests that reuse each other's.
+
+    Args:
+        key: API key of the request; None if the server asks for none.
+        sharing: who reuses prefixes.
+
+    Returns:
+        The salt, from which nobody learns the key; None for a request that reuses nothing.
+    """
+    if sharing == "off":
+        return None
+    if sharing == "shared" or key is None:
+        return ""
+    return hmac.new(_SECRET, key.encode(), hashlib.sha256).hexdigest()
 
 
 def client_name(key: str | None, user: str | None, address: str) -> str:

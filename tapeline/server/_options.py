@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Literal, get_args
 
 from lang_core import ConfigError, checked_choices
+
+PrefixCache = Literal["per_key", "shared", "off"]
+PREFIX_CACHES: Final[tuple[str, ...]] = get_args(PrefixCache)
 
 
 @checked_choices
@@ -15,6 +19,8 @@ class ServerOptions:
         host: address to listen at; by default only this machine can connect.
         port: port to listen at; 0 takes a free one.
         api_keys: keys, one of which every request but those of /health must bring; none asks for none.
+        prefix_cache: requests that reuse each other's prefixes: those with the same API key, all, or none. Without
+            ``api_keys`` all requests count as one key.
         certificate: TLS certificate, a PEM file; None for plain HTTP.
         certificate_key: private key of the certificate, a PEM file; None where the certificate's file has it.
         max_body_bytes: largest body of a request.
@@ -41,6 +47,7 @@ class ServerOptions:
     host: str = "127.0.0.1"
     port: int = 8000
     api_keys: tuple[str, ...] = ()
+    prefix_cache: PrefixCache = "per_key"
     certificate: Path | None = None
     certificate_key: Path | None = None
     max_body_bytes: int = 4 << 20

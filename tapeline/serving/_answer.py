@@ -56,7 +56,7 @@ class Answer:
         self._tokens: Final = np.zeros(prompt + request.max_new_tokens, np.int64)
         self._tokens[:prompt] = request.prompt
         self._keys: Final = content_keys(self._tokens, request.pictures) if request.pictures else self._tokens
-        self.sight: Final = PromptSight(request.pictures)
+        self.sight: Final = PromptSight(request.pictures, request.cache_salt)
         self._known = prompt
         self._logprobs: Final[list[TokenEvent | None]] = [None]
 

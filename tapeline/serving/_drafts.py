@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lang_core import ConfigError
+from tapeline.serving._answer import Answer
 from tapeline.serving._guard import GuardedModel, guarded
 from tapeline.serving._slot import Slot
 from transformer_core.generation import Drafter
@@ -15,7 +16,8 @@ class Drafting:
     """Speculation of an engine.
 
     Attributes:
-        begin: returns the drafter of a new answer in a row of the caches, by the row's index.
+        begin: returns the drafter of a new answer in a row of the caches, by the row's index; the second argument is
+            True if the drafter must not use what earlier answers in the row left.
         tokens: greatest length of a draft; None for as many as one call of the model verifies.
         rows: answers that may run at once while drafts are made. A draft costs its row a call of its own; without
             drafts one call serves all rows.
@@ -24,7 +26,7 @@ class Drafting:
         ConfigError: a number is out of its range.
     """
 
-    begin: Callable[[int], Drafter]
+    begin: Callable[[int, bool], Drafter]
     tokens: int | None = None
     rows: int = 1
 
@@ -45,7 +47,7 @@ class RowDrafts:
         """
         self._drafting: Final = drafting
         self._most = model.score_tokens - 1
-        self._drafters: Final[dict[int, tuple[object, Drafter]]] = {}  # by row; and whose it is
+        self._drafters: Final[dict[int, tuple[Answer, Drafter]]] = {}  # by row; and whose it is
         if self._most < 1:
             raise ConfigError(
                 f"drafts: expected a model that scores 2 or more tokens a call; this one scores {model.score_tokens}: "
@@ -80,6 +82,8 @@ class RowDrafts:
         owner, drafter = self._drafters.get(slot.row, (None, None))
         with guarded("draft"):
             if drafter is None or owner is not answer:
-                drafter = self._drafting.begin(slot.row)
+                salt = answer.request.cache_salt
+                fresh = salt is None or owner is None or owner.request.cache_salt != salt
+                drafter = self._drafting.begin(slot.row, fresh)
                 self._drafters[slot.row] = answer, drafter
             return list(drafter.propose(answer.tokens.tolist(), wanted))[:wanted]

@@ -25,12 +25,12 @@ class _Asked:
 
 def test_drafts_are_no_longer_than_what_is_wanted_verified_and_left() -> None:
     asked = _Asked()
-    bench = Bench(HashSlots(score_tokens=5), Drafting(begin=lambda _: asked))
+    bench = Bench(HashSlots(score_tokens=5), Drafting(begin=lambda *_: asked))
     bench.put([1, 2, 3], 8)
     bench.run()
     assert asked.counts == [4, 4, 4, 3, 2, 1]
     asked.counts = []
-    bench = Bench(HashSlots(score_tokens=5), Drafting(begin=lambda _: asked, tokens=2))
+    bench = Bench(HashSlots(score_tokens=5), Drafting(begin=lambda *_: asked, tokens=2))
     bench.put([1, 2, 3], 5, prompt_logprobs=1)
     bench.run()
     assert asked.counts == [2, 2, 1]
@@ -39,7 +39,7 @@ def test_drafts_are_no_longer_than_what_is_wanted_verified_and_left() -> None:
 def test_drafts_are_made_while_few_answers_run_and_each_has_its_own_drafter() -> None:
     asked: dict[int, list[_Asked]] = {}
 
-    def begin(row: int) -> _Asked:
+    def begin(row: int, fresh: bool) -> _Asked:
         asked.setdefault(row, []).append(_Asked())
         return asked[row][-1]
 
@@ -59,7 +59,7 @@ def test_drafts_are_made_while_few_answers_run_and_each_has_its_own_drafter() ->
 
 def test_a_text_that_repeats_takes_fewer_calls() -> None:
     model = HashSlots(score_tokens=4, scale=0.0)  # all logits are equal: token 0 for ever
-    bench = Bench(model, Drafting(begin=lambda _: PromptLookup()))
+    bench = Bench(model, Drafting(begin=lambda *_: PromptLookup()))
     _, received = bench.put([0, 0, 0, 0], 21)
     bench.run()
     assert [token for token, *_ in received.tokens] == [0] * 21
@@ -75,7 +75,7 @@ def test_a_drafter_that_fails_is_a_failure_of_the_model() -> None:
         def propose(self, history: Sequence[int], count: int) -> Sequence[int]:
             raise RuntimeError("the device is gone")
 
-    bench = Bench(HashSlots(score_tokens=4), Drafting(begin=lambda _: Lost()))
+    bench = Bench(HashSlots(score_tokens=4), Drafting(begin=lambda *_: Lost()))
     bench.put([1, 2], 4)
     with pytest.raises(ModelFailedError, match=r"the model's draft failed \(RuntimeError: the device is gone\)"):
         bench.run()
@@ -93,4 +93,4 @@ def test_a_drafter_that_fails_is_a_failure_of_the_model() -> None:
 )
 def test_drafts_that_cannot_be_are_refused(model: Any, drafting: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Bench(HashSlots(**model), Drafting(begin=lambda _: _Asked(), **drafting))
+        Bench(HashSlots(**model), Drafting(begin=lambda *_: _Asked(), **drafting))

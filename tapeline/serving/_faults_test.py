@@ -101,7 +101,7 @@ def _check(received: Received, request: TokenRequest, **kind: Any) -> None:
 @pytest.mark.parametrize("pictures", [False, True])
 @pytest.mark.parametrize("kind", [{}, {"recurrent": True}, {"invariant": False}, {"score_tokens": 4}])
 def test_a_failure_at_any_call_ends_what_runs_and_the_rest_is_answered(kind: dict[str, Any], pictures: bool) -> None:
-    drafting = Drafting(begin=lambda _: _Repeating(), rows=2) if "score_tokens" in kind else None
+    drafting = Drafting(begin=lambda *_: _Repeating(), rows=2) if "score_tokens" in kind else None
     asked = partial(_requests, pictures=pictures)
     seen: set[str] = set()
     failed = True

@@ -82,26 +82,30 @@ def content_keys(tokens: np.ndarray, pictures: Sequence[PromptPicture]) -> np.nd
 
 
 class PictureEncoder:
-    """Embeddings of pictures; those that were used last are kept, under a budget of bytes."""
+    """Embeddings of pictures by salt; those that were used last are kept, under a budget of bytes."""
 
     def __init__(self, model: GuardedModel, budget: int) -> None:
         """Begins without any."""
         self._model: Final = model
         self._budget: Final = budget
-        self._kept: Final[OrderedDict[bytes, np.ndarray]] = OrderedDict()
+        self._kept: Final[OrderedDict[tuple[str, bytes], np.ndarray]] = OrderedDict()
         self._nbytes = 0
 
-    def known(self, picture: PromptPicture) -> np.ndarray | None:
-        """Returns the embeddings f32 [tokens, D] of a picture; None where they are not kept."""
-        embeddings = self._kept.get(picture.digest)
+    def known(self, picture: PromptPicture, salt: str | None) -> np.ndarray | None:
+        """Returns the embeddings f32 [tokens, D] of a picture; None if they are not kept for the salt."""
+        if salt is None:
+            return None
+        embeddings = self._kept.get((salt, picture.digest))
         if embeddings is not None:
-            self._kept.move_to_end(picture.digest)
+            self._kept.move_to_end((salt, picture.digest))
         return embeddings
 
-    def encode(self, picture: PromptPicture) -> np.ndarray:
-        """Computes and keeps the embeddings f32 [tokens, D] of a picture."""
+    def encode(self, picture: PromptPicture, salt: str | None) -> np.ndarray:
+        """Computes the embeddings f32 [tokens, D] of a picture, and keeps them for the salt if it is not None."""
         embeddings = self._model.encode_image(picture.pixels)
-        self._kept[picture.digest] = embeddings
+        if salt is None:
+            return embeddings
+        self._kept[salt, picture.digest] = embeddings
         self._nbytes += embeddings.nbytes
         while self._nbytes > self._budget:
             _, oldest = self._kept.popitem(last=False)
@@ -112,8 +116,9 @@ class PictureEncoder:
 class PromptSight:
     """Embeddings of the pictures of one prompt, as far as they are known."""
 
-    def __init__(self, pictures: Sequence[PromptPicture]) -> None:
-        """Knows nothing yet."""
+    def __init__(self, pictures: Sequence[PromptPicture], salt: str | None) -> None:
+        """Knows nothing yet; ``salt`` is that of the request."""
+        self._salt: Final = salt
         self._pictures: Final = tuple(pictures)
         self._embeddings: Final[dict[int, np.ndarray]] = {}
 
@@ -121,7 +126,7 @@ class PromptSight:
         """Returns the first picture among the positions ``start`` to ``stop`` whose embeddings are not known."""
         for picture in self._within(start, stop):
             if picture.start not in self._embeddings:
-                known = encoder.known(picture)
+                known = encoder.known(picture, self._salt)
                 if known is None:
                     return picture
                 self.add(picture, known)

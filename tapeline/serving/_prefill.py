@@ -79,7 +79,7 @@ class Prefill:
         slot.begun = True
         if answer.request.prompt_logprobs is not None:
             self.prefixes.save(slot, 0)
-            self._clear(slot)
+            self._clear(slot, answer.request.cache_salt)
             return
         self._reuse(slot)
         answer.fed = answer.reused = slot.filled
@@ -88,30 +88,34 @@ class Prefill:
 
     def _reuse(self, slot: Slot) -> None:
         assert slot.answer
-        prompt, prefixes = slot.answer.prompt_keys, self.prefixes
-        own = prefixes.held(slot, prompt)
-        others = [(prefixes.held(other, prompt), other) for other in self._slots if other is not slot]
+        prompt, salt, prefixes = slot.answer.prompt_keys, slot.answer.request.cache_salt, self.prefixes
+        if salt is None:
+            prefixes.save(slot, 0)
+            self._clear(slot, salt)
+            return
+        own = prefixes.held(slot, prompt, salt)
+        others = [(prefixes.held(other, prompt, salt), other) for other in self._slots if other is not slot]
         most, source = max(others, key=lambda pair: pair[0], default=(0, slot))
-        stored = prefixes.stored(prompt)
+        stored = prefixes.stored(prompt, salt)
         gain = own + self._model.chunks[0]  # what copies has to save more than the smallest piece
         if stored.length >= gain and stored.length > most:
             prefixes.save(slot, 0)
-            prefixes.restore(slot, stored, prompt)
+            prefixes.restore(slot, stored, prompt, salt)
         elif most >= gain:
             prefixes.save(slot, 0)
             self._model.copy_row(source.row, slot.row, most)
-            slot.hold(prompt[:most], [stop for stop in source.cut if stop <= most])
+            slot.hold(prompt[:most], [stop for stop in source.cut if stop <= most], salt)
             slot.block = source.block
         elif own:
             prefixes.save(slot, own)
-            slot.hold(prompt[:own], [stop for stop in slot.cut if stop <= own])
+            slot.hold(prompt[:own], [stop for stop in slot.cut if stop <= own], salt)
         else:
             prefixes.save(slot, 0)
-            self._clear(slot)
+            self._clear(slot, salt)
 
-    def _clear(self, slot: Slot) -> None:
-        slot.hold(slot.tokens[:0], [])
-        slot.block = self.prefixes.store.root
+    def _clear(self, slot: Slot, salt: str | None) -> None:
+        slot.hold(slot.tokens[:0], [], salt)
+        slot.block = None if salt is None else self.prefixes.store.root(salt)
         if self._model.recurrent:
             self._model.clear_row(slot.row)
 
@@ -143,7 +147,7 @@ class Prefill:
             return False
         allowance.spend(tokens)
         with self._times.part("encode"):
-            embeddings = self._encoding.measured(0, partial(self._encoder.encode, picture))
+            embeddings = self._encoding.measured(0, partial(self._encoder.encode, picture, answer.request.cache_salt))
         answer.sight.add(picture, embeddings)
         return True
 

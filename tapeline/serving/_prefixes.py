@@ -45,8 +45,16 @@ class Prefixes:
         self._block_tokens: Final = block_tokens
         self.store: Final = BlockStore(budget)
 
-    def held(self, slot: Slot, prompt: np.ndarray) -> int:
-        """Returns how many of a prompt's first tokens a row's entries serve. The last one is always run."""
+    def held(self, slot: Slot, prompt: np.ndarray, salt: str | None) -> int:
+        """Returns how many of a prompt's first tokens a row's entries serve. The last one is always run.
+
+        Args:
+            slot: the row.
+            prompt: keys of the prompt's tokens, i64 [P].
+            salt: whose entries may serve; None for nobody's.
+        """
+        if salt is None or slot.salt != salt:
+            return 0
         model, most = self._model, min(common(slot.tokens, prompt), len(prompt) - 1)
         if not model.invariant:
             stops = whole_stops(len(prompt), model.chunks)
@@ -54,36 +62,36 @@ class Prefixes:
             most = max((stop for stop in stops[:same] if stop <= most), default=0)
         return most if not model.recurrent or most == slot.filled else 0
 
-    def stored(self, prompt: np.ndarray) -> Stored:
-        """Returns the longest prefix of a prompt that the store has."""
+    def stored(self, prompt: np.ndarray, salt: str) -> Stored:
+        """Returns the longest prefix of a prompt that the store has for a salt."""
         usable = prompt[:-1]
-        block = self.store.deepest(usable, self._steps(len(prompt)))
+        block = self.store.deepest(salt, usable, self._steps(len(prompt)))
         self.store.use(block)
         if self._any_length and (nearest := self.store.nearest(block, usable)):
             self.store.use(nearest[0])
             return Stored(nearest[0], block.stop + nearest[1])
         return Stored(block, block.stop)
 
-    def restore(self, slot: Slot, stored: Stored, prompt: np.ndarray) -> None:
-        """Fills a row from the store, in one call of the model."""
+    def restore(self, slot: Slot, stored: Stored, prompt: np.ndarray, salt: str) -> None:
+        """Fills a row from the store's blocks of a salt, in one call of the model."""
         path = stored.block.path()
         arrays = [
             _joined([block.arrays[index] for block in path], axis)
             for index, axis in enumerate(self._model.position_axes)
         ]
         self._model.write_row(slot.row, 0, arrays)
-        slot.hold(prompt[: stored.length], [block.stop for block in path])
+        slot.hold(prompt[: stored.length], [block.stop for block in path], salt)
         slot.block = stored.block
 
     def save(self, slot: Slot, kept: int) -> None:
         """Stores what a row holds before all but its first ``kept`` tokens are lost, by one call of the model."""
-        if self.store.budget == 0 or slot.filled <= kept:
+        if self.store.budget == 0 or slot.salt is None or slot.filled <= kept:
             return
         if self._model.recurrent:
             if self._model.invariant:
                 self.checkpoint(slot)
             return
-        block = self.store.root
+        block = self.store.root(slot.salt)
         while known := self._known(slot, block):
             block = known
         if not self._held_by_child(slot, block):

@@ -11,6 +11,7 @@ from tapeline.serving._prefixes import Prefixes
 from tapeline.serving._slot import Slot
 from tapeline.serving._store import Block
 
+_SALT = "a"
 _PROMPT = np.arange(1, 31, dtype=np.int64)
 _OTHER = np.concatenate([_PROMPT[:12], np.arange(40, 20, -1, dtype=np.int64)])
 
@@ -35,12 +36,12 @@ def _filled(model: HashSlots, tokens: np.ndarray, row: int = 0, cut: list[int] |
     slot = Slot(row, model.capacity)
     model.prefill_row(tokens[:16].tolist(), row, 0)
     model.prefill_row(tokens[16:].tolist(), row, 16)
-    slot.hold(tokens, cut or [])
+    slot.hold(tokens, cut or [], _SALT)
     return slot
 
 
 def _blocks(prefixes: Prefixes, tokens: np.ndarray, steps: dict[int, int] | None = None) -> list[Block]:
-    return prefixes.store.deepest(tokens, steps).path()
+    return prefixes.store.deepest(_SALT, tokens, steps).path()
 
 
 @pytest.mark.parametrize("kind", [HashSlots, _WideSlots])
@@ -55,8 +56,8 @@ def test_a_row_is_stored_by_one_call_and_filled_by_one(kind: type[HashSlots]) ->
     assert [block.stop for block in _blocks(prefixes, _PROMPT)] == [4, 8, 12, 16, 20, 24, 28, 30]
     target = Slot(2, model.capacity)
     del model.calls[:]
-    stored = prefixes.stored(np.append(_PROMPT, 7))
-    prefixes.restore(target, stored, np.append(_PROMPT, 7))
+    stored = prefixes.stored(np.append(_PROMPT, 7), _SALT)
+    prefixes.restore(target, stored, np.append(_PROMPT, 7), _SALT)
     assert model.calls == ["write_row"]
     assert stored.length == target.filled == 30
     for array, expected in zip(model.read_row(2, 0, 30), entries, strict=True):
@@ -79,7 +80,7 @@ def test_only_what_is_missing_is_read_and_nothing_where_nothing_is() -> None:
     prefixes.save(other, 0)
     assert read == [(12, 32)]
     prefixes.save(other, 0)
-    other.hold(_OTHER[:30], [])  # within the last block
+    other.hold(_OTHER[:30], [], _SALT)  # within the last block
     prefixes.save(other, 0)
     assert read == [(12, 32)]
 
@@ -110,16 +111,16 @@ def test_a_recurrent_model_is_filled_with_its_last_state() -> None:
     model = HashSlots(recurrent=True)
     prefixes = Prefixes(GuardedModel(model), 1 << 20, 4)
     slot = Slot(0, model.capacity)
-    slot.block = prefixes.store.root
+    slot.block = prefixes.store.root(_SALT)
     model.clear_row(0)
     for stop in (16, 30):
         model.prefill_row(_PROMPT[slot.filled : stop].tolist(), 0, slot.filled)
-        slot.hold(_PROMPT[:stop], [])
+        slot.hold(_PROMPT[:stop], [], _SALT)
         prefixes.checkpoint(slot)
     expected = model.read_row(0, 0, 30)
     del model.calls[:]
     prompt = np.append(_PROMPT, 7)
-    prefixes.restore(Slot(2, model.capacity), prefixes.stored(prompt), prompt)
+    prefixes.restore(Slot(2, model.capacity), prefixes.stored(prompt, _SALT), prompt, _SALT)
     assert model.calls == ["write_row"]
     for array, wanted in zip(model.read_row(2, 0, 30), expected, strict=True):
         np.testing.assert_array_equal(array, wanted)

@@ -47,6 +47,8 @@ class TokenRequest:
             reused.
         deadline: seconds from now after which the answer ends where it is; None for the engine's default.
         client: who asks. Clients are served in turn.
+        cache_salt: whose prefixes the request may reuse: those of requests with the same salt. None reuses nothing, and
+            keeps nothing for others.
         request_id: name in logs.
 
     Raises:
@@ -63,6 +65,7 @@ class TokenRequest:
     prompt_logprobs: int | None = None
     deadline: float | None = None
     client: str = ""
+    cache_salt: str | None = ""
     request_id: str = ""
     pictures: Sequence[PromptPicture] = ()
 

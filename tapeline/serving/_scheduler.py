@@ -148,7 +148,7 @@ class Scheduler:
 
     def _place(self, answer: Answer, free: list[Slot]) -> Slot:
         """Returns the row that holds most of a prompt, if that is at least half of what it holds; else the oldest."""
-        held = {slot: self._prefill.prefixes.held(slot, answer.prompt_keys) for slot in free}
+        held = {slot: self._prefill.prefixes.held(slot, answer.prompt_keys, answer.request.cache_salt) for slot in free}
         best = max(free, key=lambda slot: held[slot])
         if held[best] and 2 * held[best] >= best.filled:
             return best

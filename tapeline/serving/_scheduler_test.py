@@ -75,7 +75,7 @@ class _Machine(RuleBasedStateMachine):
     @invariant()
     def the_store_keeps_its_budget(self) -> None:
         store = self.bench.store
-        blocks, branches = list[Any](), [store.root]
+        blocks, branches = list[Any](), list(store.roots.values())
         while branches:
             children = list(branches.pop().children.values())
             blocks += children

@@ -18,6 +18,7 @@ class Slot:
         used: tick in which an answer last had it.
         cut: positions behind the whole pieces with which its prompt was run from position 0 on.
         block: block of the prefix store that has its tokens up to some position; None if unknown.
+        salt: salt of the request whose tokens the row holds; None if nobody may reuse them.
     """
 
     def __init__(self, row: int, capacity: int) -> None:
@@ -28,6 +29,7 @@ class Slot:
         self.used = 0
         self.cut: list[int] = []
         self.block: Block | None = None
+        self.salt: str | None = None
         self.filled = 0
         self._held: Final = np.zeros(capacity, np.int64)
 
@@ -47,11 +49,12 @@ class Slot:
         """True while its answer takes part in each decode."""
         return self.answer is not None and self.begun and not self.answer.prefilling
 
-    def hold(self, tokens: np.ndarray, cut: list[int]) -> None:
-        """Notes that the row now holds these tokens i64 [n], and of what pieces they were made."""
+    def hold(self, tokens: np.ndarray, cut: list[int], salt: str | None) -> None:
+        """Notes that the row now holds these tokens i64 [n], of what pieces they were made, and whose they are."""
         self.filled = len(tokens)
         self._held[: self.filled] = tokens
         self.cut = cut
+        self.salt = salt
 
     def feed(self, count: int) -> None:
         """Notes that the answer's next tokens have been run."""
@@ -70,5 +73,5 @@ class Slot:
 
     def forget(self) -> None:
         """Notes that nobody knows what the row holds."""
-        self.hold(np.zeros(0, np.int64), [])
+        self.hold(np.zeros(0, np.int64), [], None)
         self.block = None

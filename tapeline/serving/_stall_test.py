@@ -115,7 +115,7 @@ def test_prompts_beside_a_draft_get_the_time_that_is_left(stall: float, expected
             bench.time += 0.01
             return [0] * count
 
-    bench = _slow_bench(Drafting(begin=lambda _: Slow()), stall=stall)
+    bench = _slow_bench(Drafting(begin=lambda *_: Slow()), stall=stall)
     bench.put([3], 90)
     bench.put(list(range(90)), 1)
     _stalls(bench, 4)  # every size is measured

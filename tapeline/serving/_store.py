@@ -41,19 +41,19 @@ class Block:
 
 
 class BlockStore:
-    """Tree of blocks. Those that were not asked for the longest leave first, a parent never before its children.
+    """Trees of blocks, one for each salt. The blocks of the oldest use leave first, a parent never before its children.
 
     Content is compared, not a hash of it, so two prefixes are never taken for one another.
 
     Attributes:
-        root: the empty prefix.
+        roots: the empty prefix of each salt; one stays if its blocks have left.
         budget: bytes that all blocks may take.
         nbytes: bytes that they take.
     """
 
     def __init__(self, budget: int) -> None:
         """Begins empty."""
-        self.root = _root()
+        self.roots: Final[dict[str, Block]] = {}
         self.budget: Final = budget
         self.nbytes = 0
         # Oldest use first. Every use of a block uses its ancestors after it: the first one has no children.
@@ -62,14 +62,20 @@ class BlockStore:
     def __len__(self) -> int:
         return len(self._order)
 
-    def deepest(self, tokens: np.ndarray, steps: Mapping[int, int] | None = None) -> Block:
+    def root(self, salt: str) -> Block:
+        """Returns the empty prefix of a salt, whose blocks no other salt reaches."""
+        return self.roots.setdefault(salt, _root())
+
+    def deepest(self, salt: str, tokens: np.ndarray, steps: Mapping[int, int] | None = None) -> Block:
         """Returns the block that ends the longest path whose tokens are the first of ``tokens`` i64 [n].
 
         Args:
+            salt: whose blocks.
             tokens: tokens.
             steps: for each position at which a block may start that at which it must stop; None for any.
         """
-        best, branches = self.root, [self.root]
+        best = self.root(salt)
+        branches = [best]
         while branches:
             block = branches.pop()
             best = block if block.stop > best.stop else best
@@ -98,7 +104,7 @@ class BlockStore:
 
     def holds(self, block: Block) -> bool:
         """Returns whether a block is in the tree."""
-        return block is self.root or block in self._order
+        return block in self._order or any(block is root for root in self.roots.values())
 
     def add(self, parent: Block, tokens: np.ndarray, read: Callable[[], Sequence[np.ndarray]]) -> Block | None:
         """Adds a block, and removes others to make room for it.
@@ -128,7 +134,7 @@ class BlockStore:
 
     def clear(self) -> None:
         """Removes all blocks."""
-        self.root = _root()
+        self.roots.clear()
         self._order.clear()
         self.nbytes = 0
 

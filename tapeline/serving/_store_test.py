@@ -16,6 +16,8 @@ from tapeline.serving._scheduler import Scheduler
 from tapeline.serving._store import Block, BlockStore, common
 from transformer_core.generation import SamplingConfig
 
+_SALT = "a"
+
 
 def _ids(token_ids: list[int]) -> np.ndarray:
     return np.array(token_ids, np.int64)
@@ -23,7 +25,7 @@ def _ids(token_ids: list[int]) -> np.ndarray:
 
 def _fill(store: BlockStore, token_ids: list[int], size: int) -> None:
     """Adds a sequence in blocks, whose arrays are their tokens."""
-    block: Block | None = store.root
+    block: Block | None = store.root(_SALT)
     tokens = _ids(token_ids)
     for stop in range(size, len(tokens) + 1, size):
         if block is None:
@@ -46,7 +48,7 @@ def test_paths_hold_their_own_tokens_and_the_budget_is_kept(sequences: list[list
     for sequence in sequences:
         _fill(store, sequence, 4)
         assert store.nbytes <= store.budget
-        path = store.deepest(_ids(sequence)).path()
+        path = store.deepest(_SALT, _ids(sequence)).path()
         reread = [token for block in path for token in block.arrays[0].tolist()]
         assert reread == sequence[: len(reread)]
         if budget == 16 and len(sequences) < 3:
@@ -58,25 +60,25 @@ def test_what_was_asked_for_last_stays_and_leaves_go_before_their_parents() -> N
     _fill(store, [1, 1, 1, 1, 2, 2, 2, 2], 4)
     _fill(store, [1, 1, 1, 1, 3, 3, 3, 3], 4)
     _fill(store, [4, 4, 4, 4], 4)
-    store.use(store.deepest(_ids([1, 1, 1, 1, 2, 2, 2, 2])))
+    store.use(store.deepest(_SALT, _ids([1, 1, 1, 1, 2, 2, 2, 2])))
     _fill(store, [5, 5, 5, 5], 4)
-    assert store.deepest(_ids([1, 1, 1, 1, 2, 2, 2, 2])).stop == 8
-    assert store.deepest(_ids([1, 1, 1, 1, 3, 3, 3, 3])).stop == 4
+    assert store.deepest(_SALT, _ids([1, 1, 1, 1, 2, 2, 2, 2])).stop == 8
+    assert store.deepest(_SALT, _ids([1, 1, 1, 1, 3, 3, 3, 3])).stop == 4
     _fill(store, [6, 6, 6, 6], 4)
-    assert store.deepest(_ids([4, 4, 4, 4])).stop == 0
-    assert store.deepest(_ids([1, 1, 1, 1])).stop == 4
+    assert store.deepest(_SALT, _ids([4, 4, 4, 4])).stop == 0
+    assert store.deepest(_SALT, _ids([1, 1, 1, 1])).stop == 4
 
 
 def test_a_block_that_does_not_fit_beside_its_ancestors_is_not_taken() -> None:
     store = BlockStore(2 * 1104)
     _fill(store, [1] * 12, 4)
-    assert store.deepest(_ids([1] * 12)).stop == 8
+    assert store.deepest(_SALT, _ids([1] * 12)).stop == 8
     assert len(store) == 2
 
 
 def test_arrays_do_not_keep_more_than_their_own_memory() -> None:
     store, whole = BlockStore(1 << 20), np.zeros((9, 1000))
-    block = store.add(store.root, _ids([1, 2]), lambda: [whole[1, :2]])
+    block = store.add(store.root(_SALT), _ids([1, 2]), lambda: [whole[1, :2]])
     assert block
     assert block.arrays[0].base is None
 

@@ -140,7 +140,7 @@ def test_answers_to_pictures_are_those_of_requests_alone(
 @pytest.mark.parametrize(("tokens", "rows"), [(None, 4), (1, 2), (3, 1)])
 def test_drafts_change_no_answer(tokens: int | None, rows: int) -> None:
     model = HashSlots(score_tokens=6)
-    drafting = Drafting(begin=OftenRight, tokens=tokens, rows=rows)
+    drafting = Drafting(begin=lambda row, _: OftenRight(row), tokens=tokens, rows=rows)
     settings = EngineSettings(max_waiting=_COUNT, store_bytes=9_000, tick_tokens=24, block_tokens=8)
     load = _Load(model, settings, 5, drafting=drafting)
     load.run(lambda: None)
@@ -159,7 +159,7 @@ def test_answers_of_rows_with_few_pages_are_those_of_requests_alone(
 ) -> None:
     model = PagedHashSlots(pages, invariant=invariant, score_tokens=6)
     settings = EngineSettings(max_waiting=_COUNT, store_bytes=store_bytes, tick_tokens=24, block_tokens=8)
-    drafting = Drafting(begin=OftenRight, rows=2) if invariant else None
+    drafting = Drafting(begin=lambda row, _: OftenRight(row), rows=2) if invariant else None
     load = _Load(model, settings, 13, drafting=drafting)
     usages = list[float]()
 
