@@ -1,0 +1,97 @@
+"""Application in this process, with a model that says what a script says; requests without sockets."""
+
+import asyncio
+import io
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.types import Message, Scope
+
+from tapeline.server._app import create_app
+from tapeline.server._embedding_model import EmbeddingModel
+from tapeline.server._log import Log
+from tapeline.server._models import Models, ModelSource
+from tapeline.server._options import ServerOptions
+from tapeline.server._script_slots_testing import ScriptSlots
+from tapeline.server._scripted_server_testing import TEXT, Lengths
+from tapeline.server._server_testing import VOCABULARY, text_model
+from tapeline.server._service import Service
+
+_SECONDS: Final = 30.0  # after which a request that is not answered counts as one that hangs
+
+
+class _Failures(Log):
+    """Log that keeps the errors behind statuses of 500."""
+
+    errors: list[BaseException]
+
+    def failure(self, event: str, error: BaseException, **facts: Any) -> None:
+        """Keeps an error."""
+        self.errors.append(error)
+
+
+class InProcessServer:
+    """Application with the models ``demo`` and ``lengths``, and one loop for all requests.
+
+    Args:
+        directory: where files of the model are written.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        script = ScriptSlots([0] * 8, VOCABULARY)
+        model = text_model(directory, script)
+        script = ScriptSlots(model.tokenizer.encode(TEXT) * 3, VOCABULARY)
+        model.close()
+        text = text_model(directory, script)
+        embedder = EmbeddingModel(name="lengths", created=2, context=16, embedder=Lengths())
+        self._log = _Failures(io.StringIO())
+        self._log.errors = []
+        models = Models([ModelSource(one.name, lambda one=one: one) for one in (text, embedder)], self._log)
+        models.load()
+        self._app = create_app(Service(models, ServerOptions(port=0, max_body_bytes=100_000), self._log))
+        self._loop = asyncio.new_event_loop()
+
+    def ask(self, path: str, body: bytes) -> tuple[int, bytes]:
+        """Returns status and body of an answer. Raises the error behind a status of 500."""
+        return self._loop.run_until_complete(asyncio.wait_for(self._ask(path, body), _SECONDS))
+
+    async def _ask(self, path: str, body: bytes) -> tuple[int, bytes]:
+        sent: list[Message] = []
+        pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Message:
+            if pending:
+                return pending.pop()
+            await asyncio.Event().wait()  # the client stays
+            raise AssertionError
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"host", b"127.0.0.1"),
+            (b"content-length", b"%d" % len(body)),
+        ]
+        scope: Scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "POST",
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "headers": headers,
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 2),
+            "state": {},
+        }
+        await self._app(scope, receive, send)
+        if self._log.errors:
+            error = self._log.errors.pop()
+            self._log.errors.clear()
+            raise error
+        parts = b"".join(message.get("body", b"") for message in sent if message["type"] == "http.response.body")
+        return sent[0]["status"], parts

@@ -1,0 +1,6 @@
+"""Coverage-guided fuzzing of the readers of untrusted input: ``bazel run //tools:fuzz``."""
+
+from tests.fuzz._driver import Report, run_target
+from tests.fuzz.targets import NAMES
+
+__all__ = ["NAMES", "Report", "run_target"]

@@ -1,0 +1,23 @@
+"""A short, deterministic run of every fuzz target: its seeds, the findings of the past, and a number of new inputs."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz._driver import run_target
+from tests.fuzz.targets import NAMES
+
+_RUNS = {"routes": 400}
+_MOST = 3000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_target_has_no_findings(tmp_path: Path, name: str) -> None:
+    runs = _RUNS.get(name, _MOST)
+    report = run_target(name, tmp_path, runs=runs)
+    print(report)
+    texts = [path.with_name(f"{path.name}.txt") for path in report.findings]
+    assert not report.findings, "\n".join(text.read_text() if text.exists() else report.log for text in texts)
+    assert report.executions >= runs
+    assert report.accepted > 0, "no input gets past the parser"
+    assert report.edges > 0
