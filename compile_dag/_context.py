@@ -171,7 +171,9 @@ class GraphExecutionContext(ExecutionContext):
         for operand in inputs:
             if type(operand) is not Value or operand.recording is not recorder.tape:
                 self._check_operand(recorder, op, operand)
-        return self._record(recorder, op, inputs, attributes, op.infer)
+        scope = self._scope
+        line = scope.source_line or self._source.innermost()
+        return recorder.record(op, inputs, attributes, op.infer, scope.module_path, line)
 
     def _record(
         self,

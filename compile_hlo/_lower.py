@@ -134,9 +134,11 @@ def lower_module(
     """
     _check_names(entry_points)
     lowered = LoweredModule()
+    text = tempfile.SpooledTemporaryFile(_TEXT_IN_MEMORY, "w+", encoding="utf-8", newline="")  # noqa: SIM115 - below
+    gathered = _GatheredText(text.write)
     with (
-        tempfile.SpooledTemporaryFile(_TEXT_IN_MEMORY, "w+", encoding="utf-8", newline="") as text,
-        ModuleWriter(text.write, form, overrides, block_functions=block_functions, locations=locations) as writer,
+        text,
+        ModuleWriter(gathered, form, overrides, block_functions=block_functions, locations=locations) as writer,
     ):
         for entry_point in entry_points:
             lowered.functions.append(_lowered(entry_point, writer, form, tags, streaming))
@@ -150,10 +152,32 @@ def lower_module(
         if tags is not None:
             tags.check()
         writer.end()
+        gathered.flush()
         text.seek(0)
         while piece := text.read(_PIECE):
             write(piece)
     return lowered
+
+
+class _GatheredText:
+    """Writer that passes on long pieces: a temporary file asks for its position after each write."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._pieces: list[str] = []
+        self._size = 0
+
+    def __call__(self, piece: str) -> None:
+        self._pieces.append(piece)
+        self._size += len(piece)
+        if self._size >= _PIECE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Passes on what was gathered."""
+        self._write("".join(self._pieces))
+        self._pieces.clear()
+        self._size = 0
 
 
 def _check_names(entry_points: Sequence[EntryPoint]) -> None:

@@ -156,6 +156,8 @@ class ExecutionContext(metaclass=ContextMeta):
         """Returns values, and those in tuples among them, after ``admit``; the same tuple if it has no array."""
         kinds = self.array_types
         for value in values:
+            if isinstance(value, Tensor) or value is None:
+                continue
             if isinstance(value, kinds) or type(value) is tuple:
                 return tuple([self.admit_all(value) if type(value) is tuple else self.admit(value) for value in values])
         return values

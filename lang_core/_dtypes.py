@@ -130,7 +130,7 @@ def plain_bools(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     >>> plain_bools(np.array([0, 2], np.uint8).view(bool)).view(np.uint8).tolist()
     [0, 1]
     """
-    if array.dtype != np.bool_ or not array.size:
+    if array.dtype.kind != "b" or not array.size:
         return array
     stored = array.view(np.uint8)
     return array if stored.max() <= 1 else np.asarray(stored != 0)

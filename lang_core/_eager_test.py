@@ -11,6 +11,7 @@ from lang_core import (
     EagerTensor,
     MappingWeights,
     Module,
+    Op,
     OpError,
     Parameter,
     Tensor,
@@ -192,3 +193,26 @@ def test_shared_numbers_keep_the_sign_of_zero_and_nan() -> None:
         assert signs == [False, True, False, True], kind
         assert np.isnan(ctx.number(kind("nan"), f32).numpy())
     assert [ctx.number(value, f64).numpy().item() for value in (2**53, 2.0**53, True, 1)] == [2**53, 2**53, 1, 1]
+
+
+def test_ops_leave_the_callers_floating_point_settings() -> None:
+    ops = EagerExecutionContext().ops
+    with np.errstate(all="raise"):
+        before = np.geterr()
+        x = ops.constant([1.0, np.inf], "f32")
+        assert np.isnan(ops.sub(ops.div(x, 0.0), x).numpy()).tolist() == [False, True]
+        with pytest.raises(OpError):
+            ops.reshape(x, (3,))
+        assert np.geterr() == before
+
+
+def test_ops_inside_of_ops_leave_them_too() -> None:
+    ctx = EagerExecutionContext()
+
+    def rule(x: Any) -> Any:
+        return ctx.ops.exp(x).numpy() / np.zeros_like(x)
+
+    inner = Op("test.inner", summary="", shape_rule=lambda x: (x,), eager_rule=rule)
+    with np.errstate(all="raise"):
+        (result,) = ctx.apply(inner, (np.ones(2, np.float32),))
+    assert np.isinf(result.numpy()).all()

@@ -35,7 +35,7 @@ class Module(Named):
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
-        if name.startswith("_"):
+        if name[:1] == "_":
             return
         if isinstance(value, Named):
             self._adopt(value, name)

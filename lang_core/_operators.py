@@ -191,15 +191,20 @@ for _name, (_symbol, _calls) in _UNARY.items():
     setattr(NoOperators, f"__{_name}__", _unary(_symbol, _calls))
 
 
-def missing_attribute(value: object, name: str, kind: str) -> AttributeError:
-    """Returns the error of an attribute that a tensor lacks.
+class MissingAttribute:
+    """Attribute of other libraries' arrays, on a class that lacks it: its lookup raises the error that names the op.
+
+    The class needs no ``__getattr__``, which would slow down the lookup of every attribute of its objects.
 
     Args:
-        value: the tensor.
         name: name of the attribute.
-        kind: text that says what the value is, such as its spec.
+        advice: the op or the attribute in its place.
     """
-    advice = ARRAY_ATTRIBUTES.get(name)
-    if advice is None:
-        return AttributeError(f"{type(value).__name__!r} object has no attribute {name!r}", name=name, obj=value)
-    return UnknownNameError(f".{name} is not an attribute of {kind}: use {advice}")
+
+    def __init__(self, name: str, advice: str) -> None:
+        self._name, self._advice = name, advice
+
+    def __get__(self, value: NoOperators | None, owner: type) -> NoReturn:
+        if value is None:
+            raise AttributeError(f"type object {owner.__name__!r} has no attribute {self._name!r}")
+        raise UnknownNameError(f".{self._name} is not an attribute of {value._as_operand()[0]}: use {self._advice}")

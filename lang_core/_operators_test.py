@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lang_core import EagerExecutionContext, OperatorError, OpError, Ops, Parameter, UnknownNameError
+from lang_core import EagerExecutionContext, EagerTensor, OperatorError, OpError, Ops, Parameter, UnknownNameError
 from lang_core._operators import _FUNCTIONS, _SAME_NAMES, ARRAY_ATTRIBUTES
 
 CTX = EagerExecutionContext()
@@ -163,6 +163,20 @@ def test_attributes_of_other_arrays_name_the_op() -> None:
             getattr(x, name)
     with pytest.raises(AttributeError, match="'EagerTensor' object has no attribute 'foo'"):
         _ = x.foo
+
+
+def test_names_of_other_arrays_attributes_are_not_listed() -> None:
+    x = _tensor()
+    assert not {*ARRAY_ATTRIBUTES} & {*dir(x)}
+    assert {"spec", "shape", "dtype", "numpy", "data"} <= {*dir(x)}
+    assert not hasattr(type(x), "T")
+
+
+def test_a_subclass_may_have_an_attribute_of_such_a_name() -> None:
+    class Named(EagerTensor):
+        size = 3
+
+    assert Named(_tensor().spec, ARRAY).size == 3
 
 
 def test_a_parameter_has_no_data() -> None:

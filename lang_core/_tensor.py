@@ -6,7 +6,7 @@ import numpy as np
 
 from lang_core._dtypes import DType
 from lang_core._errors import OperatorError, OpError, TraceEscapeError
-from lang_core._operators import NoOperators, missing_attribute
+from lang_core._operators import ARRAY_ATTRIBUTES, MissingAttribute, NoOperators
 from lang_core._spec import TensorSpec
 
 
@@ -72,13 +72,13 @@ class Tensor(NoOperators):
     def __iter__(self) -> NoReturn:
         raise OperatorError(f"a tensor ({self.spec!r}) is no Python sequence: use ctx.ops.split or ctx.ops.slice")
 
-    if not TYPE_CHECKING:  # a type checker that saw these would take every attribute for one of a tensor
+    if not TYPE_CHECKING:  # a type checker that saw it would take a tensor for a sequence
 
         def __len__(self) -> int:
             raise OperatorError(f"a tensor ({self.spec!r}) has no len(): use x.shape[0]")
 
-        def __getattr__(self, name: str) -> Any:
-            raise missing_attribute(self, name, f"a tensor ({self.spec!r})" if name != "spec" else "")
+        def __dir__(self) -> list[str]:
+            return [name for name in object.__dir__(self) if hasattr(type(self), name)]
 
     def _as_operand(self) -> tuple[str, str]:
         return f"a tensor ({self.spec!r})", ""
@@ -87,6 +87,10 @@ class Tensor(NoOperators):
         if self.spec.size != 1:
             raise OpError(f"{asked} needs a tensor of one element, found {self.spec!r}")
         return self.numpy().reshape(())[()]
+
+
+for _name, _advice in ARRAY_ATTRIBUTES.items():
+    setattr(Tensor, _name, MissingAttribute(_name, _advice))
 
 
 class EagerTensor(Tensor):

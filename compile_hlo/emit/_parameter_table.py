@@ -1,5 +1,6 @@
 """Table of parameters whose size does not grow with the number of layers."""
 
+import functools
 import itertools
 import re
 from bisect import bisect_right
@@ -74,6 +75,7 @@ class ParameterTable(Mapping[str, TensorSpec]):
         return f"ParameterTable({dict(self)})"
 
 
+@functools.lru_cache(maxsize=256)  # a lowering asks some four times for each parameter of a layer
 def _split(path: str) -> tuple[str, int]:
     """Splits a path into itself with a mark for its first number, and the number; 0 where it has none."""
     match = _INDEX.search(path)

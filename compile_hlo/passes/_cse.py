@@ -49,7 +49,10 @@ class Subexpressions:
         calls: dict[Call, Call] = {}
         for node in stretch:
             node = _with_replaced(node, self._replaced, calls)
-            earlier = seen.setdefault(_key(node), node)
+            key = _key(node)
+            earlier = seen.setdefault(key, node)
+            if earlier is not node and not _is_spelled_alike(node, earlier):
+                earlier = seen.setdefault((key, repr(node.attributes)), node)
             if earlier is node:
                 nodes.append(node)
             else:
@@ -65,9 +68,16 @@ def _key(node: Node) -> Hashable:
         return "constant", literal.spec, value
     if node.op is TAG or any(True for _ in regions_of(node)):
         return node
-    # The text tells attributes apart that compare equal, such as 0.0 and -0.0, or 1 and True.
-    spelling = repr(node.attributes) if node.attributes else ""
-    return node.op.name, tuple([value.number for value in node.inputs]), node.attributes, spelling
+    return node.op.name, tuple([value.number for value in node.inputs]), node.attributes
+
+
+def _is_spelled_alike(one: Node, other: Node) -> bool:
+    """Returns False for attributes that compare equal and differ, such as 0.0 and -0.0, or 1 and True."""
+    return (
+        one.op.name == "constant"  # its key has the bytes
+        or one.attributes is other.attributes
+        or repr(one.attributes) == repr(other.attributes)
+    )
 
 
 def _with_replaced(node: Node, replaced: Mapping[int, Value], calls: dict[Call, Call]) -> Node:

@@ -25,6 +25,8 @@ Check = Callable[[Any], Any]
 _REFUSED: Final = (bool, np.bool_)
 # Values that a context checks itself, because it knows which tensors are its own.
 _CARRIED: Final = ("init", "operands")
+# Checks that accept None, with the check of every other value.
+_OPTIONAL: Final[dict[Check, Check]] = {}
 
 
 class _WrongTypeError(Exception):
@@ -53,35 +55,37 @@ def checks_arguments(kind: type[T], names: Collection[str] | None = None) -> typ
 
 
 def _wrapped(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    annotations = [
-        (parameter.name, parameter.annotation) for parameter in inspect.signature(method).parameters.values()
-    ]
+    annotations = {
+        parameter.name: parameter.annotation for parameter in list(inspect.signature(method).parameters.values())[1:]
+    }
     by_name = {
         parameter: _sequence_of(_operand, None) if parameter in _CARRIED else _check_of(annotation)
-        for parameter, annotation in annotations[1:]
+        for parameter, annotation in annotations.items()
     }
     attributes = {parameter: check for parameter, check in by_name.items() if check not in _OPERANDS}
     if not any(attributes.values()) and not {_tensor, _tensor_or_none} & set(by_name.values()):
         return method  # elementwise ops take operands only, which the contexts check
     # Attributes are checked before each call; operands, which are hot and mostly right, once a call has failed.
     needed = {parameter: check for parameter, check in attributes.items() if check is not None}
-    placed = tuple([(i, parameter, needed[parameter]) for i, parameter in enumerate(by_name) if parameter in needed])
+    names = tuple(by_name)
+    placed = tuple([(i, *_fast_check(check)) for i, check in enumerate(map(needed.get, names)) if check is not None])
 
     @functools.wraps(method)
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
         count = len(args)
-        for place, parameter, check in placed:
-            if place >= count:
-                break
-            value = args[place]
-            if type(value) is int and check is _integer:
-                continue
-            try:
-                after = check(value)
-            except _WrongTypeError as error:
-                raise _refusal(name, parameter, error, value) from None
-            if after is not value:
-                args = (*args[:place], after, *args[place + 1 :])
+        place, value = 0, None
+        try:
+            for place, kind, kind_too, check in placed:
+                if place >= count:
+                    break
+                value = args[place]
+                actual = type(value)
+                if actual is not kind and actual is not kind_too:
+                    after = check(value)
+                    if after is not value:
+                        args = (*args[:place], after, *args[place + 1 :])
+        except _WrongTypeError as error:
+            raise _refusal(name, names[place], error, value) from None
         if kwargs:
             for parameter, value in kwargs.items():
                 check = needed.get(parameter)
@@ -91,13 +95,20 @@ def _wrapped(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
                     except _WrongTypeError as error:
                         raise _refusal(name, parameter, error, value) from None
         try:
-            return method(getattr(self, "_plain", self), *args, **kwargs)
+            return method(self._plain, *args, **kwargs) if kwargs else method(self._plain, *args)
         except (AttributeError, TypeError, IndexError, ValueError):
             check_keywords(method, f"ctx.ops.{name}", kwargs)
-            _check_operands(name, by_name, dict(zip(by_name, args, strict=False)) | kwargs)
+            _check_operands(name, by_name, dict(zip(names, args, strict=False)) | kwargs)
             raise
 
     return checked
+
+
+def _fast_check(check: Check) -> tuple[type | None, type | None, Check]:
+    """Returns two types that a check accepts as they are, and a check of values of other types."""
+    optional = check in _OPTIONAL
+    check = _OPTIONAL.get(check, check)
+    return _ACCEPTED.get(check), types.NoneType if optional else None, check
 
 
 def _check_operands(name: str, checks: Mapping[str, Check | None], arguments: Mapping[str, Any]) -> None:
@@ -167,7 +178,12 @@ def _check_of_arms(arms: tuple[Any, ...]) -> Check | None:
 def _or_none(check: Check) -> Check:
     if check is _tensor or check is _operand:
         return _tensor_or_none if check is _tensor else _operand_or_none
-    return lambda value: None if value is None else check(value)
+
+    def check_or_none(value: Any) -> Any:
+        return None if value is None else check(value)
+
+    _OPTIONAL[check_or_none] = check
+    return check_or_none
 
 
 def _tensor(value: Any) -> Any:
@@ -213,6 +229,12 @@ def _integers(value: Any) -> tuple[int, ...]:
 def _integer_or_integers(value: Any) -> Any:
     if type(value) is int:
         return value
+    if type(value) is tuple:  # a tuple is known before its class is asked whether it is a Sequence, which takes longer
+        for part in value:
+            if type(part) is not int:
+                break
+        else:
+            return value
     try:
         is_row = isinstance(value, Sequence) or (isinstance(value, np.ndarray) and value.ndim > 0)
         return _integers(value) if is_row else _integer(value)
@@ -270,6 +292,16 @@ def _operand_or_none(value: Any) -> Any:
 
 
 _OPERANDS: Final = (_tensor, _operand, _tensor_or_none, _operand_or_none)
+# Types of values that a check returns unchanged.
+_ACCEPTED: Final[dict[Check, type]] = {
+    _integer: int,
+    _integer_or_integers: int,
+    _real: float,
+    _string: str,
+    _dtype: DType,
+    _encoding: Encoding,
+    _callable: types.FunctionType,
+}
 
 
 def _sequence_of(check: Check, count: int | None) -> Check:
@@ -278,13 +310,32 @@ def _sequence_of(check: Check, count: int | None) -> Check:
     length = "" if count is None else f" of {count}"
 
     def sequence(value: Any) -> Any:
-        if not isinstance(value, Sequence) or isinstance(value, str | bytes) or count not in (None, len(value)):
+        is_sequence = type(value) is tuple or (isinstance(value, Sequence) and not isinstance(value, str | bytes))
+        if not is_sequence or (count is not None and len(value) != count):
             raise _WrongTypeError(f"a sequence{length}")
         try:
-            parts = [check(part) for part in value]
+            for part in value:
+                if check(part) is not part:
+                    return tuple([check(part) for part in value])
         except _WrongTypeError as error:
             raise _WrongTypeError(f"a sequence{length}, each {error.args[0]}") from None
-        same = all(after is before for after, before in zip(parts, value, strict=True))
-        return value if same else tuple(parts)
+        return value
 
-    return sequence
+    return _pair_of_axes(sequence) if check is _integers and count == 2 else sequence
+
+
+def _pair_of_axes(check: Check) -> Check:
+    """Returns a check that needs no further call for two tuples of integers, as of each product."""
+
+    def pair(value: Any) -> Any:
+        if type(value) is tuple and len(value) == 2:
+            one, other = value
+            if type(one) is tuple and type(other) is tuple:
+                for axis in one + other:
+                    if type(axis) is not int:
+                        break
+                else:
+                    return value
+        return check(value)
+
+    return pair

@@ -90,18 +90,18 @@ def _eager_dot_general(
     work = _work_dtype(x.dtype, dtype)
     left = _arranged(x, x_order, x_shape, work)
     right = _arranged(y, y_order, y_shape, work)
-    product = _matmul(left, right.swapaxes(-1, -2))
+    right = right.swapaxes(-1, -2)
+    product = np.matmul(left, right) if left.shape[-1] <= LONG_SUM else _long_product(left, right)
     if shape is not None:
         product = product.reshape(shape)
     return product if product.dtype is dtype.numpy else product.astype(dtype.numpy, copy=False)
 
 
-def _matmul(left: Array, right: Array) -> Array:
-    """Multiplies matrices; of a long contraction, sums of blocks are added, for BLAS may add one after the other."""
-    size = left.shape[-1]
-    if size <= LONG_SUM or left.dtype.kind != "f":
+def _long_product(left: Array, right: Array) -> Array:
+    """Multiplies matrices; sums of blocks are added, for BLAS may add one after the other."""
+    if left.dtype.kind != "f":
         return np.matmul(left, right)
-    parts = range(0, size, _BLOCK)
+    parts = range(0, left.shape[-1], _BLOCK)
     return np.sum([np.matmul(left[..., i : i + _BLOCK], right[..., i : i + _BLOCK, :]) for i in parts], axis=0)
 
 

@@ -47,6 +47,7 @@ _DYNAMIC_SLICE = define_op(
     constraints=(_STARTS, "sizes fit into x's shape"),
     shape_rule=_infer_dynamic_slice,
     eager_rule=_eager_dynamic_slice,
+    only_moves=True,
 )
 
 
@@ -71,6 +72,7 @@ _DYNAMIC_UPDATE_SLICE = define_op(
     constraints=(_STARTS, "update fits into x", "the dtypes are equal"),
     shape_rule=_infer_dynamic_update_slice,
     eager_rule=_eager_dynamic_update_slice,
+    only_moves=True,
 )
 
 
@@ -88,6 +90,7 @@ _TAKE = define_op(
     constraints=("axis is one of x's", "indices are i32 or i64", "the dimension is not 0"),
     shape_rule=_infer_take,
     eager_rule=lambda x, indices, axis: np.take(x, indices, axis, mode="clip"),
+    only_moves=True,
 )
 
 
@@ -118,6 +121,7 @@ _GATHER = define_op(
     ),
     shape_rule=_infer_gather,
     eager_rule=_eager_gather,
+    only_moves=True,
 )
 
 SCATTER_REDUCTIONS: Final = {"set": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from lang_core._choices import checked_choices
 from lang_core._dtypes import as_dtype
 from lang_core._errors import GraphError, OpError
 from lang_core._spec import TensorSpec
@@ -45,6 +46,7 @@ def require(condition: object, label: str, reason: str) -> None:
         raise ContractViolation(f"{label}: {reason}")
 
 
+@checked_choices
 class Op:
     """One row of the op table.
 
@@ -55,9 +57,10 @@ class Op:
         summary: what the op computes.
         shape_rule: ``(*specs, *attributes) -> results' specs``; raises ContractViolation.
         eager_rule: ``(*arrays, *attributes) -> array or tuple of arrays``.
+        only_moves: True if ``eager_rule`` copies elements and computes none, so that NumPy has nothing to warn of.
     """
 
-    __slots__ = ("_memo", "attributes", "constraints", "eager_rule", "name", "shape_rule", "summary")
+    __slots__ = ("_memo", "attributes", "constraints", "eager_rule", "name", "only_moves", "shape_rule", "summary")
 
     def __init__(
         self,
@@ -68,6 +71,7 @@ class Op:
         eager_rule: Callable[..., Any],
         attributes: tuple[str, ...] = (),
         constraints: tuple[str, ...] = (),
+        only_moves: bool = False,
     ) -> None:
         self.name: Final = name
         self.summary: Final = summary
@@ -75,6 +79,7 @@ class Op:
         self.constraints: Final = constraints
         self.shape_rule: Final = shape_rule
         self.eager_rule: Final = eager_rule
+        self.only_moves: Final = only_moves
         self._memo: Final[dict[Any, Specs]] = {}
 
     def infer(self, specs: Specs, attributes: tuple[Any, ...]) -> Specs:

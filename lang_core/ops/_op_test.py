@@ -1,6 +1,7 @@
 """Tests of the whole table: a shape rule gives the specs of what the eager rule returns."""
 
 import itertools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -150,6 +151,23 @@ def test_results_are_of_the_inferred_spec(name: str) -> None:
             assert (result.shape, result.dtype) == (spec.shape, spec.dtype.numpy), (specs, attributes)
         computed += 1
     assert computed
+
+
+@pytest.mark.parametrize("name", [name for name, op in OPS.items() if op.only_moves])
+def test_ops_that_move_elements_give_numpy_nothing_to_warn_of(name: str) -> None:
+    """They run without ``np.errstate``: the caller's settings must not matter, whatever bits the elements have."""
+    op, draw = OPS[name], np.random.default_rng(42)
+    for dtype, (texts, raw) in itertools.product(DTYPES, CALLS[name]):
+        specs = tuple(_operand(text, dtype) for text in texts)
+        attributes = tuple(_attribute(op, value, specs, dtype) for value in raw)
+        arrays = [
+            np.frombuffer(draw.bytes(s.nbytes), s.dtype.numpy if s.dtype.name != "bool" else np.uint8).reshape(s.shape)
+            for s in specs
+        ]
+        arrays = [array % 2 == 1 if s.dtype.name == "bool" else array for array, s in zip(arrays, specs, strict=True)]
+        with np.errstate(all="raise"), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            CTX.apply(op, tuple(map(CTX.constant, arrays)), attributes)
 
 
 @pytest.mark.parametrize("name", FAMILIES["elementwise"])

@@ -29,6 +29,7 @@ _BROADCAST = define_op(
     constraints=("x's shape broadcasts to shape by NumPy's rules",),
     shape_rule=_infer_broadcast,
     eager_rule=np.broadcast_to,
+    only_moves=True,
 )
 
 
@@ -45,6 +46,7 @@ _RESHAPE = define_op(
     constraints=("the number of elements stays",),
     shape_rule=_infer_reshape,
     eager_rule=lambda x, shape: x.reshape(shape),
+    only_moves=True,
 )
 
 
@@ -60,6 +62,7 @@ _TRANSPOSE = define_op(
     constraints=("axes is a permutation of x's axes",),
     shape_rule=_infer_transpose,
     eager_rule=np.transpose,
+    only_moves=True,
 )
 
 
@@ -85,6 +88,7 @@ _CONCAT = define_op(
     constraints=("axis is one of the first operand's", "the dtypes are equal", "the shapes are equal beside axis"),
     shape_rule=_infer_concat,
     eager_rule=lambda *arrays_and_axis: np.concatenate(arrays_and_axis[:-1], arrays_and_axis[-1]),
+    only_moves=True,
 )
 
 
@@ -108,6 +112,7 @@ _SLICE = define_op(
     constraints=("one start, stop and step per axis", "0 <= start <= stop <= dimension", "step is above 0"),
     shape_rule=_infer_slice,
     eager_rule=_eager_slice,
+    only_moves=True,
 )
 
 
@@ -136,6 +141,7 @@ _PAD = define_op(
     constraints=("one low, high and interior per axis", "none is negative", "value is a rank-0 tensor of x's dtype"),
     shape_rule=_infer_pad,
     eager_rule=_eager_pad,
+    only_moves=True,
 )
 
 
@@ -151,6 +157,7 @@ _REVERSE = define_op(
     constraints=("axes are x's, each at most once",),
     shape_rule=_infer_reverse,
     eager_rule=np.flip,
+    only_moves=True,
 )
 
 

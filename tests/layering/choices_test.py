@@ -30,6 +30,9 @@ _OPS: Final = EagerExecutionContext().ops
 SAMPLES: Final[Mapping[str, Callable[..., object]]] = {
     f"lang_core.Ops.{name}": lambda name=name, **given: getattr(_OPS, name)(_X, axis=0, **given)
     for name in ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "mean", "sort")
+} | {
+    f"lang_core.Ops.{name}": lambda name=name, **given: getattr(_OPS, name)(**given)
+    for name in ("packed_linear", "packed_expert_linear")
 }
 
 # Arguments that are not checked, each with the reason.

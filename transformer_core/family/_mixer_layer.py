@@ -6,7 +6,7 @@ from transformer_core.family._layer import norm
 from transformer_core.flow import Block, FlowContext, FlowValue
 
 
-class MixerLayer(Block):
+class MixerLayer(Block, may_declare=False):
     """Layer ``x + mixer(norm(x))``, whose mixer is of any kind that a flow runs: attention, state, feed-forward."""
 
     def __init__(self, config: DecoderConfig, dtype: DType, mixer: Module) -> None:

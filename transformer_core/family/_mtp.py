@@ -41,7 +41,7 @@ class _HiddenCache(Module):
         return CacheLayout(HiddenStates, {"hidden_cache": spec}, axes={"hidden_cache": ("dp", None, None, None)})
 
 
-class MtpHead(Block):
+class MtpHead(Block, may_declare=False):
     """Multi-token prediction head of depth 1, under the names of Qwen's checkpoints.
 
     For token i it joins the token's embedding with the hidden state of token i - 1, both normed, and runs a layer over

@@ -40,7 +40,7 @@ class _ScaledSwiGLU(SwiGLU):
         return ctx.ops.mul(self.down_proj(ctx, ctx.ops.mul(gate, self.up_proj(ctx, x))), self.scales[1])
 
 
-class SideBySideLayer(Block):
+class SideBySideLayer(Block, may_declare=False):
     """Layer ``x + mamba(norm(x)) + attention(norm(x))``, then ``x + mlp(norm(x))``."""
 
     def __init__(self, config: DecoderConfig, index: int, dtype: DType) -> None:

@@ -46,7 +46,7 @@ def unchanged(flow: FlowContext, x: FlowValue | None) -> FlowValue | None:
     return x
 
 
-class Group(Block):
+class Group(Block, may_declare=False):
     """Module whose attributes are the modules of stages; it runs these stages."""
 
     def __init__(self) -> None:

@@ -301,6 +301,18 @@ class Block(Module):
     [[2.0, 4.0]]
     """
 
+    _may_declare = True
+
+    def __init_subclass__(cls, *, may_declare: bool = True, **kwargs: Any) -> None:
+        """Notes whether ``run`` may load parameters by key or declare inputs; models are run on specs for these."""
+        super().__init_subclass__(**kwargs)
+        cls._may_declare = may_declare
+
+    @classmethod
+    def may_declare(cls) -> bool:
+        """Returns whether ``run`` may load parameters by key or declare inputs; a subclass may unless it denies it."""
+        return cls._may_declare
+
     @abstractmethod
     def run(self, flow: FlowContext, *values: FlowValue) -> FlowValue | tuple[FlowValue, ...]:
         """Computes the block's results.

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from lang_core import ConfigError, Module, Repeated, near_names
-from transformer_core.flow._build import Group, Stage
+from transformer_core.flow._build import Stage
 from transformer_core.flow._context import Block
 from transformer_core.flow._stages import CustomStage, GroupStage, WhenStage
 
@@ -29,8 +29,12 @@ def calls_others(stages: Sequence[Stage], root: Module) -> bool:
         stages: stages of a recipe.
         root: module to which their modules are attached.
     """
-    own_blocks_only = Block.__subclasses__() == [Group]  # then no layer need be made to see what it is
-    return any(_has_custom(stage) for stage in stages) or (not own_blocks_only and _has_blocks(root))
+    # Where no class of blocks declares, no layer need be made to see what it is.
+    return any(_has_custom(stage) for stage in stages) or (_may_declare(Block) and _has_blocks(root))
+
+
+def _may_declare(kind: type[Block]) -> bool:
+    return any(below.may_declare() or _may_declare(below) for below in kind.__subclasses__())
 
 
 def _has_custom(stage: Stage) -> bool:
@@ -38,7 +42,7 @@ def _has_custom(stage: Stage) -> bool:
 
 
 def _has_blocks(module: Module) -> bool:
-    if isinstance(module, Block) and type(module) is not Group:
+    if isinstance(module, Block) and module.may_declare():
         return True
     values = [value for name, value in vars(module).items() if not name.startswith("_")]
     parts = [value if isinstance(value, list | tuple | Repeated) else (value,) for value in values]

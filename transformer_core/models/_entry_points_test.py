@@ -22,6 +22,7 @@ from transformer_core._weights_testing import context_of
 from transformer_core.family._config import DecoderConfig, family_of
 from transformer_core.family._decoder import DecoderLM
 from transformer_core.family._model import entry_points
+from transformer_core.flow import Block
 from transformer_core.models._tiny_testing import LLAMA, VARIANTS, changed
 
 IDS = np.random.default_rng(5).integers(0, 31, (2, 17)).astype(np.int32)
@@ -245,8 +246,11 @@ def test_entry_points_make_layers_only_for_their_caches_and_when_they_run(monkey
 
     family = replace(family_of(config), layer=counted)
     monkeypatch.setattr("transformer_core.family._decoder.family_of", lambda config: family)
-    # Classes of blocks in this process, such as other tests', would have every layer looked at.
-    monkeypatch.setattr("transformer_core.flow._model.calls_others", lambda stages, root: False)
+    # Classes of blocks of other tests in this process would have every layer looked at; those of the package do not.
+    own = [kind for kind in Block.__subclasses__() if kind.__module__.startswith("transformer_core.family.")]
+    assert own
+    assert not any(kind.may_declare() for kind in own)
+    monkeypatch.setattr("transformer_core.flow._patching._may_declare", lambda kind: False)
     model = DecoderLM(config)
     forward, _ = entry_points(model, names=["forward", "decode"])
     assert made == [0, 1]  # decode's caches; no walk over parameters that are not packed
