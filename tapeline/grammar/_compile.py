@@ -1,30 +1,29 @@
-"""Specifications to constraints: compiled once, kept, copied for each answer."""
+"""Specifications to constraints: each is compiled and tried by a worker before an answer begins."""
 
+import hashlib
+import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-import numpy as np
-from llguidance import LLMatcher, LLParserLimits
-
 from lang_core import InputError
-from tapeline.grammar._constraint import GrammarConstraint
+from tapeline.grammar import _worker
+from tapeline.grammar._constraint import TOO_HARD, GrammarConstraint, failure, masked
 from tapeline.grammar._messages import short
 from tapeline.grammar._schema import subschemas
 from tapeline.grammar._schema_finite import check_finite
 from tapeline.grammar._sources import schema_source, source_of
 from tapeline.grammar._specs import GrammarLimits, GrammarSpec, JsonSchema, LarkGrammar, Schema
 from tapeline.grammar._table import TokenTable, table_of
+from tapeline.grammar._workers import LIMITS, Worker, WorkerEndedError
 from tapeline.text import Tokenizer
 
-_KEPT: Final = 64  # compiled grammars per tokenizer
+_KEPT: Final = 64  # results of checks per tokenizer
 _SEARCHED: Final = 300  # parts of a schema that are compiled alone to name the one at fault
+_LARGEST: Final = 4 << 20  # characters of all these parts
 _DEFAULTS: Final = GrammarLimits()
-# Fuel: a tenth of the default, so that expressions that explode, such as (a{1000}){1000}, are refused in 50 ms and not
-# in 2 s. Items: ten times the default, for objects with thousands of optional properties.
-_PARSER: Final = LLParserLimits(initial_lexer_fuel=100_000, max_items_in_row=20_000, verbose_errors=False)
 
 
 def compile_constraint(
@@ -33,8 +32,8 @@ def compile_constraint(
     """Returns a new constraint, for one answer.
 
     The tokenizer's table is built once, which takes long for large vocabularies: call this once when a server starts.
-    The last 64 compiled grammars of a tokenizer are kept. Compiling holds no lock of Python's for long, and may be
-    done on any thread; the constraint is then used by one.
+    A worker, which is a process with limits of its own, compiles the grammar and computes the first mask. The results
+    of the last 64 grammars of a tokenizer are kept. Any thread may call this; the constraint is then used by one.
 
     Args:
         spec: constraint.
@@ -43,64 +42,105 @@ def compile_constraint(
         limits: bounds of the specification.
 
     Raises:
-        InputError: the specification is damaged, contradicts itself, is too large, or uses what is not supported; or
-            the tokenizer is of a kind that cannot be constrained.
+        InputError: the specification is damaged, contradicts itself, is too large or too complex, or uses what is not
+            supported; or the tokenizer is of a kind that cannot be constrained.
     """
     table = table_of(tokenizer)
     source = source_of(spec, limits)
-    matcher = _kept.get(tokenizer, source)
-    if matcher is None:
-        matcher = _compiled(spec, source, table)
-        _kept.put(tokenizer, source, matcher)
-    return GrammarConstraint(matcher.deep_copy(), table, ends)
+    error = _kept.get(tokenizer, source)
+    if error is None:
+        error = _error(spec, source, table)
+        _kept.put(tokenizer, source, error)
+    if error:
+        raise InputError(error)
+    return GrammarConstraint(source, table, ends)
 
 
 class _Kept:
-    """Compiled grammars by tokenizer and text; of each tokenizer the last ones that were used."""
+    """Results of checks, by tokenizer and grammar: an error, or an empty text; of each tokenizer the last ones."""
 
     def __init__(self) -> None:
-        self._matchers: WeakKeyDictionary[Tokenizer, OrderedDict[str, LLMatcher]] = WeakKeyDictionary()
+        self._errors: Final[WeakKeyDictionary[Tokenizer, OrderedDict[bytes, str]]] = WeakKeyDictionary()
         self._lock: Final = threading.Lock()
 
-    def get(self, tokenizer: Tokenizer, source: str) -> LLMatcher | None:
+    def get(self, tokenizer: Tokenizer, source: str) -> str | None:
+        key = _key(source)
         with self._lock:
-            matchers = self._matchers.get(tokenizer)
-            if matchers is None or source not in matchers:
+            errors = self._errors.get(tokenizer)
+            if errors is None or key not in errors:
                 return None
-            matchers.move_to_end(source)
-            return matchers[source]
+            errors.move_to_end(key)
+            return errors[key]
 
-    def put(self, tokenizer: Tokenizer, source: str, matcher: LLMatcher) -> None:
+    def put(self, tokenizer: Tokenizer, source: str, error: str) -> None:
         with self._lock:
-            matchers = self._matchers.setdefault(tokenizer, OrderedDict())
-            matchers[source] = matcher
-            while len(matchers) > _KEPT:
-                matchers.popitem(last=False)
+            errors = self._errors.setdefault(tokenizer, OrderedDict())
+            errors[_key(source)] = error
+            while len(errors) > _KEPT:
+                errors.popitem(last=False)
 
 
 _kept: Final = _Kept()
 
 
-def _compiled(spec: GrammarSpec, source: str, table: TokenTable) -> LLMatcher:
-    matcher = LLMatcher(table.inner, source, log_level=0, limits=_PARSER)
-    schemas = _schemas(spec)
-    if matcher.is_error():
-        raise InputError(_failure(matcher.get_error(), _name(spec), schemas, table))
+def _key(source: str) -> bytes:
+    return hashlib.sha256(source.encode()).digest()
+
+
+def _error(spec: GrammarSpec, source: str, table: TokenTable) -> str:
+    """Returns why a grammar is refused, or an empty text."""
+    name, schemas = _name(spec), _schemas(spec)
+    try:
+        kind, payload = _reply(table, _worker.START, source.encode())
+    except WorkerEndedError:
+        return f"{name}: {TOO_HARD}"
+    if kind == _worker.REFUSED:
+        error, warnings = json.loads(payload)
+        if error:
+            return _failure(error, name, schemas, table)
+        _check_finite(schemas)
+        return f"{name}: {short('; '.join(warnings))}: what is only nearly supported is refused"
+    _check_finite(schemas)
+    try:
+        masked(payload, table)
+    except InputError as problem:
+        return f"{name}: {problem}"
+    return ""
+
+
+def _check_finite(schemas: Mapping[str, Schema]) -> None:
     for name, schema in schemas.items():
         check_finite(schema, name)
-    warnings = matcher.get_grammar_warnings()
-    if warnings:
-        raise InputError(f"{_name(spec)}: {short('; '.join(warnings))}: what is only nearly supported is refused")
-    _try_first(spec, matcher, table)
-    return matcher
 
 
-def _try_first(spec: GrammarSpec, matcher: LLMatcher, table: TokenTable) -> None:
-    """Refuses a grammar of no text: it shows in the mask of the first token."""
+def _reply(table: TokenTable, kind: bytes, payload: bytes) -> tuple[bytes, bytes]:
+    """Returns a worker's reply to a request.
+
+    Raises:
+        WorkerEndedError: the request needs more than a worker may take.
+        InputError: there is no worker.
+    """
+    while True:
+        worker = _acquired(table)
+        try:
+            worker.send(kind, payload)
+            reply = worker.receive(2 * LIMITS.reply_seconds)  # it raises before that
+            if reply is None:
+                raise WorkerEndedError("the worker has not replied in time")
+        except BaseException:
+            worker.close()
+            raise
+        if reply[0] != _worker.RENEW:
+            table.workers.release(worker)
+            return reply
+        worker.close()
+
+
+def _acquired(table: TokenTable) -> Worker:
     try:
-        GrammarConstraint(matcher.deep_copy(), table, ()).mask(np.zeros(table.size, np.bool_))
-    except InputError as error:
-        raise InputError(f"{_name(spec)}: {error}") from error
+        return table.workers.acquire()
+    except OSError as error:
+        raise failure(f"no process can be started: {error}") from error
 
 
 def _schemas(spec: GrammarSpec) -> Mapping[str, Schema]:
@@ -128,13 +168,21 @@ def _place(schema: Schema, message: str, table: TokenTable) -> str | None:
     named = (
         {key: schema[key] for key in ("$defs", "definitions") if key in schema} if isinstance(schema, Mapping) else {}
     )
-    for index, (place, part) in enumerate(subschemas(schema)):
-        if index >= _SEARCHED:
-            return None
-        if isinstance(part, Mapping) and _error_of({**named, **part}, table) == message:
-            return place
-    return None
+    places: list[str] = []
+    sources: list[str] = []
+    size = 0
+    for place, part in subschemas(schema):
+        if len(places) >= _SEARCHED or size > _LARGEST:
+            break
+        if isinstance(part, Mapping):
+            places.append(place)
+            sources.append(schema_source({**named, **part}))
+            size += len(sources[-1])
+    request = json.dumps({"sources": sources, "message": message}).encode()
+    try:
+        _, payload = _reply(table, _worker.FIND, request)
+    except WorkerEndedError:
+        return None  # to look for the part takes too long: the message stays without a place
+    index = int(payload)
+    return places[index] if index >= 0 else None
 
-
-def _error_of(schema: Mapping[str, Any], table: TokenTable) -> str:
-    return LLMatcher(table.inner, schema_source(schema), log_level=0, limits=_PARSER).get_error()

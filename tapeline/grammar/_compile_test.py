@@ -1,4 +1,4 @@
-"""Compiled grammars: kept, shared, bounded; and tokenizers."""
+"""Checked grammars: kept, shared, bounded; and tokenizers."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ def test_tables_and_grammars_are_kept(tmp_path: Path, monkeypatch: pytest.Monkey
     tokenizer = saved(_samples_testing.byte_level(), tmp_path)
     first = compile_constraint(Choices(["kept"]), tokenizer, {0})
     monkeypatch.setattr(_table, "TokenTable", None)  # nothing is built again
-    monkeypatch.setattr("tapeline.grammar._compile._compiled", None)
+    monkeypatch.setattr("tapeline.grammar._compile._error", None)
     again = compile_constraint(Choices(["kept"]), tokenizer, {0})
     first.accept(tokenizer.encode("kept")[0])
     ids, ended = walk(again, tokenizer, frozenset({0}), np.random.default_rng(0), 9)  # it has a state of its own
@@ -27,7 +27,7 @@ def test_the_number_of_kept_grammars_is_bounded(tmp_path: Path, monkeypatch: pyt
     tokenizer = saved(_samples_testing.byte_fallback(), tmp_path)
     for index in range(65):
         compile_constraint(Choices([f"t{index}"]), tokenizer, {2})
-    monkeypatch.setattr("tapeline.grammar._compile._compiled", None)
+    monkeypatch.setattr("tapeline.grammar._compile._error", None)
     compile_constraint(Choices(["t1"]), tokenizer, {2})
     with pytest.raises(TypeError):  # the oldest went
         compile_constraint(Choices(["t0"]), tokenizer, {2})

@@ -4,40 +4,59 @@ from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
-from llguidance import LLMatcher
 
 from lang_core import InputError
+from tapeline.grammar import _worker
 from tapeline.grammar._messages import short
 from tapeline.grammar._table import TokenTable
+from tapeline.grammar._workers import LIMITS, Worker, WorkerEndedError
 
 _NO_MORE: Final = "NoExtension"  # no byte may follow, and the text is not complete
 _CONTRADICTION: Final = "the grammar allows no text that begins with the tokens so far: its parts contradict each other"
+TOO_HARD: Final = (
+    f"the grammar is too complex: it needs more than {LIMITS.compile_cpu_seconds:.0f} s of CPU time to be compiled, "
+    f"{LIMITS.mask_cpu_seconds:.0f} s for a token or {LIMITS.answer_cpu_seconds:.0f} s for an answer, or more than "
+    f"{LIMITS.memory_bytes >> 20} MiB of memory: simplify it"
+)
+"""Message of a grammar whose worker has ended."""
+_POST_SECONDS: Final = 0.002  # wait for a token's first reply, which usually comes in a tenth of that
 
 
 class GrammarConstraint:
-    """Tokens that may come next in an answer; has the protocol ``TokenConstraint`` of the engine.
+    """Tokens that may come next in an answer; has the protocol ``AwaitedConstraint`` of the engine.
 
-    One thread at a time may use it. An error of ``mask`` or ``accept`` is final: the answer can go on in no way that
-    the grammar allows, and must end with that error.
+    A worker computes the masks. One thread at a time may use the constraint. An error of ``mask`` or ``accept`` is
+    final: the answer can go on in no way that the grammar allows, or the grammar is too complex, and the answer must
+    end with that error.
 
     Args:
-        matcher: at its beginning, and of this answer alone.
+        source: grammar in llguidance's own format.
         table: of the tokenizer.
         ends: ids that end an answer. They are allowed where the text so far is complete, and nowhere else.
     """
 
-    def __init__(self, matcher: LLMatcher, table: TokenTable, ends: Iterable[int]) -> None:
-        self._matcher: Final = matcher
+    def __init__(self, source: str, table: TokenTable, ends: Iterable[int]) -> None:
+        self._source: Final = source
         self._table: Final = table
         self._ends: Final = sorted(ends)
         self._end_set: Final = frozenset(self._ends)
-        self._bits: Final = np.zeros(table.words, np.uint32)
+        self._worker: Worker | None = None
+        self._begun = False
+        self._unsettled = False
+        self._mask: bytes | None = None
+        self._complete = False
+        self._stopped = False
         self._ended = False
+        self._error: str | None = None
+
+    def __del__(self) -> None:
+        self.close()
 
     @property
     def finished(self) -> bool:
         """Returns whether the text is complete and cannot go on: only an end token may follow."""
-        return self._ended or self._matcher.is_stopped()
+        self._await_settled()
+        return self._ended or self._stopped
 
     def mask(self, out: np.ndarray) -> None:
         """Writes which ids may come next.
@@ -61,33 +80,151 @@ class GrammarConstraint:
         Raises:
             InputError: it was not allowed.
         """
+        self.post(token_id)
+        self._await_settled()
+        if self._error is not None:
+            raise InputError(self._refusal(token_id))
+
+    def post(self, token_id: int) -> None:
+        """Notes the token that came next. Does not wait until the worker has looked at a token that is no end.
+
+        Raises:
+            InputError: it was not allowed, and that is known.
+        """
         if token_id in self._end_set:
-            if not (self._ended or self._matcher.is_accepting()):
+            self._await_settled()
+            if not (self._ended or self._complete):
                 raise InputError(f"token {token_id} ends the answer before the text is what the grammar asks for")
             self._ended = True
-        elif self._ended or not self._matcher.consume_token(token_id):
-            reason = short(self._matcher.get_error())
-            raise InputError(
-                f"token {token_id} is not what the grammar allows here ({reason or 'the answer has ended'})"
-            )
+            return
+        if not self._ended:
+            self._begin()
+            self.settled(LIMITS.reply_seconds)
+        if self._ended or self._error is not None or self._worker is None:
+            raise InputError(self._refusal(token_id))
+        self._mask = None
+        self._unsettled = True
+        self._worker.send(_worker.TOKEN, token_id.to_bytes(4, "little"))
+        self.settled(_POST_SECONDS)
+
+    def settled(self, seconds: float) -> bool:
+        """Returns True once ``finished`` is known after a token; waits up to some seconds for it."""
+        while self._unsettled and self._error is None:
+            if not self._receive(seconds):
+                return False
+        return True
+
+    def ready(self, seconds: float) -> bool:
+        """Returns True once ``mask`` returns at once; waits up to some seconds for it. The first call begins."""
+        self._begin()
+        while self._mask is None and self._error is None and not self._ended:
+            if not self._receive(seconds):
+                return False
+        return True
+
+    def close(self) -> None:
+        """Gives the worker back; the constraint fails from now on, if it has begun."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            self._table.workers.release(worker)
+
+    def _begin(self) -> None:
+        if self._begun:
+            return
+        self._begun = self._unsettled = True
+        self._start()
+
+    def _start(self) -> None:
+        try:
+            self._worker = self._table.workers.acquire()
+        except OSError as error:
+            self._error = str(failure(f"no process can be started: {error}"))
+            return
+        self._worker.send(_worker.START, self._source.encode())
+
+    def _await_settled(self) -> None:
+        self._begin()
+        self.settled(2 * LIMITS.reply_seconds)  # an error comes before that
+
+    def _receive(self, seconds: float) -> bool:
+        """Takes a reply, and returns False if none comes in time."""
+        worker = self._worker
+        if worker is None:
+            self._error = self._error or "the constraint was closed"
+            return True
+        try:
+            reply = worker.receive(seconds)
+        except WorkerEndedError:
+            self._discard(TOO_HARD)
+            return True
+        if reply is None:
+            return False
+        self._take(*reply)
+        return True
+
+    def _take(self, kind: bytes, payload: bytes) -> None:
+        if kind == _worker.RENEW:
+            self._discard(None)
+            self._start()
+            return
+        flags = payload[0] if kind in (_worker.SETTLED, _worker.MASK) else 0
+        if not flags & _worker.ACCEPTED:
+            self._error = payload[1:].decode(errors="replace")
+            return
+        self._complete = bool(flags & _worker.COMPLETE)
+        self._stopped = bool(flags & _worker.STOPPED)
+        self._unsettled = False
+        if kind == _worker.MASK:
+            self._mask = payload
+
+    def _discard(self, error: str | None) -> None:
+        """Ends the worker."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()
+        self._error = error
 
     def _fill(self, out: np.ndarray) -> bool:
         """Writes the mask of all but ends, and returns whether the text so far is complete."""
-        matcher, table = self._matcher, self._table
-        matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
-        if matcher.is_error():  # a mask of an error allows the end
-            raise InputError(self._failure())
-        allowed = np.unpackbits(self._bits.view(np.uint8), bitorder="little").view(np.bool_)
-        size = min(len(out), table.size)
+        self.ready(2 * LIMITS.reply_seconds)  # an error comes before that
+        if self._error is not None:
+            raise failure(self._error)
+        assert self._mask is not None
+        allowed = masked(self._mask, self._table)
+        if allowed is None:
+            return self._complete
+        size = min(len(out), self._table.size)
         out[:size] = allowed[:size]
-        if allowed[table.end] and not matcher.is_accepting():  # no token at all is written so, too
-            raise InputError(_CONTRADICTION)
-        return bool(allowed[table.end])
+        return bool(allowed[self._table.end])
 
-    def _failure(self) -> str:
-        error = self._matcher.get_error()
-        return (
-            _CONTRADICTION
-            if _NO_MORE in error
-            else f"the grammar is too complex to go on ({short(error)}): simplify it"
-        )
+    def _refusal(self, token_id: int) -> str:
+        if self._error == TOO_HARD:
+            return TOO_HARD
+        reason = short(self._error or "") or "the answer has ended"
+        return f"token {token_id} is not what the grammar allows here ({reason})"
+
+
+def masked(payload: bytes, table: TokenTable) -> np.ndarray | None:
+    """Returns a mask that a worker sent, bool [vocabulary and the end], or None if only an end may follow.
+
+    Raises:
+        InputError: the mask failed, or it allows nothing.
+    """
+    flags = payload[0]
+    if not flags & _worker.ACCEPTED:
+        raise failure(payload[1:].decode(errors="replace"))
+    if len(payload) == 1:
+        return None
+    allowed = np.unpackbits(np.frombuffer(payload, np.uint8, offset=1), bitorder="little").view(np.bool_)
+    if allowed[table.end] and not flags & _worker.COMPLETE:  # no token at all is written so, too
+        raise InputError(_CONTRADICTION)
+    return allowed
+
+
+def failure(message: str) -> InputError:
+    """Returns the error of a mask, by the message of the library or of the worker's end."""
+    if message == TOO_HARD:
+        return InputError(message)
+    if _NO_MORE in message:
+        return InputError(_CONTRADICTION)
+    return InputError(f"the grammar is too complex to go on ({short(message)}): simplify it")

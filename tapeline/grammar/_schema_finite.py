@@ -1,6 +1,7 @@
 """Schemas that no finite value satisfies, because they need themselves."""
 
-from collections.abc import Mapping
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -23,16 +24,40 @@ def check_finite(schema: Any, name: str) -> None:
     parts = dict(subschemas(schema))
     if not any(isinstance(part, Mapping) and "$ref" in part for part in parts.values()):
         return
-    finite: set[str] = set()
-    before = -1
-    while before < len(finite):  # each round sees the values that the last one found
-        before = len(finite)
-        finite |= {place for place, part in parts.items() if place not in finite and _is_finite(part, place, finite)}
+    finite = _finite_places(parts)
     if "#" not in finite:
         raise InputError(
             f"{name} at {_cause(parts, finite)}: it needs itself, so that no finite value satisfies it: make the "
             "property that refers to it optional, or give another choice in `anyOf`"
         )
+
+
+def _finite_places(parts: Mapping[str, Any]) -> set[str]:
+    """Returns the places of schemas that have a finite value; each is looked at again when one that it needs has."""
+    dependents: defaultdict[str, list[str]] = defaultdict(list)
+    for place, part in parts.items():
+        for needed in _needed(part, place):
+            dependents[needed].append(place)
+    finite: set[str] = set()
+    waiting = deque(parts)
+    while waiting:
+        place = waiting.popleft()
+        if place not in finite and _is_finite(parts[place], place, finite):
+            finite.add(place)
+            waiting += dependents[place]
+    return finite
+
+
+def _needed(part: Any, place: str) -> Iterator[str]:
+    """Yields the places on which the answer of ``_is_finite`` depends."""
+    if not isinstance(part, Mapping):
+        return
+    if "$ref" in part:
+        yield unquote(part["$ref"])
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        yield from (f"{place}/{keyword}/{index}" for index in range(len(part.get(keyword, ()))))
+    yield from _required(part, place)
+    yield from _items(part, place)
 
 
 def _cause(parts: Mapping[str, Any], finite: set[str]) -> str:
@@ -69,15 +94,24 @@ def _container_is_finite(part: Mapping[str, Any], place: str, finite: set[str]) 
 
 
 def _object_is_finite(part: Mapping[str, Any], place: str, finite: set[str]) -> bool:
-    properties = part.get("properties", {})
-    inner = [f"{place}/properties/{pointer_part(key)}" for key in part.get("required", ()) if key in properties]
-    return all(key in finite for key in inner)
+    return all(key in finite for key in _required(part, place))
 
 
 def _array_is_finite(part: Mapping[str, Any], place: str, finite: set[str]) -> bool:
+    return all(key in finite for key in _items(part, place))
+
+
+def _required(part: Mapping[str, Any], place: str) -> Iterator[str]:
+    properties = part.get("properties", {})
+    for key in part.get("required", ()):
+        if key in properties:
+            yield f"{place}/properties/{pointer_part(key)}"
+
+
+def _items(part: Mapping[str, Any], place: str) -> Iterator[str]:
+    """Yields the places of the items that a list must have."""
     count = part.get("minItems", 0)
     prefix = len(part.get("prefixItems", ()))
-    inner = [f"{place}/prefixItems/{index}" for index in range(min(count, prefix))]
+    yield from (f"{place}/prefixItems/{index}" for index in range(min(count, prefix)))
     if count > prefix and isinstance(part.get("items"), Mapping):
-        inner.append(f"{place}/items")
-    return all(key in finite for key in inner)
+        yield f"{place}/items"

@@ -26,10 +26,11 @@ _SPACES: Final = r"( |\n{1,2}[ \t]{0,40})"
 _ESCAPES: Final = r"nrbtf\""
 _OPTIONS: Final = {"lenient": False, "whitespace_pattern": _SPACES, "json_allowed_escapes": _ESCAPES}
 
-# A string or an expression of a Lark grammar, or what may not be outside of those.
+# What a Lark grammar is made of, as far as what may not be in it must be found. Every alternative is linear: a text of
+# quotes or brackets is not read again from each of them.
 _LARK_TOKENS: Final = re.compile(
-    r'"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/|(?://|#)[^\n]*'
-    r"|(?P<directive>%(?:json|llguidance|lark)\b)|\[[^\]\n]*\b(?P<option>temperature|stop|max_tokens)\b"
+    r'(?P<comment>(?://|#)[^\n]*)|"(?:\\.|[^"\\\n])*(?P<quote>"?)|/(?:\\[\s\S]|[^/\\])+(?P<slash>/?)'
+    r"|(?P<directive>%(?:json|llguidance|lark)\b)|(?P<bracket>[\[\]])|\b(?P<option>temperature|stop|max_tokens)\b"
 )
 # The library looks ahead for bytes that the grammar forces, without a bound: after "y" in /y+//y+/, which no text
 # satisfies, that is "y" for ever.
@@ -72,8 +73,7 @@ def _regex(spec: RegularExpression, limits: GrammarLimits) -> str:
 
 def _lark(spec: LarkGrammar, limits: GrammarLimits) -> str:
     _check_text(spec.text, "grammar", limits)
-    for token in _LARK_TOKENS.finditer(spec.text):
-        _refuse_unobeyed(token)
+    _refuse_unobeyed(spec.text)
     grammars: list[Mapping[str, Any]] = [{"lark_grammar": spec.text if spec.ends else f"{spec.text}\n{_UNFORCED}"}]
     for name, schema in spec.schemas.items():
         _check_schema(schema, name, limits)
@@ -81,12 +81,22 @@ def _lark(spec: LarkGrammar, limits: GrammarLimits) -> str:
     return json.dumps({"grammars": grammars}, ensure_ascii=False)
 
 
-def _refuse_unobeyed(token: re.Match[str]) -> None:
-    word = token["directive"] or token["option"]
-    if word:
-        line = token.string.count("\n", 0, token.start()) + 1
-        advice = _DIRECTIVES if token["directive"] else _OBEYED
-        raise InputError(f"grammar, line {line}: {word} is not supported: {advice}")
+def _refuse_unobeyed(text: str) -> None:
+    """Refuses directives, and options in brackets behind the name of a rule."""
+    inside = False
+    for token in _LARK_TOKENS.finditer(text):
+        if token["bracket"]:
+            inside = token["bracket"] == "["
+        elif token["directive"]:
+            raise InputError(f"grammar, {_line(token)}: {token['directive']} is not supported: {_DIRECTIVES}")
+        elif token["option"] and inside:
+            raise InputError(f"grammar, {_line(token)}: {token['option']} is not supported: {_OBEYED}")
+        elif token["quote"] == "" or token["slash"] == "":
+            raise InputError(f"grammar, {_line(token)}: {token[0][:40]!r} has no end: close it")
+
+
+def _line(token: re.Match[str]) -> str:
+    return f"line {token.string.count(chr(10), 0, token.start()) + 1}"
 
 
 def _choices(spec: Choices, limits: GrammarLimits) -> str:

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from llguidance import LLTokenizer
-
 from lang_core import InputError
+from tapeline.grammar._workers import WorkerPool
 from tapeline.text import Tokenizer
 
 _END: Final = "<|end of the grammar|>"
@@ -30,10 +29,9 @@ class TokenTable:
     The end is a token of no tokenizer, so that each request can have end tokens of its own.
 
     Attributes:
-        inner: llguidance's table.
+        workers: processes that have llguidance's table.
         size: number of the tokenizer's own ids.
         end: id of the end, one beyond them.
-        words: number of 32-bit words of a mask.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -48,13 +46,12 @@ class TokenTable:
         state["added_tokens"] = [*(state.get("added_tokens") or ()), _end_token(self.end)]
         state["decoder"] = _decoder(state.get("decoder"))
         try:
-            self.inner: Final = LLTokenizer(json.dumps(state, ensure_ascii=False), eos_token=self.end)
-        except ValueError as error:
+            self.workers: Final = WorkerPool(json.dumps(state, ensure_ascii=False), self.end)
+        except InputError as error:
             raise InputError(
                 f"{tokenizer.path}: grammars and JSON need tokens that are bytes, as in byte-level BPE or with byte "
                 f"fallback ({error!s:.200}): ask for an answer without them, or use a model with such a tokenizer"
             ) from error
-        self.words: Final = (self.inner.vocab_size + 31) // 32
 
 
 _tables: WeakKeyDictionary[Tokenizer, TokenTable] = WeakKeyDictionary()

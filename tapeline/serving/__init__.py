@@ -10,6 +10,7 @@ from tapeline.serving._figures import EngineFigures
 from tapeline.serving._pictures import PromptPicture
 from tapeline.serving._pieces import canonical_pieces
 from tapeline.serving._request import (
+    AwaitedConstraint,
     EndEvent,
     Event,
     OnEvent,
@@ -23,6 +24,7 @@ from tapeline.serving._slots import SlotModel
 from tapeline.serving._times import PartTimes
 
 __all__ = [
+    "AwaitedConstraint",
     "BusyError",
     "ConstraintError",
     "Drafting",

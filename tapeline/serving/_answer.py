@@ -1,17 +1,17 @@
 """The answer to one request, from its queue to its end."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final, Literal
 
 import numpy as np
 
 from lang_core import TapelineError
-from tapeline.serving._errors import ConstraintError
+from tapeline.serving._constraints import AnswerConstraint
 from tapeline.serving._logprobs import token_event
 from tapeline.serving._pictures import PromptSight, content_keys
 from tapeline.serving._request import EndEvent, Event, OnEvent, PromptEvent, TokenEvent, TokenRequest
-from transformer_core.generation import Prediction, Sampler, StopRule
+from transformer_core.generation import KnownLogits, Prediction, Sampler, StopRule
+
+_GRACE: Final = 0.001  # seconds for a mask that was computed while the model ran, in each tick
 
 Reason = Literal["eos", "length", "cancelled", "deadline", "error"]
 
@@ -59,6 +59,10 @@ class Answer:
         self.sight: Final = PromptSight(request.pictures, request.cache_salt)
         self._known = prompt
         self._logprobs: Final[list[TokenEvent | None]] = [None]
+        self._constraint: Final = None if request.constraint is None else AnswerConstraint(request.constraint)
+        self._held: Prediction | None = None
+        self._unsettled = False
+        self._limit: Reason | None = None
 
     @property
     def prompt(self) -> np.ndarray:
@@ -100,6 +104,11 @@ class Answer:
         """True while its prompt is run in chunks."""
         return self.fed < len(self.request.prompt) and self.request.prompt_logprobs is None
 
+    @property
+    def waiting(self) -> bool:
+        """True while its constraint computes: it takes no part in calls of the model."""
+        return self._unsettled or self._held is not None
+
     def leaves(self, now: float) -> bool:
         """Returns whether it is to end where it is."""
         return self.cancelled or (self.expires is not None and now >= self.expires)
@@ -122,17 +131,45 @@ class Answer:
         if self.fed == prompt:
             asked = self.request.prompt_logprobs is not None
             self._send(PromptEvent(self.reused, tuple(self._logprobs) if asked else None))
-        self._go_on(self._choose(prediction), prediction)
+        self._next(prediction, _GRACE)
+
+    def begin(self) -> None:
+        """Has its constraint compute the first mask while the prompt is run."""
+        if self._constraint is not None:
+            self._constraint.ready(0.0)
+
+    def resume(self, seconds: float) -> None:
+        """Goes on where it waits for its constraint, for some seconds at most.
+
+        Raises:
+            TapelineError: no token can be chosen.
+        """
+        if self._unsettled:
+            self._settle(seconds)
+        elif self._held is not None:
+            self._next(self._held, seconds)
 
     def end(self, reason: Reason, error: TapelineError | None = None) -> None:
         """Ends the answer and says so; does nothing if it has ended."""
         if self.reason is None:
             self.reason = reason
+            self._held, self._unsettled = None, False
+            if self._constraint is not None:
+                self._constraint.close()
             self._send(EndEvent(reason, error, len(self.request.prompt), self.generated, self.reused))
+
+    def _next(self, prediction: Prediction, seconds: float) -> None:
+        """Chooses the next token and sends it, or keeps the prediction until the constraint has its mask."""
+        if self._constraint is not None and not self._constraint.ready(seconds):
+            if self._held is None:
+                self._held = KnownLogits(prediction.logits().copy())
+            return
+        self._held = None
+        self._go_on(self._choose(prediction), prediction)
 
     def _choose(self, prediction: Prediction) -> int:
         prompt = len(self.request.prompt)
-        allowed = self._allowed()
+        allowed = None if self._constraint is None else self._constraint.allowed(self._vocabulary)
         token_id = self._sampler.choose(prediction, self.tokens, prompt_tokens=prompt, allowed=allowed)
         self._tokens[self._known] = self._keys[self._known] = token_id
         self._known += 1
@@ -140,34 +177,24 @@ class Answer:
 
     def _go_on(self, token_id: int, prediction: Prediction) -> None:
         """Sends a new token, and ends with it if it is the last."""
-        reason = self._stop.reason(token_id, self.generated)
-        if reason != "eos":
-            finished = self._accept(token_id)
-            self._send(self._event(token_id, prediction))
-            reason = "eos" if finished else reason
+        self._limit = self._stop.reason(token_id, self.generated)
+        if self._limit == "eos":
+            self.end("eos")
+            return
+        if self._constraint is not None:
+            self._constraint.post(token_id)
+        self._send(self._event(token_id, prediction))
+        self._settle(0.0)
+
+    def _settle(self, seconds: float) -> None:
+        """Ends the answer if its last token was the last, which the constraint may have to find out."""
+        self._unsettled = self._constraint is not None and not self._constraint.settled(seconds)
+        if self._unsettled:
+            return
+        finished = self._constraint is not None and self._constraint.finished
+        reason = "eos" if finished else self._limit
         if reason:
             self.end(reason)
-
-    def _allowed(self) -> np.ndarray | None:
-        """Returns the tokens bool [V] that the constraint allows; None without one."""
-        constraint = self.request.constraint
-        if constraint is None:
-            return None
-        allowed = np.zeros(self._vocabulary, np.bool_)
-        with _constrained("mask"):
-            constraint.mask(allowed)
-        if not allowed.any():
-            raise ConstraintError("the request's constraint allows no token here: give one that an answer can satisfy")
-        return allowed
-
-    def _accept(self, token_id: int) -> bool:
-        """Tells the constraint of a new token, and returns whether it wants no more."""
-        constraint = self.request.constraint
-        if constraint is None:
-            return False
-        with _constrained("accept"):
-            constraint.accept(token_id)
-            return constraint.finished
 
     def _event(self, token_id: int, prediction: Prediction) -> TokenEvent:
         most = self.request.logprobs
@@ -178,13 +205,3 @@ class Answer:
             self._on_event(event)
         except Exception:  # noqa: BLE001 - whatever the listener raises, it listens no more
             self.cancelled = True
-
-
-@contextmanager
-def _constrained(call: str) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        raise ConstraintError(
-            f"the request's constraint failed in {call} ({type(error).__name__}: {error}): give another"
-        ) from error

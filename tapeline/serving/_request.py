@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -25,6 +25,30 @@ class TokenConstraint(Protocol):
 
     def accept(self, token_id: int) -> None:
         """Goes on with a token that was chosen."""
+        ...
+
+
+@runtime_checkable
+class AwaitedConstraint(Protocol):
+    """Constraint whose masks are computed elsewhere: the engine goes on with other answers until they are there.
+
+    It has the methods of ``TokenConstraint`` as well.
+    """
+
+    def post(self, token_id: int) -> None:
+        """Goes on with a token that was chosen, without waiting for what follows from it."""
+        ...
+
+    def settled(self, seconds: float) -> bool:
+        """Returns True once ``finished`` returns at once; waits up to some seconds for it."""
+        ...
+
+    def ready(self, seconds: float) -> bool:
+        """Returns True once ``mask`` returns at once, or raises; waits up to some seconds for it."""
+        ...
+
+    def close(self) -> None:
+        """Frees what computes the masks. Called when the answer has ended; nothing else is called after that."""
         ...
 
 

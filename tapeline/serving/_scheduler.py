@@ -23,6 +23,8 @@ from tapeline.serving._slots import SlotModel
 from tapeline.serving._times import TickTimes
 from transformer_core.generation import Prediction
 
+_WAIT: Final = 0.005  # seconds for a constraint while no answer can go on
+
 
 class Scheduler:
     """Runs answers on a model, a tick at a time. One thread only, but for ``figures``."""
@@ -71,6 +73,7 @@ class Scheduler:
         with self._times.part("tick"):
             self._drop()
             self._admit()
+            self._resume()
             self._prefill.run(self._take, self._pace.seconds(sum(slot.ready for slot in self._slots)))
             self._decode()
             self._free()
@@ -145,6 +148,7 @@ class Scheduler:
                 return  # until others have ended
             self._queue.take()
             self._prefill.add(slot, answer)
+            self._advance(slot, answer.begin)
 
     def _place(self, answer: Answer, free: list[Slot]) -> Slot:
         """Returns the row that holds most of a prompt, if that is at least half of what it holds; else the oldest."""
@@ -193,17 +197,34 @@ class Scheduler:
             slot.feed(1)
             self._take(slot, prediction)
             assert slot.answer
-            if slot.answer.reason or slot.next_token != guess:
+            if slot.answer.reason or slot.answer.waiting or slot.next_token != guess:
                 return
             self._totals["accepted_tokens"] += 1
 
     def _take(self, slot: Slot, prediction: Prediction) -> None:
         answer = slot.answer
         assert answer
+        self._advance(slot, partial(answer.take, prediction))
+
+    def _resume(self) -> None:
+        """Goes on with answers whose constraints have computed what they waited for."""
+        waiting = [slot for slot in self._slots if slot.answer and slot.answer.waiting]
+        for slot in waiting:
+            assert slot.answer
+            self._advance(slot, partial(slot.answer.resume, 0.0))
+        if waiting and all(slot.answer is None or slot.answer.waiting for slot in self._slots):
+            first = waiting[0].answer
+            assert first
+            self._advance(waiting[0], partial(first.resume, _WAIT))  # nothing else is to be done
+
+    def _advance(self, slot: Slot, call: Callable[[], None]) -> None:
+        """Makes a call of an answer, which ends if that raises."""
+        answer = slot.answer
+        assert answer
         generated = answer.generated
         with self._times.part("choose"):
             try:
-                answer.take(prediction)
+                call()
             except ModelFailedError:
                 raise
             except TapelineError as error:

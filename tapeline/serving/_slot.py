@@ -47,7 +47,7 @@ class Slot:
     @property
     def ready(self) -> bool:
         """True while its answer takes part in each decode."""
-        return self.answer is not None and self.begun and not self.answer.prefilling
+        return self.answer is not None and self.begun and not self.answer.prefilling and not self.answer.waiting
 
     def hold(self, tokens: np.ndarray, cut: list[int], salt: str | None) -> None:
         """Notes that the row now holds these tokens i64 [n], of what pieces they were made, and whose they are."""
