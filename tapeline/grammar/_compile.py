@@ -5,7 +5,8 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from dataclasses import dataclass, fields
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from lang_core import InputError
@@ -46,45 +47,68 @@ def compile_constraint(
             supported; or the tokenizer is of a kind that cannot be constrained.
     """
     table = table_of(tokenizer)
-    source = source_of(spec, limits)
-    error = _kept.get(tokenizer, source)
-    if error is None:
-        error = _error(spec, source, table)
-        _kept.put(tokenizer, source, error)
-    if error:
-        raise InputError(error)
-    return GrammarConstraint(source, table, ends)
+    key = _key(spec, limits)
+    checked = _kept.get(tokenizer, key)
+    if checked is None:
+        source = source_of(spec, limits)
+        checked = _Checked(source, _error(spec, source, table))
+        if key:
+            _kept.put(tokenizer, key, checked)
+    if checked.error:
+        raise InputError(checked.error)
+    return GrammarConstraint(checked.source, table, ends)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """Specification that was checked.
+
+    Attributes:
+        source: grammar in llguidance's own format.
+        error: why it is refused; an empty text if it is not.
+    """
+
+    source: str
+    error: str
 
 
 class _Kept:
-    """Results of checks, by tokenizer and grammar: an error, or an empty text; of each tokenizer the last ones."""
+    """Specifications that were checked, by tokenizer; of each tokenizer the last ones."""
 
     def __init__(self) -> None:
-        self._errors: Final[WeakKeyDictionary[Tokenizer, OrderedDict[bytes, str]]] = WeakKeyDictionary()
+        self._checked: Final[WeakKeyDictionary[Tokenizer, OrderedDict[bytes, _Checked]]] = WeakKeyDictionary()
         self._lock: Final = threading.Lock()
 
-    def get(self, tokenizer: Tokenizer, source: str) -> str | None:
-        key = _key(source)
+    def get(self, tokenizer: Tokenizer, key: bytes) -> _Checked | None:
         with self._lock:
-            errors = self._errors.get(tokenizer)
-            if errors is None or key not in errors:
+            known = self._checked.get(tokenizer)
+            if known is None or key not in known:
                 return None
-            errors.move_to_end(key)
-            return errors[key]
+            known.move_to_end(key)
+            return known[key]
 
-    def put(self, tokenizer: Tokenizer, source: str, error: str) -> None:
+    def put(self, tokenizer: Tokenizer, key: bytes, checked: _Checked) -> None:
         with self._lock:
-            errors = self._errors.setdefault(tokenizer, OrderedDict())
-            errors[_key(source)] = error
-            while len(errors) > _KEPT:
-                errors.popitem(last=False)
+            known = self._checked.setdefault(tokenizer, OrderedDict())
+            known[key] = checked
+            while len(known) > _KEPT:
+                known.popitem(last=False)
 
 
 _kept: Final = _Kept()
 
 
-def _key(source: str) -> bytes:
-    return hashlib.sha256(source.encode()).digest()
+def _key(spec: GrammarSpec, limits: GrammarLimits) -> bytes:
+    """Returns what names a specification and its limits; empty if that is not JSON, so that it is not kept."""
+    try:
+        text = json.dumps([type(spec).__name__, _values(spec), _values(limits)], allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return b""
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _values(record: GrammarSpec | GrammarLimits) -> list[Any]:
+    return [getattr(record, field.name) for field in fields(record)]
 
 
 def _error(spec: GrammarSpec, source: str, table: TokenTable) -> str:
@@ -185,4 +209,3 @@ def _place(schema: Schema, message: str, table: TokenTable) -> str | None:
         return None  # to look for the part takes too long: the message stays without a place
     index = int(payload)
     return places[index] if index >= 0 else None
-

@@ -122,6 +122,10 @@ class GrammarConstraint:
                 return False
         return True
 
+    def copy(self) -> "GrammarConstraint":
+        """Returns a constraint of the same grammar that has seen nothing, for another answer."""
+        return GrammarConstraint(self._source, self._table, self._ends)
+
     def close(self) -> None:
         """Gives the worker back; the constraint fails from now on, if it has begun."""
         worker, self._worker = self._worker, None

@@ -72,7 +72,7 @@ class Worker:
 
     def send(self, kind: bytes, payload: bytes = b"") -> None:
         """Sends a request, without waiting for its replies."""
-        self._outgoing += _worker.HEADER.pack(kind, len(payload)) + payload
+        self._outgoing.extend(_worker.HEADER.pack(kind, len(payload)) + payload)
         self._sent_at = time.monotonic()
         self.outstanding += _EXPECTED[kind]
         with contextlib.suppress(ConnectionError):  # `receive` raises it again
@@ -135,7 +135,7 @@ class Worker:
         part = self._connection.recv(_PIECE)
         if not part:
             raise ConnectionResetError
-        self._incoming += part
+        self._incoming.extend(part)
 
     def _frame(self) -> tuple[bytes, bytes] | None:
         size = _worker.HEADER.size
@@ -205,22 +205,22 @@ class WorkerPool:
     def _waiting(self) -> Worker | None:
         """Returns the worker that was used last and has nothing to do."""
         busy: list[Worker] = []
-        found: Worker | None = None
-        while found is None:
+        free: Worker | None = None
+        while free is None:
             try:
                 worker = self._idle.pop()
             except IndexError:
                 break
             try:
                 if worker.is_idle():
-                    found = worker
+                    free = worker
                 else:
                     busy.append(worker)
             except WorkerEndedError:
                 worker.close()
         for worker in reversed(busy):
             self._idle.appendleft(worker)
-        return found
+        return free
 
     def _pass(self, connection: socket.socket) -> None:
         """Sends a worker's socket to the process that forks workers, which is started again if it has ended."""
@@ -237,7 +237,7 @@ class WorkerPool:
         with theirs:
             process = subprocess.Popen(
                 python_command("-S", _worker.__file__),
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": _PACKAGES},

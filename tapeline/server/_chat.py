@@ -1,22 +1,21 @@
 """/v1/chat/completions."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from lang_core import InputError
-from tapeline.grammar import GrammarLimits, GrammarSpec, compile_constraint
+from tapeline.grammar import GrammarSpec
 from tapeline.server._chat_form import ChatForm
+from tapeline.server._compiling import compiled
 from tapeline.server._errors import RequestError
 from tapeline.server._generation import Job, respond
 from tapeline.server._model import ChatPrompt, TextModel
 from tapeline.server._options import ServerOptions
 from tapeline.server._requests import ChatRequest
 from tapeline.server._service import Service, in_thread, service_of
-from tapeline.serving import TokenConstraint
 from tapeline.toolcalls import ToolPlan
 
 
@@ -28,6 +27,9 @@ async def chat_completions(request: Request) -> Response:
     model = service.models.text_model(fields.model)
     prepared = await in_thread(_prepare, model, fields, service)
     state = request.scope["state"]
+    constraints = await compiled(
+        prepared.spec, model, fields.n, prepared.ends, service.options, service.compiling, state["client"](None)
+    )
     job = Job(
         model=model,
         fields=fields,
@@ -39,7 +41,7 @@ async def chat_completions(request: Request) -> Response:
         prompt_logprobs=fields.prompt_logprobs,
         starts=[0],
         keep=frozenset() if prepared.plan is None else prepared.plan.keep,
-        constraints=prepared.constraints,
+        constraints=constraints,
         client=state["client"](fields.user),
         cache_salt=state["cache_salt"],
         request_id=state["request_id"],
@@ -56,13 +58,13 @@ class _Prepared:
         prompt: the conversation.
         plan: what its tools mean; None where the model has no template.
         ends: tokens that end an answer.
-        constraints: rule of each answer; empty for none.
+        spec: form of the answers; None for free text.
     """
 
     prompt: ChatPrompt
     plan: ToolPlan | None
     ends: frozenset[int]
-    constraints: Sequence[TokenConstraint]
+    spec: GrammarSpec | None
 
 
 def _prepare(model: TextModel, fields: ChatRequest, service: Service) -> _Prepared:
@@ -73,7 +75,7 @@ def _prepare(model: TextModel, fields: ChatRequest, service: Service) -> _Prepar
     if prompt.pictures and fields.prompt_logprobs is not None:
         raise RequestError("prompt_logprobs: not supported with pictures; leave the field out", param="prompt_logprobs")
     ends = model.chat_ends | (frozenset() if plan is None else plan.ends)
-    return _Prepared(prompt, plan, ends, constraints(_spec(fields, plan), model, fields.n, ends, options))
+    return _Prepared(prompt, plan, ends, _spec(fields, plan))
 
 
 def _plan(model: TextModel, fields: ChatRequest, options: ServerOptions) -> ToolPlan | None:
@@ -106,20 +108,3 @@ def _spec(fields: ChatRequest, plan: ToolPlan | None) -> GrammarSpec | None:
         "or give tool_choice none",
         param="response_format",
     )
-
-
-def constraints(
-    spec: GrammarSpec | None, model: TextModel, count: int, ends: frozenset[int], options: ServerOptions
-) -> Sequence[TokenConstraint]:
-    """Returns a constraint for each of some answers; none where there is nothing to hold to.
-
-    Raises:
-        RequestError: the specification is damaged, too large, or cannot be held to.
-    """
-    if spec is None:
-        return ()
-    limits = GrammarLimits(characters=options.max_schema_bytes, depth=options.max_json_depth)
-    try:
-        return [compile_constraint(spec, model.tokenizer, ends, limits) for _ in range(count)]
-    except InputError as error:
-        raise RequestError(str(error), param="response_format", code="invalid_grammar") from error

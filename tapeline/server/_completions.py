@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from tapeline.server._answer_text import Delta, PlacedToken
 from tapeline.server._answers import Answer
-from tapeline.server._chat import constraints
+from tapeline.server._compiling import compiled
 from tapeline.server._generation import Job, respond
 from tapeline.server._logprobs import completion_logprobs, prompt_logprobs
 from tapeline.server._model import TextModel
@@ -38,8 +38,14 @@ async def completions(request: Request) -> Response:
         logprobs=fields.logprobs,
         prompt_logprobs=_of_prompt(fields),
         starts=[len(echo) for echo in echoes],
-        constraints=await in_thread(
-            constraints, fields.format_spec(), model, len(prompts) * fields.n, model.ends, service.options
+        constraints=await compiled(
+            fields.format_spec(),
+            model,
+            len(prompts) * fields.n,
+            model.ends,
+            service.options,
+            service.compiling,
+            state["client"](None),
         ),
         client=state["client"](fields.user),
         cache_salt=state["cache_salt"],

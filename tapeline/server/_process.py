@@ -5,6 +5,7 @@ import contextlib
 import logging
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -23,6 +24,9 @@ _TICK: Final = 0.05
 _INTERRUPTED_DRAIN: Final = 0.7  # seconds that answers have after Ctrl-C
 _INTERRUPTED_END: Final = 1.6  # seconds after which Ctrl-C has ended the process
 _END: Final = 4.0  # seconds from the end of the drain to that of the process, at most
+# Seconds after which a thread that computes in Python lets others run. With the default, 5 ms, a step of the engine
+# waits that long for a thread that checks a request, several times.
+_SWITCH: Final = 0.0005
 _STUCK: Final = "a thread did not end in time"
 
 
@@ -49,6 +53,7 @@ def serve(
         KeyboardInterrupt: SIGINT has ended the server.
     """
     chosen = log or Log()
+    sys.setswitchinterval(_SWITCH)
     models = Models(sources, chosen)
     service = Service(models, options, chosen)
     with _listener(options) as listener, _logged(chosen), other_handlers():

@@ -7,6 +7,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from starlette.requests import Request
 
 from tapeline.server._body import read_json
+from tapeline.server._compiling import CompileTurns
 from tapeline.server._log import Log
 from tapeline.server._metrics import Metrics
 from tapeline.server._models import Models
@@ -33,6 +34,7 @@ class Service:
         log: as given.
         metrics: metrics of the server.
         pixels: limits and memory of pictures.
+        compiling: turns of clients at compiling grammars.
         draining: whether no new requests are taken, as the server ends.
         active: requests that are being answered.
     """
@@ -43,6 +45,7 @@ class Service:
         self.log: Final = log
         self.metrics: Final = Metrics(models.figures)
         self.pixels: Final = PixelBudget(options)
+        self.compiling: Final = CompileTurns()
         self.draining = False
         self.active = 0
 

@@ -70,6 +70,42 @@ class EveryOther:
         self.finished = self._count == 0
 
 
+class LateEveryOther(EveryOther):
+    """The same, which the engine has to wait for: a few times before each mask, and after each token."""
+
+    def __init__(self, vocabulary: int, count: int) -> None:
+        """Allows ``count`` tokens."""
+        super().__init__(vocabulary, count)
+        self._masks = self._ends = 2
+        self.closed = False
+
+    def mask(self, out: np.ndarray) -> None:
+        """Allows the same tokens, once it is ready."""
+        assert not self.closed
+        super().mask(out)
+        self._masks = (self._seen + 1) % 3
+
+    def post(self, token_id: int) -> None:
+        """Goes on."""
+        assert not self.closed
+        self.accept(token_id)
+        self._ends = self._seen % 4
+
+    def settled(self, seconds: float) -> bool:
+        """Returns False a few times."""
+        self._ends -= 1
+        return self._ends < 0
+
+    def ready(self, seconds: float) -> bool:
+        """Returns False a few times."""
+        self._masks -= 1
+        return self._masks < 0
+
+    def close(self) -> None:
+        """Refuses everything from now on."""
+        self.closed = True
+
+
 def alone(model: SlotModel, request: TokenRequest, pieces: Sequence[int]) -> tuple[list[Logprobs], str, Any]:
     """Returns the new tokens of a request, why it ended, and what is said of its prompt.
 
@@ -200,7 +236,8 @@ def _random_request(
     request = TokenRequest(**settings)
     if random.random() < 0.2:
         count = int(random.integers(1, 9))
-        return lambda: replace(request, constraint=EveryOther(vocabulary, count))
+        kind = LateEveryOther if count % 2 else EveryOther
+        return lambda: replace(request, constraint=kind(vocabulary, count))
     return lambda: request
 
 
