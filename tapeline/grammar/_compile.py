@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from lang_core import InputError
