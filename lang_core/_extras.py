@@ -17,7 +17,7 @@ _PLOTS: Final = ("matplotlib",)
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "jax": _JAX,
     "train": (*_JAX, "optax", "orbax", *_PLOTS),
-    "audio": ("soundfile",),
+    "audio": ("soundfile", "soxr"),
     "images": ("PIL",),
     "plots": _PLOTS,
 }

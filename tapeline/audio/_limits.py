@@ -11,6 +11,7 @@ class AudioLimits:
     Attributes:
         max_bytes: largest size of the file.
         max_seconds: longest duration.
+        max_samples: largest number of samples of all channels together, at the file's rate: the work of decoding.
         max_channels: largest number of channels.
         min_rate: lowest number of samples per second.
         max_rate: highest number of samples per second.
@@ -18,10 +19,11 @@ class AudioLimits:
 
     max_bytes: int = 2**30
     max_seconds: float = 2 * 60 * 60
+    max_samples: int = 2**30
     max_channels: int = 8
     min_rate: int = 1_000
     max_rate: int = 384_000
 
 
 DEFAULT_LIMITS: Final = AudioLimits()
-"""Bounds where none are given: two hours of up to eight channels, one GiB."""
+"""Bounds where none are given: two hours of up to eight channels, 2**30 samples, one GiB."""

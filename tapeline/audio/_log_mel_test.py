@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lang_core import ConfigError, InputError
-from tapeline.audio import LogMel
+from tapeline.audio import LogMel, LogMelWindows, _log_mel
 
 _SETTINGS = {"feature_extractor_type": "WhisperFeatureExtractor", "feature_size": 128, "mel_filters": [[1.0]]}
 
@@ -81,3 +81,46 @@ def test_frames_are_as_many_as_hops() -> None:
 def test_bad_samples_are_refused(samples: np.ndarray, message: str) -> None:
     with pytest.raises(InputError, match=message):
         LogMel()(samples)
+
+
+@pytest.mark.parametrize("kept", [2**15, 0])
+@pytest.mark.parametrize("length", [1, 900, 2000, 70_000, 400_001])
+def test_windows_are_parts_of_the_whole(kept: int, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit for bit, in blocks of any size, whether the sound is read once or again, forwards or backwards."""
+    monkeypatch.setattr(_log_mel, "_KEPT", kept)
+    samples = np.random.default_rng(length).standard_normal(length).astype(np.float32)
+    samples *= np.linspace(0.001, 1, length, dtype=np.float32)  # the loudest frame comes last
+    log_mel = LogMel(mels=8, hop=30, width=101, window=3000)
+    whole = log_mel(samples)
+    reads: list[None] = []
+
+    def read() -> list[np.ndarray]:
+        reads.append(None)
+        return np.split(samples, sorted({min(length, cut) for cut in (1, 40, 50_000, 390_000)}))
+
+    windows = LogMelWindows(log_mel, read)
+    assert (windows.samples, windows.frames) == (length, whole.shape[1])
+    for start in (0, whole.shape[1] // 3, whole.shape[1] - 1, whole.shape[1] // 2):
+        expected = whole[:, start : start + log_mel.frames]
+        window = windows.window(start)
+        np.testing.assert_array_equal(window[:, : expected.shape[1]], expected)
+        assert window.shape == (8, 100)
+        assert not window[:, expected.shape[1] :].any()
+    if kept:
+        assert len(reads) == 1
+    elif length > 3000:
+        assert len(reads) == 3  # once for the loudest frame, once for the windows, once to go back
+
+
+def test_sound_that_becomes_shorter_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_log_mel, "_KEPT", 0)
+    log_mel = LogMel(mels=8, hop=30, width=101, window=3000)
+    lengths = iter([200_000, 100_000])
+    windows = LogMelWindows(log_mel, lambda: [np.ones(next(lengths), np.float32)])
+    with pytest.raises(InputError, match="the sound has become shorter while it was transcribed"):
+        windows.window(6000)
+
+
+def test_sound_without_samples_has_no_windows() -> None:
+    with pytest.raises(InputError, match="the sound has no samples: give one or more"):
+        LogMelWindows(LogMel(), lambda: [np.zeros(0, np.float32)])

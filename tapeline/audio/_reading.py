@@ -3,7 +3,7 @@
 import io
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -12,13 +12,12 @@ import soundfile
 
 from lang_core import InputError
 from tapeline.audio._limits import DEFAULT_LIMITS, AudioLimits
-from tapeline.audio._resampling import resample
+from tapeline.audio._resampling import resampled_blocks
 from tapeline.audio._riff import missing_bytes, with_known_size
 
 _MAGIC: Final = 12  # bytes that tell the format
 _ENCODINGS: Final = ("PCM_S8", "PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW", "ALAW")
 _UNKNOWN_FRAMES: Final = 2**62  # libsndfile's count of a FLAC file that does not say its length is greater
-_DENSEST: Final = 64  # samples per byte of a file, beyond which its header is not believed
 _BLOCK: Final = 2**16  # samples of each channel that are decoded at once
 _LOUDEST: Final = 2.0**24  # of files with floats: some hold integers as such; sums of these stay finite
 _COPY: Final = "copy it again, or convert it anew"
@@ -28,17 +27,36 @@ def read_audio(
     source: Path | bytes, rate: int, limits: AudioLimits = DEFAULT_LIMITS, *, name: str | None = None
 ) -> np.ndarray:
     """See ``_files.read_audio``."""
+    blocks = [*read_blocks(source, rate, limits, name=name)]
+    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+
+
+def read_blocks(
+    source: Path | bytes,
+    rate: int,
+    limits: AudioLimits = DEFAULT_LIMITS,
+    *,
+    name: str | None = None,
+    check: Callable[[], object] | None = None,
+) -> Iterator[np.ndarray]:
+    """See ``_files.read_blocks``."""
+    check = check or _go_on
     if isinstance(source, bytes):
-        return _read(io.BytesIO(source), len(source), rate, limits, name or "audio")
+        yield from _read(io.BytesIO(source), len(source), rate, limits, name or "audio", check)
+        return
     title = name or str(source)
     try:
         with open(source, "rb", opener=_open_at_once) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise InputError(f"{title}: not a regular file; expected a WAV or FLAC file")
-            return _read(file, status.st_size, rate, limits, title)
+            yield from _read(file, status.st_size, rate, limits, title, check)
     except OSError as error:
         raise InputError(f"{title}: cannot be read: {error.strerror}") from None
+
+
+def _go_on() -> None:
+    """Lets the reading go on."""
 
 
 def _open_at_once(path: str, flags: int) -> int:
@@ -54,22 +72,18 @@ class _Stream(soundfile.SoundFile):
         return False
 
 
-def _read(file: BinaryIO, size: int, rate: int, limits: AudioLimits, name: str) -> np.ndarray:
+def _read(
+    file: BinaryIO, size: int, rate: int, limits: AudioLimits, name: str, check: Callable[[], object]
+) -> Iterator[np.ndarray]:
     if size > limits.max_bytes:
         raise InputError(f"{name}: {size:,} bytes, expected at most {limits.max_bytes:,}: give it in pieces")
     file = _check_format(file, size, name)
     try:
         with _Stream(file) as sound:
             _check_header(sound, limits, name)
-            own_rate, expected = sound.samplerate, sound.frames
-            samples = _collected(_mono_blocks(sound, limits, name), expected, size)
+            yield from resampled_blocks(_mono_blocks(sound, limits, name, check), sound.samplerate, rate)
     except soundfile.LibsndfileError as error:
         raise InputError(f"{name}: damaged or cut off ({error.error_string.strip(' .')}): {_COPY}") from None
-    if expected < _UNKNOWN_FRAMES and len(samples) < expected:
-        raise InputError(f"{name}: cut off: {len(samples):,} of {expected:,} samples are there: {_COPY}")
-    if not len(samples):
-        raise InputError(f"{name}: has no samples: give a file with sound")
-    return resample(samples, own_rate, rate)
 
 
 def _check_format(file: BinaryIO, size: int, name: str) -> BinaryIO:
@@ -81,10 +95,10 @@ def _check_format(file: BinaryIO, size: int, name: str) -> BinaryIO:
     is_wav = head[:4] == b"RIFF" and head[8:] == b"WAVE"
     if not is_wav and head[:4] != b"fLaC":
         raise InputError(f"{name}: neither a WAV nor a FLAC file (it begins with {head!r}): convert it to one of these")
-    missing = missing_bytes(file, size) if is_wav else 0
+    missing = missing_bytes(file, size, name) if is_wav else 0
     if missing:
         raise InputError(f"{name}: cut off: its last {missing:,} bytes of samples are missing: {_COPY}")
-    content = with_known_size(file, size) if is_wav else None
+    content = with_known_size(file, size, name) if is_wav else None
     file.seek(0)
     return file if content is None else io.BytesIO(content)
 
@@ -99,10 +113,17 @@ def _check_header(sound: soundfile.SoundFile, limits: AudioLimits, name: str) ->
             f"{name}: {sound.samplerate:,} samples per second, expected {limits.min_rate:,} to {limits.max_rate:,}"
         )
     if sound.frames < _UNKNOWN_FRAMES:
-        _check_duration(sound.frames / sound.samplerate, limits, name)
+        _check_amount(sound.frames, sound, limits, name)
 
 
-def _check_duration(seconds: float, limits: AudioLimits, name: str) -> None:
+def _check_amount(frames: int, sound: soundfile.SoundFile, limits: AudioLimits, name: str) -> None:
+    """Checks the duration and the number of samples of some frames."""
+    seconds, samples = frames / sound.samplerate, frames * sound.channels
+    if samples > limits.max_samples:
+        raise InputError(
+            f"{name}: {samples:,} samples or more, expected at most {limits.max_samples:,}: give it in pieces, at a "
+            "lower rate or with fewer channels"
+        )
     if seconds > limits.max_seconds:
         raise InputError(
             f"{name}: lasts {seconds:,.1f} seconds or more, expected at most {limits.max_seconds:,.1f}: give it in "
@@ -110,25 +131,16 @@ def _check_duration(seconds: float, limits: AudioLimits, name: str) -> None:
         )
 
 
-def _collected(blocks: Iterator[np.ndarray], expected: int, size: int) -> np.ndarray:
-    """Returns the samples of all blocks; without a second copy where the header is to be believed of their number."""
-    if expected > _DENSEST * size:
-        return np.concatenate([np.zeros(0, np.float32), *blocks])
-    samples, count = np.empty(expected, np.float32), 0
-    for block in blocks:
-        kept = block[: expected - count]
-        samples[count : count + len(kept)] = kept
-        count += len(kept)
-    return samples[:count]
-
-
-def _mono_blocks(sound: soundfile.SoundFile, limits: AudioLimits, name: str) -> Iterator[np.ndarray]:
-    """Yields the mean of the channels block by block, to the end of the data whatever the header says of it."""
-    count = 0
+def _mono_blocks(
+    sound: soundfile.SoundFile, limits: AudioLimits, name: str, check: Callable[[], object]
+) -> Iterator[np.ndarray]:
+    """Yields the mean of the channels block by block, as far as the header says and at most to the end of the data."""
+    count, expected = 0, sound.frames
     while True:
-        block = sound.read(_BLOCK, dtype="float32", always_2d=True)
+        check()
+        block = sound.read(_BLOCK, dtype="float32", always_2d=True)[: expected - count]
         if not len(block):
-            return
+            break
         fits = (np.abs(block) <= _LOUDEST).all(1)
         if not fits.all():
             place = (count + int(np.argmin(fits))) / sound.samplerate
@@ -136,5 +148,9 @@ def _mono_blocks(sound: soundfile.SoundFile, limits: AudioLimits, name: str) -> 
                 f"{name}: the sample at {place:.3f} seconds is NaN, infinite or beyond {_LOUDEST:,.0f}: convert it anew"
             )
         count += len(block)
-        _check_duration(count / sound.samplerate, limits, name)
+        _check_amount(count, sound, limits, name)
         yield block[:, 0] if block.shape[1] == 1 else block.mean(axis=1)
+    if expected < _UNKNOWN_FRAMES and count < expected:
+        raise InputError(f"{name}: cut off: {count:,} of {expected:,} samples are there: {_COPY}")
+    if not count:
+        raise InputError(f"{name}: has no samples: give a file with sound")

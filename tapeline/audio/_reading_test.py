@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lang_core import InputError
-from tapeline.audio import AudioLimits, read_audio
+from tapeline.audio import AudioLimits, read_audio, read_blocks
 
 _RATE = 16_000
 _SAMPLES = (np.random.default_rng(3).standard_normal(30_000) * 0.1).astype(np.float32)
@@ -241,3 +241,71 @@ def test_damage_is_read_or_refused(form: str, place: int, garbage: bytes, kept: 
         return
     assert samples.ndim == 1
     assert np.isfinite(samples).all()
+
+
+def test_decoded_samples_are_bounded() -> None:
+    """Of all channels, whether the header says their number or not: each takes time, at any rate."""
+    limits = AudioLimits(max_samples=100_000)
+    with pytest.raises(InputError, match="audio: 120,000 samples or more, expected at most 100,000: give it in pieces"):
+        read_audio(bytes(_encoded(channels=4)), _RATE, limits)
+    file = _encoded("FLAC", samples=np.resize(_SAMPLES, 200_000))
+    file[21] &= 0xF0
+    file[22:26] = bytes(4)
+    with pytest.raises(
+        InputError, match=r"audio: 1\d\d,\d+ samples or more, expected at most 100,000: give it in pieces"
+    ):
+        read_audio(bytes(file), _RATE, limits)
+
+
+@pytest.mark.parametrize("rate", [383_999, 384_000, 44_101, 1_009])
+def test_odd_rates_take_no_more_memory_than_others(rate: int) -> None:
+    """The filter of a rational ratio has as many phases as the greater number: 383,999 of 16,000 Hz."""
+    file = bytes(_encoded(encoding="PCM_U8", rate=rate, samples=np.resize(_SAMPLES, rate)))
+    tracemalloc.start()
+    try:
+        samples = read_audio(file, _RATE)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert samples.shape == (_RATE,)
+    assert peak < 16 * 2**20
+
+
+def test_a_file_is_never_decoded_as_a_whole() -> None:
+    """Two minutes of silence are a small FLAC file; its samples at its own rate are 23 MB."""
+    file = io.BytesIO()
+    with soundfile.SoundFile(file, "w", 48_000, 1, "PCM_16", format="FLAC") as sound:
+        for _ in range(120):
+            sound.write(np.zeros(48_000, np.int16))
+    count, checks = 0, list[None]()
+    tracemalloc.start()
+    try:
+        for block in read_blocks(file.getvalue(), _RATE, check=lambda: checks.append(None)):
+            count += len(block)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert count == 120 * _RATE
+    assert len(checks) > 120 * 48_000 // 2**16
+    assert peak < 8 * 2**20
+
+
+def test_what_check_raises_ends_the_reading() -> None:
+    def check() -> None:
+        raise TimeoutError("late")
+
+    with pytest.raises(TimeoutError, match="late"):
+        next(read_blocks(bytes(_encoded()), _RATE, check=check))
+
+
+@pytest.mark.parametrize("size", [8, 0])
+def test_chunks_are_bounded(size: int) -> None:
+    """Each takes a read: 24 MB of them took eight seconds, and a file with a hole minutes."""
+    before = b"RIFF\0\0\0\0WAVE"
+    with pytest.raises(InputError, match="audio: more than 262,144 chunks: convert it anew"):
+        read_audio(before + b"abcd\0\0\0\0" * 300_000, _RATE)
+    file = bytearray(_encoded(samples=_SAMPLES[:0]))
+    place = file.index(b"data") + 4
+    file[place : place + 4] = struct.pack("<I", 0xFFFFFFFF if size else 0)
+    with pytest.raises(InputError, match="audio: more than 262,144 chunks: convert it anew"):
+        read_audio(bytes(file) + b"LIST\0\0\0\0id3 \0\0\0\0" * 150_000, _RATE)

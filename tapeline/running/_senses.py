@@ -1,5 +1,6 @@
 """Part of a loaded bundle that embeds texts and pictures and hears sound."""
 
+import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Final
@@ -15,7 +16,7 @@ from tapeline.running._embedder import SentenceEmbedder
 from tapeline.running._given_prompts import check_text, checked_texts
 from tapeline.running._pictures import ImageEmbedder, ImageSource
 from tapeline.running._ranker import TextRanker
-from tapeline.running._speech import Sound, SpeechBundle, samples_of
+from tapeline.running._speech import Sound, SpeechBundle, blocks_of
 from tapeline.running._text_array import TextArray
 from tapeline.text import Tokenizer
 from tapeline.transcribing import Segment, Task, Transcriber, Transcription
@@ -36,6 +37,7 @@ class Senses:
         """Takes the session, and runs nothing yet."""
         self.bundle: Final = bundle
         self._session: Final = session
+        self._lock: Final = threading.Lock()  # of the transcriber, which is made once
 
     @property
     def sees(self) -> bool:
@@ -120,8 +122,11 @@ class Senses:
         rate: int | None = None,
         limits: AudioLimits = DEFAULT_LIMITS,
         on_segment: Callable[[Segment], object] | None = None,
+        check: Callable[[], object] | None = None,
     ) -> Transcription:
         """Turns sound into text, with a bundle of a speech model (Whisper).
+
+        Several threads may transcribe with one bundle: windows of their sound take turns.
 
         Args:
             audio: path of a WAV or FLAC file, the bytes of one, or mono samples f32 [samples] from -1 to 1.
@@ -131,12 +136,18 @@ class Senses:
             rate: samples per second of an array; the model's where None.
             limits: bounds of a file's size and duration.
             on_segment: receives each segment as it comes; what it raises ends the transcription.
+            check: is called before each block of a file that is decoded and before each token; what it raises ends the
+                transcription.
 
         Raises:
             InputError: the sound is damaged or beyond a bound, or the bundle does not have the language or the task.
         """
-        samples = samples_of(audio, rate, self._transcriber.log_mel.rate, limits)
-        return self._transcriber(samples, language=language, task=task, timestamps=timestamps, on_segment=on_segment)
+        with self._lock:
+            transcriber = self._transcriber
+        read = blocks_of(audio, rate, transcriber.log_mel.rate, limits, check)
+        return transcriber(
+            read, language=language, task=task, timestamps=timestamps, on_segment=on_segment, check=check
+        )
 
     @cached_property
     def _embedder(self) -> SentenceEmbedder:

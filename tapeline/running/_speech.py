@@ -1,6 +1,7 @@
 """A bundle of a speech model, as the model of a transcription."""
 
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -18,21 +19,31 @@ Sound = str | os.PathLike[str] | bytes | np.ndarray
 _FEATURES: Final = "input_features"
 
 
-def samples_of(audio: Sound, rate: int | None, wanted: int, limits: tapeline.audio.AudioLimits) -> np.ndarray:
-    """Returns mono samples f32 [samples] of a rate.
+def blocks_of(
+    audio: Sound,
+    rate: int | None,
+    wanted: int,
+    limits: tapeline.audio.AudioLimits,
+    check: Callable[[], object] | None,
+) -> Callable[[], Iterable[np.ndarray]]:
+    """Returns a function that begins to read mono samples of a rate, and returns blocks f32 [samples].
 
     Args:
         audio: the sound.
         rate: samples per second of an array; the wanted rate where None.
         wanted: samples per second of the result.
         limits: bounds of a file.
+        check: is called before each block of a file is decoded.
 
     Raises:
-        InputError: a file cannot be read, is neither WAV nor FLAC, or is beyond a bound.
+        InputError: an array is not one row of finite floats, or has no samples.
     """
     if isinstance(audio, np.ndarray):
-        return audio if rate is None else tapeline.audio.resample(audio, rate, wanted)
-    return tapeline.audio.read_audio(audio if isinstance(audio, bytes) else Path(audio), wanted, limits)
+        tapeline.audio.check_samples(audio)
+        samples = audio if rate is None else tapeline.audio.resample(audio, rate, wanted)
+        return lambda: (samples,)
+    source = audio if isinstance(audio, bytes) else Path(audio)
+    return lambda: tapeline.audio.read_blocks(source, wanted, limits, check=check)
 
 
 class SpeechBundle(BundleModel):

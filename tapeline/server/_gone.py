@@ -1,8 +1,8 @@
 """Clients that go away: work for them ends."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable
+from typing import TypeVar
 
 from starlette.types import Receive
 
@@ -15,7 +15,7 @@ class ClientGoneError(TapelineError):
     """The client has closed the connection; nobody reads an answer."""
 
 
-async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+async def unless_gone(receive: Receive, work: Awaitable[T]) -> T:
     """Returns what the work gives, unless the client goes away before; the work is cancelled then.
 
     Args:

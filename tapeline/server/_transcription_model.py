@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -10,7 +11,8 @@ from tapeline.audio import AudioLimits
 from tapeline.serving import BusyError
 from tapeline.transcribing import Segment, Task, Transcription
 
-_MOST_WAITING: Final = 16
+MOST_TRANSCRIPTIONS: Final = 16
+"""Largest number of transcriptions of a model at once; their windows take turns."""
 
 
 class SpeechReader(Protocol):
@@ -25,8 +27,9 @@ class SpeechReader(Protocol):
         timestamps: bool,
         limits: AudioLimits,
         on_segment: Callable[[Segment], object],
+        check: Callable[[], object],
     ) -> Transcription:
-        """Turns a sound file into text."""
+        """Turns a sound file into text; several threads may."""
         ...
 
     def close(self) -> None:
@@ -36,7 +39,7 @@ class SpeechReader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptionModel:
-    """Model that turns sound into text, for several threads: one call runs at a time.
+    """Model that turns sound into text, for several threads: windows of their sound take turns.
 
     Attributes:
         name: name of the model.
@@ -49,8 +52,12 @@ class TranscriptionModel:
     created: int
     context: int
     reader: SpeechReader
-    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _waiting: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_MOST_WAITING), repr=False)
+    # Threads of its own: long transcriptions leave those of other requests free.
+    _threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(MOST_TRANSCRIPTIONS, thread_name_prefix="transcription"), repr=False
+    )
+    _active: set[Future[Transcription]] = field(default_factory=set, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @checked_choices
     def transcribe(
@@ -61,42 +68,52 @@ class TranscriptionModel:
         *,
         timestamps: bool,
         check: Callable[[], object],
-    ) -> Transcription:
-        """Turns a sound file into text.
+    ) -> Future[Transcription]:
+        """Begins to turn a sound file into text, in a thread.
 
         Args:
             audio: bytes of a WAV or FLAC file.
             language: language that is spoken; None to detect it.
             limits: bounds of the file.
             timestamps: whether the model gives times.
-            check: is called before the sound is read and after each segment; what it raises ends the transcription.
+            check: is called before each block that is decoded, each token, and after each segment; what it raises ends
+                the transcription.
+
+        Returns:
+            The transcription. It raises InputError if the sound is damaged or beyond a bound, or the model does not
+            have the language.
 
         Raises:
-            InputError: the sound is damaged or beyond a bound, or the model does not have the language.
-            BusyError: too many calls wait.
+            BusyError: too many transcriptions run.
         """
-        if not self._waiting.acquire(blocking=False):
-            raise BusyError(_MOST_WAITING, 1.0)
-        try:
-            with self._turn:
-                check()
-                return self.reader.transcribe(
-                    audio,
-                    language=language,
-                    task="transcribe",
-                    timestamps=timestamps,
-                    limits=limits,
-                    on_segment=lambda _: check(),
-                )
-        finally:
-            self._waiting.release()
+        with self._lock:
+            if len(self._active) >= MOST_TRANSCRIPTIONS:
+                raise BusyError(MOST_TRANSCRIPTIONS, 1.0)
+            future = self._threads.submit(
+                self.reader.transcribe,
+                audio,
+                language=language,
+                task="transcribe",
+                timestamps=timestamps,
+                limits=limits,
+                on_segment=lambda _: check(),
+                check=check,
+            )
+            self._active.add(future)
+        future.add_done_callback(self._end)
+        return future
 
     def drain(self, seconds: float) -> None:
-        """Waits for the call that runs."""
-        if self._turn.acquire(timeout=seconds):
-            self._turn.release()
+        """Waits for the transcriptions that run."""
+        with self._lock:
+            active = {*self._active}
+        wait(active, timeout=seconds)
 
     def close(self) -> None:
-        """Frees the model."""
-        with self._turn:
-            self.reader.close()
+        """Frees the model, when no transcription runs."""
+        self._threads.shutdown()
+        self.reader.close()
+
+    def _end(self, future: Future[Transcription]) -> None:
+        with self._lock:
+            self._active.discard(future)

@@ -14,7 +14,7 @@ from tapeline.server._form import read_form
 from tapeline.server._gone import ClientGoneError, unless_gone
 from tapeline.server._records import read_record
 from tapeline.server._requests import TranscriptionRequest
-from tapeline.server._service import in_thread, note, service_of
+from tapeline.server._service import note, service_of
 
 _MEDIA: Final = {"text": "text/plain", "srt": "text/plain", "vtt": "text/vtt"}
 _JSON: Final = "application/json"
@@ -37,9 +37,9 @@ async def transcriptions(request: Request) -> Response:
             raise RequestError("the transcription took too long: send shorter sound", status=504)
 
     timed = fields.response_format in _TIMED
-    work = in_thread(model.transcribe, audio, fields.language, limits, timestamps=timed, check=check)
+    future = model.transcribe(audio, fields.language, limits, timestamps=timed, check=check)
     try:
-        transcription = await unless_gone(request.receive, work)
+        transcription = await unless_gone(request.receive, asyncio.wrap_future(future))
     except (ClientGoneError, asyncio.CancelledError):
         gone.set()
         raise

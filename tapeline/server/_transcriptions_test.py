@@ -12,11 +12,11 @@ import pytest
 import soundfile
 
 from lang_core import InputError
-from tapeline.audio import AudioLimits, read_audio
+from tapeline.audio import AudioLimits, read_blocks
 from tapeline.server._models import ModelSource
 from tapeline.server._options import ServerOptions
 from tapeline.server._server_testing import Answered, RunningServer, running
-from tapeline.server._transcription_model import TranscriptionModel
+from tapeline.server._transcription_model import MOST_TRANSCRIPTIONS, TranscriptionModel
 from tapeline.transcribing import Segment, Transcription
 
 _PATH = "/v1/audio/transcriptions"
@@ -29,7 +29,7 @@ class Counting:
     """Reader that hears seconds: a segment for each, in ``pace`` seconds."""
 
     def __init__(self, pace: float = 0.0) -> None:
-        self.pace, self.heard, self.running = pace, list[float](), 0
+        self.pace, self.heard = pace, list[float]()
 
     def transcribe(
         self,
@@ -40,15 +40,12 @@ class Counting:
         timestamps: bool,
         limits: AudioLimits,
         on_segment: Callable[[Segment], object],
+        check: Callable[[], object],
     ) -> Transcription:
         if language == "elvish":
             raise InputError("language='elvish': not found; available: en")
-        self.running += 1
-        try:
-            assert self.running == 1, "two transcriptions run on one model"
-            segments = [*self._segments(len(read_audio(audio, 16_000, limits)) // 16_000, on_segment)]
-        finally:
-            self.running -= 1
+        samples = sum(map(len, read_blocks(audio, 16_000, limits, check=check)))
+        segments = [*self._segments(samples // 16_000, on_segment)]
         text = f" {language} {task} {timestamps}"
         return Transcription(
             text=text, segments=tuple(segments), language=language, task=task, duration=float(len(segments))
@@ -190,11 +187,51 @@ def test_a_client_that_has_gone_frees_the_model(server: RunningServer, slow: Cou
     assert len(slow.heard) < 100
 
 
-def test_one_transcription_runs_at_a_time(server: RunningServer) -> None:
+def test_the_deadline_holds_while_a_file_is_decoded() -> None:
+    """An hour of silence takes some 100 KB: the time goes into decoding, before there is any segment."""
+    reader = Counting()
+    model = TranscriptionModel(name="ears", created=1, context=448, reader=reader)
+    options = ServerOptions(port=0, request_seconds=1e-3, max_audio_seconds=3600)
+    file = io.BytesIO()
+    with soundfile.SoundFile(file, "w", 48_000, 1, "PCM_16", format="FLAC") as sound:
+        for _ in range(120):
+            sound.write(np.zeros(48_000, np.int16))
+    with running([ModelSource("ears", lambda: model)], options) as server:
+        late = server.request(_PATH, _form(file.getvalue(), model="ears"), headers=_TYPE)
+    assert (late.status, late.error["message"]) == (504, "the transcription took too long: send shorter sound")
+    assert not reader.heard
+
+
+class Gated(Counting):
+    """Reader whose transcriptions wait until they may end; it counts those that have begun."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.gate = threading.Semaphore(0), threading.Event()
+
+    def transcribe(self, audio: bytes, **options: Any) -> Transcription:
+        self.begun.release()
+        self.gate.wait()
+        return super().transcribe(audio, **options)
+
+
+def test_transcriptions_wait_for_no_other_request() -> None:
+    """As many as may run at once, and one more is refused; meanwhile the threads of other requests are free."""
+    reader = Gated()
+    model = TranscriptionModel(name="ears", created=1, context=448, reader=reader)
+    free = TranscriptionModel(name="free", created=1, context=448, reader=Counting())
     answers: list[Answered] = []
-    threads = [threading.Thread(target=lambda: answers.append(_ask(server, 1, model="slow"))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [answer.status for answer in answers] == [200] * 4
+    sources = [ModelSource("ears", lambda: model), ModelSource("free", lambda: free)]
+    with running(sources, ServerOptions(port=0)) as server:
+        threads = [threading.Thread(target=lambda: answers.append(_ask(server, 1))) for _ in range(MOST_TRANSCRIPTIONS)]
+        for thread in threads:
+            thread.start()
+        for _ in threads:
+            reader.begun.acquire()
+        refused = _ask(server, 1)
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        assert _ask(server, 1, model="free").status == 200
+        reader.gate.set()
+        for thread in threads:
+            thread.join()
+    assert [answer.status for answer in answers] == [200] * MOST_TRANSCRIPTIONS

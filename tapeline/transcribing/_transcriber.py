@@ -1,19 +1,20 @@
 """Transcribes sound window by window with a speech model."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 import numpy as np
 
 from lang_core import InputError
-from tapeline.audio import LogMel
+from tapeline.audio import LogMel, LogMelWindows
 from tapeline.text import Tokenizer
 from tapeline.transcribing._config import SpeechConfig
 from tapeline.transcribing._prompt import Task, prompt_tokens
 from tapeline.transcribing._rules import TokenRules
-from tapeline.transcribing._segments import cut_window
+from tapeline.transcribing._segments import Cut, cut_window
 from tapeline.transcribing._transcription import Segment, Transcription
+from tapeline.transcribing._turns import FairLock
 from transformer_core.generation import CachedModel, run_prompt
 
 
@@ -36,6 +37,8 @@ class SpeechModel(CachedModel, Protocol):
 class Transcriber:
     """Speech model with its feature extractor, tokenizer and settings.
 
+    Several threads may transcribe: windows of their sound take turns on the model, in the order in which they come.
+
     Attributes:
         log_mel: makes features of samples.
     """
@@ -52,6 +55,7 @@ class Transcriber:
         """
         self.log_mel: Final = LogMel.load(directory)
         self._model: Final = model
+        self._turns: Final = FairLock()
         self._config: Final = SpeechConfig.load(directory, model.vocabulary)
         self._tokenizer: Final = Tokenizer.load(directory)
         mels, frames = self.log_mel.mels, self.log_mel.frames
@@ -63,38 +67,50 @@ class Transcriber:
 
     def __call__(
         self,
-        samples: np.ndarray,
+        read: Callable[[], Iterable[np.ndarray]],
         *,
         language: str | None,
         task: Task,
         timestamps: bool,
         on_segment: Callable[[Segment], object] | None,
+        check: Callable[[], object] | None = None,
     ) -> Transcription:
-        """Transcribes mono samples f32 [samples] at the extractor's rate.
+        """Transcribes mono samples at the extractor's rate.
 
         Sound longer than a window is cut by the timestamps that the model gives, whether they are asked for or not.
 
         Args:
-            samples: the sound.
+            read: begins to read the sound, and returns its samples f32 [samples] in blocks; sound of more than some
+                minutes is read twice.
             language: language of the sound; None to detect it.
             task: what to do.
             timestamps: whether segments are cut by timestamps in a single window, too.
             on_segment: receives each segment as it comes.
+            check: is called before each token; what it raises ends the transcription.
 
         Raises:
             InputError: samples are none or not finite, or the model does not have the language or the task.
         """
-        features = self.log_mel(samples)
-        timestamps = timestamps or features.shape[1] > self.log_mel.frames
+        features = LogMelWindows(self.log_mel, read)
+        timestamps = timestamps or features.frames > self.log_mel.frames
         rules = TokenRules(self._config, self._model.vocabulary, timestamps=timestamps)
-        self._encode(features, 0)
-        prompt = prompt_tokens(self._config, language, task, timestamps, self._detected)
-        duration = len(samples) / self.log_mel.rate
+        duration = features.samples / self.log_mel.rate
+        prompt: Sequence[int] = ()
         segments: list[Segment] = []
-        for segment in self._segments(features, prompt, rules, duration):
-            segments.append(segment)
-            if on_segment is not None:
-                on_segment(segment)
+        seek = 0
+        while seek < features.frames:
+            window = features.window(seek)
+            with self._turns:  # between two windows another transcription may use the model
+                self._model.encode(window[None])
+                prompt = prompt or prompt_tokens(self._config, language, task, timestamps, self._detected)
+                tokens = self._tokens(prompt, rules, check)
+            frames = min(self.log_mel.frames, features.frames - seek)
+            cuts, advance = cut_window(tokens, self._config.first_timestamp, frames, timestamps=rules.timestamps)
+            for cut in cuts:
+                segments.append(self._segment(cut, seek, duration))
+                if on_segment is not None:
+                    on_segment(segments[-1])
+            seek += max(1, advance)
         return Transcription(
             text=self._text([token for segment in segments for token in segment.token_ids]),
             segments=tuple(segments),
@@ -103,30 +119,14 @@ class Transcriber:
             duration=duration,
         )
 
-    def _segments(
-        self, features: np.ndarray, prompt: Sequence[int], rules: TokenRules, duration: float
-    ) -> Iterator[Segment]:
-        """Yields the segments of all windows; the first one is encoded already."""
-        begin, total, seek = self._config.first_timestamp, features.shape[1], 0
-        while seek < total:
-            if seek:
-                self._encode(features, seek)
-            frames = min(self.log_mel.frames, total - seek)
-            cuts, advance = cut_window(self._tokens(prompt, rules), begin, frames, timestamps=rules.timestamps)
-            for cut in cuts:
-                start, end = (min(self._seconds(seek + frame), duration) for frame in (cut.start, cut.stop))
-                yield Segment(start=start, end=end, text=self._text(cut.tokens), token_ids=tuple(cut.tokens))
-            seek += max(1, advance)
+    def _segment(self, cut: Cut, seek: int, duration: float) -> Segment:
+        start, end = (min(self._seconds(seek + frame), duration) for frame in (cut.start, cut.stop))
+        return Segment(start=start, end=end, text=self._text(cut.tokens), token_ids=tuple(cut.tokens))
 
     def _seconds(self, frame: int) -> float:
         return frame * self.log_mel.hop / self.log_mel.rate
 
-    def _encode(self, features: np.ndarray, seek: int) -> None:
-        window = features[:, seek : seek + self.log_mel.frames]
-        lacking = self.log_mel.frames - window.shape[1]
-        self._model.encode(np.pad(window, ((0, 0), (0, lacking)))[None])
-
-    def _tokens(self, prompt: Sequence[int], rules: TokenRules) -> list[int]:
+    def _tokens(self, prompt: Sequence[int], rules: TokenRules, check: Callable[[], object] | None) -> list[int]:
         """Returns the tokens of the window that is encoded, without prompt and end."""
         limit = self._model.capacity
         if self._config.max_length is not None:
@@ -134,6 +134,8 @@ class Transcriber:
         tokens: list[int] = []
         prediction = run_prompt(self._model, prompt)
         while True:
+            if check is not None:
+                check()
             token = rules.choose(prediction.logits(), tokens)
             if token == self._config.eos:
                 return tokens

@@ -35,7 +35,7 @@ LAYERS: Final = {
     "tapeline": _layer(
         "autotune compile_dag compile_hlo lang_core run_iree run_jax transformer_core",
         "absl_py gguf huggingface_hub jinja2 llguidance matplotlib ml_dtypes numpy pillow prometheus_client "
-        "python_multipart rich shtab soundfile starlette tokenizers uvicorn",
+        "python_multipart rich shtab soundfile soxr starlette tokenizers uvicorn",
     ),
 }
 
@@ -48,7 +48,7 @@ EXTRAS: Final[Mapping[str, Mapping[str, Layer]]] = {
     "tapeline": {
         "jax": _layer("run_jax", ""),
         "train": _layer("run_jax", "matplotlib"),
-        "audio": _layer("", "soundfile"),
+        "audio": _layer("", "soundfile soxr"),
         "images": _layer("", "pillow"),
         "plots": _layer("", "matplotlib"),
     },
@@ -62,6 +62,7 @@ BEHIND_EXTRAS: Final[Mapping[str, str]] = {
     "run_jax.training": "train",
     "autotune.jax_compiler": "jax",
     "tapeline.audio._reading": "audio",
+    "tapeline.audio._resampling": "audio",
     "tapeline.command._rank": "jax",
     "tapeline.drawing._charts": "plots",
     "tapeline.drawing._heat_strip": "plots",

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -101,6 +102,39 @@ def test_what_on_segment_raises_ends_the_transcription(bundle: Bundle) -> None:
         with pytest.raises(KeyboardInterrupt):
             model.transcribe(sound("long"), on_segment=stop)
         assert model.transcribe(sound("speech")).text == _GOLDENS["cases"]["plain"]["text"]
+
+
+def test_a_long_transcription_does_not_hold_the_model(bundle: Bundle) -> None:
+    """While a thread is between two windows, another one transcribes; both have the text that they have alone."""
+    short: list[str] = []
+
+    with tapeline.load(bundle) as model:
+        expected = model.transcribe(sound("long"))
+
+        def between(segment: Segment) -> None:
+            if not short:
+                thread = threading.Thread(target=lambda: short.append(model.transcribe(sound("speech")).text))
+                thread.start()
+                thread.join(600)
+                assert short, f"the other transcription waits for the one of {segment.text!r}"
+
+        assert model.transcribe(sound("long"), on_segment=between) == expected
+    assert short == [_GOLDENS["cases"]["plain"]["text"]]
+
+
+def test_check_is_called_while_sound_is_decoded_and_for_each_token(bundle: Bundle) -> None:
+    calls: list[None] = []
+
+    def check() -> None:
+        calls.append(None)
+        if len(calls) == 3:
+            raise TimeoutError("late")
+
+    with tapeline.load(bundle) as model:
+        with pytest.raises(TimeoutError, match="late"):
+            model.transcribe(SPEECH, check=check)
+        transcription = model.transcribe(sound("speech"), check=lambda: calls.append(None))
+        assert len(calls) - 3 >= sum(len(segment.token_ids) for segment in transcription.segments)
 
 
 def test_bad_input(bundle: Bundle, english: Bundle, transcribing: Transcribing, tmp_path: Path) -> None:
