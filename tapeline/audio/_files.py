@@ -37,7 +37,7 @@ def read_blocks(
     name: str | None = None,
     check: Callable[[], object] | None = None,
 ) -> Iterator[np.ndarray]:
-    """Yields the samples of ``read_audio`` in blocks, as they are decoded: the file is never in memory as a whole.
+    """Yields the samples of ``read_audio`` in blocks f32 [samples]: the file is never decoded as a whole.
 
     Args:
         source: as for ``read_audio``.

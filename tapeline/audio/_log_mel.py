@@ -206,7 +206,7 @@ def scaled(powers: np.ndarray, loudest: float) -> np.ndarray:
 
 
 def check_samples(samples: np.ndarray) -> None:
-    """Checks that samples are one row of finite floats.
+    """Checks that samples f32 [samples] are one row of finite floats.
 
     Raises:
         InputError: they are not, or there are none.

@@ -244,7 +244,7 @@ def test_damage_is_read_or_refused(form: str, place: int, garbage: bytes, kept: 
 
 
 def test_decoded_samples_are_bounded() -> None:
-    """Of all channels, whether the header says their number or not: each takes time, at any rate."""
+    """Bounds the samples of all channels, whether the header says their number or not: each takes time, at any rate."""
     limits = AudioLimits(max_samples=100_000)
     with pytest.raises(InputError, match="audio: 120,000 samples or more, expected at most 100,000: give it in pieces"):
         read_audio(bytes(_encoded(channels=4)), _RATE, limits)

@@ -216,7 +216,7 @@ class Gated(Counting):
 
 
 def test_transcriptions_wait_for_no_other_request() -> None:
-    """As many as may run at once, and one more is refused; meanwhile the threads of other requests are free."""
+    """Fills a model with transcriptions: one more is refused, and the threads of other requests are free."""
     reader = Gated()
     model = TranscriptionModel(name="ears", created=1, context=448, reader=reader)
     free = TranscriptionModel(name="free", created=1, context=448, reader=Counting())

@@ -52,6 +52,8 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "An answer ends before the first stop string, also one that is split across tokens", "tests/product/python_prompts_test.py::test_an_answer_ends_before_the_first_stop_string"),
     ("results", "A text that was cut off says so, on stderr and in JSON", "tests/product/chat_test.py::test_the_text_of_generate_that_is_cut_off_says_so"),
     ("results", "A sound file that is damaged, cut off or beyond a bound is one typed error", "tapeline/audio/_reading_test.py::test_bad_files_are_refused"),
+    ("results", "Sound is resampled as librosa does, in blocks, in bounded memory at any rate", "tapeline/audio/_resampling_test.py::test_samples_are_those_of_librosa"),
+    ("results", "A long transcription does not hold the model: others are answered between its windows", "tests/product/transcription_test.py::test_a_long_transcription_does_not_hold_the_model"),
     ("results", "Wrong arguments are refused before the call", "run_iree/sessions/_session_test.py::test_wrong_arguments_are_refused_before_the_call"),
     ("results", "One tensor for two arguments is refused when one of them is donated", "run_iree/sessions/_hazards_test.py::test_one_tensor_for_two_arguments_is_refused_when_one_is_donated"),
     ("results", "An alias of another size is refused before a call", "run_iree/sessions/_hazards_test.py::test_an_alias_of_another_size_is_refused_before_a_call"),
