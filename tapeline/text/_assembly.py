@@ -18,6 +18,15 @@ from tokenizers import AddedToken
 
 from lang_core import CheckpointError
 from tapeline.text._library import library_errors
+from tapeline.text._sentencepiece import (
+    ignored_rules,
+    merged_model,
+    plain_tokenizer,
+    scored_pieces,
+    sentencepiece_file,
+    set_arguments,
+)
+from tapeline.text._sentencepiece_model import SentencePieceModel, read_sentencepiece
 from tapeline.text._tokenizer_classes import (
     CHARACTER_MAP,
     CLASSES,
@@ -84,13 +93,15 @@ def assemble(directory: Path) -> AssembledTokenizer | None:
     """
     files = _Files(directory)
     name, note = chosen_class(files.model_config, files.config, files.serialized)
-    tokenizer_class = CLASSES.get(name)
-    vocabulary = files.vocabulary(tokenizer_class)
-    if vocabulary is None:
+    vocabulary = files.vocabulary(CLASSES.get(name))
+    if vocabulary is not None:
+        with library_errors(f"{vocabulary[0]} and {TOKENIZER_CONFIG} make no tokenizer", _COPY):
+            return _assembled(files, vocabulary, name, note)
+    model = files.sentencepiece(name)
+    if model is None:
         return None
-    where = vocabulary[0]
-    with library_errors(f"{where} and {TOKENIZER_CONFIG} make no tokenizer", _COPY):
-        return _assembled(files, vocabulary, name, note)
+    with library_errors(f"{model.path} and {TOKENIZER_CONFIG} make no tokenizer", _COPY):
+        return _assembled_of_pieces(files, model, name, note)
 
 
 def special_tokens(directory: Path) -> dict[str, str]:
@@ -176,6 +187,11 @@ class _Files:
         with library_errors(f"{' and '.join(map(str, paths))} cannot be read", f"it is damaged: {_COPY}"):
             return paths[0], tokenizers.Tokenizer(_listed_model(paths))
 
+    def sentencepiece(self, name: str) -> SentencePieceModel | None:
+        """Returns the model of SentencePiece that a class reads; None if there is no file of one."""
+        path = sentencepiece_file(self.directory, name)
+        return None if path is None else read_sentencepiece(path)
+
 
 def _listed_model(paths: list[Path]) -> Any:
     """Returns the model of a vocabulary without a tokenizer.json: vocab.txt, or vocab.json and merges.txt."""
@@ -188,6 +204,7 @@ def _listed_model(paths: list[Path]) -> Any:
 def _assembled(
     files: _Files, vocabulary: tuple[Path, tokenizers.Tokenizer], name: str, note: str
 ) -> AssembledTokenizer:
+    """Assembles the tokenizer of a tokenizer.json, or of a listed vocabulary."""
     path, tokenizer = vocabulary
     tokenizer_class = CLASSES.get(name)
     stored = type(tokenizer.model).__name__
@@ -201,7 +218,43 @@ def _assembled(
     if tokenizer.padding is not None:
         arguments.setdefault("pad_token", tokenizer.padding["pad_token"])
     if tokenizer_class is not None:
-        tokenizer = _rebuilt(tokenizer, tokenizer_class, arguments, files)
+        listed = json.loads(files.serialized)["model"]["vocab"] if tokenizer_class.model == "Unigram" else ()
+        state = json.loads(tokenizer.normalizer.__getstate__()) if tokenizer.normalizer is not None else {}
+        for step in (state, *state.get("normalizers", ())):
+            if step.get("type") == "Precompiled" and step.get("precompiled_charsmap"):
+                arguments[CHARACTER_MAP] = base64.b64decode(step["precompiled_charsmap"])
+                break
+        tokenizer = _rebuilt(tokenizer, tokenizer_class, arguments, [(token, score) for token, score in listed])
+    return _completed(files, path, tokenizer, tokenizer_class, arguments, added, (note,) if note else ())
+
+
+def _assembled_of_pieces(files: _Files, model: SentencePieceModel, name: str, note: str) -> AssembledTokenizer:
+    """Assembles the tokenizer of a file of SentencePiece."""
+    tokenizer_class = CLASSES.get(name)
+    arguments, added = _arguments(files, None)
+    set_arguments(model, arguments, name)
+    rules = ignored_rules(model, arguments, name)
+    notes = tuple(text for text in (note, rules) if text)
+    if tokenizer_class is None:
+        return _completed(files, model.path, plain_tokenizer(model, added), None, arguments, added, notes)
+    pieces = scored_pieces(model, arguments, name) if tokenizer_class.model == "Unigram" else []
+    arguments = {**tokenizer_class.defaults, **arguments}
+    tokenizer_class.prepare(arguments)
+    inner = merged_model(model) if not pieces else tokenizers.Tokenizer(tokenizers.models.Unigram())
+    tokenizer = _rebuilt(inner, tokenizer_class, arguments, pieces)
+    return _completed(files, model.path, tokenizer, tokenizer_class, arguments, added, notes)
+
+
+def _completed(
+    files: _Files,
+    path: Path,
+    tokenizer: tokenizers.Tokenizer,
+    tokenizer_class: TokenizerClass | None,
+    arguments: Arguments,
+    added: Mapping[int, AddedToken],
+    notes: tuple[str, ...],
+) -> AssembledTokenizer:
+    """Adds the tokens that are matched whole, and the tokens around texts."""
     named, extra = _named(arguments)
     with_template = tokenizer.post_processor is not None and not any(flag in arguments for flag in _SURROUNDS)
     tokenizer.encode_special_tokens = bool(arguments.get("split_special_tokens", False))
@@ -214,28 +267,26 @@ def _assembled(
     if tokenizer_class is not None:
         tokenizer_class.name_tokens(tokenizer, [*named.values(), *extra])
         tokenizer_class.finish(tokenizer, arguments, named)
-    return AssembledTokenizer(
-        path,
-        tokenizer,
-        {name: str(token) for name, token in named.items()},
-        _cleans(tokenizer, arguments),
-        (note,) if note else (),
-    )
+    tokens = {name: str(token) for name, token in named.items()}
+    return AssembledTokenizer(path, tokenizer, tokens, _cleans(tokenizer, arguments), notes)
 
 
 def _rebuilt(
-    tokenizer: tokenizers.Tokenizer, tokenizer_class: TokenizerClass, arguments: Arguments, files: _Files
+    tokenizer: tokenizers.Tokenizer,
+    tokenizer_class: TokenizerClass,
+    arguments: Arguments,
+    pieces: list[tuple[str, float]],
 ) -> tokenizers.Tokenizer:
-    """Returns a tokenizer of the vocabulary as its class has it: only the post-processor is that of the file."""
-    state = json.loads(tokenizer.normalizer.__getstate__()) if tokenizer.normalizer is not None else {}
-    for step in (state, *state.get("normalizers", ())):
-        if step.get("type") == "Precompiled" and step.get("precompiled_charsmap"):
-            arguments[CHARACTER_MAP] = base64.b64decode(step["precompiled_charsmap"])
-            break
+    """Returns a tokenizer of the vocabulary as its class has it: only the post-processor is that of the file.
+
+    Args:
+        tokenizer: with the vocabulary of a BPE or WordPiece.
+        tokenizer_class: of the tokenizer.
+        arguments: of the class.
+        pieces: vocabulary of a Unigram.
+    """
     model: Any = tokenizer.model
     if tokenizer_class.model == "Unigram":
-        listed = json.loads(files.serialized)["model"]["vocab"]
-        pieces = [(token, score) for token, score in listed]
         model = tokenizers.models.Unigram(pieces, unk_id=tokenizer_class.unknown, byte_fallback=False)
     rebuilt = tokenizers.Tokenizer(model)
     tokenizer_class.build(rebuilt, arguments)

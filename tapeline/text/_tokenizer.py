@@ -284,10 +284,11 @@ def _missing(directory: Path) -> str:
     foreign = [name for name in _FOREIGN if (directory / name).exists()]
     if foreign:
         return (
-            f"{directory} has {' and '.join(foreign)} but no {TOKENIZER_FILE}, and of files without one only vocab.txt "
-            "of WordPiece and vocab.json with merges.txt of byte-level BPE are read, if a tokenizer_class names such a "
-            "tokenizer: convert it with transformers, AutoTokenizer.from_pretrained(directory).save_pretrained("
-            f"directory), and put the new {TOKENIZER_FILE} there; or work with `token_ids`"
+            f"{directory} has {' and '.join(foreign)} but no {TOKENIZER_FILE}, and of files without one only those of "
+            "SentencePiece, vocab.txt of WordPiece and vocab.json with merges.txt of byte-level BPE are read, if "
+            "tokenizer_class or model_type names such a tokenizer: convert it with transformers, AutoTokenizer."
+            f"from_pretrained(directory).save_pretrained(directory), and put the new {TOKENIZER_FILE} there; or work "
+            "with `token_ids`"
         )
     return (
         f"{directory} has no {TOKENIZER_FILE}: copy it from where the model came, or give `token_ids` instead of "

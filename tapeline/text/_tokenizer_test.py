@@ -73,8 +73,16 @@ def test_missing_file(tmp_path: Path) -> None:
 
 
 def test_foreign_format(tmp_path: Path) -> None:
+    (tmp_path / "spiece.model").touch()
+    with pytest.raises(CheckpointError, match=r"has spiece\.model but no tokenizer\.json, and of .*save_pretrained"):
+        find_tokenizer(tmp_path)
+
+
+def test_empty_file_of_sentencepiece(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.model").touch()
-    with pytest.raises(CheckpointError, match=r"has tokenizer\.model but no tokenizer\.json, and of .*save_pretrained"):
+    with pytest.raises(
+        CheckpointError, match=r"tokenizer\.model is no SentencePiece model \(it has no pieces\): copy it"
+    ):
         find_tokenizer(tmp_path)
 
 

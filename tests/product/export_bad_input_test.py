@@ -126,8 +126,12 @@ _DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         r"model-00001-of-00002\.safetensors.*F31",
     ),
     "tokenizer_of_a_format_that_is_not_read": (
+        lambda m: (m / "spiece.model").write_bytes(b"\n"),
+        r"has spiece\.model but no tokenizer\.json, .*; or move the tokenizer's files away, and export without them",
+    ),
+    "tokenizer_of_sentencepiece_damaged": (
         lambda m: (m / "tokenizer.model").write_bytes(b"\n"),
-        r"has tokenizer\.model but no tokenizer\.json, .*; or move the tokenizer's files away, and export without them",
+        r"tokenizer\.model is no SentencePiece model \(.*; or move the tokenizer's files away, and export without them",
     ),
     "tokenizer_damaged": (lambda m: (m / "tokenizer.json").write_text("{"), r"tokenizer\.json is damaged"),
     "tokenizer_config_damaged": (

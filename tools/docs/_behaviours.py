@@ -71,6 +71,7 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "SentencePiece scores that are equal merge as in llama.cpp, or the file's tokenizer is refused", "tests/parity/drawn_vocabularies_test.py::test_equal_scores_merge_as_in_llama_cpp_or_are_refused"),
     ("results", "A GGUF file without types of tokens has the special tokens that llama.cpp takes", "tests/parity/drawn_vocabularies_test.py::test_tokens_without_types_are_special_only_by_their_names"),
     ("results", "Letters of a GGUF file that are no tokens merge as in llama.cpp, or the file's tokenizer is refused", "tests/parity/drawn_vocabularies_test.py::test_letters_that_are_no_tokens_are_merged_as_in_llama_cpp_or_refused"),
+    ("results", "A tokenizer of a SentencePiece file alone is transformers', or says what it does not apply", "tests/parity/drawn_sentencepiece_test.py::test_a_file_of_sentencepiece_is_read_as_by_transformers"),
     ("results", "A tokenizer of a GGUF file gives llama.cpp's ids, whatever its kind and splitting", "tests/parity/drawn_vocabularies_test.py::test_ids_are_llama_cpps"),
     ("results", "A tokenizer that a bundle cannot read is refused by the export", "tests/product/export_bad_input_test.py::test_a_damaged_model"),
     ("results", "An update in place that is computed from what it overwrites is right on every engine", "tests/differential/updates_test.py::test_drawn_updates_agree_with_numpy"),
