@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -45,12 +46,21 @@ def _changes_case(text: str) -> bool:
     return any(before.islower() and after.isupper() for before, after in itertools.pairwise(text))
 
 
+def _departs_in_case(text: str) -> bool:
+    """Returns whether a text changes the case, or has a mark of a letter before punctuation."""
+    marked = any(
+        unicodedata.category(before)[0] == "M" and unicodedata.category(after)[0] in "PS"
+        for before, after in itertools.pairwise(text)
+    )
+    return marked or _changes_case(text)
+
+
 def _has_numbers(text: str) -> bool:
     return _changes_case(text) or re.search(r"\d", text) is not None
 
 
 # Where llama.cpp departs from the pattern of the model's own tokenizer.json, which is the one here: it knows no upper
-# and lower case beyond ASCII, or none at all; no border of words in what lies ahead; no wide space; and strips white
+# and lower case beyond ASCII, or none at all; takes marks of letters (Hindi's vowels) for punctuation; no border of words in what lies ahead; no wide space; and strips white
 # space of ASCII alone.
 _DEPARTS: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(
@@ -58,7 +68,7 @@ _DEPARTS: dict[str, Callable[[str], bool]] = {
             *("gpt2-tekken", "gpt2-gpt-4o", "gpt2-llama4", "gpt2-minimax-m2", "gpt2-kanana2", "gpt2-talkie"),
             *("gpt2-granite-embed-multi-97m", "gpt2-kimi-k2", "gpt2-youtu"),
         ),
-        _changes_case,
+        _departs_in_case,
     ),
     **dict.fromkeys(("gpt2-tiny_aya", "gpt2-cohere2moe"), _has_numbers),
     "gpt2-afmoe": lambda text: re.search(r"\s[\d½]", text) is not None,
