@@ -60,8 +60,8 @@ def _has_numbers(text: str) -> bool:
 
 
 # Where llama.cpp departs from the pattern of the model's own tokenizer.json, which is the one here: it knows no upper
-# and lower case beyond ASCII, or none at all; takes marks of letters (Hindi's vowels) for punctuation; no border of words in what lies ahead; no wide space; and strips white
-# space of ASCII alone.
+# and lower case beyond ASCII, or none at all; takes marks of letters (Hindi's vowels) for punctuation; no border of
+# words in what lies ahead; no wide space; and strips white space of ASCII alone.
 _DEPARTS: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(
         (
