@@ -61,6 +61,18 @@ _SLOT_COUNT: Final = flags.DEFINE_integer(
 _PLACE: Final = define_place_flags(FLAGS)
 _HOST: Final = flags.DEFINE_string("host", _OPTIONS.host, "Address to listen at.", flag_values=FLAGS)
 _PORT: Final = flags.DEFINE_integer("port", _OPTIONS.port, "Port to listen at; 0 takes a free one.", flag_values=FLAGS)
+_ALLOWED_HOSTS: Final = flags.DEFINE_list(
+    "allowed_hosts",
+    [],
+    "Further names by which requests may call the server: NAME, *.NAME, or * for any.",
+    flag_values=FLAGS,
+)
+_CORS_ORIGINS: Final = flags.DEFINE_list(
+    "cors_origins",
+    [],
+    "Origins of web pages on other sites that may send requests, such as https://chat.example.com, or * for any.",
+    flag_values=FLAGS,
+)
 _API_KEY_FILE: Final = flags.DEFINE_string(
     "api_key_file", None, "A file with an API key per line, one of which each request must bring.", flag_values=FLAGS
 )
@@ -162,6 +174,8 @@ def _options() -> ServerOptions:
     return ServerOptions(
         host=_HOST.value,
         port=_PORT.value,
+        allowed_hosts=tuple(_ALLOWED_HOSTS.value),
+        cors_origins=tuple(_CORS_ORIGINS.value),
         api_keys=_api_keys(),
         certificate=_path(_CERTIFICATE.value),
         certificate_key=_path(_CERTIFICATE_KEY.value),

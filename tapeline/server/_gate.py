@@ -23,6 +23,7 @@ from tapeline.server._events import to_json
 from tapeline.server._gone import ClientGoneError
 from tapeline.server._model import cache_salt, client_name
 from tapeline.server._models import ModelState
+from tapeline.server._origins import OriginRules
 from tapeline.server._service import Service
 from tapeline.serving import BusyError, EngineClosedError
 
@@ -31,6 +32,8 @@ _POLLED: Final = (*_PROBES, "/metrics")  # not logged: a line for each poll woul
 _PAGE: Final = "/"
 _API: Final = "/v1/"
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_ABSOLUTE: Final = re.compile(r"https?://([^/]*)(/.*)?", re.IGNORECASE | re.DOTALL)
+_PREFLIGHT: Final = "access-control-request-method"
 _LONGEST_RETRY: Final = 30  # seconds
 _GONE: Final = 499  # nginx's status, for the log alone
 
@@ -46,13 +49,14 @@ class Gate:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app: Final = app
         self._service: Final = service
+        self._rules: Final = OriginRules(service.options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(scope, send, self._service)
+        exchange = _Exchange(_in_origin_form(scope), send, self._service, self._rules)
         self._service.active += 1
         try:
             await exchange.run(self._app, receive)
@@ -64,7 +68,8 @@ class Gate:
 class _Exchange:
     """One request and its response."""
 
-    def __init__(self, scope: Scope, send: Send, service: Service) -> None:
+    def __init__(self, scope: Scope, send: Send, service: Service, rules: OriginRules) -> None:
+        self._rules: Final = rules
         self._scope: Final = scope
         self._send: Final = send
         self._service: Final = service
@@ -77,6 +82,12 @@ class _Exchange:
 
     async def run(self, app: ASGIApp, receive: Receive) -> None:
         try:
+            self._rules.check_host(self._scope.get("authority", self._headers.get("host")))
+            if self._scope["method"] == "OPTIONS" and _PREFLIGHT in self._headers and "origin" in self._headers:
+                allowed = Response(status_code=204, headers=self._rules.preflight(self._headers))
+                await allowed(self._scope, receive, self._send_with_id)
+                return
+            self._rules.check_origin(self._scope["method"], self._headers)
             key, known = self._checked_key()
             self._check_state()
             address = (self._scope.get("client") or ("",))[0]
@@ -159,8 +170,21 @@ class _Exchange:
     async def _send_with_id(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
-            MutableHeaders(scope=message)["x-request-id"] = self._id
+            headers = MutableHeaders(scope=message)
+            headers["x-request-id"] = self._id
+            headers.update(self._rules.response_headers(self._headers))
         await self._send(message)
+
+
+def _in_origin_form(scope: Scope) -> Scope:
+    """Returns the scope of a request with its target in origin form; of an absolute one the host is ``authority``.
+
+    A target in absolute form (``GET http://host/path``) outdoes Host (RFC 9112, 3.2.2).
+    """
+    match = _ABSOLUTE.fullmatch(scope["path"])
+    if match is None:
+        return scope
+    return {**scope, "authority": match[1], "path": match[2] or "/", "raw_path": (match[2] or "/").encode()}
 
 
 def _loading_error(running: ModelState | None) -> RequestError:

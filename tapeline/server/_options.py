@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 from lang_core import ConfigError, checked_choices
+from tapeline.server._patterns import is_host_pattern, is_origin
 
 PrefixCache = Literal["per_key", "shared", "off"]
 PREFIX_CACHES: Final[tuple[str, ...]] = get_args(PrefixCache)
@@ -17,6 +18,8 @@ class ServerOptions:
 
     Attributes:
         host: address to listen at; by default only this machine can connect.
+        allowed_hosts: further names by which requests may call the server: NAME, *.NAME, or * for any.
+        cors_origins: origins of web pages on other sites that may send requests, or * for any.
         port: port to listen at; 0 takes a free one.
         api_keys: keys, one of which every request but those of /health must bring; none asks for none.
         prefix_cache: requests that reuse each other's prefixes: those with the same API key, all, or none. Without
@@ -46,6 +49,8 @@ class ServerOptions:
 
     host: str = "127.0.0.1"
     port: int = 8000
+    allowed_hosts: tuple[str, ...] = ()
+    cors_origins: tuple[str, ...] = ()
     api_keys: tuple[str, ...] = ()
     prefix_cache: PrefixCache = "per_key"
     certificate: Path | None = None
@@ -70,6 +75,17 @@ class ServerOptions:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"port={self.port} is out of range: give 0 to 65535")
+        for host in self.allowed_hosts:
+            if not is_host_pattern(host):
+                raise ConfigError(
+                    f"`allowed_hosts`: expected names such as chat.example.com, *.example.com or *; found {host!r}"
+                )
+        for origin in self.cors_origins:
+            if not is_origin(origin):
+                raise ConfigError(
+                    "`cors_origins`: expected origins such as https://chat.example.com, in lower case and without a "
+                    f"path, or *; found {origin!r}"
+                )
         for name in (
             "max_body_bytes",
             "max_audio_bytes",

@@ -19,6 +19,15 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
+def cut(text: str, most: int = _SHOWN) -> str:
+    """Returns a text of a request as a message shows it: its beginning.
+
+    >>> cut("a" * 100, 5)
+    'aaaaa...'
+    """
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def joined(path: str, name: str | int) -> str:
     """Returns the path of a field inside another.
 

@@ -1,4 +1,4 @@
-"""API keys of ``tapeline serve``: what one key sent shows in no other key's answer, nor in the work that it takes."""
+"""Who may ask ``tapeline serve``, and that nobody learns what others asked: API keys, hosts, origins."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     flags = (f"--bundle={demo}", f"--api_key_file={demo.parent / 'keys'}")
-    with serving(tmp_path_factory.mktemp("per_key"), *flags) as started:
+    more = ("--allowed_hosts=chat.example,*.internal.example", "--cors_origins=https://page.example")
+    with serving(tmp_path_factory.mktemp("per_key"), *flags, *more) as started:
         yield started
         assert started.end() == 0
 
@@ -82,3 +83,32 @@ def test_a_server_can_share_prefixes_or_reuse_none(demo: Path, tmp_path: Path) -
         assert _cached(shared, "second", **fields)[0] > 0
     with serving(tmp_path / "off", f"--bundle={demo}", keys, "--prefix_cache=off") as off:
         assert [_cached(off, "first", **fields)[0] for _ in range(3)] == [0, 0, 0]
+
+
+def test_hosts_and_origins(server: ServerProcess, demo: Path, tmp_path: Path) -> None:
+    def models(**headers: str) -> tuple[int, str | None]:
+        status, answer = server.request("/v1/models", None, authorization="Bearer first", **headers)
+        return status, answer["error"]["code"] if status != 200 else None
+
+    for host in (f"127.0.0.1:{server.port}", "localhost", "Chat.Example.:1", "a.internal.example"):
+        assert models(host=host) == (200, None)
+    for host in (
+        "evil.example",
+        "internal.example",
+        "10.0.0.1",
+        "[fd00::1]:80",
+        "tapeline",
+        "chat.example@evil.example",
+    ):
+        assert models(host=host) == (421, "host_not_allowed")
+
+    def says(**headers: str) -> int:
+        return server.request("/tokenize", {"prompt": "It was"}, authorization="Bearer first", **headers)[0]
+
+    assert [says(origin=f"http://127.0.0.1:{server.port}"), says(origin="https://page.example"), says()] == [200] * 3
+    assert [says(origin="https://evil.example"), says(origin="null")] == [403, 403]
+
+    with serving(tmp_path / "open", f"--bundle={demo}", "--host=0.0.0.0") as reached:  # as in a container
+        probes = [reached.request("/health", None, host=host)[0] for host in ("10.42.0.7:8000", "tapeline", "a.b.svc")]
+        assert probes == [200] * 3
+        assert reached.request("/health", None, host="evil.example")[0] == 421
