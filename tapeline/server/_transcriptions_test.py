@@ -177,7 +177,7 @@ def test_a_transcription_that_takes_too_long_is_given_up() -> None:
 def test_a_client_that_has_gone_frees_the_model(server: RunningServer, slow: Counting) -> None:
     slow.heard.clear()
     body = _form(_sound(100), model="slow")
-    head = f"POST {_PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: {_TYPE['content-type']}\r\n"
+    head = f"POST {_PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {_TYPE['content-type']}\r\n"
     with server.socket() as connection:
         connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
         while not slow.heard:

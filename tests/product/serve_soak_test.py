@@ -54,7 +54,8 @@ def _text(server: ServerProcess, ask: dict[str, Any]) -> str:
 
 def _abort(server: ServerProcess, ask: dict[str, Any], draw: random.Random) -> None:
     body = json.dumps({**ask, "stream": True, "max_tokens": 200, "ignore_eos": True}).encode()
-    head = f"POST {_ROUTE} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = f"POST {_ROUTE} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    head += f"content-length: {len(body)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.sendall((head.encode() + body)[: draw.choice((len(head), 10**6))])
         connection.settimeout(draw.choice((0.001, 1)))

@@ -187,7 +187,8 @@ def test_many_clients_have_the_answers_that_each_alone_has(client: openai.OpenAI
 
 def post(body: Any, path: str = "/v1/completions") -> bytes:
     sent = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {len(sent)}\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    head += f"content-length: {len(sent)}\r\n\r\n"
     return head.encode() + sent
 
 
@@ -208,7 +209,7 @@ def test_aborted_requests_free_their_slots(server: ServerProcess) -> None:
 def test_slow_and_half_open_connections_are_closed(server: ServerProcess) -> None:
     silent, partial = server.connect(), server.connect()
     with silent, partial:
-        partial.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: a\r\n")
+        partial.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\n")
         assert silent.recv(10) == partial.recv(10) == b""
     body = post({"model": "demo", "prompt": PROMPT, "n": 4, "stream": True, "logprobs": 20, "max_tokens": 200})
     with socket.socket() as slow:
@@ -271,5 +272,5 @@ def test_tls(tmp_path: Path, demo: Path) -> None:
     with serving(tmp_path / "server", f"--bundle={demo}", f"--certificate={certificate}") as server:
         context = ssl.create_default_context(cafile=str(certificate))
         with context.wrap_socket(server.connect(), server_hostname="127.0.0.1") as connection:
-            connection.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+            connection.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
             assert connection.recv(100).startswith(b"HTTP/1.1 200")
