@@ -220,8 +220,8 @@ def _raw(server: RunningServer, head: str) -> tuple[int, dict[str, Any]]:
     ],
 )
 def test_heads_of_requests(servers: dict[str, RunningServer], head: str, status: int) -> None:
-    found, body = _raw(servers["closed"], head + "\r\nConnection: close")
-    assert found == status
+    answered, body = _raw(servers["closed"], head + "\r\nConnection: close")
+    assert answered == status
     if status == 421:
         assert body["error"]["code"] == "host_not_allowed"
         assert "--allowed_hosts=" in body["error"]["message"]

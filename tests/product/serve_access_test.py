@@ -1,4 +1,4 @@
-"""Who may ask ``tapeline serve``, and that nobody learns what others asked: API keys, hosts, origins."""
+"""Access to ``tapeline serve`` by API keys, hosts and origins; nobody learns what other keys sent."""
 
 from collections.abc import Iterator
 from pathlib import Path
