@@ -119,11 +119,15 @@ def _loaded(request: dict[str, Any]) -> Any:
     for problem in ("missing_keys", "mismatched_keys", "error_msgs"):
         if keys := sorted(map(str, info.get(problem) or ())):
             raise ReferenceError("load", f"{problem}: {', '.join(keys[:4])} ({len(keys)} in all)")
-    return _merged(model, request["adapters"]).eval()
+    return _adapted(model, request["adapters"]).eval()
 
 
-def _merged(model: Any, adapters: list[tuple[str, float]]) -> Any:
-    """Returns the model with all adapters merged, each times its weight."""
+def _adapted(model: Any, adapters: list[tuple[str, float]]) -> Any:
+    """Returns the model with all adapters, each times its weight: live with one adapter, else merged.
+
+    PEFT's merge changes both of two tied tensors, its live model each for itself. PEFT cannot activate several adapters
+    of which one replaces tensors.
+    """
     if not adapters:
         return model
     names = [str(place) for place in range(len(adapters))]
@@ -136,7 +140,7 @@ def _merged(model: Any, adapters: list[tuple[str, float]]) -> Any:
                 for name, (_, weight) in zip(names, adapters, strict=True):
                     if name in module.scaling:
                         module.scaling[name] *= weight
-        return model.merge_and_unload(adapter_names=names)
+        return model if len(names) == 1 else model.merge_and_unload(adapter_names=names)
     except Exception as error:
         raise ReferenceError("load", f"adapters: {_told(error)}") from error
 

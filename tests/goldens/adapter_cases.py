@@ -178,6 +178,21 @@ _CASES: Final = (
     ),
     AdapterCase("tokens_saved_with_embeddings", "llama_gqa", 27, (_of_tokens([5, 1, 7]),), embeddings=True),
     AdapterCase("tokens_of_gpt2", "gpt2", 29, (_of_tokens([5, 1, 7], "c_attn", fan_in_fan_out=True),)),
+    AdapterCase(
+        "parameters",
+        "llama_gqa",
+        31,
+        (
+            {
+                "r": 2,
+                "lora_alpha": 4,
+                "target_modules": [],
+                "target_parameters": ["q_proj.weight", "layers.1.mlp.down_proj.weight", "embed_tokens.weight"],
+                "rank_pattern": {"q_proj": 5, "down_proj.weight": 3},
+                "alpha_pattern": {"q_proj.weight": 7},
+            },
+        ),
+    ),
     AdapterCase("rows_under_dora", "llama_gqa", 19, (_adapting("embed_tokens", use_dora=True),), rows=True),
 )
 ADAPTER_CASES: Final = {case.name: case for case in _CASES}

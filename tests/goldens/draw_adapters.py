@@ -104,13 +104,25 @@ def _settings(rng: random.Random, *, gpt2: bool) -> dict[str, Any]:
                 {"init_lora_weights": "pissa"},
                 {"init_lora_weights": "olora"},
                 {"layer_replication": [(0, 2), (1, 2)]},
-                {"target_parameters": ["mlp.up_proj.weight"]},
+                {"target_parameters": ["mlp.experts.gate_up_proj"]},
                 {"alora_invocation_tokens": [3]},
                 {"use_qalora": True, "qalora_group_size": 2},
             ]
         )
     else:
         settings["init_lora_weights"] = rng.choice([True, False, "gaussian", "orthogonal"])
+    if rng.random() < 0.2:
+        parameters = ["wpe.weight"] if gpt2 else ["embed_tokens.weight", "lm_head.weight"]
+        parameters += [f"layers.0.self_attn.{name}.weight" for name in _LINEAR[:4]]
+        settings |= {
+            "target_parameters": rng.sample([*parameters, *(f"{name}.weight" for name in modules)], rng.randint(1, 2)),
+            "lora_dropout": 0.0,
+            "rank_pattern": rng.choice([{}, {rf"{rng.choice(modules)}.weight": 3, rng.choice(modules): 2}]),
+        }
+        if rng.random() < 0.7:
+            settings["target_modules"] = []
+        for field in ("use_dora", "lora_bias", "fan_in_fan_out"):
+            settings.pop(field, None)
     if rng.random() < 0.15:
         settings["trainable_token_indices"] = rng.choice([[1, 3], [5, 2, 0]])
     return settings

@@ -196,7 +196,7 @@ def test_an_adapter_of_another_model_is_told(
         (pair(), {"init_lora_weights": "pissa"}, ConfigError, "'init_lora_weights': .*others change the base model's"),
         (pair(), {"use_qalora": True}, ConfigError, "'use_qalora': expected none: a merge of it is not supported"),
         (pair(), {"layer_replication": [[0, 2]]}, ConfigError, "'layer_replication': expected none"),
-        (pair(), {"target_parameters": ["experts.down"]}, ConfigError, "'target_parameters': expected none"),
+        (pair(), {"target_parameters": ["experts.down"]}, ConfigError, "'target_parameters': expected names of matr"),
         (pair(), {"a_new_field": 1}, ConfigError, "'a_new_field': expected none"),
         (pair(), {"rank_pattern": {"(a+)+$": 2}}, ConfigError, "a pattern without repeated groups"),
         (pair(), {"alpha_pattern": {".*.*.*.*b": 2}}, ConfigError, "at most 3 repetitions"),

@@ -23,7 +23,7 @@ _OF_TRAINING: Final = frozenset(
 )
 _READ: Final = frozenset(
     """alpha_pattern base_model_name_or_path fan_in_fan_out lora_alpha modules_to_save peft_type r rank_pattern use_dora
-    trainable_token_indices use_rslora""".split()
+    target_parameters trainable_token_indices use_rslora""".split()
 )
 # Initialisations that leave the base model's weights as they are; others subtract from them what the adapter adds.
 _KEEPING_THE_BASE: Final = (True, False, "gaussian", "orthogonal", "eva")
@@ -52,6 +52,7 @@ class AdapterConfig:
         saved: ends of the paths of modules that the adapter holds whole copies of (``modules_to_save``).
         tokens: ids of the tokens of which the adapter holds rows, by the end of the path of the module that has them
             (``trainable_token_indices``); "" for any module.
+        parameters: ends of the names of parameters that are adapted by themselves (``target_parameters``).
     """
 
     base: str
@@ -64,6 +65,7 @@ class AdapterConfig:
     transposed: bool
     saved: tuple[str, ...] = ()
     tokens: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    parameters: tuple[str, ...] = ()
 
     def ranks(self, modules: Iterable[str]) -> dict[str, "ModuleRank"]:
         """Returns the rank and the scaling of each module.
@@ -80,8 +82,11 @@ class AdapterConfig:
                 f"{CONFIG_FILE}: patterns of ranks take longer than {_SEARCH_SECONDS:g} s on module {module!r:.80}: "
                 "name the modules in place of patterns"
             )
-        rank = _first_match(self.rank_pattern, module, self.rank)
-        alpha = _first_match(self.alpha_pattern, module, self.alpha)
+        parameter = f"{module}.weight"
+        alone = any(f".{parameter}".endswith(f".{name}") for name in self.parameters)
+        matched = parameter if alone else module  # by the patterns
+        rank = _first_match(self.rank_pattern, matched, self.rank)
+        alpha = _first_match(self.alpha_pattern, matched, self.alpha)
         return ModuleRank(rank, alpha / (math.sqrt(rank) if self.rank_stabilized else rank))
 
 
@@ -119,6 +124,7 @@ def read_adapter_config(directory: str | os.PathLike[str]) -> AdapterConfig:
         transposed=fields.boolean("fan_in_fan_out", False),
         saved=_names(fields, "modules_to_save"),
         tokens=_tokens(fields, "trainable_token_indices"),
+        parameters=_parameters(fields),
     )
 
 
@@ -158,8 +164,20 @@ def _text(fields: ConfigFields, name: str) -> str:
 def _names(fields: ConfigFields, name: str) -> tuple[str, ...]:
     names = fields.values.get(name) or []
     if not isinstance(names, list) or not all(isinstance(text, str) for text in names):
-        fields.refuse(name, "a list of names of modules")
+        fields.refuse(name, "a list of names")
     return tuple(names)
+
+
+def _parameters(fields: ConfigFields) -> tuple[str, ...]:
+    """Returns ends of names of parameters; a module's tensors do not say which of its parameters they are for."""
+    names = _names(fields, "target_parameters")
+    if any(name.rpartition(".")[2] != "weight" for name in names):
+        fields.refuse(
+            "target_parameters",
+            "names of matrices that end with .weight; experts as one tensor are not merged: merge the adapter with "
+            "PEFT and export the result",
+        )
+    return names
 
 
 def _tokens(fields: ConfigFields, name: str) -> dict[str, tuple[int, ...]]:
