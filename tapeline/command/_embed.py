@@ -14,6 +14,7 @@ import tapeline
 from lang_core import InputError
 from tapeline.cli import output_file, table, user_path, whole_file
 from tapeline.command._format_flags import FormatFlag, put_json
+from tapeline.command._paths import check_readable
 from tapeline.command._place_flags import define_place_flags
 from tapeline.command._truncation import warn_of_truncation
 from tapeline.running import similarities
@@ -47,6 +48,7 @@ def main() -> None:
     output, titles = output_file("output", _OUTPUT.value), _TEXT.value or _IMAGE.value
     if bool(_TEXT.value) == bool(_IMAGE.value):
         raise InputError("give a sentence with `text`, once for each, or pictures with `image`")
+    check_readable("image", _IMAGE.value)
     with tapeline.load(user_path(_BUNDLE.value), **_PLACE.keywords()) as model:
         if _IMAGE.value:
             vectors, read, similarity = model.embed_images([*map(user_path, _IMAGE.value)]), {}, "cosine"

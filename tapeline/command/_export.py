@@ -216,7 +216,7 @@ _KERNELS: Final = flags.DEFINE_enum(
     "kernels",
     "none",
     CHOICES["kernels"],
-    "tuned: attention, linear layers and norms as tools:tune found them best, else as their heuristics say.",
+    "tuned: attention, linear layers and norms as `tapeline tune` found them best, else as their heuristics say.",
     flag_values=FLAGS,
 )
 _LOCATIONS: Final = flags.DEFINE_bool(

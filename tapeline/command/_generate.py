@@ -28,6 +28,7 @@ from tapeline.command._flags import flag_translator
 from tapeline.command._format_flags import FormatFlag, put_json
 from tapeline.command._model_flags import define_model_flags
 from tapeline.command._output import GenerationOutput
+from tapeline.command._paths import check_arrays, check_bundle, check_empty, check_readable
 from tapeline.command._place_flags import define_place_flags
 from tapeline.command._turns import Turns, stoppable
 from tapeline.running import (
@@ -161,6 +162,14 @@ def _check_flags() -> None:
         raise InputError("`stats`, `logits`, `dump` and `format=json` are of one answer: give `prompt`")
 
 
+def _check_paths() -> None:
+    """Checks the files and directories that flags name, before a model is exported."""
+    check_bundle("draft", _DRAFT.value)
+    check_readable("image", _IMAGE.value)
+    check_arrays("input", _INPUT.value)
+    check_empty("dump", _DUMP.directory.value)
+
+
 def _options(model: LoadedModel, *, samples: bool) -> GenerateKeywords:
     """Returns the options of the generation.
 
@@ -226,6 +235,8 @@ def run(*, samples: bool) -> None:
     began = time.perf_counter()
     _check_flags()
     stats_file, logits_file = output_file("stats", _STATS.value), output_file("logits", _LOGITS.value)
+    prompt_cache = output_file("prompt_cache", _PROMPT_CACHE.value)
+    _check_paths()
     bundle = _given_bundle()
     if not _CHAT.value and (_PROMPT.value is None) == (_TOKEN_IDS.value is None):
         raise InputError("give either `prompt` or `token_ids`")
@@ -238,7 +249,7 @@ def run(*, samples: bool) -> None:
             bundle,
             **_PLACE.keywords(),
             encoder_inputs=encoder_inputs(bundle, _INPUT.value),
-            prompt_cache=output_file("prompt_cache", _PROMPT_CACHE.value),
+            prompt_cache=prompt_cache,
             speculate=_SPECULATE.value,
             draft=None if _DRAFT.value is None else user_path(_DRAFT.value),
             draft_tokens=_DRAFT_TOKENS.value,

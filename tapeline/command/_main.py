@@ -4,13 +4,15 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from lang_core import PluginError, load_plugins, near_names
+from lang_core import PluginError, load_plugins, near_names, some_of
 from tapeline.cli import EXIT_INPUT, EXIT_OTHER, VERSION, guarded, open_streams, say_error, table
 from tapeline.command._explanations import see_also
 from tapeline.command._program import COMMANDS, run_command
 
 _USAGE: Final = "usage: tapeline COMMAND [MODEL] [--flag=value ...]"
+_SEE_HELP: Final = "tapeline --help lists the commands."
 _HELP: Final = ("--help", "-h", "-help", "help")
+_VERSION: Final = ("--version", "-V", "version")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,12 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given or given[0] in _HELP:
         code = guarded(lambda: print(_overview(), file=sys.stdout if given else sys.stderr))
         return code if given else EXIT_INPUT
-    if given[0] == "--version":
+    if given[0] in _VERSION:
         return guarded(lambda: print(f"tapeline {VERSION}"))
     if given[0] not in COMMANDS:
-        known = ", ".join(COMMANDS)
         near = near_names(given[0], COMMANDS)
-        say_error(f"unknown command {given[0]!r}: the commands are {known}{near}")
+        say_error(f"unknown command {given[0]!r}: expected one of {some_of(given[0], COMMANDS)}{near}\n{_SEE_HELP}")
         return EXIT_INPUT
     try:
         load_plugins()  # what they register can be named by flags

@@ -1,11 +1,13 @@
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from absl import flags
 
 from tapeline.cli import VERSION
 from tapeline.command import COMMANDS, load_command, main
@@ -29,16 +31,22 @@ def test_without_a_command_the_overview_goes_to_stderr(capsys: pytest.CaptureFix
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"tapeline {VERSION}\n"
+    for word in ("--version", "-V", "version"):
+        assert main([word]) == 0
+        assert capsys.readouterr().out == f"tapeline {VERSION}\n"
 
 
 def test_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["exprot", "--model=demo"]) == 2
     streams = capsys.readouterr()
     assert streams.out == ""
-    assert streams.err.startswith("error: unknown command 'exprot': the commands are export, generate, chat, ")
-    assert streams.err.endswith("; did you mean 'export'?\n")
+    assert streams.err.startswith("error: unknown command 'exprot': expected one of export, ")
+    assert streams.err.endswith(" in all); did you mean 'export'?\ntapeline --help lists the commands.\n")
+    assert len(streams.err) < 200
+
+
+def _may_be_repeated(command: str, flag: str) -> bool:
+    return isinstance(load_command(command).FLAGS[flag], flags.MultiFlag)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -47,6 +55,9 @@ def test_help_of_a_command(name: str, capsys: pytest.CaptureFixture[str]) -> Non
         assert main([name, *given]) == 0
         streams = capsys.readouterr()
         assert streams.err == ""
+        assert not re.search(r"repeat this option|'\[\]'|tools:\w|[.,;];", streams.out)
+        multiples = [flag for flag in load_command(name).FLAGS if _may_be_repeated(name, flag)]
+        assert streams.out.count("(may be repeated)") == len(multiples)
         assert "\nFlags:\n" in streams.out
         command = load_command(name)
         for flag in command.FLAGS:

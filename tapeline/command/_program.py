@@ -48,6 +48,9 @@ _OPTIONS_OF: Final = "export"
 
 
 _REQUIRED_MESSAGE: Final = re.compile(r"Flag --(\w+) must have a value other than None")
+_INDENT: Final = " " * 4
+_REPEATS: Final = f";\n{_INDENT}repeat this option to specify a list of values"
+_NO_DEFAULT: Final = re.compile(rf"\n{_INDENT}\(default: '\[\]'\)")
 _FIRST_FLAG: Final = re.compile(r"--(\w+)")
 _HELP: Final = frozenset({"-h", "--help", "-help", "--helpshort", "--helpfull"})
 
@@ -145,8 +148,13 @@ def _asks_for_help(arguments: Sequence[str]) -> bool:
 
 def _help(name: str, command: Command) -> str:
     modules = command.FLAGS.flags_by_module_dict()  # flags that commands share are defined in another module
-    texts = [command.FLAGS.module_help(module).partition(":\n")[2] for module in modules]
+    texts = [_plain(command.FLAGS.module_help(module).partition(":\n")[2]) for module in modules]
     return "\n".join([(command.__doc__ or "").strip(), "", f"usage: {_usage(name, command)}", "", "Flags:", *texts])
+
+
+def _plain(text: str) -> str:
+    """Returns absl's help of flags in plain words: a flag that may be repeated says so, and no empty list is a default."""
+    return _NO_DEFAULT.sub("", text.replace(_REPEATS, f"\n{_INDENT}(may be repeated)"))
 
 
 def _usage(name: str, command: Command) -> str:

@@ -14,6 +14,7 @@ import tapeline
 from lang_core import InputError
 from tapeline.cli import output_file, table, user_path, whole_file
 from tapeline.command._format_flags import FormatFlag, put_json
+from tapeline.command._paths import check_readable
 from tapeline.command._place_flags import define_place_flags
 from tapeline.command._truncation import warn_of_truncation
 
@@ -60,6 +61,7 @@ def _documents() -> list[str]:
     """
     if bool(_DOCUMENT.value) == bool(_DOCUMENTS.value):
         raise InputError("give a text with `document`, once for each, or a file of them with `documents`")
+    check_readable("documents", [_DOCUMENTS.value] if _DOCUMENTS.value else ())
     documents = _lines(user_path(_DOCUMENTS.value)) if _DOCUMENTS.value else _DOCUMENT.value
     if not documents:
         raise InputError(f"documents={_DOCUMENTS.value}: there is no text in it: write one per line")

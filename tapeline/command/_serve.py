@@ -22,6 +22,7 @@ from lang_core import InputError
 from tapeline.cli import ProgressEvent, parse_size, user_path
 from tapeline.command._export_process import ExportProcess
 from tapeline.command._model_flags import define_model_flags
+from tapeline.command._paths import check_bundle, check_readable
 from tapeline.command._place_flags import define_place_flags
 from tapeline.running import SLOTS
 from tapeline.server import (
@@ -163,6 +164,9 @@ _SECONDS: Final = {
 
 def main() -> None:
     """Serves until the process is told to end."""
+    check_bundle("draft", _DRAFT.value)
+    check_readable("certificate", [_CERTIFICATE.value] if _CERTIFICATE.value else ())
+    check_readable("certificate_key", [_CERTIFICATE_KEY.value] if _CERTIFICATE_KEY.value else ())
     options, log = _options(), Log()
     serve(_sources(log), options, log=log, on_listening=lambda address: print(address, flush=True))
 

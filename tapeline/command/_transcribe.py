@@ -13,6 +13,7 @@ from absl import flags
 
 import tapeline
 from tapeline.cli import user_path
+from tapeline.command._paths import check_readable
 from tapeline.command._place_flags import define_place_flags
 from tapeline.running import let_workers_run
 from tapeline.transcribing import Segment, Task, TranscriptionFormat, clock
@@ -47,6 +48,7 @@ _PLACE: Final = define_place_flags(FLAGS)
 def main() -> None:
     """Prints the transcription."""
     streams = _TIMESTAMPS.value and _FORMAT.value == "text"
+    check_readable("audio", [_AUDIO.value])
     with tapeline.load(user_path(_BUNDLE.value), **_PLACE.keywords()) as model:
         let_workers_run()
         transcription = model.transcribe(

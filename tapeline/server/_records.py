@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
-from lang_core import near_names
+from lang_core import near_names, some_of
 from tapeline.server._errors import RequestError
 from tapeline.server._readers import Reader
 from tapeline.server._values import joined, refuse
@@ -79,7 +79,7 @@ def _refuse_name(kind: type[R], name: str, value: Any, path: str) -> None:
     if name not in kind.REFUSED:
         known = list(fields_of(kind))
         raise RequestError(
-            f"{where}: unknown field; available: {', '.join(known)}{near_names(name, known)}",
+            f"{where}: unknown field; available: {some_of(name, known)}{near_names(name, known)}",
             param=where,
             code="unknown_parameter",
         )

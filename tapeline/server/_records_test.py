@@ -56,6 +56,8 @@ def check(kind: type[RecordType], given: Any) -> None:
         ({"stream": True, "stream_options": {"x": 1}}, "stream_options.x", "unknown field; available: include_usage"),
         ({"store": True}, "store", "store: expected false; found true"),
         ({"temprature": 1}, "temprature", "did you mean 'temperature'"),
+        ({"temprature": 1}, "temprature", "temprature: unknown field; available: temperature, "),
+        ({"temprature": 1}, "temprature", " in all); did you mean 'temperature'"),
         ({"max_tokens": 0}, "max_tokens", "at least 1"),
         ({"max_tokens": 3, "max_completion_tokens": 4}, "max_completion_tokens", "4 contradicts max_tokens=3"),
         ({"top_logprobs": 2}, "top_logprobs", "goes with `logprobs`: true"),
