@@ -75,6 +75,9 @@ def test_a_damaged_description_is_refused(tmp_path: Path, text: str, message: st
 def test_a_directory_without_a_description_is_no_bundle(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"is not a bundle: it has no kernel_config\.json: export one first"):
         Bundle(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(InputError, match=r"no kernel_config\.json: it holds a model: .* with `tapeline export .*`"):
+        Bundle(tmp_path)
 
 
 def test_a_description_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -87,7 +87,9 @@ class KernelConfig:
                 raise InputError(
                     f"{path.parent}: there is no such directory: give the directory of a bundle, which export writes"
                 ) from None
-            raise InputError(f"{path.parent} is not a bundle: it has no {path.name}: export one first") from None
+            advice = f"it holds a model: write a bundle of it with `tapeline export {path.parent}`"
+            named = advice if (path.parent / "config.json").is_file() else "export one first"
+            raise InputError(f"{path.parent} is not a bundle: it has no {path.name}: {named}") from None
         except NotADirectoryError:
             raise InputError(
                 f"bundle={path.parent}: it is a file, and a bundle is a directory: give a model's file as `model`"

@@ -18,7 +18,7 @@ from tapeline.cli import user_path
 ENVIRONMENT_PREFIX: Final = "TAPELINE_"
 """Prefix of the variables of the environment that stand for flags."""
 
-TEXTS: Final = frozenset({"document", "prompt", "query", "system", "text"})
+TEXTS: Final = frozenset({"document", "prompt", "query", "stop", "system", "text"})
 """Flags whose value is a text, which may be empty."""
 
 _BUNDLE_FILE: Final = "kernel_config.json"
@@ -197,6 +197,8 @@ def _flag_named(values: flags.FlagValues, typed: str) -> tuple[str, str | None]:
             return positive, "false"
     if name == "json" and "json" in _choices(values, "format"):
         return "format", "json"
+    if name == "model" and "bundle" in values:
+        raise InputError(f"unknown flag {typed}: name a bundle, which `tapeline export MODEL` writes, with --bundle=DIR")
     raise InputError(f"unknown flag {typed}{_near_flags(values, name)}")
 
 
@@ -236,9 +238,8 @@ def _unexpected(values: flags.FlagValues, words: Sequence[str]) -> str:
     text = f"unexpected arguments {' '.join(words)}: every option is a --flag"
     if words[0].lower() in _TRUTHS:
         return f"{text}; give true or false with =, such as --flag={words[0]}"
-    if "prompt" in values:
-        return f"{text}; give a text with --prompt='...'"
-    return text
+    texts = [name for name in ("prompt", "text", "document") if name in values]
+    return f"{text}; give a text with --{texts[0]}='...'" if texts else text
 
 
 def _checked(flag: flags.Flag[Any], value: str, title: str) -> str:

@@ -116,6 +116,9 @@ _SEED: Final = flags.DEFINE_integer(
 )
 _SAMPLING: Final = (_TEMPERATURE, _TOP_K, _TOP_P, _MIN_P, _REPETITION_PENALTY, _SEED)
 _IGNORE_EOS: Final = flags.DEFINE_bool("ignore_eos", False, "Go on after an end-of-sequence token.", flag_values=FLAGS)
+_STOP: Final = flags.DEFINE_multi_string(
+    "stop", [], "String that ends an answer; the text ends before it.", flag_values=FLAGS
+)
 _PLACE: Final = define_place_flags(FLAGS)
 _STATS: Final = flags.DEFINE_string("stats", None, "Write figures to this JSON file.", flag_values=FLAGS)
 _LOGITS: Final = flags.DEFINE_string(
@@ -183,6 +186,7 @@ def _options(model: LoadedModel, *, samples: bool) -> GenerateKeywords:
     options.update(sampling)
     options["max_new_tokens"] = limit if _MAX_NEW_TOKENS.value is None else _MAX_NEW_TOKENS.value
     options["ignore_eos"] = _IGNORE_EOS.value
+    options["stop"] = tuple(_STOP.value)
     return options
 
 

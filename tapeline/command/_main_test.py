@@ -79,6 +79,8 @@ def test_unexpected_arguments(capsys: pytest.CaptureFixture[str]) -> None:
         ("doctor", "stray"): "unexpected arguments stray: every option is a --flag\n",
         ("inspect", "demo", "--hashes", "false"): "give true or false with =, such as --flag=false\n",
         ("generate", "demo", "Once"): "give a text with --prompt='...'\n",
+        ("embed", "bundle", "Once"): "give a text with --text='...'\n",
+        ("rerank", "bundle", "Once"): "give a text with --document='...'\n",
     }.items():
         assert main(words) == 2
         assert message in capsys.readouterr().err

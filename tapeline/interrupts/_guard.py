@@ -67,7 +67,8 @@ class _Guard:
         """Ends the process if it was interrupted; else an interrupt from now on does so where it comes."""
         self._over = True
         if self.received or code == EXIT_INTERRUPTED:
-            self.say()
+            if self.started:  # without the guard the command itself prints the line
+                self.say()
             with contextlib.suppress(AttributeError, OSError, ValueError):  # a stream or its reader is gone
                 sys.stdout.flush()
             end_at_once(EXIT_INTERRUPTED)
@@ -161,6 +162,7 @@ def run_program(module: str, arguments: Sequence[str] | None = None) -> NoReturn
         code = importlib.import_module(module).main(arguments)
     except KeyboardInterrupt:
         end_interrupted()
+        _GUARD.say()
         code = EXIT_INTERRUPTED
     except SystemExit as end:
         code = end.code

@@ -3,12 +3,16 @@
 import json
 import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 import tapeline
+from lang_core import python_command
 from tapeline.demo import write_demo_checkpoint
 from tests.interrupts._terminal import on_terminal
 
@@ -86,6 +90,29 @@ def test_a_server_ends(home: Path) -> None:
         end = terminal.end()
     assert end.code == 130, end
     assert end.text.endswith("error: interrupted\n")
+
+
+def test_a_server_in_the_background_says_once_that_it_was_interrupted(home: Path) -> None:
+    # A script's background job ignores SIGINT and has no terminal; a server takes the signal all the same.
+    command = python_command("-c", "from tapeline.program import main; main()")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
+    with subprocess.Popen(
+        [*command, "serve", "--bundle=slots", "--port=0"],
+        cwd=home,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline().startswith("http://127")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=300)
+    assert process.returncode == 130
+    assert err.count("error: interrupted\n") == 1, err
 
 
 def test_a_launch_ends_with_its_ranks(home: Path) -> None:

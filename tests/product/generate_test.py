@@ -47,6 +47,20 @@ def generating(
     return lambda bundle, *flags: invoke("generate", capsys, f"--bundle={bundle}", *flags)
 
 
+def test_a_stop_string_ends_the_answer(demo: Path, generating: Generate) -> None:
+    flags = ("--prompt=It was", "--max_new_tokens=16")
+    whole = generating(demo, *flags).out
+    stop = whole[3:6]
+    assert stop.strip()
+    assert generating(demo, *flags, f"--stop={stop}").out == whole[: whole.index(stop)] + "\n"
+    assert generating(demo, *flags, "--stop=never in it", f"--stop={stop}").out == whole[: whole.index(stop)] + "\n"
+    answer = json.loads(generating(demo, *flags, f"--stop={stop}", "--format=json").out)["answers"][0]
+    assert (answer["text"], answer["ended"]) == (whole[: whole.index(stop)], "stop")
+    refused = generating(demo, *flags, "--stop=")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--stop" in refused.err
+
+
 def test_every_flag_of_the_contract_is_there() -> None:
     promised = (
         "bundle prompt token_ids max_new_tokens temperature top_k top_p min_p repetition_penalty seed ignore_eos "
