@@ -1,10 +1,48 @@
 """Fields of a JSON configuration, read with checks that name the field."""
 
+import contextlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any, Final, NoReturn
 
 from lang_core import ConfigError, checked_choices, near_names, some_of
+
+
+_ASKED: Final[ContextVar[set[str] | None]] = ContextVar("asked", default=None)
+
+
+@contextlib.contextmanager
+def asked_names() -> Iterator[set[str]]:
+    """Yields the set that receives the names of all fields that the block asks for, whether they are there or not."""
+    names: set[str] = set()
+    token = _ASKED.set(names)
+    try:
+        yield names
+    finally:
+        _ASKED.reset(token)
+
+
+def _ask(name: object) -> None:
+    names = _ASKED.get()
+    if names is not None and isinstance(name, str):
+        names.add(name)
+
+
+class _Values(dict[str, Any]):
+    """Values of a JSON object; those that are asked for by their name are noted, those that are copied are not."""
+
+    def get(self, key: str, default: Any = None, /) -> Any:
+        _ask(key)
+        return super().get(key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        _ask(key)
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        _ask(key)
+        return super().__contains__(key)
 
 
 class ConfigFields:
@@ -16,7 +54,7 @@ class ConfigFields:
     """
 
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
-        self.values: Final = values
+        self.values: Final[Mapping[str, Any]] = _Values(values) if type(values) is dict else values
         self.where: Final = where
 
     def has(self, name: str) -> bool:

@@ -198,7 +198,9 @@ def _flag_named(values: flags.FlagValues, typed: str) -> tuple[str, str | None]:
     if name == "json" and "json" in _choices(values, "format"):
         return "format", "json"
     if name == "model" and "bundle" in values:
-        raise InputError(f"unknown flag {typed}: name a bundle, which `tapeline export MODEL` writes, with --bundle=DIR")
+        raise InputError(
+            f"unknown flag {typed}: name a bundle, which `tapeline export MODEL` writes, with --bundle=DIR"
+        )
     raise InputError(f"unknown flag {typed}{_near_flags(values, name)}")
 
 

@@ -121,7 +121,10 @@ def test_what_arguments_mean(words: list[str], name: str, value: Any) -> None:
         (["chat", "--no-chat=1"], "--no-chat=1: --no-chat takes no value"),
         (["doctor", "--json=1"], "--json takes no value"),
         (["serve", "--json"], "unknown flag --json"),
-        (["embed", "--model=a"], "unknown flag --model: name a bundle, which `tapeline export MODEL` writes, with --bundle=DIR"),
+        (
+            ["embed", "--model=a"],
+            "unknown flag --model: name a bundle, which `tapeline export MODEL` writes, with --bundle=DIR",
+        ),
         (["chat", "--no-prompt"], "unknown flag --no-prompt"),
         (["chat", "--prompt", "--seed=3"], "--prompt: expected a value, found the flag --seed=3"),
         (["chat", "--seed=many"], "--seed=many: expected a whole number"),

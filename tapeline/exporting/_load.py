@@ -26,6 +26,7 @@ from transformer_core.models import (
     check_quantization,
     entry_points,
     load_model,
+    misspelt_fields,
     stored_encodings,
     stored_specs,
     tied_keys,
@@ -104,6 +105,8 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
         InputError: configuration, checkpoint and sizes do not fit each other.
     """
     model, options = _model(options, options.dtype, source)
+    for note in misspelt_fields(source.directory, weights=source.weights is not None):
+        progress(ProgressEvent(f"warning: {note}"))
     lengths = _lengths(model, options, source)
     sizes = _sizes(model, options if not lengths else dataclasses.replace(options, sequence=lengths[-1]))
     if options.mesh_shape is not None:

@@ -51,7 +51,7 @@ from transformer_core.family import (
     register,
     register_refusal,
 )
-from transformer_core.models._load import load_model
+from transformer_core.models._load import load_model, misspelt_fields
 from transformer_core.models._random import write_random_model
 from transformer_core.models._weights import (
     check_quantization,
@@ -121,6 +121,8 @@ __all__ = [
     "entry_points",
     "load_config",
     "load_model",
+    "misspelt_fields",
+    "misspelt_fields",
     "read_modules",
     "read_pooling",
     "read_transformer_settings",

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lang_core import Activations, ConfigError, DType, checked_choices, encoding_named
-from transformer_core._config_fields import ConfigFields
+from transformer_core._config_fields import ConfigFields, asked_names
+from transformer_core._misspelt import near_misses
 from transformer_core._packing import pack_weights
 from transformer_core.checkpoints import Adapter, SafetensorsCheckpoint
 from transformer_core.family._config import Family
@@ -86,6 +87,23 @@ def _model(
     if isinstance(family, ModelFamily):
         return _as_stored(family.make, config, directory, dtype, num_layers, weights, adapters)
     raise ConfigError(f"{fields.where}: {family.architecture} is registered as a {type(family).__name__}, not a family")
+
+
+def misspelt_fields(directory: str | os.PathLike[str], *, weights: bool = True) -> list[str]:
+    """Returns a warning of each field of ``config.json`` that nothing reads and that is named nearly as one that is.
+
+    The other field, which is absent, has its default then. Fields of transformers that are not read are no mistakes.
+
+    Args:
+        directory: holds config.json of a model that is supported.
+        weights: as for ``load_model``.
+    """
+    with asked_names() as asked:
+        fields = config_values(directory)
+        embeds = read_pooling(directory) is not None
+        family = embedding_family(fields, weights=weights) if embeds else family_in(fields, weights=weights)
+        family.read(fields)
+    return near_misses(fields.values, asked, fields.where)
 
 
 def _as_stored(
