@@ -8,7 +8,6 @@ from typing import Any, Final, NoReturn
 
 from lang_core import ConfigError, checked_choices, near_names, some_of
 
-
 _ASKED: Final[ContextVar[set[str] | None]] = ContextVar("asked", default=None)
 
 

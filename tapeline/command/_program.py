@@ -153,7 +153,7 @@ def _help(name: str, command: Command) -> str:
 
 
 def _plain(text: str) -> str:
-    """Returns absl's help of flags in plain words: a flag that may be repeated says so, and no empty list is a default."""
+    """Returns absl's help of flags in plain words; an empty list is no default."""
     return _NO_DEFAULT.sub("", text.replace(_REPEATS, f"\n{_INDENT}(may be repeated)"))
 
 

@@ -6,6 +6,8 @@ from typing import Final
 
 import pytest
 
+from tapeline.command import COMMANDS, load_command
+
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _PAGES: Final = sorted(
     path.relative_to(_ROOT).as_posix()
@@ -14,6 +16,7 @@ _PAGES: Final = sorted(
 )
 _LINK: Final = re.compile(r"\]\(([^)#\s]+)")
 _CALL: Final = re.compile(r"//tools:(\w+) -- ([^`\n]*)")
+_INSTALLED: Final = re.compile(r"(?m)^(?:\S+/)?tapeline ([a-z-]+) ([^`\n#|&;]*)")
 _FLAG: Final = re.compile(r"--(\w+)")
 _DEFINED: Final = re.compile(r"(?:flags\.DEFINE_\w+|define_choice)\(\s*\"(\w+)\"")
 _SHARED_FLAGS: Final = tuple(f"tapeline/command/_{kind}_flags.py" for kind in ("dump", "format", "model", "place"))
@@ -56,12 +59,29 @@ def _flags_of(tool: str) -> set[str]:
 @pytest.mark.parametrize("page", _PAGES)
 def test_commands_name_tools_and_flags(page: str) -> None:
     targets = (_ROOT / "tools/BUILD.bazel").read_text("utf-8")
-    for tool, arguments in _CALL.findall((_ROOT / page).read_text(encoding="utf-8")):
+    text = (_ROOT / page).read_text(encoding="utf-8")
+    for command, arguments in _INSTALLED.findall(text):
+        assert command in COMMANDS, command
+        own, _, inner = re.sub(r"(['\"]).*?\1", "", arguments).partition(" -- ")
+        assert set(_FLAG.findall(own)) <= {*load_command(command).FLAGS, "help"}, (command, arguments)
+        if inner:
+            assert set(_FLAG.findall(inner)) <= set(load_command(inner.split()[0]).FLAGS), (command, arguments)
+    for tool, arguments in _CALL.findall(text):
         assert f'name = "{tool}"' in targets, tool
         own, _, inner = arguments.partition(" -- ")  # launch: its flags, then the command that its ranks run
         assert set(_FLAG.findall(own)) <= _flags_of(tool), (tool, arguments)
         if inner:
             assert set(_FLAG.findall(inner)) <= _flags_of(inner.split()[0]), (tool, arguments)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_flag_is_on_a_page(command: str) -> None:
+    text = "\n".join((_ROOT / page).read_text(encoding="utf-8") for page in _PAGES if page.count("/") < 2)
+    module = load_command(command)
+    named = {name for name in module.FLAGS if re.search(rf"--(?:\[no\]|no)?{name}\b", text)}
+    operand = {getattr(module, "POSITIONAL", ("",))[0]}  # which is written without its name
+    missing = sorted(set(module.FLAGS) - named - operand)
+    assert not missing, "show these flags on the page of their task in docs"
 
 
 def test_every_design_note_and_reference_is_in_the_index() -> None:

@@ -94,7 +94,8 @@ def test_a_server_ends(home: Path) -> None:
 
 def test_a_server_in_the_background_says_once_that_it_was_interrupted(home: Path) -> None:
     # A script's background job ignores SIGINT and has no terminal; a server takes the signal all the same.
-    command = python_command("-c", "from tapeline.program import main; main()")
+    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    command = python_command("-c", f"{ignoring}from tapeline.program import main; main()")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
     with subprocess.Popen(
         [*command, "serve", "--bundle=slots", "--port=0"],
@@ -105,7 +106,6 @@ def test_a_server_in_the_background_says_once_that_it_was_interrupted(home: Path
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     ) as process:
         assert process.stdout
         assert process.stdout.readline().startswith("http://127")

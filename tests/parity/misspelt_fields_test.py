@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-import tapeline
 from lang_core import ConfigError
-from tapeline.demo import write_demo_checkpoint
 from tests.goldens.cases import CASES
 from tests.goldens.encoders.cases import ENCODER_CASES
 from transformer_core.models import misspelt_fields
@@ -58,23 +56,3 @@ def test_a_misspelt_optional_field_is_named(name: str, tmp_path: Path) -> None:
             warned += 1
     assert warned > 2
     assert refused > 0
-
-
-def test_an_export_warns_of_a_misspelt_field(tmp_path: Path) -> None:
-    write_demo_checkpoint(tmp_path / "model")
-    path = tmp_path / "model" / "config.json"
-    config = json.loads(path.read_text())
-    config["rope_thetta"] = config.pop("rope_theta", 10000.0)
-    path.write_text(json.dumps(config))
-    said: list[str] = []
-    tapeline.export(
-        tmp_path / "model",
-        tmp_path / "bundle",
-        target=(),
-        verify="none",
-        progress=lambda event: said.append(str(event)),
-    )
-    warnings = [text for text in said if "rope_thetta" in text]
-    assert len(warnings) == 1
-    assert warnings[0].startswith("warning: ")
-    assert "field 'rope_theta', which is, is absent and has its default" in warnings[0]

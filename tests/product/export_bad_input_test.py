@@ -17,8 +17,10 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+import tapeline
 from lang_core import CompileError, InputError
 from tapeline.bundle import Bundle
+from tapeline.demo import write_demo_checkpoint
 from tests.goldens.cases import CASES
 from tests.goldens.weights import stored_weights
 from tests.product import _exports
@@ -307,3 +309,23 @@ def test_a_killed_export_leaves_the_earlier_bundle_and_does_not_stop_the_next(pl
             time.sleep(0.1)
     assert tree(place / "bundle") != before
     assert not partial.exists()
+
+
+def test_an_export_warns_of_a_misspelt_field(tmp_path: Path) -> None:
+    write_demo_checkpoint(tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    config = json.loads(path.read_text())
+    config["rope_thetta"] = config.pop("rope_theta", 10000.0)
+    path.write_text(json.dumps(config))
+    said: list[str] = []
+    tapeline.export(
+        tmp_path / "model",
+        tmp_path / "bundle",
+        target=(),
+        verify="none",
+        progress=lambda event: said.append(str(event)),
+    )
+    warnings = [text for text in said if "rope_thetta" in text]
+    assert len(warnings) == 1
+    assert warnings[0].startswith("warning: ")
+    assert "field 'rope_theta', which is, is absent and has its default" in warnings[0]

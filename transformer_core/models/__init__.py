@@ -122,7 +122,6 @@ __all__ = [
     "load_config",
     "load_model",
     "misspelt_fields",
-    "misspelt_fields",
     "read_modules",
     "read_pooling",
     "read_transformer_settings",
