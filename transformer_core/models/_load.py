@@ -89,6 +89,7 @@ def _model(
     raise ConfigError(f"{fields.where}: {family.architecture} is registered as a {type(family).__name__}, not a family")
 
 
+@checked_choices
 def misspelt_fields(directory: str | os.PathLike[str], *, weights: bool = True) -> list[str]:
     """Returns a warning of each field of ``config.json`` that nothing reads and that is named nearly as one that is.
 
