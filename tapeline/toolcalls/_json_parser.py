@@ -134,8 +134,12 @@ class JsonCallParser(StateParser):
     def _named_call(self, final: bool) -> bool:
         """A call that is the tool's name, a mark, and the arguments."""
         head, mark, rest = self._text.partition(self._marks.arguments)
+        held = 0 if mark or final else held_length(head, (self._marks.arguments,))
+        # Whether a head is no name does not depend on how much of the text has come.
+        if len(head) - held > _LONGEST_NAME or "{" in head:
+            return self._fail()
         if not mark:
-            return self._fail() if final or len(head) > _LONGEST_NAME or "{" in head else False
+            return self._fail() if final else False
         name = head.partition(self._marks.call_id)[0].strip() if self._marks.call_id else head.strip()
         if name not in self._tools or not _NAME.match(name):
             return self._fail()

@@ -252,3 +252,23 @@ def test_doctests() -> None:
         result = doctest.testmod(module)
         assert result.attempted
         assert not result.failed
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[TOOL_CALLS]get_weather[CALL_ID]{1b2c3d4e[ARGS]{}",
+        f"[TOOL_CALLS]{'get_weather'.ljust(100)}[ARGS]{{}}",
+        f"[TOOL_CALLS]{'get_weather'.ljust(101)}[ARGS]{{}}",
+    ],
+)
+def test_a_head_is_a_name_or_text_however_it_comes(text: str, streamed: bool) -> None:
+    """A head with a brace, or of more than 100 characters, was text in pieces and a call as a whole."""
+    form = _FORMATS["mistral-args"]
+    whole = _parsed(form, [text], streamed)
+    assert len(whole.calls) == (len(text.partition("[ARGS]")[0]) == len("[TOOL_CALLS]") + 100)
+    assert whole.text == ("" if whole.calls else text)
+    for place in range(len(text)):
+        assert _parsed(form, [text[:place], text[place:]], streamed) == whole
+    assert _parsed(form, text, streamed) == whole

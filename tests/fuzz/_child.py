@@ -95,9 +95,12 @@ def _mutator(target: Target) -> Callable[[bytes, int, int], bytes]:
 
 
 def _load(name: str) -> Target:
-    """Imports a target with instrumented modules of this repository."""
+    """Imports a target with instrumented modules of this repository; its seeds are run, for these import more."""
     with atheris.instrument_imports(include=list(PACKAGES[name])):  # type: ignore[attr-defined]
-        return importlib.import_module(f"tests.fuzz.targets.{name}").TARGET
+        target = importlib.import_module(f"tests.fuzz.targets.{name}").TARGET
+        for seed in target.seeds():
+            failure(target, seed)
+    return target
 
 
 def _minimize(target: Target, path: Path) -> None:
@@ -139,7 +142,14 @@ def main() -> None:
     _limit_memory(target.grown_bytes)
     arguments = [
         *(sys.argv[0], f"-runs={options.runs}", f"-seed={options.seed}", f"-timeout={options.timeout}"),
-        *("-rss_limit_mb=0", "-malloc_limit_mb=0", "-max_len=65536", "-len_control=0", "-handle_int=0"),
+        *(
+            "-rss_limit_mb=0",
+            "-malloc_limit_mb=0",
+            "-report_slow_units=3600",
+            "-max_len=65536",
+            "-len_control=0",
+            "-handle_int=0",
+        ),
         f"-artifact_prefix={options.folder / 'findings'}/native-",
         str(corpus),
     ]

@@ -112,8 +112,9 @@ class Adapter:
         return next((key for key in keys if not self._is_finite(key)), None)
 
     def _is_finite(self, key: str) -> bool:
-        rows = self._file.spec(key).shape[0]
-        step = max(1, _ELEMENTS_AT_ONCE * rows // max(1, self._file.spec(key).size))
+        spec = self._file.spec(key)
+        rows = spec.shape[0] if spec.shape else 1
+        step = max(1, _ELEMENTS_AT_ONCE * rows // max(1, spec.size))
         starts = range(0, rows, step)
         return all(np.isfinite(self._file.read_rows(key, at, min(rows, at + step))).all() for at in starts)
 

@@ -8,8 +8,18 @@ from typing import Final
 
 PACKAGES: Final[Mapping[str, Sequence[str]]] = {
     "_planted": ("tests.fuzz.targets._planted",),
+    "adapters": ("transformer_core._config_fields", "transformer_core.checkpoints"),
+    "archives": ("run_iree.archive",),
+    "bundles": ("run_iree.archive", "tapeline.bundle", "tapeline.text"),
+    "chat_templates": ("tapeline.text",),
+    "gguf": ("transformer_core.checkpoints.gguf",),
+    "pictures": ("tapeline.images", "PIL"),
     "routes": ("tapeline.grammar", "tapeline.server", "tapeline.text", "tapeline.toolcalls"),
     "safetensors": ("transformer_core.checkpoints",),
+    "sounds": ("tapeline.audio",),
+    "tokenizer_json": ("tapeline.text",),
+    "toolcalls": ("tapeline.toolcalls",),
+    "training_lines": ("tapeline.finetuning",),
 }
 """Packages and modules per target whose coverage guides it. Instrumenting all of them takes 20 seconds."""
 
