@@ -6,7 +6,7 @@ import pytest
 
 from lang_core import ConfigError
 from transformer_core import QueryGrowth, QueryKeyNormKind, RopeKind, RopeMode, YarnScaling
-from transformer_core._rope_scaling import NoScaling
+from transformer_core._rope_scaling import LongropeScaling, NoScaling
 from transformer_core.family._layer_configs import NormKind
 from transformer_core.models._config_testing import read
 
@@ -29,6 +29,16 @@ def test_olmo3() -> None:
     assert isinstance(before.rope.scaling, YarnScaling)
     assert before.local_rope is not None
     assert (before.local_rope.base, before.local_rope.scaling) == (5e5, NoScaling())
+
+
+@pytest.mark.parametrize("kind", ["su", "yarn"])
+@pytest.mark.parametrize("field", ["type", "rope_type"])
+def test_phi3_calls_longrope_by_older_names(kind: str, field: str) -> None:
+    factors = {"short_factor": [1.0, 2.0], "long_factor": [3.0, 4.0]}
+    expected, actual = (read("Phi3", rope_scaling={field: name, **factors}).rope for name in ("longrope", kind))
+    assert isinstance(actual.scaling, LongropeScaling)
+    assert actual == expected
+    assert actual != read("Phi3", rope_scaling={field: kind, **factors}, original_max_position_embeddings=16).rope
 
 
 def test_ministral3() -> None:
