@@ -58,6 +58,16 @@ from lang_core._errors import (
 )
 from lang_core._extras import EXTRAS, check_extra, has_extra, load_extra
 from lang_core._formats import LAYOUTS
+from lang_core._json import (
+    JSON_BOUNDS,
+    LARGE_JSON_BOUNDS,
+    JsonBounds,
+    JsonError,
+    file_bytes,
+    file_json,
+    json_value,
+    read_json,
+)
 from lang_core._keywords import near_keywords
 from lang_core._layouts import BitField, BlockLayout, Plane, SubScales
 from lang_core._mapping_weights import MappingWeights
@@ -193,6 +203,14 @@ __all__ = [
     "matrix_rows_by",
     "matrix_rows_of",
     "any_of",
+    "JSON_BOUNDS",
+    "LARGE_JSON_BOUNDS",
+    "JsonBounds",
+    "JsonError",
+    "file_bytes",
+    "file_json",
+    "json_value",
+    "read_json",
     "near_keywords",
     "near_names",
     "some_of",

@@ -5,6 +5,9 @@ Every message says what was asked, what was found, where, and what to do.
 
 import difflib
 from collections.abc import Iterable
+from typing import Final
+
+_LONGEST_NAME: Final = 200  # letters that are compared with names; a file can give a name of megabytes
 
 
 class TapelineError(Exception):
@@ -89,7 +92,7 @@ def near_names(name: str, known: Iterable[str], limit: int = 3) -> str:
     >>> near_names("weigth", ["weight", "bias"])
     "; did you mean 'weight'?"
     """
-    near = difflib.get_close_matches(name, list(known), n=limit, cutoff=0.6)
+    near = difflib.get_close_matches(name[:_LONGEST_NAME], list(known), n=limit, cutoff=0.6)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
@@ -104,7 +107,8 @@ def some_of(name: str, known: Iterable[str], limit: int = 12) -> str:
     names = list(known)
     if len(names) <= limit:
         return ", ".join(names)
-    return f"{', '.join(difflib.get_close_matches(name, names, n=5, cutoff=0.0))} ... ({len(names)} in all)"
+    near = difflib.get_close_matches(name[:_LONGEST_NAME], names, n=5, cutoff=0.0)
+    return f"{', '.join(near)} ... ({len(names)} in all)"
 
 
 def any_of(names: Iterable[str]) -> str:

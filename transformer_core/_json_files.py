@@ -1,10 +1,9 @@
 """JSON files of Hugging Face's directories."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from lang_core import ConfigError
+from lang_core import ConfigError, file_json
 from transformer_core._config_fields import ConfigFields
 
 
@@ -39,11 +38,10 @@ def json_array(path: str, remedy: str) -> list[Any]:
 
 def _json(path: str, remedy: str) -> Any:
     try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
+        return file_json(path, nonfinite=True)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file: {remedy}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:  # json.JSONDecodeError and UnicodeDecodeError are ValueErrors
+    except ValueError as error:
         raise ConfigError(f"{path}: is no JSON: {error}: fetch the file again") from None

@@ -11,7 +11,7 @@ from autotune.caches._entry import PINNED, TUNED, CacheEntry, Key, Measurement
 from autotune.caches._memory import is_of
 from autotune.caches._store import SCHEMA, Content, Store
 from autotune.kernel import KernelError
-from lang_core import InputError, user_cache_directory
+from lang_core import InputError, json_value, user_cache_directory
 
 Cfg = TypeVar("Cfg")
 
@@ -60,7 +60,7 @@ class PersistentCache(Generic[Cfg]):
 
     def near(self, key: Key) -> str:
         """Returns in words which entries of the op exist, for a call without an entry."""
-        others = [Key(*json.loads(text)) for text in self._store.read()["entries"]]
+        others = [Key(*json_value(text)) for text in self._store.read()["entries"]]
         same_op = [other for other in others if other.op == key.op]
         if not same_op:
             return "has nothing of the op"
@@ -88,7 +88,7 @@ class PersistentCache(Generic[Cfg]):
             KernelError: the entry cannot be read.
         """
         wanted = (device, op_id, call_key)
-        entries = [(Key(*json.loads(text)), raw) for text, raw in self._store.read()["entries"].items()]
+        entries = [(Key(*json_value(text)), raw) for text, raw in self._store.read()["entries"].items()]
         matching = [(key, raw) for key, raw in entries if key[:3] == wanted]
         if not matching:
             return None
@@ -113,11 +113,11 @@ class PersistentCache(Generic[Cfg]):
         Raises:
             KernelError: an entry cannot be read.
         """
-        return [self._entry(Key(*json.loads(t)), raw, dict) for t, raw in self._store.read()["entries"].items()]
+        return [self._entry(Key(*json_value(t)), raw, dict) for t, raw in self._store.read()["entries"].items()]
 
     def keys(self) -> list[tuple[str, str, str]]:
         """Returns ``(device, op, call)`` of all entries."""
-        return [Key(*json.loads(text))[:3] for text in self._store.read()["entries"]]
+        return [Key(*json_value(text))[:3] for text in self._store.read()["entries"]]
 
     def size(self) -> int:
         """Returns the number of entries."""
@@ -128,7 +128,7 @@ class PersistentCache(Generic[Cfg]):
         gone: list[str] = []
 
         def matches(text: str) -> bool:
-            key = Key(*json.loads(text))
+            key = Key(*json_value(text))
             return (op_id is None or is_of(key, op_id)) and call_key in (None, key.call)
 
         def change(content: Content) -> None:
@@ -212,11 +212,11 @@ def _text(key: Key) -> str:
 
 def _checked(path: str | os.PathLike[str], text: str) -> Content:
     try:
-        fields = json.loads(text)
+        fields = json_value(text)
         if fields["schema"] == SCHEMA:
             for part in ("entries", "failures"):
                 for key in fields[part]:
-                    Key(*json.loads(key))
+                    Key(*json_value(key))
             return {part: dict(fields[part]) for part in ("entries", "failures")}
         problem = f"schema {fields['schema']}, wanted {SCHEMA}"
     except (ValueError, TypeError, KeyError) as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from autotune.kernel import CacheWarning
-from lang_core import InputError
+from lang_core import LARGE_JSON_BOUNDS, InputError, file_json
 
 SCHEMA: Final = 1
 
@@ -124,8 +124,7 @@ class Store:
 
     def _parsed(self) -> Content:
         try:
-            text = self.path.read_text()
-            fields = json.loads(text)
+            fields = file_json(self.path, LARGE_JSON_BOUNDS, nonfinite=True)
             schema = fields["schema"]
             if schema == SCHEMA and all(isinstance(fields[part], dict) for part in empty()):
                 return {part: fields[part] for part in empty()}

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from autotune.caches import Key, cfg_name
 from autotune.kernel import Invocation, Kernel, KernelError, describe, short_hash
-from lang_core import near_names
+from lang_core import json_value, near_names
 
 PREFIX: Final = "tapeline_ops"
 """Beginning of the labels of kernels' calls."""
@@ -63,14 +63,14 @@ def stamp_of(mode: str, prefix: str, key: Key, inv: Invocation[Any, Any], kernel
     if mode == "hash":
         return plain
     args, kwargs = inv.specs()
-    more = {"args": describe(args), "kwargs": describe(kwargs), "cfg": json.loads(_as_json(cfg))}
+    more = {"args": describe(args), "kwargs": describe(kwargs), "cfg": json_value(_as_json(cfg), nonfinite=True)}
     return f"{plain} {json.dumps(more, sort_keys=True, separators=(',', ':'))}"
 
 
 def _as_json(cfg: Any) -> str:
     name = cfg_name(cfg)
     try:
-        json.loads(name)
+        json_value(name, nonfinite=True)
     except ValueError:  # the name of an object that JSON cannot hold
         return json.dumps(name)
     return name

@@ -20,7 +20,7 @@ from autotune.kernel import (
     is_trial,
     map_arrays,
 )
-from lang_core import ExecutionContext, InputError
+from lang_core import ExecutionContext, InputError, json_value
 
 RECORD_VARIABLE: Final = "TAPELINE_OPS_RECORD"
 FILE_VARIABLE: Final = "TAPELINE_OPS_RECORD_FILE"
@@ -241,7 +241,7 @@ def read_record(path: str | os.PathLike[str] | None = None) -> Iterator[Recorded
 
 def _parsed(file: Path, number: int, text: str) -> RecordedCall | None:
     try:
-        line = json.loads(text)
+        line = json_value(text, nonfinite=True)
         if line["schema"] != SCHEMA:
             raise InputError(
                 f"{file}:{number}: has schema {line['schema']}, this Tapeline reads {SCHEMA}: remove the file"

@@ -14,7 +14,7 @@ from typing import Final
 from compile_hlo.directions import Attribute, KernelArgument, KernelResult, KernelSignature
 from compile_hlo.emit._builder import Write
 from compile_hlo.emit._types import quoted, spec_of, symbol, tensor_type, unquoted
-from lang_core import ConfigError, GraphError, TensorSpec, load_plugins
+from lang_core import ConfigError, GraphError, TensorSpec, json_value, load_plugins
 
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]*")
 _ordered_sums: Final[dict[str, bool]] = {}  # by kind
@@ -128,7 +128,7 @@ def read_helper(line: str) -> KernelSignature | None:
     head = _HEAD.fullmatch(line)
     if head is None:
         return None
-    attributes = json.loads(unquoted(head["record"]))
+    attributes = json_value(unquoted(head["record"]), nonfinite=True)
     helper = Helper(attributes.pop("kind"), head["name"], attributes)
     given, results = (map(spec_of, _TYPE.findall(head[part])) for part in ("arguments", "results"))
     return replace(helper_record(helper, given, results), name=head["name"])

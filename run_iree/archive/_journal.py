@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from lang_core import json_value
 from run_iree.archive._values import NonFinite
 
 MARK_BYTES: Final = 64 << 20  # between two marks, about
@@ -66,13 +67,13 @@ class Journal:
     def _last_mark(self) -> tuple[int, str, dict[str, list[int]]] | None:
         try:
             head, *marks = self._path.read_text().splitlines()
-            if json.loads(head) != {"key": self._key}:
+            if json_value(head) != {"key": self._key}:
                 return None
         except (OSError, ValueError):
             return None
         for line in reversed(marks):
             try:
-                mark = json.loads(line)
+                mark = json_value(line)
                 return mark["offset"], mark["sha256"], mark["nonfinite"]
             except (ValueError, KeyError, TypeError):
                 continue  # the process was killed while it wrote this line: the previous one counts

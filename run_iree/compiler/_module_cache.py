@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Final
 
+from lang_core import json_value
 from run_iree.compiler._eviction import evict, remove
 
 _CHUNK: Final = 2**20
@@ -101,7 +102,7 @@ class ModuleCache:
 def _header(entry: IO[bytes]) -> dict[str, Any] | None:
     """Reads an entry's first line; None where it is damaged."""
     try:
-        header = json.loads(entry.readline(_HEADER_LIMIT))
+        header = json_value(entry.readline(_HEADER_LIMIT), nonfinite=True)
     except ValueError:
         return None
     complete = isinstance(header, dict) and isinstance(header.get("facts"), dict) and "sha256" in header

@@ -1,6 +1,5 @@
 """Reads a dump."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lang_core import InputError, checked_choices
+from lang_core import LARGE_JSON_BOUNDS, InputError, checked_choices, file_json
 from run_iree.dump._payload import read_payload
 from run_iree.dump._record import DumpRecord
 from run_iree.dump._writer import MANIFEST, PARTIAL, SCHEMA
@@ -87,7 +86,7 @@ def read_dump(directory: Path) -> Dump:
 
 def _fields(path: Path) -> dict[str, Any]:
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields = file_json(path, LARGE_JSON_BOUNDS, nonfinite=True)
     except (FileNotFoundError, NotADirectoryError):
         if path.with_name(PARTIAL).is_file():
             raise InputError(

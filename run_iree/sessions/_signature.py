@@ -1,12 +1,11 @@
 """Signatures in compiled modules, and checks of signatures."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from compile_hlo.directions import DECLARATION, REFLECTION, LoweredArgument, LoweredResult, Signature, reflected
-from lang_core import DescriptionError, DeviceError, OpError, TensorSpec, near_names
+from lang_core import DescriptionError, DeviceError, OpError, TensorSpec, json_value, near_names
 
 _DECLARATION: Final = re.compile(r"^\w+ func @[^(]*\((?P<arguments>.*)\) -> \((?P<results>.*)\)$", re.DOTALL)
 _VALUE: Final = re.compile(r"%(?P<name>\w+): (?P<type>tensor<[^>]*>|[\w.]+)(?: \{(?P<attributes>[^}]*)\})?")
@@ -179,7 +178,7 @@ def _rows(entry_point: str, reflection: Mapping[str, str], part: str) -> list[di
         DescriptionError: it cannot be read.
     """
     try:
-        theirs = json.loads(reflection[REFLECTION])
+        theirs = json_value(reflection[REFLECTION])
         return {name: [dict(row) for row in theirs[name]] for name in ("args", "results")}[part]
     except (KeyError, TypeError, ValueError) as error:
         raise DescriptionError(

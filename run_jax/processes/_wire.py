@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lang_core import InputError, TensorSpec, as_dtype
+from lang_core import LARGE_JSON_BOUNDS, InputError, TensorSpec, as_dtype, json_value
 
 _PLAIN: Final = (str, int, float, type(None))  # bool is an int
 
@@ -72,7 +72,7 @@ def read_written(text: bytes, payload: memoryview, object_of: Callable[[int], An
         payload: the arrays, one behind the other; those of the value are views.
         object_of: returns the object with a number.
     """
-    body, tables = json.loads(text)
+    body, tables = json_value(text, LARGE_JSON_BOUNDS, nonfinite=True)
     arrays: list[np.ndarray] = []
     at = 0
     for name, shape in tables:

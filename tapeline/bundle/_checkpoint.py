@@ -1,13 +1,12 @@
 """Weights of a bundle that was exported without, from the checkpoint itself: each device reads its parts."""
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from lang_core import CheckpointError, InputError, Part, TensorSpec, near_names, part_of
+from lang_core import CheckpointError, InputError, Part, TensorSpec, file_json, near_names, part_of
 from transformer_core.checkpoints import SafetensorsCheckpoint
 from transformer_core.models import CONFIG_FILE, load_model, unquantized, weights_of
 
@@ -109,7 +108,7 @@ def _check_same(directory: Path, bundle: Path) -> None:
     contents: list[Any] = []
     for path in (directory / CONFIG_FILE, bundle / CONFIG_FILE):
         try:
-            contents.append(json.loads(path.read_text()))
+            contents.append(file_json(path, nonfinite=True))
         except (OSError, ValueError) as error:
             raise InputError(
                 f"checkpoint={directory}: {path} cannot be read ({error}): give the model's directory"

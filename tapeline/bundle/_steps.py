@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from lang_core import LARGE_JSON_BOUNDS, file_json
 from tapeline.bundle._files import REPORT, sha256_of
 
 
@@ -130,7 +131,7 @@ def _read(directory: Path) -> dict[str, FinishedStep]:
     """Reads the steps that are recorded in a directory; none where the record is missing or damaged."""
     for name, path in ((Steps.FILE, ()), (REPORT, ("steps",))):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            steps = json.loads((directory / name).read_text())
+            steps = file_json(directory / name, LARGE_JSON_BOUNDS, nonfinite=True)
             for part in path:
                 steps = steps[part]
             return {step: FinishedStep(**fields) for step, fields in steps.items()}

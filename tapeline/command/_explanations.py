@@ -140,6 +140,14 @@ EXPLANATIONS: Final = {
         ("A misspelt name, or a name that another library has for the argument.",),
         ("Take one of the names that the message lists.",),
     ),
+    "JsonError": Explanation(
+        "A JSON text is damaged or beyond its bounds. It is an InputError and a ValueError, too.",
+        (
+            "A file was cut off, or saved in UTF-16 or with a byte order mark.",
+            "A number is beyond 64-bit floats or has over 40 digits, or lists and objects nest deeper than 100.",
+        ),
+        ("Copy the file again from where it came, or correct it at the place that the message names.",),
+    ),
     "TraceEscapeError": Explanation(
         "A value without data was used as if it had some, or data was about to enter a trace unseen.",
         (

@@ -5,7 +5,6 @@ way. Here tokens of texts, conversations in the chat template, and logits of pro
 the reference computes from the same files.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from compile_hlo.directions import LoweredArgument, Signature
-from lang_core import Argument, DeviceError, EntryPoint, InputError, VerificationError
+from lang_core import Argument, DeviceError, EntryPoint, InputError, VerificationError, read_json
 from tapeline.bundle import Bundle
 from tapeline.cli import ProgressEvent
 from tapeline.compare import agreement, precision_of
@@ -86,7 +85,9 @@ class _Check:
         self._directory: Final = directory
         self._devices: Final = devices
         self._weights: Final = export.weights
-        self._config: Final[Mapping[str, Any]] = json.loads((source.directory / CONFIG_FILE).read_text("utf-8"))
+        self._config: Final[Mapping[str, Any]] = read_json(
+            source.directory / CONFIG_FILE, "give the model's directory", nonfinite=True
+        )
         self._problems: Final[list[str]] = []
         self._name = "the reference"
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from lang_core import InputError
+from lang_core import LARGE_JSON_BOUNDS, InputError, file_json, json_value
 from tapeline.bundle import MARK, REPORT
 from tapeline.exporting._describe import model_name
 from tapeline.exporting._load import Export
@@ -66,7 +66,7 @@ def default_output(model: str, base: Path) -> str:
 def settings_of(options: ExportOptions) -> dict[str, Any]:
     """Returns the options that decide what a bundle holds, as JSON values."""
     fields = {name: value for name, value in asdict(options).items() if name not in _NO_SETTINGS}
-    return json.loads(json.dumps(fields, default=str))
+    return json_value(json.dumps(fields, default=str), nonfinite=True)
 
 
 def place_of(options: ExportOptions, model_path: Path) -> str | None:
@@ -151,7 +151,7 @@ def _setting(name: str, value: Any) -> str:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = file_json(path, LARGE_JSON_BOUNDS, nonfinite=True)
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from lang_core import InputError
+from lang_core import LARGE_JSON_BOUNDS, InputError, read_json
 from tapeline.bundle import MARK, REPORT, Steps, sha256_of
 from tapeline.exporting._load import Export
 from tapeline.exporting._predict import Prediction, node_counts
@@ -33,7 +33,7 @@ def report_summary(bundle: Path) -> dict[str, Any]:
         ``model``; ``seconds`` and ``anonymous_bytes`` (above imports, at the peak) per phase; ``nodes``; ``parameters``
         with the number of those used, ignored and missing, and their ``bytes``; ``disk_bytes``; ``verification``.
     """
-    report = json.loads((bundle / REPORT).read_text(encoding="utf-8"))
+    report = read_json(bundle / REPORT, "export the bundle again", LARGE_JSON_BOUNDS, error=InputError, nonfinite=True)
     parameters = report["parameters"]
     return {
         "model": report["model"],

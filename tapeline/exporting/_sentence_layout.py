@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from lang_core import InputError
+from lang_core import InputError, read_json
 from transformer_core.checkpoints import SINGLE_FILE
 from transformer_core.models import CONFIG_FILE, MODULES_FILE, SENTENCE_CONFIGS, SentenceModule, read_modules
 
@@ -94,5 +94,5 @@ def _link_files(source: Path, target: Path, but: Sequence[str] = ()) -> None:
 
 def _entries(directory: Path, modules: Sequence[SentenceModule]) -> list[dict[str, object]]:
     """Returns the entries of modules.json with the paths of our layout."""
-    entries = json.loads((directory / MODULES_FILE).read_text(encoding="utf-8"))
+    entries = read_json(directory / MODULES_FILE, "fetch the model again")
     return [{**entry, "path": module.own_path} for entry, module in zip(entries, modules, strict=True)]

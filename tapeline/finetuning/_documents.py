@@ -1,13 +1,12 @@
 """Training data: a text file, or JSON lines of texts and conversations, as tokens of which some are to be learned."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from lang_core import InputError, TapelineError
+from lang_core import InputError, TapelineError, json_value
 from tapeline.finetuning._conversations import Conversations
 from tapeline.text import Tokenizer
 
@@ -61,7 +60,7 @@ class Documents:
 
     def _of_line(self, line: str, where: str) -> Document:
         try:
-            fields = json.loads(line)
+            fields = json_value(line)
         except ValueError as error:
             raise InputError(f"{where}: this is no JSON ({error}): give an object with {_either()} per line") from None
         kinds = [kind for kind in _KINDS if kind in fields] if isinstance(fields, dict) else []

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lang_core import TensorSpec, WeightSource, as_dtype
+from lang_core import TensorSpec, WeightSource, as_dtype, read_json
 from tapeline.finetuning._adapter import AdaptedModule
 from tapeline.finetuning._stored import StoredLayout
 from tapeline.text import tokenizer_files
@@ -79,7 +79,7 @@ def write_checkpoint(
     """
     stored = dict(StoredLayout(model, source).tensors(parameters))
     _write(directory / SINGLE_FILE, stored, dtype)
-    fields = json.loads((files / CONFIG_FILE).read_text(encoding="utf-8"))
+    fields = read_json(files / CONFIG_FILE, "give the model's directory", nonfinite=True)
     kept = {name: value for name, value in fields.items() if name not in _OF_STORAGE}
     _write_json(directory / CONFIG_FILE, {**kept, "torch_dtype": _TORCH[dtype]})
     for name in ("generation_config.json", *tokenizer_files()):

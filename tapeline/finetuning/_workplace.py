@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from lang_core import InputError
+from lang_core import InputError, json_value, read_json
 from tapeline.finetuning._options import check_same
 
 REPORT: Final = "training.json"
@@ -71,7 +71,11 @@ class Workplace:
                 ) from None
             path = self.directory / _RECORD
             if resume and path.exists():
-                check_same(json.loads(path.read_text()), record, str(self.output))
+                check_same(
+                    read_json(path, "remove it to begin anew", error=InputError, nonfinite=True),
+                    record,
+                    str(self.output),
+                )
             else:
                 self._empty()
                 _replace(path, json.dumps(record, indent=2) + "\n")
@@ -82,7 +86,7 @@ class Workplace:
         path = self.directory / LOSSES
         lines = path.read_text().splitlines()[:steps] if path.exists() else []
         _replace(path, "".join(f"{line}\n" for line in lines))
-        return [json.loads(line)["loss"] for line in lines]
+        return [json_value(line, nonfinite=True)["loss"] for line in lines]
 
     def note(self, step: int, loss: float) -> None:
         """Appends the loss of a step, the first of which is 1."""

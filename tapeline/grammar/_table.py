@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from lang_core import InputError
+from lang_core import LARGE_JSON_BOUNDS, InputError, json_value
 from tapeline.grammar._workers import WorkerPool
 from tapeline.text import Tokenizer
 
@@ -42,7 +42,7 @@ class TokenTable:
         """
         self.size: Final = tokenizer.vocabulary_size
         self.end: Final = self.size
-        state = json.loads(tokenizer.serialized())
+        state = json_value(tokenizer.serialized(), LARGE_JSON_BOUNDS)
         state["added_tokens"] = [*(state.get("added_tokens") or ()), _end_token(self.end)]
         state["decoder"] = _decoder(state.get("decoder"))
         try:

@@ -1,7 +1,6 @@
 """Settings of huggingface_hub that downloads keep to, and files of one commit: as the hub or its cache lists them."""
 
 import contextlib
-import json
 import os
 import re
 import time
@@ -14,6 +13,7 @@ from typing import Any, Final, Self
 from huggingface_hub import constants
 from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
+from lang_core import json_value
 from tapeline.hub._names import HubError, HubName
 
 COMMIT: Final = re.compile(r"[0-9a-f]{40}")
@@ -117,7 +117,7 @@ def online_listing(name: HubName, settings: HubSettings) -> Listing:
     url = f"{settings.endpoint}/api/models/{name.repository}/revision/{revision}"
     text = _answer(url, settings)
     try:
-        values = json.loads(text)
+        values = json_value(text)
         files = [_file(entry) for entry in values["siblings"]]
         commit = values["sha"]
         if not isinstance(commit, str) or not COMMIT.fullmatch(commit):

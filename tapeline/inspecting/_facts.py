@@ -2,12 +2,11 @@
 
 import dataclasses
 import fnmatch
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from lang_core import InputError, TensorSpec, checked_choices, near_names
+from lang_core import LARGE_JSON_BOUNDS, InputError, TensorSpec, checked_choices, file_json, near_names
 from tapeline.bundle import MARK, REPORT, Bundle, sha256_of, signature_fields
 
 _LARGEST: Final = 10
@@ -134,7 +133,7 @@ def summary(tensors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _report(directory: Path) -> dict[str, Any]:
     path = directory / REPORT
     try:
-        report = json.loads(path.read_text())
+        report = file_json(path, LARGE_JSON_BOUNDS, nonfinite=True)
         for row in report.get("verification", ()):
             _ = row["device"], row["skipped"] if "skipped" in row else _figures(row)
     except FileNotFoundError:

@@ -1,12 +1,11 @@
 """Facts of a model before its export, as JSON values."""
 
 import fnmatch
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lang_core import ENCODINGS, InputError, PackedRows, StoredBytes, WeightSource, near_names
+from lang_core import ENCODINGS, InputError, PackedRows, StoredBytes, WeightSource, near_names, read_json
 from tapeline.inspecting._facts import summary
 from tapeline.text import tokenizer_files
 from transformer_core.checkpoints.gguf import packed_bytes
@@ -29,7 +28,7 @@ def model_facts(name: str, directory: Path, weights: WeightSource, source: Mappi
     return {
         "model": name,
         "source": dict(source),
-        "config": json.loads((directory / CONFIG_FILE).read_text()),
+        "config": read_json(directory / CONFIG_FILE, "give the model's directory", nonfinite=True),
         "tokenizer": [file for file in tokenizer_files() if (directory / file).is_file()],
         "tensors": summary(tensors),
         "dequantised": _dequantised(weights, tensors),

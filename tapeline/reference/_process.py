@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lang_core import InputError, ProcessError, checked_choices
+from lang_core import LARGE_JSON_BOUNDS, InputError, ProcessError, checked_choices, file_json
 
 PYTHON_VARIABLE: Final = "TAPELINE_REFERENCE_PYTHON"
 """Environment variable that names the interpreter of references; that of this process where it is not set."""
@@ -145,7 +145,7 @@ class ReferenceProcess:
             folder = Path(name)
             self._ask(_written(request, folder))
             try:
-                answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
+                answer = file_json(folder / "answer.json", LARGE_JSON_BOUNDS, nonfinite=True)
                 if "error" not in answer:
                     return _read(request, answer, folder / "answer.npz")
                 refusal = self._refusal(request, answer["error"])

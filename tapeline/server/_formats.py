@@ -1,10 +1,10 @@
 """Formats that answers are held to: response_format and structured_outputs, as grammars."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from lang_core import json_value
 from tapeline.grammar import Choices, GrammarSpec, JsonObject, JsonSchema, LarkGrammar, RegularExpression
 from tapeline.server._errors import RequestError
 from tapeline.server._readers import Choice, Either, Flag, Items, Table, Text
@@ -83,7 +83,7 @@ def _schema(given: Any) -> Any:
     if not isinstance(given, str):
         return given
     try:
-        return json.loads(given)
-    except (ValueError, RecursionError) as error:
+        return json_value(given)
+    except ValueError as error:
         where = "structured_outputs.json"
         raise RequestError(f"{where}: expected a JSON schema, or its text ({error})", param=where) from error

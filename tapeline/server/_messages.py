@@ -1,10 +1,10 @@
 """Messages of a conversation, as the API has them and as templates take them."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from lang_core import json_value
 from tapeline.server._errors import RequestError
 from tapeline.server._readers import Choice, Either, Items, Text
 from tapeline.server._records import Kinds, Record, option, required
@@ -149,8 +149,8 @@ def _template_message(message: ChatMessage, path: str, developers: bool) -> dict
 def _template_call(call: ToolCall, path: str) -> dict[str, Any]:
     """Returns a call with its arguments as an object: templates write it in the model's own form."""
     try:
-        arguments = json.loads(call.function.arguments or "{}")
-    except (ValueError, RecursionError) as error:
+        arguments = json_value(call.function.arguments or "{}", nonfinite=True)
+    except ValueError as error:
         where = f"{path}.function.arguments"
         raise RequestError(f"{where}: expected JSON in a string ({error})", param=where) from error
     return {"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": arguments}}

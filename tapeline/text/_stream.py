@@ -1,13 +1,12 @@
 """Text from ids one by one, never half a character."""
 
-import json
 import re
 from collections.abc import Collection
 from typing import Any
 
 import tokenizers
 
-from lang_core import checked_choices
+from lang_core import checked_choices, json_value
 from tapeline.text._library import library_errors
 from tapeline.text._spaces import SpaceStream
 from tapeline.text._token_bytes import HIDDEN
@@ -117,5 +116,5 @@ def dropped_tokens(tokenizer: tokenizers.Tokenizer) -> dict[int, tokenizers.Adde
 def _has_byte_fallback(tokenizer: tokenizers.Tokenizer) -> bool:
     if tokenizer.decoder is None:
         return False
-    state: dict[str, Any] = json.loads(tokenizer.decoder.__getstate__())
+    state: dict[str, Any] = json_value(tokenizer.decoder.__getstate__())
     return any(one.get("type") == "ByteFallback" for one in (state, *state.get("decoders", ())))

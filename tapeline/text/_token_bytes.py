@@ -1,12 +1,13 @@
 """The bytes of single tokens, which need not be whole characters."""
 
 import functools
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import tokenizers
+
+from lang_core import json_value
 
 _BYTE: Final = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 HIDDEN: Final = "\ue000"
@@ -36,7 +37,7 @@ def token_bytes(tokenizer: tokenizers.Tokenizer) -> Callable[[int], bytes]:
 def _kinds(tokenizer: tokenizers.Tokenizer) -> Iterator[str]:
     """Yields the types of the decoder and of those inside it."""
     if tokenizer.decoder is not None:
-        state: dict[str, Any] = json.loads(tokenizer.decoder.__getstate__())
+        state: dict[str, Any] = json_value(tokenizer.decoder.__getstate__())
         yield from (str(one.get("type")) for one in (state, *state.get("decoders", ())))
 
 

@@ -5,6 +5,8 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
+from lang_core import json_value
+
 _STRUCTURE: Final = re.compile(r'["{}\[\]]')
 _IN_STRING: Final = re.compile(r'["\\]')
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
@@ -69,7 +71,7 @@ def call_of(text: str, tools: Collection[str]) -> tuple[str, str] | None:
         return None
     if not set(members) <= _KEYS or ("arguments" in members and "parameters" in members):
         return None
-    name = json.loads(members.get("name", "null"))
+    name = json_value(members.get("name", "null"))
     arguments = arguments_of(members.get("arguments") or members.get("parameters") or "{}")
     return (name, arguments) if isinstance(name, str) and name in tools and arguments is not None else None
 
@@ -84,14 +86,14 @@ def arguments_of(text: str) -> str | None:
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return json_value(text, nonfinite=True)
+    except ValueError:
         return None
 
 
 def _members(text: str) -> Iterator[tuple[str, str]]:
     """Yields keys and JSON texts of values of an object; raises ValueError where it is damaged."""
-    if not isinstance(json.loads(text), dict):
+    if not isinstance(json_value(text, nonfinite=True), dict):
         raise ValueError(text)
     position = _after(text, 0, "{")
     while text[position] != "}":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune import KERNEL_CLASSES, PINNED, CacheEntry, PersistentCache, from_json, to_json
-from lang_core import InputError, near_names
+from lang_core import InputError, json_value, near_names
 
 
 def open_cache(path: str | os.PathLike[str] | None = None) -> PersistentCache[Any]:
@@ -84,7 +84,7 @@ def pin_entry(cache: PersistentCache[Any], entry: CacheEntry[Any], cfg: str | No
 
 def _configuration(text: str, kind: type | None, entry: CacheEntry[Any]) -> Any:
     try:
-        value = json.loads(text)
+        value = json_value(text, nonfinite=True)
     except ValueError as error:
         raise InputError(f"cfg={text}: not JSON ({error}): write it as {_fields_text(entry.cfg)}") from None
     if kind is None or not isinstance(value, dict):

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.layering._layers import LAYERS
 from tests.layering._sources import Import, imports_of, module_name, python_files
 
 _BANNED_OPENING: Final = re.compile(r"(What|Of|As|Whether|Who|Where|In which)\b")
@@ -202,6 +203,26 @@ def _bound_name(node: ast.AST) -> str | None:
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         return node.id
     return node.arg if isinstance(node, ast.arg) else None
+
+
+def calls_of(tree: Tree, module: str, names: Collection[str]) -> list[Finding]:
+    """Returns the uses of functions of a module in product packages: as its attributes, or imported by name."""
+    return [
+        Finding(path, getattr(node, "lineno", 1), f"{module}.{name}")
+        for path, syntax in tree.syntax.items()
+        if path.split("/")[0] in LAYERS
+        for node in ast.walk(syntax)
+        for name in _names_of(node, module)
+        if name in names
+    ]
+
+
+def _names_of(node: ast.AST, module: str) -> list[str]:
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == module:
+        return [node.attr]
+    if isinstance(node, ast.ImportFrom) and node.module == module:
+        return [alias.name for alias in node.names]
+    return []
 
 
 def build_lines(root: Path) -> int:

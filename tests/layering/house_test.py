@@ -23,3 +23,20 @@ def test_docstrings_open_with_a_verb_or_a_noun(tree: measures.Tree) -> None:
 def test_names_say_what_they_hold(tree: measures.Tree) -> None:
     wrong = measures.banned_bindings(tree)
     assert not wrong, "name the value:\n" + "\n".join(map(str, wrong))
+
+
+_READER = "lang_core/_json.py"
+
+
+def test_json_is_read_by_one_reader(tree: measures.Tree) -> None:
+    """Checks that no product module parses JSON by Python's json, which bounds neither depth nor numbers."""
+    wrong = [
+        finding
+        for finding in measures.calls_of(tree, "json", ("load", "loads"))
+        if finding.path != _READER and not finding.path.endswith(("_test.py", "_testing.py"))
+    ]
+    assert not wrong, "read it by lang_core.json_value, file_json or read_json:\n" + "\n".join(map(str, wrong))
+
+
+def test_the_reader_of_json_is_seen(tree: measures.Tree) -> None:
+    assert _READER in {one.path for one in measures.calls_of(tree, "json", ("load", "loads"))}

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from lang_core import CheckpointError, near_names
+from lang_core import CheckpointError, file_bytes, near_names
 from transformer_core.checkpoints._file import SafetensorsFile
 from transformer_core.checkpoints._header import MAX_HEADER_BYTES, parse_json
 from transformer_core.checkpoints._parts import CheckpointInParts
@@ -121,12 +121,9 @@ def _nothing_found(directory: str, names: set[str]) -> str:
 def _read_index(path: str) -> Mapping[str, list[str]]:
     """Returns the keys of each shard."""
     try:
-        with open(path, "rb") as file:
-            text = file.read(MAX_HEADER_BYTES + 1)
+        text = file_bytes(path, MAX_HEADER_BYTES)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot read the index: {error}") from None
-    if len(text) > MAX_HEADER_BYTES:
-        raise CheckpointError(f"{path}: the index has more than {MAX_HEADER_BYTES} bytes: not a checkpoint's index")
     weight_map = parse_json(text, path, "index").get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(f"{path}: weight_map is {weight_map!r:.80}, expected an object from keys to shards")

@@ -5,17 +5,34 @@ key to ``{"dtype", "shape", "data_offsets"}``, offsets counted from the start of
 data without overlap or hole. ``__metadata__`` maps strings to strings.
 """
 
-import json
 import math
 import os
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from lang_core import CheckpointError, DType, bf16, bool_, f16, f32, f64, i8, i32, i64, u8
+from lang_core import (
+    CheckpointError,
+    DType,
+    JsonBounds,
+    JsonError,
+    bf16,
+    bool_,
+    f16,
+    f32,
+    f64,
+    i8,
+    i32,
+    i64,
+    json_value,
+    u8,
+)
 
 MAX_HEADER_BYTES: Final = 100_000_000  # the limit of the reference implementation
 MAX_RANK: Final = 32
+HEADER_BOUNDS: Final = JsonBounds(nbytes=MAX_HEADER_BYTES, depth=16, values=1 << 23)
+"""Bounds of the JSON of a header or an index, which has about 9 commas and brackets per tensor."""
+
 _MAX_BYTES: Final = 2**63 - 1
 
 # Bits per element of every dtype of the format: the offsets of all tensors are checked, usable or not.
@@ -62,22 +79,6 @@ class Header(NamedTuple):
     metadata: dict[str, str]
 
 
-class DuplicateKeyError(ValueError):
-    """A JSON object has the same key twice."""
-
-
-def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    values = dict(pairs)
-    if len(values) == len(pairs):
-        return values
-    seen: set[str] = set()
-    for key, _ in pairs:
-        if key in seen:
-            raise DuplicateKeyError(key)
-        seen.add(key)
-    raise DuplicateKeyError("")
-
-
 def parse_json(text: bytes, path: str, what: str) -> dict[str, object]:
     """Parses a JSON object.
 
@@ -90,11 +91,9 @@ def parse_json(text: bytes, path: str, what: str) -> dict[str, object]:
         CheckpointError: the text is not JSON, not an object, or has a key twice.
     """
     try:
-        value = json.loads(text.decode("utf-8"), object_pairs_hook=_no_duplicates)
-    except DuplicateKeyError as error:
-        raise CheckpointError(f"{path}: the {what} has the key {error.args[0]!r} twice: {_REDO}") from None
-    except (ValueError, RecursionError) as error:  # ValueError: no UTF-8, no JSON, or a number of too many digits
-        raise CheckpointError(f"{path}: the {what} is not JSON ({type(error).__name__}: {error}): {_REDO}") from None
+        value = json_value(text, HEADER_BOUNDS, nonfinite=True, unique=True)
+    except JsonError as error:
+        raise CheckpointError(f"{path}: the {what} is not JSON ({error}): {_REDO}") from None
     if not isinstance(value, dict):
         raise CheckpointError(f"{path}: the {what} is a JSON {type(value).__name__}, expected an object: {_REDO}")
     return value

@@ -1,11 +1,10 @@
 """JSON files of a model or a bundle that generation reads."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from lang_core import ConfigError
+from lang_core import ConfigError, file_json
 
 CONFIG_FILE: Final = "config.json"
 GENERATION_FILE: Final = "generation_config.json"
@@ -18,7 +17,7 @@ def read_object(path: Path) -> Mapping[str, Any]:
         ConfigError: the file is missing, or is not a JSON object.
     """
     try:
-        loaded = json.loads(path.read_text(encoding="utf-8"))
+        loaded = file_json(path, nonfinite=True)
     except OSError as error:
         raise ConfigError(
             f"cannot read {path}: {error.strerror}; the directory must be a model's or a bundle"
