@@ -1,12 +1,15 @@
 """Fields of a JSON configuration, read with checks that name the field."""
 
 import contextlib
-import math
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, NoReturn
 
 from lang_core import ConfigError, checked_choices, near_names, some_of
+from transformer_core._config_bounds import BOUNDS, LARGEST, LARGEST_NUMBER
+
+_SHOWN_BITS: Final = 256
 
 _ASKED: Final[ContextVar[set[str] | None]] = ContextVar("asked", default=None)
 
@@ -63,13 +66,17 @@ class ConfigFields:
     def integer(self, name: str, default: int | None = None, minimum: int = 1) -> int:
         """Reads an integer of at least ``minimum``; ``default`` where absent, unless that is None.
 
+        The largest value is that of ``BOUNDS``, so that no loop and no allocation that follows is without an end.
+
         Raises:
-            ConfigError: the field is absent and has no default, of another type, or too small.
+            ConfigError: the field is absent and has no default, of another type, too small or too large.
         """
         expected = f"an integer of at least {minimum}"
         value = self._value(name, default, expected)
         if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
             self.refuse(name, expected)
+        if value > (most := BOUNDS.get(name, LARGEST)):
+            self.refuse(name, f"an integer of at most {most}")
         return value
 
     def number(self, name: str, default: float | None = None, above: float = 0.0) -> float:
@@ -134,7 +141,9 @@ class ConfigFields:
 
     def refuse(self, name: str, expected: str) -> NoReturn:
         """Raises ConfigError: the field is not what was expected."""
-        raise ConfigError(f"{self.where}: field {name!r}: expected {expected}; found {self.values.get(name)!r}")
+        raise ConfigError(
+            f"{self.where}: field {name!r}: expected {expected}; found {_REPR.repr(self.values.get(name))}"
+        )
 
     def _value(self, name: str, default: Any, expected: str) -> Any:
         value = self.values.get(name)
@@ -147,4 +156,16 @@ class ConfigFields:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Returns whether a value is a number within 32-bit floats."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST_NUMBER
+
+
+class _Repr(reprlib.Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        del level
+        return f"an integer of {x.bit_length()} bits" if x.bit_length() > _SHOWN_BITS else repr(x)
+
+
+_REPR: Final = _Repr()
+_REPR.maxstring = _REPR.maxother = 200
+_REPR.maxlist = _REPR.maxdict = _REPR.maxtuple = 12

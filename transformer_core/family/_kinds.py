@@ -73,6 +73,9 @@ def kind_of(name: str, values: Mapping[str, Any] | None = None, default: str | N
     return "encoder" if name.endswith("Model") else default
 
 
+_LONGEST_NAME: Final = 200  # letters that are compared; a file can give a name of megabytes
+
+
 def near_of_kind(name: str, kind: str | None, known: Iterable[tuple[str, str | None]]) -> str:
     """Returns a hint at near names of the same kind, five at most; empty if there is none.
 
@@ -85,6 +88,7 @@ def near_of_kind(name: str, kind: str | None, known: Iterable[tuple[str, str | N
     >>> near_of_kind("FalconForCausalLM", "decoder", known)
     "; did you mean 'FalconH1ForCausalLM'?"
     """
+    name = name[:_LONGEST_NAME]
     stem = _stem(name)
     ranked: dict[str, float] = {}
     for other, other_kind in known:

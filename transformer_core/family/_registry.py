@@ -180,7 +180,7 @@ def _inner_model(config: ConfigFields) -> str:
     """Returns a remedy for the text model of a whole that is not supported; empty where there is none."""
     text = config.values.get("text_config")
     kind = text.get("model_type") if isinstance(text, Mapping) else None
-    if kind not in {family.model_type for family in _FAMILIES.values()}:
+    if not isinstance(kind, str) or kind not in {family.model_type for family in _FAMILIES.values()}:
         return ""
     return (
         f"; its text_config is a {kind!r}, which is supported: load the checkpoint with transformers, save its "
