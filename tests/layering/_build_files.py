@@ -23,6 +23,7 @@ _ALL_OF_FOLDER: Mapping[str, Callable[[str], bool]] = {
 
 # The distribution that provides a module, where it has another name: longest prefix first.
 _DISTRIBUTIONS = {
+    "re2": "google_re2",
     "PIL": "pillow",
     "absl": "absl_py",
     "griffe": "griffelib",

@@ -25,7 +25,7 @@ LAYERS: Final = {
     "lang_core": _layer("", "ml_dtypes numpy"),
     "compile_dag": _layer("lang_core", "ml_dtypes numpy"),
     "compile_hlo": _layer("compile_dag lang_core", "jaxlib ml_dtypes numpy"),
-    "transformer_core": _layer("lang_core", "gguf numpy"),
+    "transformer_core": _layer("lang_core", "gguf google_re2 numpy"),
     "run_iree": _layer("compile_dag compile_hlo lang_core", "iree_base_compiler iree_base_runtime ml_dtypes numpy"),
     "run_jax": _layer("compile_dag compile_hlo lang_core", "jax jaxlib numpy optax orbax_checkpoint"),
     "autotune": _layer(

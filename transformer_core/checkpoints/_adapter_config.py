@@ -2,15 +2,14 @@
 
 import math
 import os
-import re
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from lang_core import CheckpointError, ConfigError
+from lang_core import CheckpointError, file_bytes
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints._header import parse_json
+from transformer_core.checkpoints._patterns import NamePatterns
 
 CONFIG_FILE: Final = "adapter_config.json"
 _MOST_BYTES: Final = 4 << 20
@@ -27,13 +26,29 @@ _READ: Final = frozenset(
 )
 # Initialisations that leave the base model's weights as they are; others subtract from them what the adapter adds.
 _KEEPING_THE_BASE: Final = (True, False, "gaussian", "orthogonal", "eva")
-# A group that is repeated can make a search take exponential time, and many repetitions a long one.
-_REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
-_REPETITION: Final = re.compile(r"[*+{]")
-_MOST_REPETITIONS: Final = 3
-_MOST_PATTERNS: Final = 20_000
-_LONGEST_NAME: Final = 500
-_SEARCH_SECONDS: Final = 20.0
+_BEFORE: Final = r"(.*\.)?"  # PEFT matches the end of a module's path
+
+
+@dataclass(frozen=True, slots=True)
+class PatternValues:
+    """Values of modules by pattern of their names.
+
+    Attributes:
+        patterns: patterns, each of a whole name.
+        values: value of each pattern.
+    """
+
+    patterns: NamePatterns
+    values: tuple[float, ...]
+
+    def of(self, module: str, default: float) -> float:
+        """Returns the value of the first pattern that matches a module; ``default`` if none does.
+
+        Raises:
+            ConfigError: as ``NamePatterns.first``.
+        """
+        number = self.patterns.first(module)
+        return default if number is None else self.values[number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +73,8 @@ class AdapterConfig:
     base: str
     rank: int
     alpha: float
-    rank_pattern: Mapping[re.Pattern[str], int]
-    alpha_pattern: Mapping[re.Pattern[str], float]
+    rank_pattern: PatternValues
+    alpha_pattern: PatternValues
     rank_stabilized: bool
     decomposed: bool
     transposed: bool
@@ -73,20 +88,14 @@ class AdapterConfig:
         Raises:
             ConfigError: searching the patterns takes too long, or a module's name is longer than any.
         """
-        end = time.monotonic() + _SEARCH_SECONDS
-        return {module: self._rank(module, end) for module in modules}
+        return {module: self._rank(module) for module in modules}
 
-    def _rank(self, module: str, end: float) -> "ModuleRank":
-        if len(module) > _LONGEST_NAME or time.monotonic() > end:
-            raise ConfigError(
-                f"{CONFIG_FILE}: patterns of ranks take longer than {_SEARCH_SECONDS:g} s on module {module!r:.80}: "
-                "name the modules in place of patterns"
-            )
+    def _rank(self, module: str) -> "ModuleRank":
         parameter = f"{module}.weight"
         alone = any(f".{parameter}".endswith(f".{name}") for name in self.parameters)
         matched = parameter if alone else module  # by the patterns
-        rank = _first_match(self.rank_pattern, matched, self.rank)
-        alpha = _first_match(self.alpha_pattern, matched, self.alpha)
+        rank = int(self.rank_pattern.of(matched, self.rank))
+        alpha = self.alpha_pattern.of(matched, self.alpha)
         return ModuleRank(rank, alpha / (math.sqrt(rank) if self.rank_stabilized else rank))
 
 
@@ -130,14 +139,11 @@ def read_adapter_config(directory: str | os.PathLike[str]) -> AdapterConfig:
 
 def _values(path: str) -> dict[str, object]:
     try:
-        with open(path, "rb") as file:
-            text = file.read(_MOST_BYTES + 1)
+        text = file_bytes(path, _MOST_BYTES)
     except (OSError, ValueError) as error:
         raise CheckpointError(
             f"{path}: cannot be read ({error}): an adapter is a directory of PEFT with {CONFIG_FILE}"
         ) from None
-    if len(text) > _MOST_BYTES:
-        raise CheckpointError(f"{path}: has more than {_MOST_BYTES} bytes: not an adapter's configuration")
     return parse_json(text, path, "configuration")
 
 
@@ -191,24 +197,8 @@ def _tokens(fields: ConfigFields, name: str) -> dict[str, tuple[int, ...]]:
     return {str(module): tuple(ids) for module, ids in listed.items()}
 
 
-def _patterns(fields: ConfigFields, name: str, read: Any) -> dict[re.Pattern[str], Any]:
-    """Returns compiled patterns of modules with their values; PEFT matches the end of a module's path."""
-    if not fields.values.get(name):
-        return {}
-    inner = fields.object(name)
-    if len(inner.values) > _MOST_PATTERNS:
-        fields.refuse(name, f"at most {_MOST_PATTERNS} patterns")
-    return {_pattern(inner, key): read(inner, key) for key in inner.values}
-
-
-def _pattern(fields: ConfigFields, text: str) -> re.Pattern[str]:
-    if _REPEATED_GROUP.search(text) or len(_REPETITION.findall(text)) > _MOST_REPETITIONS:
-        fields.refuse(text, f"a pattern without repeated groups and with at most {_MOST_REPETITIONS} repetitions")
-    try:
-        return re.compile(rf"(.*\.)?({text})")
-    except (re.error, OverflowError, RecursionError) as error:
-        fields.refuse(text, f"a pattern ({error})")
-
-
-def _first_match(patterns: Mapping[re.Pattern[str], Any], module: str, default: Any) -> Any:
-    return next((value for pattern, value in patterns.items() if pattern.fullmatch(module)), default)
+def _patterns(fields: ConfigFields, name: str, read: Callable[[ConfigFields, str], float]) -> PatternValues:
+    """Returns patterns of modules with their values."""
+    inner = fields.object(name) if fields.values.get(name) else ConfigFields({}, fields.where)
+    values = tuple(read(inner, key) for key in inner.values)
+    return PatternValues(NamePatterns([*inner.values], f"{fields.where}: field {name!r}", _BEFORE), values)

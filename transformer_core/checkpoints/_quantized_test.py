@@ -214,7 +214,7 @@ def test_activations_are_noted():
         ({"format": "mixed-precision"}, "group_0: field 'format': expected one of .*since the checkpoint's is mixed"),
         ({"transform_config": {"r1": {}}}, "'transform_config': expected none: rotated weights are not read"),
         ({"sparsity_config": {"format": "sparse-24-bitmask"}}, "'sparsity_config': expected none, or the format dense"),
-        ({"ignore": ["re:("]}, r"'ignore': 're:\(' is no regular expression"),
+        ({"ignore": ["re:("]}, r"'ignore': '\(' is no regular expression"),
         ({"ignore": "lm_head"}, "'ignore': expected a list of names; found 'lm_head'"),
         ({"config_groups": {"a": {**_GROUP, "weights": {"dynamic": True}}}}, "'dynamic': expected false: weights are"),
         ({"config_groups": {"a": {**_GROUP, "weights": {"type": "fp"}}}}, "'type': expected one of int, float"),

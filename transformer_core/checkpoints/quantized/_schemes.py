@@ -1,12 +1,12 @@
 """Schemes of compressed-tensors: which module is quantised how."""
 
-import re
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from lang_core import ConfigError
 from transformer_core._config_fields import ConfigFields
+from transformer_core.checkpoints._patterns import NamePatterns
 
 _REGEX: Final = "re:"
 STRATEGIES: Final = ("tensor", "channel", "group", "tensor_group", "block")
@@ -80,7 +80,9 @@ class Schemes:
     def __init__(self, fields: ConfigFields) -> None:
         _check_whole(fields)
         self._where: Final = fields.where
-        self._ignored: Final = _names(fields, "ignore")
+        ignored = _names(fields, "ignore")
+        self._ignored: Final = frozenset(ignored)
+        self._ignored_patterns: Final = _patterns(ignored, f"{fields.where}: field 'ignore'")
         self._schemes: Final[dict[str, Scheme]] = {}
         self.quantises_activations = fields.has("kv_cache_scheme")
         groups = fields.object("config_groups")
@@ -90,6 +92,8 @@ class Schemes:
             if group.has("weights"):
                 scheme = _scheme(group, fields)
                 self._schemes.update(dict.fromkeys(_names(group, "targets"), scheme))
+        self._targets: Final = sorted(target for target in self._schemes if target.startswith(_REGEX))
+        self._target_patterns: Final = _patterns(self._targets, f"{groups.where}: field 'targets'")
 
     def of(self, module: str) -> Scheme:
         """Returns the scheme of a quantised module: targets that are its name count first, then patterns, then classes.
@@ -97,23 +101,19 @@ class Schemes:
         Raises:
             ConfigError: the module is in ``ignore``, or no target matches.
         """
-        if any(_matches(module, name) for name in self._ignored):
+        if module in self._ignored or self._ignored_patterns.first(module) is not None:
             raise ConfigError(f"{self._where}: ignore has {module!r}, whose weight is stored quantised")
-        exact = sorted(self._schemes, key=lambda target: (_REGEX in target, target))
-        kind = "Embedding" if "embed" in module.rpartition(".")[2] else "Linear"
-        target = next((target for target in exact if _matches(module, target)), kind)
+        target = module if module in self._schemes else None
+        if target is None and (number := self._target_patterns.first(module)) is not None:
+            target = self._targets[number]
+        if target is None:
+            target = "Embedding" if "embed" in module.rpartition(".")[2] else "Linear"
         if target not in self._schemes:
             raise ConfigError(
                 f"{self._where}: no target of config_groups matches {module!r}, whose weight is stored quantised; "
                 f"targets: {', '.join(self._schemes)}"
             )
         return self._schemes[target]
-
-
-def _matches(module: str, target: str) -> bool:
-    if target.startswith(_REGEX):
-        return re.match(target.removeprefix(_REGEX), module) is not None
-    return target == module
 
 
 def _names(fields: ConfigFields, name: str) -> list[str]:
@@ -123,16 +123,12 @@ def _names(fields: ConfigFields, name: str) -> list[str]:
         return []
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         fields.refuse(name, "a list of names")
-    for value in values:
-        _check_pattern(fields, name, value)
     return values
 
 
-def _check_pattern(fields: ConfigFields, name: str, value: str) -> None:
-    try:
-        re.compile(value.removeprefix(_REGEX) if value.startswith(_REGEX) else "")
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ConfigError(f"{fields.where}: field {name!r}: {value!r} is no regular expression ({error})") from None
+def _patterns(targets: Iterable[str], where: str) -> NamePatterns:
+    """Returns the patterns among names and patterns."""
+    return NamePatterns([name.removeprefix(_REGEX) for name in targets if name.startswith(_REGEX)], where)
 
 
 def _check_whole(fields: ConfigFields) -> None:
