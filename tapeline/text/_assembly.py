@@ -6,7 +6,6 @@ tokens in ``special_tokens_map.json`` and ``added_tokens.json``. Fields and prec
 """
 
 import base64
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,8 +15,9 @@ from typing import Any, Final
 import tokenizers
 from tokenizers import AddedToken
 
-from lang_core import CheckpointError
+from lang_core import LARGE_JSON_BOUNDS, CheckpointError, file_bytes, file_json, json_value
 from tapeline.text._library import library_errors
+from tapeline.text._limits import check_character_map, check_tokenizer_json, check_tokens, check_vocabulary
 from tapeline.text._sentencepiece import (
     ignored_rules,
     merged_model,
@@ -128,8 +128,8 @@ def read_object(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        fields = file_json(path, LARGE_JSON_BOUNDS, nonfinite=True)
+    except (OSError, ValueError) as error:
         raise CheckpointError(f"cannot read {path}: {error}; {_COPY}") from error
     if not isinstance(fields, dict):
         raise CheckpointError(f"{path}: expected a JSON object; found {type(fields).__name__}: copy it again")
@@ -169,7 +169,7 @@ class _Files:
         if not path.exists():
             return ""
         try:
-            return path.read_text(encoding="utf-8")
+            return file_bytes(path, LARGE_JSON_BOUNDS.nbytes).decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise CheckpointError(f"cannot read {path}: {error}; {_COPY}") from error
 
@@ -177,6 +177,7 @@ class _Files:
         """Returns the file of the vocabulary and a tokenizer of it; None if there is no such file."""
         if self.has_json:
             path = self.directory / TOKENIZER_FILE
+            check_tokenizer_json(self.serialized, str(path))
             damage = f"{path} is damaged or newer than tokenizers {tokenizers.__version__} can read"
             with library_errors(damage, f"it is damaged: {_COPY}"):
                 return path, tokenizers.Tokenizer.from_str(self.serialized)
@@ -190,11 +191,24 @@ class _Files:
     def sentencepiece(self, name: str) -> SentencePieceModel | None:
         """Returns the model of SentencePiece that a class reads; None if there is no file of one."""
         path = sentencepiece_file(self.directory, name)
-        return None if path is None else read_sentencepiece(path)
+        if path is None:
+            return None
+        model = read_sentencepiece(path)
+        check_tokens((piece.text for piece in model.pieces), str(path), "pieces")
+        if model.character_map:
+            check_character_map(model.character_map, str(path), "precompiled_charsmap")
+        return model
 
 
 def _listed_model(paths: list[Path]) -> Any:
     """Returns the model of a vocabulary without a tokenizer.json: vocab.txt, or vocab.json and merges.txt."""
+    for path in paths:
+        text = file_bytes(path, LARGE_JSON_BOUNDS.nbytes)
+        if path.suffix == ".json":
+            vocabulary = json_value(text, LARGE_JSON_BOUNDS)
+            check_vocabulary(vocabulary if isinstance(vocabulary, dict) else {}, str(path), path.stem)
+        else:
+            check_tokens(text.decode("utf-8", "replace").split("\n"), str(path), path.stem)
     if len(paths) == 1:
         return tokenizers.models.WordPiece(tokenizers.models.WordPiece.read_file(str(paths[0])), unk_token="[UNK]")
     vocabulary, merges = tokenizers.models.BPE.read_file(str(paths[0]), str(paths[1]))
@@ -218,8 +232,11 @@ def _assembled(
     if tokenizer.padding is not None:
         arguments.setdefault("pad_token", tokenizer.padding["pad_token"])
     if tokenizer_class is not None:
-        listed = json.loads(files.serialized)["model"]["vocab"] if tokenizer_class.model == "Unigram" else ()
-        state = json.loads(tokenizer.normalizer.__getstate__()) if tokenizer.normalizer is not None else {}
+        unigram = tokenizer_class.model == "Unigram"
+        listed = json_value(files.serialized, LARGE_JSON_BOUNDS)["model"]["vocab"] if unigram else ()
+        state: dict[str, Any] = {}
+        if tokenizer.normalizer is not None:
+            state = json_value(tokenizer.normalizer.__getstate__(), LARGE_JSON_BOUNDS)
         for step in (state, *state.get("normalizers", ())):
             if step.get("type") == "Precompiled" and step.get("precompiled_charsmap"):
                 arguments[CHARACTER_MAP] = base64.b64decode(step["precompiled_charsmap"])
@@ -260,7 +277,9 @@ def _completed(
     tokenizer.encode_special_tokens = bool(arguments.get("split_special_tokens", False))
     unmatched = {str(name) for name in files.config.get(UNMATCHED) or ()}
     matched = {name: token for name, token in named.items() if name not in unmatched}
-    tokenizer.add_tokens(_new_tokens(tokenizer, added, matched, extra))
+    new = _new_tokens(tokenizer, added, matched, extra)
+    check_tokens((token.content for token in new), str(files.directory / TOKENIZER_CONFIG), _ADDED)
+    tokenizer.add_tokens(new)
     _correct_mistral(tokenizer, files)
     if not with_template:
         set_begin_and_end(tokenizer, arguments, named)

@@ -6,6 +6,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers
 
 from lang_core import CheckpointError
 from tapeline.text._gguf_vocabulary import PREFIX, TokenType, Vocabulary
+from tapeline.text._limits import check_character_map
 from tapeline.text._token_bytes import HIDDEN
 
 _SPACE: Final = "▁"
@@ -63,7 +64,14 @@ def _mapped(vocabulary: Vocabulary) -> list[Any]:
     if not stored:
         return []
     try:
-        return [normalizers.Precompiled(bytes(number & 0xFF for number in stored[:_MOST]))]
+        table = bytes(number & 0xFF for number in stored[:_MOST])
+    except TypeError as error:
+        raise CheckpointError(
+            f"{vocabulary.path}: {PREFIX}{_MAP}: expected a list of bytes ({error}): convert the model again"
+        ) from error
+    check_character_map(table, vocabulary.path, f"{PREFIX}{_MAP}")
+    try:
+        return [normalizers.Precompiled(table)]
     except Exception as error:  # the library raises bare Exceptions
         raise CheckpointError(
             f"{vocabulary.path}: {PREFIX}{_MAP}: expected SentencePiece's map of characters ({error}): convert again"

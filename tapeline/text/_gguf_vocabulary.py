@@ -9,6 +9,7 @@ from typing import Any, Final
 from tokenizers import AddedToken
 
 from lang_core import CheckpointError
+from tapeline.text._limits import check_tokens
 
 PREFIX: Final = "tokenizer.ggml."
 
@@ -89,6 +90,7 @@ class Vocabulary:
             raise CheckpointError(
                 f"{path}: {PREFIX}tokens: expected a list of strings; found {_short(tokens)}: convert the model again"
             )
+        check_tokens(tokens, path, f"{PREFIX}tokens")
         made = cls(path, fields, tokens, [])
         numbers = made.listed("token_type", int) or [TokenType.NORMAL] * len(tokens)
         known = {kind.value for kind in TokenType}
