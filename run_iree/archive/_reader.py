@@ -11,6 +11,9 @@ from run_iree.archive._layout import DATA_ENTRY, ENTRY, HEADER, MAGIC, aligned
 _SPEC: Final = re.compile(r"([a-z0-9]+)\[((?:[0-9]{1,18}(?:,[0-9]{1,18})*)?)\]", re.ASCII)
 _SKIPPED_ENTRY: Final = 0
 _MIN_ENTRY: Final = 60
+_LONGEST: Final = 1 << 16  # bytes of a name, and of an entry's metadata
+_LONGEST_SPEC: Final = 1000
+_MOST_INDEX: Final = 1 << 28  # bytes of all entries, and of all names and metadata
 _NAMES: Final = {dtype.name for dtype in DTYPES}
 
 
@@ -49,10 +52,16 @@ def read_archive_index(path: str | os.PathLike[str]) -> Mapping[str, ArchiveReco
     except OSError as error:
         raise InputError(f"{name}: cannot read the parameter archive: {error.strerror}") from None
     records: dict[str, ArchiveRecord] = {}
-    at = 0
+    at = used = 0
     for index in range(count):
-        step, record = _entry(entries, at, texts, (data, data_bytes), f"{name}: entry {index}")
+        step, record, length = _entry(entries, at, texts, (data, data_bytes), f"{name}: entry {index}")
         at += step
+        used += length
+        if used > len(texts):
+            raise InputError(
+                f"{name}: entry {index}: names and metadata up to here have {used} bytes, the file has {len(texts)} "
+                "for all, which entries do not share: write the archive again"
+            )
         if record is None:
             continue
         if record.name in records:
@@ -75,6 +84,11 @@ def _header(head: bytes, size: int, path: str) -> tuple[int, ...]:
     for what, offset, length in zip(("entries", "names", "data"), fields[1::2], fields[2::2], strict=True):
         if length and offset + length > size:
             raise InputError(f"{path}: the {what} end at byte {offset + length}, the file has {size}: write it again")
+    if max(fields[2], fields[4]) > _MOST_INDEX:
+        raise InputError(
+            f"{path}: {fields[2]} bytes of entries and {fields[4]} of names, {_MOST_INDEX} are read: not an archive "
+            "of a model"
+        )
     if fields[0] * _MIN_ENTRY > fields[2]:
         raise InputError(f"{path}: {fields[0]} entries do not fit a table of {fields[2]} bytes: write it again")
     return tuple(fields)
@@ -89,27 +103,32 @@ def _segment(file: BinaryIO, offset: int, length: int) -> bytes:
 
 def _entry(
     entries: bytes, at: int, texts: bytes, data: tuple[int, int], where: str
-) -> tuple[int, ArchiveRecord | None]:
-    """Returns the entry's size in the table and its record, None for an entry to skip."""
+) -> tuple[int, ArchiveRecord | None, int]:
+    """Returns the entry's size in the table, its record (None for an entry to skip) and the bytes of its texts."""
     size, kind = int.from_bytes(entries[at : at + 8], "little"), int.from_bytes(entries[at + 8 : at + 12], "little")
     if size < _MIN_ENTRY or at + size > len(entries):
         raise InputError(f"{where} has {size} bytes, the table ends at {len(entries)}: write the archive again")
     if kind == _SKIPPED_ENTRY:
-        return aligned(size, 16), None
+        return aligned(size, 16), None, 0
     if kind != DATA_ENTRY or size < ENTRY.size:
         raise InputError(f"{where} is of type {kind} and {size} bytes, readable is type {DATA_ENTRY} of {ENTRY.size}")
     _, _, _, name_at, name_bytes, note_at, note_bytes, _, begin, nbytes = ENTRY.unpack_from(entries, at)
     if name_at + name_bytes > len(texts) or note_at + note_bytes > len(texts) or begin + nbytes > data[1]:
         raise InputError(f"{where} refers beyond the names or the data: write the archive again")
+    if name_bytes > _LONGEST or note_bytes > _LONGEST:
+        raise InputError(f"{where}: a name of {name_bytes} and metadata of {note_bytes} bytes, {_LONGEST} are read")
     try:
         name = texts[name_at : name_at + name_bytes].decode()
     except UnicodeDecodeError:
         raise InputError(f"{where}: the name is not UTF-8: write the archive again") from None
     metadata = texts[note_at : note_at + note_bytes]
-    return aligned(size, 16), ArchiveRecord(name, data[0] + begin, nbytes, metadata, _spec(metadata, nbytes))
+    record = ArchiveRecord(name, data[0] + begin, nbytes, metadata, _spec(metadata, nbytes))
+    return aligned(size, 16), record, name_bytes + note_bytes
 
 
 def _spec(metadata: bytes, nbytes: int) -> TensorSpec | None:
+    if len(metadata) > _LONGEST_SPEC:
+        return None
     match = _SPEC.fullmatch(metadata.decode("ascii", "replace"))
     if match is None or match[1] not in _NAMES:
         return None

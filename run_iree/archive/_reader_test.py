@@ -1,4 +1,5 @@
 import os
+import tracemalloc
 from pathlib import Path
 
 import iree.runtime as rt
@@ -8,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lang_core import InputError, TensorSpec
-from run_iree.archive._layout import HEADER, ArchiveEntry, archive_layout
+from run_iree.archive._layout import ENTRY as ENTRY_FORM
+from run_iree.archive._layout import HEADER, MAGIC, ArchiveEntry, archive_layout
 from run_iree.archive._reader import read_archive_index
 
 ENTRIES = [
@@ -115,3 +117,42 @@ def test_mutated_archives_are_read_or_refused(
     except InputError:
         return
     assert all(record.offset + record.nbytes <= len(content) or not record.nbytes for record in records.values())
+
+
+def _aliased(count: int, size: int) -> bytes:
+    """An archive of parameters that name the same bytes, each one byte less of them than the one before."""
+    table = b"".join(
+        ENTRY_FORM.pack(ENTRY_FORM.size, 2, 0, 0, size - index, 0, 0, 64, 0, 0).ljust(80, b"\0")
+        for index in range(count)
+    )
+    names = 96 + len(table)
+    head = HEADER.pack(MAGIC, 0, 0, HEADER.size, 0, 0, count, 96, len(table), names, size, names + size, 0)
+    return head.ljust(96, b"\0") + table + b"a" * size
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "message"),
+    [
+        (400, 60_000, r"entry 1: names and metadata up to here have 119999 bytes, the file has 60000 for all"),
+        (4000, 8 << 20, r"entry 0: a name of 8388608 and metadata of 0 bytes, 65536 are read"),
+    ],
+)
+def test_names_that_share_their_bytes(tmp_path: Path, count: int, size: int, message: str) -> None:
+    """Eight megabytes of such names became four gigabytes of text."""
+    (tmp_path / "w.irpa").write_bytes(_aliased(count, size))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=message):
+            read_archive_index(tmp_path / "w.irpa")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * (size + 80 * count) + (1 << 20)
+
+
+def test_metadata_of_many_dimensions_is_no_spec(tmp_path: Path) -> None:
+    note = f"f32[{','.join(['9' * 18] * 400)}]".encode()
+    entry = ENTRY_FORM.pack(ENTRY_FORM.size, 2, 0, 0, 1, 1, len(note), 64, 0, 0).ljust(80, b"\0")
+    head = HEADER.pack(MAGIC, 0, 0, HEADER.size, 0, 0, 1, 96, 80, 176, 1 + len(note), 4096 * 4, 0)
+    (tmp_path / "w.irpa").write_bytes((head.ljust(96, b"\0") + entry + b"w" + note).ljust(4096 * 4, b"\0"))
+    assert read_archive_index(tmp_path / "w.irpa")["w"].spec is None
