@@ -7,7 +7,8 @@ from typing import Any
 from compile_dag import TagInfo
 from compile_hlo.directions import Direction
 from compile_hlo.emit import KernelSite, SiteTensor
-from lang_core import DescriptionError, TensorSpec
+from lang_core import DescriptionError
+from tapeline.bundle._field_values import spec_of
 from tapeline.bundle._files import DEBUG_MODULE, debug_executable_name
 from tapeline.bundle._kernels import KernelRecord
 
@@ -26,7 +27,8 @@ class TagConfig:
     @property
     def info(self) -> TagInfo:
         """The same for a dump."""
-        return TagInfo(self.name, TensorSpec(tuple(self.shape), self.dtype), self.module_path, self.op, self.line)
+        spec = spec_of({"shape": self.shape, "dtype": self.dtype})
+        return TagInfo(self.name, spec, self.module_path, self.op, self.line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class SiteTensorConfig:
     @property
     def tensor(self) -> SiteTensor:
         """The same for a dump."""
-        spec = TensorSpec(tuple(self.shape), self.dtype)
+        spec = spec_of({"shape": self.shape, "dtype": self.dtype})
         return SiteTensor(self.name, self.direction, spec, self.source, self.selected)
 
 

@@ -1,6 +1,5 @@
 """``kernel_config.json``, the description of a bundle, readable without our code. docs/bundle.md has the schema."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -8,9 +7,10 @@ from typing import Any, Final, Literal
 
 from autotune import Key
 from compile_hlo.directions import Direction, LoweredArgument, LoweredResult, Signature
-from lang_core import Axes, DescriptionError, InputError, TapelineError, TensorSpec
+from lang_core import LARGE_JSON_BOUNDS, Axes, DescriptionError, InputError, TapelineError, file_json
 from tapeline.bundle._debug import DebugConfig
 from tapeline.bundle._description import check_seals, seals_of
+from tapeline.bundle._field_values import check_bounds, check_values, spec_of
 from tapeline.bundle._json_text import Entries, indented_pieces
 from tapeline.bundle._kernels import KernelRecord, read_kernels, spec_fields
 from tapeline.bundle._mesh import MeshTable, check_table
@@ -81,7 +81,7 @@ class KernelConfig:
             InputError: the file is missing, damaged or of another schema.
         """
         try:
-            fields = json.loads(path.read_text())
+            fields = file_json(path, LARGE_JSON_BOUNDS, nonfinite=True, unique=True)
         except FileNotFoundError:
             if not path.parent.exists():
                 raise InputError(
@@ -110,6 +110,7 @@ class KernelConfig:
             for name in ("parameters", "targets", "model", "producer", "sha256"):
                 if not isinstance(fields.get(name), dict):
                     raise TypeError(f"{name} is not an object")
+            check_values(fields)
             _check_parts(fields)
             debug = fields.pop("debug", None)
             debug = None if debug is None else DebugConfig.from_json(debug)
@@ -120,14 +121,14 @@ class KernelConfig:
             return cls(entry_points=entry_points, kernels=kernels, debug=debug, mesh=mesh, **fields)
         except DescriptionError as error:
             raise DescriptionError(f"{path}: {error}: export the bundle again") from None
-        except (AttributeError, KeyError, TypeError, TapelineError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, TapelineError) as error:
             raise InputError(f"{path}: damaged ({error}): export the bundle again") from None
 
 
 def _check_parts(fields: Mapping[str, Any]) -> None:
     """Raises an error where parameters, targets or calls of kernels do not follow the schema."""
     for parameter in fields["parameters"].values():
-        _ = TensorSpec(tuple(parameter["shape"]), parameter["dtype"])
+        _ = spec_of(parameter)
     for target in fields["targets"].values():
         _ = target.items()
     for call in fields.get("kernel_calls", []):
@@ -237,7 +238,7 @@ def _argument(
     axes: Sequence[str | None] | None = None,
 ) -> LoweredArgument:
     """Reads an argument; bundles of earlier versions lack some of the fields, and are treated with caution."""
-    spec, cut = TensorSpec(tuple(shape), dtype), None if axes is None else tuple(axes)
+    spec, cut = spec_of({"shape": shape, "dtype": dtype}), None if axes is None else tuple(axes)
     argument = LoweredArgument(name, spec, kind, alias_result, effective, guarded, in_place, axes=cut)
     if (donated, direction) != (argument.donated, argument.declared):
         raise DescriptionError(
@@ -246,9 +247,7 @@ def _argument(
         )
     if bounds is None:
         return argument
-    least, most = bounds
-    _ = least <= most  # raises TypeError where they are no numbers
-    return replace(argument, bounds=(least, most))
+    return replace(argument, bounds=check_bounds(bounds, name))
 
 
 def _result(
@@ -262,4 +261,4 @@ def _result(
 ) -> LoweredResult:
     """Reads a result; its direction and alias follow from the arguments."""
     del direction, alias_arg
-    return LoweredResult(name, TensorSpec(tuple(shape), dtype), None if axes is None else tuple(axes))
+    return LoweredResult(name, spec_of({"shape": shape, "dtype": dtype}), None if axes is None else tuple(axes))

@@ -6,6 +6,7 @@ from typing import Any, Final, get_args
 
 from compile_hlo.directions import Direction, KernelSignature
 from lang_core import DescriptionError, TensorSpec
+from tapeline.bundle._field_values import spec_of
 
 _NOT_RECORDED: Final = "the version that wrote this bundle did not record it"
 _DIRECTIONS: Final = get_args(Direction)
@@ -42,12 +43,12 @@ class KernelRecord:
     @property
     def argument_specs(self) -> list[TensorSpec]:
         """Shape and dtype of the arguments, in order."""
-        return [_spec(entry) for entry in self.arguments]
+        return [spec_of(entry) for entry in self.arguments]
 
     @property
     def result_specs(self) -> list[TensorSpec]:
         """Shape and dtype of the results, in order."""
-        return [_spec(entry) for entry in self.results]
+        return [spec_of(entry) for entry in self.results]
 
     @property
     def effective(self) -> list[str]:
@@ -137,7 +138,3 @@ def _check_whole(kernel: KernelRecord) -> None:
 def spec_fields(spec: TensorSpec) -> dict[str, Any]:
     """Returns the fields of a spec in the file."""
     return {"dtype": spec.dtype.name, "shape": list(spec.shape)}
-
-
-def _spec(entry: Mapping[str, Any]) -> TensorSpec:
-    return TensorSpec(tuple(entry["shape"]), entry["dtype"])
