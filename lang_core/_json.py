@@ -13,6 +13,7 @@ import os
 import stat
 from typing import Any, Final, NamedTuple
 
+from lang_core._choices import checked_choices
 from lang_core._errors import ConfigError, InputError
 
 MOST_DIGITS: Final = 40
@@ -47,6 +48,7 @@ class JsonError(InputError, ValueError):
     """A text is no JSON, or beyond its bounds. The message does not name the file: the caller does."""
 
 
+@checked_choices
 def json_value(
     text: bytes | str, bounds: JsonBounds = JSON_BOUNDS, *, nonfinite: bool = False, unique: bool = False
 ) -> Any:
@@ -129,10 +131,17 @@ def file_bytes(path: str | os.PathLike[str], most: int) -> bytes:
     return b"".join(parts)
 
 
+@checked_choices
 def file_json(
     path: str | os.PathLike[str], bounds: JsonBounds = JSON_BOUNDS, *, nonfinite: bool = False, unique: bool = False
 ) -> Any:
-    """Returns the value of a JSON file; arguments as for ``json_value``. The caller names the file in its message.
+    """Returns the value of a JSON file. The caller names the file in its message.
+
+    Args:
+        path: path of the file.
+        bounds: bounds of the text.
+        nonfinite: as for ``json_value``.
+        unique: as for ``json_value``.
 
     Raises:
         OSError: as ``file_bytes``.
@@ -141,6 +150,7 @@ def file_json(
     return json_value(file_bytes(path, bounds.nbytes), bounds, nonfinite=nonfinite, unique=unique)
 
 
+@checked_choices
 def read_json(
     path: str | os.PathLike[str],
     remedy: str,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from lang_core import InputError
+from lang_core import LARGE_JSON_BOUNDS, InputError, json_value
 from tapeline.grammar import _worker
 from tapeline.grammar._constraint import TOO_HARD, GrammarConstraint, failure, masked
 from tapeline.grammar._messages import short
@@ -119,7 +119,7 @@ def _error(spec: GrammarSpec, source: str, table: TokenTable) -> str:
     except WorkerEndedError:
         return f"{name}: {TOO_HARD}"
     if kind == _worker.REFUSED:
-        error, warnings = json.loads(payload)
+        error, warnings = json_value(payload, LARGE_JSON_BOUNDS)
         if error:
             return _failure(error, name, schemas, table)
         _check_finite(schemas)

@@ -306,5 +306,5 @@ def _begin_alike(firsts: list[str]) -> bool:
     )
 
 
-def _error(path: str, field: str, found: str, expected: str) -> CheckpointError:
-    return CheckpointError(f"{path}: {field}: expected {expected}; found {found}: {_COPY}")
+def _error(path: str, field: str, actual: str, expected: str) -> CheckpointError:
+    return CheckpointError(f"{path}: {field}: expected {expected}; found {actual}: {_COPY}")

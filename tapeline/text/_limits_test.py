@@ -9,7 +9,7 @@ import pytest
 
 from lang_core import CheckpointError
 from tapeline.text import Tokenizer, _hostile_testing, _limits
-from tapeline.text._gguf_bpe import _SPLITS  # pyright: ignore[reportPrivateUsage]
+from tapeline.text._gguf_bpe import _SPLITS
 
 _USED = ("as it is",)
 _LONG = os.environ.get("TAPELINE_LONG") == "1"
@@ -25,7 +25,8 @@ def read(*arguments: str) -> dict[str, str]:
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout[-500:]}\n{done.stderr[-2000:]}"
-    return dict(line.partition(": ")[::2] for line in done.stdout.splitlines())
+    lines = [line.partition(": ") for line in done.stdout.splitlines()]
+    return {name: result for name, _, result in lines}
 
 
 def test_hostile_files_are_one_error() -> None:
