@@ -55,7 +55,7 @@ def check_tokenizer_json(text: str, path: str) -> dict[str, Any]:
     try:
         state = json_value(text, LARGE_JSON_BOUNDS, unique=True)
     except JsonError as error:
-        raise CheckpointError(f"{path}: is no tokenizer: {error}: {_COPY}") from None
+        raise CheckpointError(f"{path} is damaged ({error}): {_COPY}") from None
     if not isinstance(state, dict):
         raise _error(path, "the file", f"a JSON {type(state).__name__}", "an object")
     model = state.get("model")

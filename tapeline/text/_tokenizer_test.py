@@ -89,7 +89,7 @@ def test_empty_file_of_sentencepiece(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["{", "{}", "", '{"model": {"type": "Unheard"}}'])
 def test_damaged_file(tmp_path: Path, damage: str) -> None:
     (tmp_path / "tokenizer.json").write_text(damage)
-    with pytest.raises(CheckpointError, match=r"tokenizer\.json is damaged or newer than tokenizers .*: copy it again"):
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json is damaged .*: copy it again"):
         find_tokenizer(tmp_path)
 
 
