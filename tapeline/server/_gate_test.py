@@ -157,6 +157,7 @@ def test_states_of_models_that_fail(tmp_path: Path, error: type[Exception], rais
         health = server.request("/health")
         assert (health.status, health.json["status"], health.json["state"]) == (503, "failed", "failed")
         assert "secret" not in health.body.decode()
+        assert "reason" in health.json
 
 
 def test_a_model_that_fails_is_500_and_told_in_the_log(tmp_path: Path) -> None:
@@ -167,8 +168,13 @@ def test_a_model_that_fails_is_500_and_told_in_the_log(tmp_path: Path) -> None:
         assert failed.status == 500
         assert "the model failed" in failed.error["message"]
         assert "caught fire" not in failed.error["message"]
-        server.request("/health")
+        health = server.request("/health")
+        assert (health.status, health.json["status"]) == (503, "stuck")
+        assert "the model failed and could not be made anew" in health.json["reason"]
+        again = server.request("/v1/chat/completions", CHAT)
+        assert (again.status, again.error["code"]) == (503, "model_failed")
         assert "caught fire" in server.log.getvalue()
+        assert "caught fire" not in f"{health.body!r}{again.body!r}"
 
 
 def test_a_model_is_replaced_while_it_answers(tmp_path: Path) -> None:

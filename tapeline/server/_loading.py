@@ -244,6 +244,10 @@ class BundleEngine:
         """Returns the engine's figures."""
         return self._engine.figures()
 
+    def fault(self, seconds: float) -> str | None:
+        """Returns why the engine cannot answer; None if it can."""
+        return self._engine.fault(seconds)
+
     def drain(self, seconds: float) -> bool:
         """Takes no more requests, and returns whether those that run have ended in time."""
         return self._engine.drain(seconds)

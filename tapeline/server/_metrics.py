@@ -24,6 +24,11 @@ _GAUGES: Final[Mapping[str, tuple[str, Callable[[EngineFigures], float]]]] = {
         lambda figures: figures.cache_usage,
     ),
     "prefix_store_bytes": ("Bytes of the prefix store.", lambda figures: figures.store_bytes),
+    "engine_up": ("1 while the engine's thread runs, 0 once it has ended.", lambda figures: figures.alive),
+    "engine_stalled_seconds": (
+        "Time since the engine's last progress, 0 while it has no work.",
+        lambda figures: figures.stalled_seconds,
+    ),
     "prefix_store_budget_bytes": ("Bytes that the prefix store may take.", lambda figures: figures.store_budget),
 }
 _COUNTERS: Final[Mapping[str, tuple[str, Callable[[EngineFigures], float]]]] = {

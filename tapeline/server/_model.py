@@ -32,6 +32,10 @@ class TokenEngine(Protocol):
         """Returns the engine's figures."""
         ...
 
+    def fault(self, seconds: float) -> str | None:
+        """Returns why the engine cannot answer: it has ended, or makes no progress for some seconds; None if it can."""
+        ...
+
     def drain(self, seconds: float) -> object:
         """Takes no more requests, and waits for those that run."""
         ...

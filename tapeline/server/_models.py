@@ -1,5 +1,6 @@
 """The models of a server: loaded behind its back, found by name, replaced while they answer."""
 
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,12 +47,14 @@ class ModelState:
         state: ``waiting`` before its load begins, ``loading``, ``ready``, or ``failed`` if it cannot be loaded.
         step: running step while the model is loaded; None otherwise.
         reload_failed: True if a later load failed, and the model is the one from before.
+        reason: why it has failed, without paths; None otherwise.
     """
 
     name: str
     state: Literal["waiting", "loading", "ready", "failed"]
     step: LoadStep | None = None
     reload_failed: bool = False
+    reason: str | None = None
 
 
 class Models:
@@ -61,15 +64,24 @@ class Models:
         sources: what to load.
         log: is told of loads and failures.
         drain_seconds: time that the answers of a replaced model have to end.
+        watchdog_seconds: time without progress after which an engine with work counts as stuck; 0 never does.
 
     Attributes:
-        failure: why the first load failed; None where it did not, or was ended.
+        failure: why no model could be loaded; None if one could, or if loading was ended.
     """
 
-    def __init__(self, sources: Sequence[ModelSource], log: Log, drain_seconds: float = 600.0) -> None:
+    def __init__(
+        self,
+        sources: Sequence[ModelSource],
+        log: Log,
+        drain_seconds: float = 600.0,
+        watchdog_seconds: float = 60.0,
+    ) -> None:
         self._sources: Final = tuple(sources)
         self._log: Final = log
         self._drain_seconds: Final = drain_seconds
+        self._watchdog_seconds: Final = watchdog_seconds
+        self._failed: Final[dict[str, str]] = {}
         self._models: Final[dict[str, ServedModel]] = {}
         self._stamps: Final[dict[str, object]] = {}
         self._reloading: Final = threading.Lock()
@@ -80,23 +92,30 @@ class Models:
 
     @property
     def ready(self) -> bool:
-        """True once every model is loaded."""
-        return len(self._models) == len(self._sources)
+        """True once every model is loaded or has failed, and one at least is loaded."""
+        return bool(self._models) and all(
+            source.name in self._models or source.name in self._failed for source in self._sources
+        )
 
     def load(self) -> None:
-        """Loads every model; blocks until that is done.
+        """Loads every model; blocks until that is done. A model that cannot be loaded holds up no other.
 
         Raises:
-            TapelineError: one cannot be loaded.
+            TapelineError: no model can be loaded, or loading was ended.
         """
-        try:
-            for source in self._sources:
-                self._loading = source.name
+        error: TapelineError | None = None
+        for source in self._sources:
+            self._loading = source.name
+            try:
                 self._load(source)
-        except TapelineError as error:
-            if not self._ended:
-                self.failure = error
-            raise
+            except TapelineError as raised:
+                error = raised
+                if self._ended:
+                    raise
+                self._fail(source, raised)
+        if error is not None and not self._models:
+            self.failure = error
+            raise error
 
     def states(self) -> list[ModelState]:
         """Returns the state of every model, in the order of the sources."""
@@ -105,11 +124,19 @@ class Models:
     def _state(self, source: ModelSource) -> ModelState:
         if source.name in self._models:
             return ModelState(source.name, "ready", reload_failed=source.name in self._reload_failed)
+        if source.name in self._failed:
+            return ModelState(source.name, "failed", reason=self._failed[source.name])
         if source.name != self._loading:
             return ModelState(source.name, "waiting")
-        if self.failure is not None:
-            return ModelState(source.name, "failed")
         return ModelState(source.name, "loading", source.progress.step())
+
+    def faults(self) -> Mapping[str, str]:
+        """Returns why engines cannot answer, by the name of the model: dead, or without progress."""
+        faults = {model.name: self._fault(model) for model in self.loaded()}
+        return {name: fault for name, fault in faults.items() if fault is not None}
+
+    def _fault(self, model: ServedModel) -> str | None:
+        return model.engine.fault(self._watchdog_seconds) if isinstance(model, TextModel) else None
 
     def end_loading(self) -> None:
         """Ends loads that wait for something, such as an export; they fail then. Any thread may call it."""
@@ -128,8 +155,15 @@ class Models:
         """
         with self._reloading:
             for source in self._sources:
-                if not changed_only or source.stamp() != self._stamps[source.name]:
+                if not changed_only or self._changed(source):
                     self._replace(source)
+
+    def _changed(self, source: ModelSource) -> bool:
+        try:
+            return source.stamp() != self._stamps.get(source.name)
+        except Exception as error:  # noqa: BLE001 - one look that fails does not end the watching
+            self._log.failure("watch failed", error, model=source.name)
+            return False
 
     def close(self, seconds: float) -> None:
         """Waits for running answers and frees every model."""
@@ -182,6 +216,8 @@ class Models:
         """
         if name in self._models:
             return self._models[name]
+        if name in self._failed:
+            raise _unavailable(name, self._failed[name])
         available = ", ".join(self._models) or "none yet"
         raise RequestError(
             f"model {name[:80]!r} not found; available: {available}{near_names(name[:80], self._models)}",
@@ -200,35 +236,52 @@ class Models:
             model = self.named(name)
             if not isinstance(model, kind):
                 raise RequestError(f"model {name!r} {does_not}: name one that does", param="model", code="wrong_model")
-            return model
+            return self._answering(model)
         suited = [model for model in self.loaded() if isinstance(model, kind)]
         if len(suited) == 1:
-            return suited[0]
+            return self._answering(suited[0])
         names = ", ".join(model.name for model in suited)
         message = f"model: name one; available: {names}" if names else f"no model that is served {does}"
         raise RequestError(message, status=400 if names else 404, param="model", code="model_not_found")
 
+    def _answering(self, model: M) -> M:
+        """Returns a model.
+
+        Raises:
+            RequestError: its engine cannot answer.
+        """
+        fault = self._fault(model) if isinstance(model, TextModel) else None
+        if fault is not None:
+            raise _unavailable(model.name, without_paths(fault))
+        return model
+
+    def _fail(self, source: ModelSource, error: TapelineError) -> None:
+        """Notes and logs why a model cannot be loaded."""
+        self._failed[source.name] = _reason(error)
+        self._log.error("load failed", model=source.name, error=str(error))
+
     def _load(self, source: ModelSource) -> ServedModel | None:
         """Loads a model and returns the one that it takes the place of."""
-        stamp = source.stamp()
         self._log.info("loading", model=source.name)
         source.progress.begin()
-        model = self._made(source)
+        stamp, model = self._made(source)
         self._stamps[source.name] = stamp
         before = self._models.get(source.name)
         self._models[source.name] = model
+        self._failed.pop(source.name, None)
         self._reload_failed.discard(source.name)
         self._log.info("loaded", model=source.name, context=model.context)
         return before
 
-    def _made(self, source: ModelSource) -> ServedModel:
-        """Loads a model.
+    def _made(self, source: ModelSource) -> tuple[object, ServedModel]:
+        """Loads a model, and returns it with its stamp of before.
 
         Raises:
             TapelineError: it cannot be loaded, for whatever reason.
         """
         try:
-            return source.load()
+            stamp = self._stamps[source.name] = source.stamp()  # one that fails is not tried again until it changes
+            return stamp, source.load()
         except TapelineError:
             raise
         except Exception as error:
@@ -241,9 +294,11 @@ class Models:
         try:
             before = self._load(source)
         except TapelineError as error:
-            self._stamps[source.name] = source.stamp()  # it is not tried again until it changes again
-            self._reload_failed.add(source.name)
-            self._log.error("reload failed", model=source.name, error=str(error))
+            if source.name in self._models:
+                self._reload_failed.add(source.name)
+                self._log.error("reload failed", model=source.name, error=str(error))
+            else:
+                self._fail(source, error)
             return
         if before is not None:
             threading.Thread(target=self._retire, args=[before], daemon=True).start()
@@ -252,3 +307,27 @@ class Models:
         model.drain(self._drain_seconds)
         model.close()
         self._log.info("retired", model=model.name)
+
+
+_PATH: Final = re.compile(r"(?<![\w/])(?:[a-z]+:/)?/(?:[^/\s:;,'\"()]+/)+([^/\s:;,'\"()]*)")
+
+
+def without_paths(text: str) -> str:
+    """Returns a text with the last names of files in place of their paths, for clients.
+
+    >>> without_paths("/srv/models/c.json: expected 3 (see /var/log/x)")
+    'c.json: expected 3 (see x)'
+    """
+    return _PATH.sub(lambda path: path[1] or "a directory", text)
+
+
+def _reason(error: TapelineError) -> str:
+    """Returns why a model has failed, for clients."""
+    cause = error.__cause__
+    if isinstance(error, ProcessError) and cause is not None and not isinstance(cause, TapelineError):
+        return f"it cannot be loaded: an unexpected {type(cause).__name__}, which the server's log has"
+    return without_paths(str(error))
+
+
+def _unavailable(name: str, reason: str) -> RequestError:
+    return RequestError(f"model {name[:80]!r} cannot answer: {reason}", status=503, param="model", code="model_failed")

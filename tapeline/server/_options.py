@@ -41,6 +41,7 @@ class ServerOptions:
         header_seconds: time in which the head of a request must come, and then its body.
         stall_seconds: time in which a client must read some of what it is sent.
         drain_seconds: time that running answers have when the server is told to end.
+        watchdog_seconds: time without progress after which an engine with work counts as stuck; 0 never does.
         watch_seconds: time between two looks at the bundles' directories; 0 never looks.
 
     Raises:
@@ -70,6 +71,7 @@ class ServerOptions:
     header_seconds: float = 30.0
     stall_seconds: float = 60.0
     drain_seconds: float = 30.0
+    watchdog_seconds: float = 60.0
     watch_seconds: float = 2.0
 
     def __post_init__(self) -> None:
@@ -99,7 +101,7 @@ class ServerOptions:
             "max_connections",
         ):
             _require(name, getattr(self, name), 1)
-        for name in ("drain_seconds", "watch_seconds"):
+        for name in ("drain_seconds", "watchdog_seconds", "watch_seconds"):
             _require(name, getattr(self, name), 0)
         for name in ("max_audio_seconds", "request_seconds", "header_seconds", "stall_seconds"):
             if not getattr(self, name) > 0:

@@ -54,7 +54,7 @@ def serve(
     """
     chosen = log or Log()
     sys.setswitchinterval(_SWITCH)
-    models = Models(sources, chosen)
+    models = Models(sources, chosen, watchdog_seconds=options.watchdog_seconds)
     service = Service(models, options, chosen)
     with _listener(options) as listener, _logged(chosen), other_handlers():
         address = f"{'https' if options.certificate else 'http'}://{_shown(listener)}"
@@ -119,10 +119,8 @@ class _Process:
     async def _load(self) -> None:
         try:
             await asyncio.to_thread(self._service.models.load)
-        except TapelineError as error:
+        except TapelineError:  # no model, or the end; the log has it
             self._server.should_exit = True
-            if not self._told.is_set():
-                self._service.log.error("load failed", error=str(error))
             return
         self._service.log.info("ready")
         while self._service.options.watch_seconds:
@@ -130,8 +128,12 @@ class _Process:
             await self._reload(changed_only=True)
 
     async def _reload(self, *, changed_only: bool) -> None:
-        if self._service.models.ready:
+        if not self._service.models.ready:
+            return
+        try:
             await asyncio.to_thread(self._service.models.reload, changed_only=changed_only)
+        except Exception as error:  # noqa: BLE001 - the watching goes on
+            self._service.log.failure("reload failed", error)
 
     async def _drain(self) -> None:
         """Waits for the signal to end, then for the requests that run."""

@@ -126,7 +126,7 @@ def running(
     """Runs a server in a thread for the block."""
     lines, chosen = io.StringIO(), options or ServerOptions(port=0)
     log = Log(lines)
-    models = Models(sources, log)
+    models = Models(sources, log, watchdog_seconds=chosen.watchdog_seconds)
     if load:
         models.load()
     service = Service(models, chosen, log)

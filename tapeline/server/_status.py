@@ -42,6 +42,7 @@ async def list_models(request: Request) -> Response:
     service = service_of(request)
     states = {state.name: state for state in service.models.states()}
     models = [_model(model, states.get(model.name), service.options) for model in service.models.loaded()]
+    models += [_failed(state) for state in states.values() if state.state == "failed"]
     return Response(to_json({"object": "list", "data": models}), media_type=JSON)
 
 
@@ -63,6 +64,14 @@ async def health(request: Request) -> Response:
     service = service_of(request)
     status = _status(service)
     body: dict[str, Any] = {"status": status}
+    failed = [state for state in service.models.states() if state.state == "failed"]
+    faults = service.models.faults()
+    if status == "stuck":
+        body["reason"] = next(iter(faults.values())) if is_known(request) else "an engine cannot answer"
+        if is_known(request):
+            body["models"] = [{"id": name, "state": "stuck", "reason": fault} for name, fault in faults.items()]
+    elif status == "ready" and failed and is_known(request):
+        body["models"] = [{"id": state.name, "state": "failed", "reason": state.reason} for state in failed]
     if status in ("loading", "failed"):
         states = service.models.states()
         running = next((state for state in states if state.state in ("loading", "failed")), states[0])
@@ -76,7 +85,7 @@ def _status(service: Service) -> str:
     if service.draining:
         return "draining"
     if service.models.ready:
-        return "ready"
+        return "stuck" if service.models.faults() else "ready"
     return "loading" if service.models.failure is None else "failed"
 
 
@@ -89,7 +98,8 @@ def _progress(state: ModelState, *, named: bool) -> dict[str, Any]:
     """
     step = state.step
     if step is None:
-        return {"state": state.state, **({"step": None} if named else {}), "seconds": None, "seconds_left": None}
+        names = {"step": None, **({} if state.reason is None else {"reason": state.reason})} if named else {}
+        return {"state": state.state, **names, "seconds": None, "seconds_left": None}
     counts = {"step": step.text, "done": step.done, "total": step.total} if named else {}
     left = None if step.seconds_left is None else round(step.seconds_left, 1)
     return {"state": state.state, **counts, "seconds": round(step.seconds, 1), "seconds_left": left}
@@ -139,6 +149,17 @@ def _model(model: ServedModel, state: ModelState | None, options: ServerOptions)
         "state": "ready",
         "reload_failed": state is not None and state.reload_failed,
         "sampling": _sampling(model),
+    }
+
+
+def _failed(state: ModelState) -> dict[str, Any]:
+    return {
+        "id": state.name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "tapeline",
+        "state": "failed",
+        "reason": state.reason,
     }
 
 

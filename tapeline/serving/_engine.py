@@ -1,5 +1,6 @@
 """The engine: one thread that owns a model, and answers requests of any thread."""
 
+import dataclasses
 import threading
 import time
 from collections.abc import Callable
@@ -70,6 +71,8 @@ class Engine:
         self._scheduler: Final = Scheduler(model, self._queue, self._settings, clock, drafting=drafting)
         self._closing = False
         self._draining = False
+        self._fault: str | None = None
+        self._worked_at: float | None = None
         self._idle: Final = threading.Event()
         self._thread: Final = threading.Thread(target=self._run, name="tapeline-engine", daemon=True)
         self._thread.start()
@@ -97,7 +100,21 @@ class Engine:
 
     def figures(self) -> EngineFigures:
         """Returns figures of now. Any thread may call it."""
-        return self._scheduler.figures()
+        figures = self._scheduler.figures()
+        return dataclasses.replace(figures, alive=self._thread.is_alive(), stalled_seconds=self._stalled_seconds())
+
+    def fault(self, seconds: float) -> str | None:
+        """Returns why the engine cannot answer, or None if it can. Any thread may call it.
+
+        Args:
+            seconds: time without progress, while there is work, after which the engine counts as stuck; 0 for never.
+        """
+        if not self._thread.is_alive():
+            return self._fault or "the engine's thread has ended"
+        stalled = self._stalled_seconds()
+        if not seconds or stalled < seconds:
+            return None
+        return f"the engine has made no progress for {stalled:.0f} s: a call of the model does not return"
 
     def drain(self, seconds: float) -> bool:
         """Takes no more requests and waits until all have ended.
@@ -120,6 +137,11 @@ class Engine:
         self._queue.wake()
         if threading.current_thread() is not self._thread:
             self._thread.join()
+
+    def _stalled_seconds(self) -> float:
+        """Returns the time since the last progress; 0 while there is no work."""
+        worked = self._worked_at
+        return 0.0 if worked is None else max(0.0, self._clock() - worked)
 
     def _check(self, request: TokenRequest) -> None:
         check_pictures(request.pictures, request.prompt, self._image_token)
@@ -145,7 +167,12 @@ class Engine:
                 self._step()
         except EngineClosedError as raised:
             error = raised
+            self._fault = "the engine has ended, since the model failed and could not be made anew: see the log"
+        except BaseException as raised:
+            self._fault = f"the engine has ended by an unexpected {type(raised).__name__}: see the log"
+            raise
         finally:
+            self._worked_at = None
             self._queue.close(f"the engine is closed ({error}): make another")
             self._scheduler.end(error)
             self._idle.set()
@@ -154,7 +181,9 @@ class Engine:
         """Waits for requests, and returns False once the engine is to be closed."""
         while not self._closing:
             if self._scheduler.busy or len(self._queue):
+                self._worked_at = self._clock()
                 return True
+            self._worked_at = None
             if self._draining:
                 self._idle.set()
             self._queue.wait(lambda: self._closing or self._draining > self._idle.is_set())

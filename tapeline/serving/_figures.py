@@ -25,6 +25,8 @@ class EngineFigures:
         failures: calls of the model that raised.
         store_bytes: bytes of the prefix store.
         store_budget: bytes that it may take.
+        alive: False once the engine's thread has ended.
+        stalled_seconds: time since the engine's last progress; 0 while it has no work.
         tick_seconds: histograms of the time that ticks and their parts took, by part.
     """
 
@@ -42,4 +44,6 @@ class EngineFigures:
     failures: int
     store_bytes: int
     store_budget: int
+    alive: bool = True
+    stalled_seconds: float = 0.0
     tick_seconds: Mapping[str, PartTimes] = field(default_factory=dict[str, PartTimes])

@@ -1,0 +1,178 @@
+"""Models that cannot be loaded, and engines that are stuck or dead: told by /health, and no other model is touched."""
+
+import doctest
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lang_core import InputError, TapelineError
+from tapeline.server import _models
+from tapeline.server._faults_test import wait_until
+from tapeline.server._model import ServedModel
+from tapeline.server._models import ModelSource
+from tapeline.server._options import ServerOptions
+from tapeline.server._script_slots_testing import ScriptSlots
+from tapeline.server._server_testing import VOCABULARY, RunningServer, running, text_model
+from transformer_core.generation import Prediction
+
+_ERRORS = [
+    InputError("/secret/place/kernel_config.json: the file is damaged"),
+    ZeroDivisionError("/secret/place"),
+    RecursionError("/secret/place"),
+    MemoryError(),
+]
+
+
+def _good(directory: Path, name: str = "good", slots: ScriptSlots | None = None) -> ModelSource:
+    return ModelSource(name, lambda: text_model(directory, slots or ScriptSlots([5] * 64, VOCABULARY), name))
+
+
+def _complete(server: RunningServer, model: str) -> Any:
+    return server.request("/v1/completions", {"model": model, "prompt": "a", "max_tokens": 2})
+
+
+@pytest.mark.parametrize("error", _ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_model_that_cannot_be_loaded_leaves_the_others(tmp_path: Path, error: Exception, first: bool) -> None:
+    fails, stamp = [True], [1]
+
+    def load() -> ServedModel:
+        if fails[0]:
+            raise error
+        return text_model(tmp_path, ScriptSlots([5] * 64, VOCABULARY), "bad")
+
+    bad = ModelSource("bad", load, lambda: stamp[0])
+    sources = [bad, _good(tmp_path)] if first else [_good(tmp_path), bad]
+    with running(sources) as server:
+        models = server.service.models
+        health = server.request("/health")
+        assert (health.status, health.json["status"]) == (200, "ready")
+        (listed,) = [model for model in server.request("/v1/models").json["data"] if model["id"] == "bad"]
+        assert listed["state"] == "failed"
+        assert health.json["models"] == [{"id": "bad", "state": "failed", "reason": listed["reason"]}]
+        refused = _complete(server, "bad")
+        assert (refused.status, refused.error["code"]) == (503, "model_failed")
+        assert listed["reason"] in refused.error["message"]
+        assert _complete(server, "good").status == 200
+        assert "secret" not in f"{health.body!r}{listed}{refused.body!r}"
+        faults = [line for line in server.logged() if line["event"] in ("load failed", "fault") and "traceback" in line]
+        assert len(faults) == (not isinstance(error, InputError))
+        assert len([line for line in server.logged() if line["event"] == "load failed"]) == 1
+        models.reload(changed_only=True)  # nothing has changed
+        assert len([line for line in server.logged() if line["event"] == "load failed"]) == 1
+        fails[0], stamp[0] = False, 2
+        models.reload(changed_only=True)
+        assert _complete(server, "bad").status == 200
+        assert "models" not in server.request("/health").json
+        fails[0], stamp[0] = True, 3
+        models.reload(changed_only=True)  # the one from before stays
+        assert _complete(server, "bad").status == 200
+
+
+def test_all_models_that_cannot_be_loaded_are_the_end(tmp_path: Path) -> None:
+    def load() -> ServedModel:
+        raise ZeroDivisionError
+
+    with running([ModelSource("a", load), ModelSource("b", load)], load=False) as server:
+        with pytest.raises(TapelineError, match="b cannot be loaded"):
+            server.service.models.load()
+        assert server.service.models.failure is not None
+        assert [state.state for state in server.service.models.states()] == ["failed", "failed"]
+        assert server.request("/health").json["status"] == "failed"
+
+
+def test_a_look_at_a_bundle_that_fails_does_not_end_the_watching(tmp_path: Path) -> None:
+    answers: list[Any] = [1, ValueError("/secret"), 2]
+
+    def stamp() -> object:
+        answer = answers.pop(0) if answers else 2
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    loads: list[int] = []
+
+    def load() -> ServedModel:
+        loads.append(1)
+        return text_model(tmp_path, ScriptSlots([5] * 64, VOCABULARY), "good")
+
+    with running([ModelSource("good", load, stamp)]) as server:
+        for _ in range(3):
+            server.service.models.reload(changed_only=True)
+        assert len(loads) == 2
+        assert _complete(server, "good").status == 200
+
+
+class _Stuck(ScriptSlots):
+    """Slots whose steps do not return."""
+
+    def __init__(self) -> None:
+        super().__init__([5] * 64, VOCABULARY)
+        self.go_on = threading.Event()
+
+    def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
+        """Returns predictions when the test lets it."""
+        self.go_on.wait()
+        return super().decode(rows, token_ids, positions)
+
+
+def test_an_engine_without_progress_is_told_by_health_and_metrics(tmp_path: Path) -> None:
+    slots = _Stuck()
+    options = ServerOptions(port=0, watchdog_seconds=0.1)
+    with running([_good(tmp_path), _good(tmp_path, "stuck", slots)], options) as server:
+        assert server.request("/health").status == 200  # an engine without work is not stuck
+        answered: list[Any] = []
+        asking = threading.Thread(target=lambda: answered.append(_complete(server, "stuck")))
+        asking.start()
+        try:
+            wait_until(lambda: server.request("/health").status == 503)
+            _check_stuck(server)
+        finally:
+            slots.go_on.set()
+        asking.join()
+        assert answered[0].status == 200
+        wait_until(lambda: server.request("/health").status == 200)
+
+
+def _check_stuck(server: RunningServer) -> None:
+    health = server.request("/health").json
+    assert health["status"] == "stuck"
+    assert "no progress for" in health["reason"]
+    assert [model["id"] for model in health["models"]] == ["stuck"]
+    refused = _complete(server, "stuck")
+    assert (refused.status, refused.error["code"]) == (503, "model_failed")
+    assert _complete(server, "good").status == 200
+    lines = server.request("/metrics").body.decode().splitlines()
+    figures = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert float(figures['tapeline:engine_up{model_name="stuck"}']) == 1
+    assert float(figures['tapeline:engine_stalled_seconds{model_name="good"}']) == 0
+    assert float(figures['tapeline:engine_stalled_seconds{model_name="stuck"}']) >= 0.1
+
+
+def test_a_dead_engine_is_told_by_health(tmp_path: Path) -> None:
+    slots = ScriptSlots([5] * 64, VOCABULARY)
+    with running([_good(tmp_path), _good(tmp_path, "dead", slots)]) as server:
+        slots.fails = True
+        assert _complete(server, "dead").status == 500
+        wait_until(lambda: server.request("/health").status == 503)
+        assert _complete(server, "dead").status == 503
+        assert _complete(server, "good").status == 200
+        assert 'tapeline:engine_up{model_name="dead"} 0.0' in server.request("/metrics").body.decode()
+
+
+def test_clients_without_a_key_get_no_reasons(tmp_path: Path) -> None:
+    slots = ScriptSlots([5] * 64, VOCABULARY)
+    with running([_good(tmp_path, "dead", slots)], ServerOptions(port=0, api_keys=("key",))) as server:
+        server.service.models.text_model("dead").engine.close()
+        health = server.request("/health")
+        assert health.status == 503
+        assert health.json == {"status": "stuck", "reason": "an engine cannot answer"}
+
+
+def test_doctests() -> None:
+    result = doctest.testmod(_models)
+    assert result.attempted
+    assert not result.failed
