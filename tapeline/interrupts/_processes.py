@@ -17,9 +17,11 @@ def end_at_once(code: int) -> NoReturn:
     os._exit(code)
 
 
-def kill_descendants(ancestor: int) -> None:
-    """Kills the processes that a process has started, and those that they have."""
+def kill_descendants(ancestor: int, spared: int | None = None) -> None:
+    """Kills the processes that a process has started, and those that they have, except one."""
     for pid in _descendants(ancestor):
+        if pid == spared:
+            continue
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import uvicorn
@@ -19,6 +20,7 @@ from tapeline.server._models import Models, ModelSource
 from tapeline.server._options import ServerOptions
 from tapeline.server._protocol import GuardedProtocol
 from tapeline.server._service import Service
+from tapeline.server._stop_signals import StopSignals
 
 _TICK: Final = 0.05
 _INTERRUPTED_DRAIN: Final = 0.7  # seconds that answers have after Ctrl-C
@@ -27,6 +29,8 @@ _END: Final = 4.0  # seconds from the end of the drain to that of the process, a
 # Seconds after which a thread that computes in Python lets others run. With the default, 5 ms, a step of the engine
 # waits that long for a thread that checks a request, several times.
 _SWITCH: Final = 0.0005
+_MARGIN: Final = 0.3  # seconds from then to the end by the process beside, which needs no thread of this one
+_BEAT: Final = 0.5
 _STUCK: Final = "a thread did not end in time"
 
 
@@ -60,7 +64,8 @@ def serve(
         address = f"{'https' if options.certificate else 'http'}://{_shown(listener)}"
         process = _Process(service, listener)
         try:
-            asyncio.run(process.run(lambda: on_listening(address)))
+            with process.signals() as signals:
+                asyncio.run(process.run(signals, lambda: on_listening(address)))
         finally:
             process.deadline.cancel()
     if process.interrupted:
@@ -81,12 +86,29 @@ class _Process:
         self.deadline: Final = Deadline()
         self.interrupted = False
         self._work: Final = set[asyncio.Task[Any]]()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._early: Final[list[Callable[[], object]]] = []
 
-    async def run(self, on_listening: Callable[[], object]) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._end, number)
-        loop.add_signal_handler(signal.SIGHUP, lambda: self._start(self._reload(changed_only=False)))
+    def signals(self) -> StopSignals:
+        """Returns the handlers of signals, with a process that sees the signals even if this one hangs."""
+        handlers: dict[signal.Signals, Callable[[], object]] = {
+            signal.SIGTERM: lambda: self._call(partial(self._end, signal.SIGTERM)),
+            signal.SIGINT: lambda: self._call(partial(self._end, signal.SIGINT)),
+            signal.SIGHUP: lambda: self._call(lambda: self._start(self._reload(changed_only=False))),
+        }
+        return StopSignals(
+            handlers,
+            term_seconds=self._drain_seconds + _END + _MARGIN,
+            interrupt_seconds=_INTERRUPTED_END + _MARGIN,
+            again_seconds=_END + _MARGIN,
+        )
+
+    async def run(self, signals: StopSignals, on_listening: Callable[[], object]) -> None:
+        self._loop = loop = asyncio.get_running_loop()
+        loop.add_reader(signals.fileno(), lambda: signals.clear() or loop.remove_reader(signals.fileno()))
+        self._start(_beat())
+        for call in self._early:
+            call()
         serving = asyncio.create_task(self._server.serve([self._listener]))
         while not self._server.started and not serving.done():
             await asyncio.sleep(_TICK)
@@ -97,6 +119,15 @@ class _Process:
         for task in self._work:
             task.cancel()
         await asyncio.to_thread(self._service.models.close, 0.0)
+        loop.remove_reader(signals.fileno())
+
+    def _call(self, call: Callable[[], object]) -> None:
+        """Has a signal's function called in the event loop, now or once it runs."""
+        if self._loop is None:
+            self._early.append(call)
+            return
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and so will the process
+            self._loop.call_soon_threadsafe(call)
 
     def _start(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -149,6 +180,12 @@ class _Process:
         self._server.should_exit = True
         if self._service.active:
             self._server.force_exit = True
+
+
+async def _beat() -> None:
+    """Wakes the event loop now and then: it handles a signal that another thread received, whatever sees it."""
+    while True:
+        await asyncio.sleep(_BEAT)
 
 
 class _Server(uvicorn.Server):
