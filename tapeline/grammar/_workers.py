@@ -51,7 +51,7 @@ class WorkerLimits:
 LIMITS: Final = WorkerLimits()
 
 
-class WorkerEndedError(ProcessError):
+class WorkerEndedError(ConnectionError):
     """The worker has ended, or has not replied in time."""
 
 

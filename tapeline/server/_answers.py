@@ -1,5 +1,6 @@
 """Answers of an engine on their way into a task of the event loop."""
 
+import asyncio
 import functools
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from tapeline.server._mailbox import Mailbox
 from tapeline.server._model import TokenEngine
 from tapeline.serving import EndEvent, EngineClosedError, Event, PromptEvent, Ticket, TokenRequest
 
+_LATE: Final = 5.0  # seconds after its deadline in which the engine must have ended an answer
 _REASONS: Final = {"eos": "stop", "length": "length"}
 
 
@@ -57,6 +59,8 @@ class Answers:
         self.began: Final = perf_counter()
         self._events: Final = Mailbox[tuple[int, Event]]()
         self._tickets: Final[list[Ticket]] = []
+        deadlines = [request.deadline for request in requests if request.deadline is not None]
+        self._seconds: Final = max(deadlines) + _LATE if len(deadlines) == len(requests) else None
         try:
             for index, request in enumerate(requests):
                 self._tickets.append(engine.submit(request, functools.partial(self._post, index)))
@@ -82,10 +86,27 @@ class Answers:
             RequestError: an answer was given up, for its deadline, a failure or the end of the server.
         """
         while any(answer.finish_reason is None for answer in self.answers):
-            index, event = await self._events.get()
+            index, event = await self._event()
             answer = self.answers[index]
             if answer.finish_reason is None:
                 yield answer, self._delta(answer, event)
+
+    async def _event(self) -> tuple[int, Event]:
+        """Returns the next event.
+
+        Raises:
+            RequestError: the engine has ended no answer at its deadline, as it is stuck.
+        """
+        left = None if self._seconds is None else max(0.0, self.began + self._seconds - perf_counter())
+        try:
+            async with asyncio.timeout(left):
+                return await self._events.get()
+        except TimeoutError as error:
+            raise RequestError(
+                "the answer took too long, and the engine does not end it: ask again, or see /health",
+                status=504,
+                code="deadline_exceeded",
+            ) from error
 
     def _delta(self, answer: Answer, event: Event) -> Delta:
         if isinstance(event, PromptEvent):

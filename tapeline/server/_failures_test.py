@@ -2,15 +2,15 @@
 
 import doctest
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lang_core import InputError, TapelineError
-from tapeline.server import _models
-from tapeline.server._faults_test import wait_until
+from tapeline.server import _answers, _models
 from tapeline.server._model import ServedModel
 from tapeline.server._models import ModelSource
 from tapeline.server._options import ServerOptions
@@ -28,6 +28,13 @@ _ERRORS = [
 
 def _good(directory: Path, name: str = "good", slots: ScriptSlots | None = None) -> ModelSource:
     return ModelSource(name, lambda: text_model(directory, slots or ScriptSlots([5] * 64, VOCABULARY), name))
+
+
+def _wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def _complete(server: RunningServer, model: str) -> Any:
@@ -128,13 +135,13 @@ def test_an_engine_without_progress_is_told_by_health_and_metrics(tmp_path: Path
         asking = threading.Thread(target=lambda: answered.append(_complete(server, "stuck")))
         asking.start()
         try:
-            wait_until(lambda: server.request("/health").status == 503)
+            _wait_until(lambda: server.request("/health").status == 503)
             _check_stuck(server)
         finally:
             slots.go_on.set()
         asking.join()
         assert answered[0].status == 200
-        wait_until(lambda: server.request("/health").status == 200)
+        _wait_until(lambda: server.request("/health").status == 200)
 
 
 def _check_stuck(server: RunningServer) -> None:
@@ -152,12 +159,26 @@ def _check_stuck(server: RunningServer) -> None:
     assert float(figures['tapeline:engine_stalled_seconds{model_name="stuck"}']) >= 0.1
 
 
+def test_a_request_to_a_stuck_engine_ends_at_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_answers, "_LATE", 0.1)
+    slots = _Stuck()
+    with running([_good(tmp_path, "stuck", slots)]) as server:
+        try:
+            for stream in (False, True):
+                fields = {"model": "stuck", "prompt": "a", "max_tokens": 4, "timeout": 0.1, "stream": stream}
+                answered = server.request("/v1/completions", fields)
+                error = answered.events[-2]["error"] if stream else answered.error
+                assert (answered.status, error["code"]) == (200 if stream else 504, "deadline_exceeded")
+        finally:
+            slots.go_on.set()
+
+
 def test_a_dead_engine_is_told_by_health(tmp_path: Path) -> None:
     slots = ScriptSlots([5] * 64, VOCABULARY)
     with running([_good(tmp_path), _good(tmp_path, "dead", slots)]) as server:
         slots.fails = True
         assert _complete(server, "dead").status == 500
-        wait_until(lambda: server.request("/health").status == 503)
+        _wait_until(lambda: server.request("/health").status == 503)
         assert _complete(server, "dead").status == 503
         assert _complete(server, "good").status == 200
         assert 'tapeline:engine_up{model_name="dead"} 0.0' in server.request("/metrics").body.decode()

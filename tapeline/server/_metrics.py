@@ -24,7 +24,7 @@ _GAUGES: Final[Mapping[str, tuple[str, Callable[[EngineFigures], float]]]] = {
         lambda figures: figures.cache_usage,
     ),
     "prefix_store_bytes": ("Bytes of the prefix store.", lambda figures: figures.store_bytes),
-    "engine_up": ("1 while the engine's thread runs, 0 once it has ended.", lambda figures: figures.alive),
+    "engine_up": ("1 while the engine's thread runs, 0 once it has ended.", lambda figures: figures.up),
     "engine_stalled_seconds": (
         "Time since the engine's last progress, 0 while it has no work.",
         lambda figures: figures.stalled_seconds,

@@ -101,7 +101,7 @@ class Engine:
     def figures(self) -> EngineFigures:
         """Returns figures of now. Any thread may call it."""
         figures = self._scheduler.figures()
-        return dataclasses.replace(figures, alive=self._thread.is_alive(), stalled_seconds=self._stalled_seconds())
+        return dataclasses.replace(figures, up=int(self._thread.is_alive()), stalled_seconds=self._stalled_seconds())
 
     def fault(self, seconds: float) -> str | None:
         """Returns why the engine cannot answer, or None if it can. Any thread may call it.

@@ -25,7 +25,7 @@ class EngineFigures:
         failures: calls of the model that raised.
         store_bytes: bytes of the prefix store.
         store_budget: bytes that it may take.
-        alive: False once the engine's thread has ended.
+        up: 1 while the engine's thread runs, 0 once it has ended.
         stalled_seconds: time since the engine's last progress; 0 while it has no work.
         tick_seconds: histograms of the time that ticks and their parts took, by part.
     """
@@ -44,6 +44,6 @@ class EngineFigures:
     failures: int
     store_bytes: int
     store_budget: int
-    alive: bool = True
+    up: int = 1
     stalled_seconds: float = 0.0
     tick_seconds: Mapping[str, PartTimes] = field(default_factory=dict[str, PartTimes])
