@@ -40,6 +40,7 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "An adapter of a tied embedding leaves the head as it is", "tests/parity/adapters_test.py::test_logits_are_those_of_the_merged_model"),
     ("results", "`export --verify=reference` finds a wrong reading of a checkpoint, and publishes nothing", "tests/references/verification_test.py::test_a_wrong_reading_of_the_files_is_found"),
     ("results", "`export --verify=reference` finds a tokenizer that is read wrongly", "tests/references/verification_test.py::test_a_tokenizer_that_is_read_otherwise_is_found"),
+    ("results", "A misspelt optional field of `config.json`, which would have its default, is warned of", "tests/parity/misspelt_fields_test.py::test_a_misspelt_optional_field_is_named"),
     ("results", "A wrong weight in a bundle is named", "tapeline/divergence/_locate_test.py::test_a_wrong_weight_is_named"),
     ("results", "A module with changed bytes does not load", "run_iree/sessions/_damaged_test.py::test_a_module_with_changed_bytes"),
     ("results", "A program ends although a worker still has the module of a closed session", "run_iree/sessions/_hazards_test.py::test_a_device_goes_after_the_modules_that_its_workers_still_have"),
