@@ -12,7 +12,7 @@ from typing import Any, Final
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
 from tapeline.text._sentencepiece_model import ModelType, PieceType, SentencePieceModel
-from tapeline.text._tokenizer_classes import CHARACTER_MAP, PLAIN, Arguments
+from tapeline.text._tokenizer_classes import CHARACTER_MAP, CLASSES, PLAIN, Arguments
 
 _SPACE: Final = "▁"
 _COMMON: Final = "tokenizer.model"
@@ -129,7 +129,7 @@ def ignored_rules(model: SentencePieceModel, arguments: Arguments, name: str) ->
         f"remove_extra_whitespaces={str(model.removes_spaces).lower()}": model.removes_spaces != words,
         "precompiled_charsmap": bool(model.character_map) and merges,
         "byte_fallback=true": model.byte_fallback and words,
-        "unk_piece": not model.byte_fallback and name == "LlamaTokenizer",  # which drops unknown letters
+        "unk_piece": _names_another_unknown(model, arguments, name),
         "user_defined_symbols": isinstance(arguments.get("extra_special_tokens"), list)
         and any(piece.kind is PieceType.USER_DEFINED for piece in model.pieces),
         "model_type": name != PLAIN and (model.kind is ModelType.UNIGRAM) != words,
@@ -138,6 +138,15 @@ def ignored_rules(model: SentencePieceModel, arguments: Arguments, name: str) ->
     if not rules:
         return ""
     return f"{model.path}: {name} of transformers does not apply {rules}: ids can differ from SentencePiece's"
+
+
+def _names_another_unknown(model: SentencePieceModel, arguments: Arguments, name: str) -> bool:
+    """Returns whether unknown letters get another id than SentencePiece's, or none (Llama)."""
+    if name == "T5Tokenizer":
+        return model.unknown != CLASSES[name].unknown
+    if model.byte_fallback or name in (PLAIN, "XLMRobertaTokenizer"):
+        return False
+    return name == "LlamaTokenizer" or str(arguments.get("unk_token", "<unk>")) != model.tokens.get("unk")
 
 
 def _ids(model: SentencePieceModel) -> dict[str, int]:
