@@ -13,6 +13,8 @@ from tapeline.text._gguf_ties import TiedMerges, TiesError
 from tapeline.text._gguf_vocabulary import PREFIX, TokenType, Vocabulary
 
 _SPACE: Final = "▁"
+_MOST_LETTERS: Final = 1 << 31  # of the squared lengths of all tokens: every token is cut everywhere
+_MOST_MERGES: Final = 1 << 21
 _BYTES: Final = tuple(f"<0x{byte:02X}>" for byte in range(256))
 _TEXT: Final = (TokenType.NORMAL, TokenType.UNUSED, TokenType.UNDEFINED)
 
@@ -181,12 +183,20 @@ def _merges(vocabulary: Vocabulary, ids: dict[str, int], scores: list[float]) ->
     plain = (*_TEXT, TokenType.USER_DEFINED)
     pairs: dict[str, list[tuple[int, int, int, int, str, str]]] = {}
     ranks: dict[str, float] = {}
+    letters = count = 0
     for index, token in enumerate(vocabulary.tokens):
         if vocabulary.types[index] not in plain or ids.get(token) != index:
             continue
+        letters += len(token) ** 2
+        if letters > _MOST_LETTERS or count > _MOST_MERGES:
+            raise UnreadTokenizerError(
+                f"{vocabulary.path}: {PREFIX}tokens: finding the merges takes more than {_MOST_LETTERS} steps or finds "
+                f"more than {_MOST_MERGES}; found at {token!r:.40}: convert the model again"
+            )
         for cut in range(1, len(token)):
             left, right = token[:cut], token[cut:]
             if left in ids and right in ids:
+                count += 1
                 ranks[token] = -scores[index]
                 pairs.setdefault(token, []).append((-len(left), -len(right), ids[left], ids[right], left, right))
     _check_letters(vocabulary, ids, scores)

@@ -5,6 +5,9 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+MOST_STEPS: Final = 100_000_000
+"""Most letters and neighbours that are looked at for one file; the vocabularies in use take a tenth of that."""
+
 
 class TiesError(ValueError):
     """No order of the merges gives what SentencePiece gives: of equal scores it merges the leftmost pair first."""
@@ -25,6 +28,7 @@ class TiedMerges:
     def __init__(self, ranks: Mapping[str, float]) -> None:
         self._ranks: Final = ranks
         self._last: Final[dict[str, tuple[str, str] | None]] = {}
+        self._steps = 0
 
     def ordered(self, classes: Iterable[Sequence[str]]) -> dict[str, int]:
         """Returns each token's place among those of its rank.
@@ -67,6 +71,7 @@ class TiedMerges:
         """
         rank = self._ranks[next(iter(pairs))]
         for token, other in self._ranks.items():
+            self._count(len(token))
             cuts = range(1, len(token))
             if other > rank or not any(token[:cut] in pairs or token[cut:] in pairs for cut in cuts):
                 continue
@@ -77,6 +82,16 @@ class TiedMerges:
                         f"{part!r:.40} has the score of {len(pairs) - 1} other tokens ({-rank:g}) and is part of "
                         f"{token!r:.40} with {-other:g}, so which tokens are merged depends on their places in a text"
                     )
+
+    def _count(self, steps: int) -> None:
+        """Counts steps; no more than ``MOST_STEPS`` are taken for all tokens.
+
+        Raises:
+            TiesError: there are more.
+        """
+        self._steps += steps
+        if self._steps > MOST_STEPS:
+            raise TiesError(f"finding an order of tokens with equal scores takes more than {MOST_STEPS} steps")
 
     def _pair(self, token: str) -> tuple[str, str] | None:
         """Returns the two symbols that make a token wherever it is made; None of a token that is never made."""
@@ -96,6 +111,7 @@ class TiedMerges:
         """
         parts = [*text]
         while True:
+            self._count(len(parts))
             if wanted and parts == [*wanted]:
                 return parts
             best = min(

@@ -10,6 +10,7 @@ import pytest
 from lang_core import CheckpointError
 from tapeline.text import Tokenizer, _hostile_testing, _limits
 from tapeline.text._gguf_bpe import _SPLITS
+from tapeline.text._gguf_tokenizer import gguf_tokenizer
 
 _USED = ("as it is",)
 _LONG = os.environ.get("TAPELINE_LONG") == "1"
@@ -94,3 +95,39 @@ def test_a_vocabulary_without_a_tokenizer_json(tmp_path: Path) -> None:
         Tokenizer.load(tmp_path)
     (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1}')
     assert Tokenizer.load(tmp_path).encode("ab") == [0, 1]
+
+
+def _pieces(tokens: list[str]) -> dict[str, object]:
+    return {
+        "general.architecture": "llama",
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": ["<unk>", *tokens],
+        "tokenizer.ggml.scores": [0.0] * (len(tokens) + 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        (["a", "b", "a" * 200_000], "tokens: expected 2048 at most; found a token of 200000 letters"),
+        (["a" * count for count in range(1, 3001)], "tokens: expected 2048 at most"),
+    ],
+)
+def test_long_tokens_of_gguf_files(tokens: list[str], message: str) -> None:
+    """One token of 200,000 letters took time and memory with the square of its length."""
+    with pytest.raises(CheckpointError, match=message):
+        gguf_tokenizer(_pieces(tokens), "some.gguf")
+
+
+@pytest.mark.parametrize("bound", ["_MOST_LETTERS", "_MOST_MERGES"])
+def test_merges_take_bounded_steps(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"tapeline.text._gguf_sentencepiece.{bound}", 5)
+    with pytest.raises(CheckpointError, match="tokens: finding the merges takes more than"):
+        gguf_tokenizer(_pieces(["a" * count for count in range(1, 40)]), "some.gguf")
+
+
+def test_ties_take_bounded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = ["a", "b", "ab", "ba", "aab", "bba", "abab"]
+    monkeypatch.setattr("tapeline.text._gguf_ties.MOST_STEPS", 10)
+    with pytest.raises(CheckpointError, match="takes more than 10 steps"):
+        gguf_tokenizer(_pieces(tokens), "some.gguf")
