@@ -23,6 +23,7 @@ from compile_hlo.directions._function import (
 )
 from compile_hlo.directions._kernel_signature import Attribute, KernelSignature
 from compile_hlo.directions._overlaps import (
+    SHARED,
     FunctionOverlaps,
     Reach,
     StretchOverlaps,
@@ -33,6 +34,7 @@ from compile_hlo.directions._reflection import DECLARATION, REFLECTION, reflecte
 from compile_hlo.directions._signature import LoweredArgument, LoweredResult, Signature, signature_of
 
 __all__ = [
+    "SHARED",
     "DECLARATION",
     "NONE",
     "REFLECTION",

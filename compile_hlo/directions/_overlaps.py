@@ -5,7 +5,8 @@ get some of them wrong, and emission then writes the update in a form that they 
 
 A *root* is a value with a buffer of its own: an input of the function, or the result of an op that compilers compute
 apart from what follows, such as a product. A value reads the roots that it is computed from in one pass. So an update
-overlaps if its target begins in a root that another operand reads.
+overlaps if its target begins in a root that another operand reads. Constants and weights are copied before they are
+updated, and what reads them may read the copy; nothing is computed in their place.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +18,12 @@ from compile_hlo.directions._dataflow import GIVEN, MOVES, is_same
 Roots = frozenset[int]
 
 _NOTHING: Final[Roots] = frozenset()
+# Roots of all constants, and of all weights, of more than one element: equal ones are one buffer for a compiler. Values
+# have smaller numbers.
+SHARED: Final = 1 << 40
+"""Least number of a root that is no value of the function."""
+_GIVEN_ROOTS: Final = {name: frozenset((SHARED + place,)) for place, name in enumerate(sorted(GIVEN))}
+_SHARED_ROOTS: Final[Roots] = frozenset().union(*_GIVEN_ROOTS.values())
 # The results of these are computed before what uses them.
 _APART: Final = frozenset(
     "argmax argmin block_product cached_attention conv dot_general expert_block_product iota packed_expert_linear "
@@ -130,11 +137,15 @@ class _Walk:
         self._slices: dict[int, Node] = {}
 
     def reach(self, value: Value) -> Reach:
-        """Returns the roots of a value; one from outside is a root, but for constants and weights."""
+        """Returns the roots of a value; one from outside is a root."""
         known = self._known.get(value.number)
         if known is not None:
             return known
-        roots = _NOTHING if value.op_name in GIVEN else frozenset((value.number,))
+        roots = _GIVEN_ROOTS.get(value.op_name)
+        if roots is None:
+            roots = frozenset((value.number,))
+        elif value.spec.size <= 1:  # it has no other element to be read after it is overwritten
+            roots = _NOTHING
         return Reach(roots, roots, roots)
 
     def nodes(self, nodes: Iterable[Node]) -> None:
@@ -166,7 +177,11 @@ class _Walk:
         if is_same(node):
             self._known[result.number] = inputs[0]
             return
-        read = _union([reach.read for reach in inputs]) or frozenset((result.number,))
+        read = _union([reach.read for reach in inputs])
+        own = read - _SHARED_ROOTS
+        if not own:
+            own = frozenset((result.number,))
+            read = read | own
         name = node.op.name
         if name == "dynamic_slice":
             self._slices[result.number] = node
@@ -178,8 +193,11 @@ class _Walk:
             same = _union(
                 [reach.same for reach, value in zip(inputs, node.inputs, strict=True) if value.dtype is result.dtype]
             )
+        begins = read
+        if name not in MOVES:
+            begins, same = own, same - _SHARED_ROOTS
         for value in node.results:
-            self._known[value.number] = Reach(read, read, same)
+            self._known[value.number] = Reach(begins, read, same)
 
     def _update(self, node: Node) -> None:
         target, *others = (self.reach(value) for value in node.inputs)

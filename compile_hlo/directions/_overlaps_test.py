@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters
 from compile_hlo.quirks import FAULTS, overrides_of
-from lang_core import Argument, EntryPoint, TensorSpec
+from lang_core import Argument, EntryPoint, Module, Parameter, TensorSpec
 
 _X: Final = TensorSpec((1, 8, 4), "f32")
 _PLACE: Final = TensorSpec((), "i32")
@@ -54,6 +55,29 @@ def _in_blocks(c: Any, x: Any, y: Any, at: Any, to: Any) -> Any:
         return c.ops.dynamic_update_slice(x, part, [0, at, 0])
 
 
+class _Table(Module):
+    def __init__(self) -> None:
+        self.weight = Parameter((1, 8, 4))
+
+
+_TABLE: Final = _Table()
+
+
+def _table(c: Any) -> Any:
+    return c.ops.constant(np.arange(32, dtype=np.float32).reshape(1, 8, 4))
+
+
+def _weight(c: Any) -> Any:
+    return c.parameter(_TABLE.weight)
+
+
+def _across(c: Any, read: Body, at: Any) -> Any:
+    with c.block("layers.0"):
+        part = _part(c, read(c))
+    with c.block("steps.0"):
+        return c.ops.dynamic_update_slice(read(c), part, [0, at, 0])
+
+
 OVERLAPPING: Final[dict[str, Body]] = {
     "of itself": lambda c, x, y, at, to: _shifted(c, x, x, at),
     "put": lambda c, x, y, at, to: _put(c, x, x, at),
@@ -78,6 +102,20 @@ OVERLAPPING: Final[dict[str, Body]] = {
 }
 
 
+OVERLAPPING |= {
+    "a constant": lambda c, x, y, at, to: _shifted(c, _table(c), _table(c), at),
+    "an update of a constant": lambda c, x, y, at, to: (lambda z: _shifted(c, z, z, at))(_shifted(c, _table(c), x, 1)),
+    "a moved constant": lambda c, x, y, at, to: _shifted(c, c.ops.reverse(_table(c), (1,)), _table(c), at),
+    "a weight": lambda c, x, y, at, to: _shifted(c, _weight(c), c.ops.mul(_weight(c), 2.0), at),
+    "an update of a weight": lambda c, x, y, at, to: _put(c, _shifted(c, _weight(c), x, 1), _weight(c), at),
+    "a constant of another block": lambda c, x, y, at, to: _across(c, _table, at),
+    "a weight of another block": lambda c, x, y, at, to: _across(c, _weight, at),
+    "a carried constant": lambda c, x, y, at, to: c.ops.fori_loop(
+        2, lambda i, v: (_shifted(c, v, _table(c), i),), (_table(c),)
+    )[0],
+}
+
+
 def _layers(c: Any, x: Any, y: Any, at: Any, to: Any) -> Any:
     """Two layers, each with a cache of its own, of which the second one's entries depend on the first cache."""
     first = _shifted(c, x, c.ops.broadcast(c.ops.cast(at, "f32"), (1, 8, 4)), at)
@@ -93,6 +131,11 @@ APART: Final[dict[str, Body]] = {
     ),
     "in a loop": lambda c, x, y, at, to: c.ops.fori_loop(2, lambda i, v: (_shifted(c, v, y, i),), (x,))[0],
     "row": lambda c, x, y, at, to: _row(c, x, 1, at, to),
+    "of a sum with a weight": lambda c, x, y, at, to: _shifted(
+        c, c.ops.add(x, _weight(c)), c.ops.mul(y, _weight(c)), at
+    ),
+    "of a weight by another": lambda c, x, y, at, to: _shifted(c, _weight(c), c.ops.mul(y, 2.0), at),
+    "of a constant": lambda c, x, y, at, to: _shifted(c, _table(c), x, at),
     "of zeros": lambda c, x, y, at, to: _shifted(c, c.ops.zeros((1, 8, 4), "f32"), x, at),
 }
 
@@ -119,4 +162,19 @@ def test_blocks_that_are_alike_share_a_function_where_they_overlap_alike() -> No
 
     text = _text(several, streaming=True)
     assert text.count("func.func private") == 2
+    assert text == _text(several, streaming=False)
+
+
+def test_blocks_that_update_weights_share_a_function() -> None:
+    """Each layer's weight is another one, and one root stands for all."""
+
+    def several(c: Any, x: Any, y: Any, at: Any, to: Any) -> Any:
+        for number in range(3):
+            with c.block(f"layers.{number}"):
+                x = c.ops.add(x, _shifted(c, _weight(c), c.ops.add(x, _weight(c)), at))
+        return x
+
+    text = _text(several, streaming=True)
+    assert text.count("func.func private") == 1
+    assert _LONGER in text
     assert text == _text(several, streaming=False)

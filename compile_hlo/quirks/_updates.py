@@ -18,7 +18,11 @@ def _overlaps(e: Builder) -> bool:
     return node is not None and isinstance(e, Emitter) and any(value.number in e.overlaps for value in node.results)
 
 
-@fault("dynamic_update_slice", targets="llvm-cpu vmvx", cases="update_shifted_f32 put_swapped_f32 put_all_f32")
+@fault(
+    "dynamic_update_slice",
+    targets="llvm-cpu vmvx",
+    cases="update_shifted_f32 update_shifted_constant_f32 put_swapped_f32 put_all_f32",
+)
 def update_of_itself(plain: Plain, e: Builder, value: SsaValue, update: SsaValue, starts: Sequence[SsaValue]) -> str:
     """An update that is computed from the tensor it is written into reads what it has just overwritten.
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from compile_dag import Node, Stretch, TagInfo, Value, has_tags, regions_of, tags_of
-from compile_hlo.directions import Reach, StretchOverlaps, Update
+from compile_hlo.directions import SHARED, Reach, StretchOverlaps, Update
 from compile_hlo.emit import LEAVES, BlockCall, FunctionWriter, WrittenStretch
 from compile_hlo.passes import Subexpressions, needed_nodes
 from compile_hlo.streaming._form import Occurrence
@@ -202,7 +202,7 @@ def _overlaps_form(written: WrittenStretch, occurrence: Occurrence, places: Mapp
     first = occurrence.first
 
     def form(roots: Iterable[int]) -> tuple[int, ...]:
-        return tuple(sorted([root - first if root >= first else ~places[root] for root in roots]))
+        return tuple(sorted([_root_form(root, first, places) for root in roots]))
 
     updates, results = written.overlaps
     try:
@@ -215,12 +215,18 @@ def _overlaps_form(written: WrittenStretch, occurrence: Occurrence, places: Mapp
         return None
 
 
+def _root_form(root: int, first: int, places: Mapping[int, int]) -> int:
+    if root >= SHARED:
+        return root
+    return root - first if root >= first else ~places[root]
+
+
 def _overlaps_of(overlaps: Overlaps, occurrence: Occurrence, outside: Sequence[int]) -> StretchOverlaps:
     """Returns updates by numbers; the inverse of ``_overlaps_form`` for another occurrence."""
     first = occurrence.first
 
     def roots(form: Iterable[int]) -> frozenset[int]:
-        return frozenset([first + root if root >= 0 else outside[~root] for root in form])
+        return frozenset([root if root >= SHARED else first + root if root >= 0 else outside[~root] for root in form])
 
     return StretchOverlaps(
         tuple([Update(first + number, roots(target), roots(read)) for number, target, read in overlaps.updates]),

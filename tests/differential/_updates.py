@@ -169,6 +169,7 @@ def _scatter(c: Any, x: Any, update: Any, places: Any, axis: int, reduction: str
 
 
 _CALLS: Final[dict[str, Callable[..., Any]]] = {
+    "constant": lambda c, rows: c.ops.constant(rows, "f32"),
     "reshape": lambda c, x, shape: c.ops.reshape(x, shape),
     "transpose": lambda c, x, axes: c.ops.transpose(x, axes),
     "slice": lambda c, x, start, stop, step: c.ops.slice(x, start, stop, step),
@@ -552,4 +553,15 @@ def drawn_program(seed: int) -> UpdateProgram:
         if fitting and drawer.chance(0.6):
             donated[place] = drawer.one_of(fitting)
     body = pruned(Body(tuple(numbers), tuple(drawer.steps), tuple(outputs)))
-    return UpdateProgram(tuple(inputs), body, tuple(donated.items()))
+    program = UpdateProgram(tuple(inputs), body, tuple(donated.items()))
+    return _with_constant(program, seed // 4 % 2) if seed % 4 == 3 else program
+
+
+def _with_constant(program: UpdateProgram, place: int) -> UpdateProgram:
+    """Returns a program with a constant instead of an argument."""
+    body, inputs = program.body, program.inputs
+    constant = Step("constant", (), (inputs[place].tolist(),), (body.arguments[place],))
+    arguments = body.arguments[:place] + body.arguments[place + 1 :]
+    donated = tuple((taken - (taken > place), output) for taken, output in program.donated if taken != place)
+    body = pruned(Body(arguments, (constant, *body.steps), body.outputs))
+    return UpdateProgram(inputs[:place] + inputs[place + 1 :], body, donated)

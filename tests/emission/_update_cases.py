@@ -49,6 +49,12 @@ def _in_a_loop(c: Any, x: Any) -> Any:
     return c.ops.fori_loop(2, lambda i, v: (_shifted(c, v, c.ops.add(i, 1)),), (x,))[0]
 
 
+def _constant(c: Any, x: Any, start: Any) -> Any:
+    """The target is a copy of a constant; the update reads what it overwrites."""
+    target = c.ops.dynamic_update_slice(c.ops.constant(_X), c.ops.negate(x), [1, 0])
+    return _shifted(c, target, start)
+
+
 def _by_what_it_holds(c: Any, x: Any) -> Any:
     """The positions are computed from the target."""
     places = c.ops.rem(c.ops.slice_axis(x, 1, 0, 3), 3)
@@ -61,6 +67,7 @@ UPDATE_CASES: Final = (
     _case("dynamic_update_slice", "update_shifted_before_reshape", _shifted_and_shaped, _X),
     _case("dynamic_update_slice", "update_shifted_after_reshape", _shaped_and_shifted, _X),
     _case("dynamic_update_slice", "update_shifted_in_a_loop", _in_a_loop, _X),
+    _case("dynamic_update_slice", "update_shifted_constant", _constant, small(f32, 2, 6), _AT),
     _case("put", "put_swapped", _swapped, small(f32, 2, 4, 6)),
     _case("put", "put_all", _put_all, _X),
     Case("put", "put_by_what_it_holds", i32, _by_what_it_holds, (np.array([[0, 1, 2, 4, 5, 6]], np.int32),)),
