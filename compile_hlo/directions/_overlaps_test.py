@@ -1,6 +1,7 @@
 """Updates that overlap get the longer form, in blocks, loops and branches; others keep the text that they had."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters
-from compile_hlo.quirks import FAULTS, overrides_of
+from compile_hlo.quirks import FAULTS, XLA_PARTITIONED, overrides_of
 from lang_core import Argument, EntryPoint, Module, Parameter, TensorSpec
 
 _X: Final = TensorSpec((1, 8, 4), "f32")
@@ -144,6 +145,26 @@ APART: Final[dict[str, Body]] = {
 @pytest.mark.parametrize("streaming", [False, True])
 def test_an_update_of_what_it_is_computed_from_gets_the_longer_form(name: str, streaming: bool) -> None:
     assert _LONGER in _text(OVERLAPPING[name], streaming=streaming)
+
+
+def _rows_written(c: Any, x: Any, by: Any) -> Any:
+    """Writes rows as models do: through a view as a matrix."""
+    rows, new = c.ops.reshape(x, (8, 4)), c.ops.reshape(_part(c, by), (4, 4))
+    view, lines = c.ops.reshape(rows, (1, 8, 4)), c.ops.reshape(new, (1, 4, 4))
+    return c.ops.reshape(c.ops.put(view, c.ops.constant([[3, 2, 1, 0]], "i32"), lines, 1), (8, 4))
+
+
+@pytest.mark.parametrize("body", [lambda c, x, by: _put(c, x, by, None), _rows_written], ids=["put", "rows"])
+def test_forms_for_meshes_are_guarded_alike(body: Body) -> None:
+    others = {"put_target": lambda plain, e, x: plain(e, x)}
+    plain = replace(XLA_PARTITIONED, functions={**XLA_PARTITIONED.functions, **others})
+    for other, overlaps in (("x", True), ("y", False)):
+        texts = [
+            _text(lambda c, x, y, at, to, of=other: body(c, x, x if of == "x" else y), overrides=overrides)
+            for overrides in (XLA_PARTITIONED, plain)
+        ]
+        assert (_LONGER in texts[0]) == overlaps
+        assert (texts[0] == texts[1]) != overlaps
 
 
 @pytest.mark.parametrize("name", APART)

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Final
 
 from compile_dag import Node, Value
+from compile_hlo.emit._builder import SsaValue
 from compile_hlo.emit._emitter import Emitter
 from compile_hlo.emit._indexing import clamped
 from compile_hlo.emit._overrides import Overrides
-from compile_hlo.emit._row_writes import row_write
+from compile_hlo.emit._row_writes import put_target, row_write
 from compile_hlo.emit._types import integers, tensor_type
 from compile_hlo.passes import RowWrite
 from lang_core import TensorSpec, bool_
@@ -58,11 +59,12 @@ def _gathered(e: Emitter, node: Node, places: tuple[str, TensorSpec]) -> str:
 def _scattered(e: Emitter, node: Node, places: tuple[str, TensorSpec], new: str) -> str:
     x, _, updates, *_ = node.inputs
     axis: int = node.attributes[0]
+    into = put_target(e, SsaValue(e.name(x), x.spec)).name
     batch, kind = integers(tuple(range(axis))), tensor_type(x.spec)
     element = tensor_type(TensorSpec((), x.dtype))
     result, old, chosen = e.fresh(), e.fresh(), e.fresh()
     e.part(
-        f'{result} = "stablehlo.scatter"({e.name(x)}, {places[0]}, {new}) '
+        f'{result} = "stablehlo.scatter"({into}, {places[0]}, {new}) '
         f"<{{indices_are_sorted = false, unique_indices = true, scatter_dimension_numbers = #stablehlo.scatter<"
         f"update_window_dims = {integers(tuple(range(axis + 1, x.ndim)))}, inserted_window_dims = [{axis}], "
         f"input_batching_dims = {batch}, scatter_indices_batching_dims = {batch}, "

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from compile_hlo.emit import Builder, Emitter, SsaValue
+from compile_hlo.passes import Group
 from compile_hlo.quirks._fault import fault
 from compile_hlo.quirks._parts import copied
 from lang_core import TensorSpec, bool_
@@ -14,8 +15,10 @@ _XLA = "jaxlib 0.10.2"
 
 def _overlaps(e: Builder) -> bool:
     """Returns whether the node that is written is an update that overlaps (compile_hlo/directions/_overlaps.py)."""
-    node = e.node if isinstance(e, Emitter) else None
-    return node is not None and isinstance(e, Emitter) and any(value.number in e.overlaps for value in node.results)
+    if not isinstance(e, Emitter) or e.node is None:
+        return False
+    nodes = e.node.members if isinstance(e.node, Group) else (e.node,)
+    return any(value.number in e.overlaps for node in nodes for value in node.results)
 
 
 @fault(
@@ -70,6 +73,13 @@ def _rows_beside_reshape(
     """XLA makes an update of a slice of a scatter at one place."""
     target = _chosen_again(e, SsaValue(into, specs[0])).name if _overlaps(e) else into
     return plain(e, target, places, new, specs)
+
+
+@update_beside_reshape.at("put_target")
+def _target_of_partitions(plain: Callable[[Emitter, SsaValue], SsaValue], e: Emitter, x: SsaValue) -> SsaValue:
+    """Forms for a partitioner are scatters too."""
+    x = plain(e, x)
+    return _chosen_again(e, x) if _overlaps(e) else x
 
 
 def _chosen_again(e: Builder, value: SsaValue) -> SsaValue:

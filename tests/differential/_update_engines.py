@@ -13,7 +13,7 @@ import numpy as np
 from compile_dag import evaluate, record
 from compile_hlo import lower_module
 from compile_hlo.emit import ArgumentParameters, ExternalParameters, Form, Overrides, tensor_type
-from compile_hlo.quirks import QUIRKS
+from compile_hlo.quirks import QUIRKS, XLA_PARTITIONED
 from lang_core import CompileError, DeviceError, EagerExecutionContext, VerificationError
 from run_iree import Session, compile_module, target_of_device
 from run_jax import StableHloFunction, jax_function
@@ -195,11 +195,15 @@ Engine = Callable[[Sequence[UpdateProgram], Path], Results]
 
 
 def engines_of(overrides: Overrides = QUIRKS, xla: Overrides = QUIRKS) -> dict[str, Engine]:
-    """Returns the engines by name, with the overrides of modules for IREE and for XLA."""
+    """Returns the engines by name, with the overrides of modules for IREE and for XLA.
+
+    ``mesh`` is XLA with the forms of modules that it partitions, on one device.
+    """
     return {
         "graph": _graph,
         "interpreter": _interpreted,
         "xla": functools.partial(_on_xla, xla),
+        "mesh": functools.partial(_on_xla, XLA_PARTITIONED),
         "jax": _in_jax_context,
         **{name: functools.partial(_on_iree, devices, overrides) for name, devices in DEVICES.items()},
     }

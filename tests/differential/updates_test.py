@@ -8,17 +8,19 @@ import os
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pytest
 
-from tests.differential._shrink import shrunk
+from lang_core import EagerExecutionContext
+from tests.differential._shrink import _is_valid, shrunk
 from tests.differential._update_engines import Engine, differences, engines_of
-from tests.differential._updates import UPDATES, Step, UpdateProgram, drawn_program
+from tests.differential._updates import UPDATES, Body, Step, UpdateProgram, drawn_program
 
 _LONG: Final = bool(os.environ.get("TAPELINE_LONG"))
 _PROGRAMS: Final = int(os.environ.get("TAPELINE_PROGRAMS", "100000")) if _LONG else 24
 _FIRST: Final = int(os.environ.get("TAPELINE_FIRST_PROGRAM", "0"))
 _BATCH: Final = 64 if _LONG else 24
-_CHEAP: Final = ("graph", "interpreter", "xla", "jax")
+_CHEAP: Final = ("graph", "interpreter", "xla", "mesh", "jax")
 # IREE compiles for a second what others compute in a hundredth of it: a part of the sample runs on its devices.
 _DEVICES: Final = {"llvm-cpu": 2, "vmvx": 4}
 
@@ -40,10 +42,11 @@ def test_drawn_updates_agree_with_numpy(name: str, tmp_path: Path) -> None:
     assert not wrong, f"{name}:\n" + "\n".join(wrong)
 
 
-def test_updates_that_xla_got_wrong(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["xla", "mesh"])
+def test_updates_that_xla_got_wrong(name: str, tmp_path: Path) -> None:
     """A put at one place, and a carried value that no round changes, of which an update is computed."""
     programs = [drawn_program(seed) for seed in (104250, 104816)]
-    assert not differences("xla", engines_of()["xla"], programs, tmp_path)
+    assert not differences(name, engines_of()[name], programs, tmp_path)
 
 
 def _smallest(name: str, engine: Engine, program: UpdateProgram, folder: Path) -> str:
@@ -67,6 +70,19 @@ def test_the_sample_has_every_kind_of_update_region_and_donation() -> None:
     assert any(program.donated for program in programs)
 
 
+def test_the_sample_has_updates_of_constants() -> None:
+    """A quarter of the programs has a constant in the place of an argument."""
+    programs = [drawn_program(seed) for seed in range(3, 24, 4)]
+    constants = [step.results[0] for program in programs for step in program.body.steps if step.op == "constant"]
+    assert len(constants) >= 4
+    assert any(
+        step.op in UPDATES and step.operands[0] == constant
+        for program in map(drawn_program, range(3, 400, 4))
+        for constant in [first.results[0] for first in program.body.steps[:1] if first.op == "constant"]
+        for step in program.body.steps
+    )
+
+
 def test_a_program_is_shrunk_to_what_fails() -> None:
     program = next(
         p for p in map(drawn_program, range(100)) if "loop" in _ops(p.body.steps) and "put" in _ops(p.body.steps)
@@ -74,3 +90,12 @@ def test_a_program_is_shrunk_to_what_fails() -> None:
     smaller = shrunk(program, lambda one: "put" in _ops(one.body.steps))
     assert "put" in _ops(smaller.body.steps)
     assert len(_ops(smaller.body.steps)) < len(_ops(program.body.steps))
+
+
+def test_a_smaller_program_that_indexes_past_its_end_is_none() -> None:
+    """Left without its outer part, a program may ask for an axis or an element that is not there."""
+    x = np.arange(6, dtype=np.float32)
+    step = Step("turned", (0,), (1, 1), (1,))
+    with pytest.raises(IndexError):
+        UpdateProgram((x,), Body((0,), (step,), (1,)), ())(EagerExecutionContext(), EagerExecutionContext().constant(x))
+    assert not _is_valid(UpdateProgram((x,), Body((0,), (step,), (1,)), ()))
