@@ -163,6 +163,8 @@ def put_slices(e: Emitter, node: Node) -> str:
         flags, line = TensorSpec(lines.shape, bool_), TensorSpec((lines.size,), bool_)
         is_made = _reshaped(e, e.spread(e.name(where[0]), where[0].spec, flags, (0, 2)), flags, line)
         new = e.select(e.spread(is_made, line, TensorSpec(rows.shape, bool_), (0,)), new, old, rows)
+    if matrix.shape[0] == rows.shape[0] == 1:  # all of x is written; compilers fuse a scatter with what makes x
+        return _reshaped(e, new, rows, x.spec)
     result = _scattered_rows(e, into, places, new, (matrix, column, rows))
     return _reshaped(e, result, matrix, x.spec)
 

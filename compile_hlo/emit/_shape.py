@@ -1,7 +1,9 @@
 """Emission of ops that move elements, and of iota."""
 
+from collections.abc import Sequence
+
 from compile_dag import Node
-from compile_hlo.emit._builder import Builder
+from compile_hlo.emit._builder import Builder, SsaValue
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._overrides import overridable
 from compile_hlo.emit._slices import cut, joined, padded
@@ -21,8 +23,13 @@ def _reshape(e: Emitter, node: Node) -> None:
 
 @emits("transpose")
 def _transpose(e: Emitter, node: Node) -> None:
-    x, dims = e.value(node.inputs[0]), integers(node.attributes[0])
-    e.define(node, f"stablehlo.transpose {x.name}, dims = {dims} : ({x.kind}) -> {tensor_type(node.results[0].spec)}")
+    e.alias(node, transposed(e, e.value(node.inputs[0]), node.attributes[0], node.results[0].spec))
+
+
+@overridable("transpose")
+def transposed(e: Emitter, x: SsaValue, axes: Sequence[int], spec: TensorSpec) -> str:
+    """Writes a transpose, whose result has the spec."""
+    return e.new(f"stablehlo.transpose {x.name}, dims = {integers(axes)} : ({x.kind}) -> {tensor_type(spec)}")
 
 
 @emits("concat")

@@ -145,7 +145,9 @@ def scatter_outside(plain: Plain, e: Emitter, node: Node, into: SsaValue) -> str
     wide = padded(e, into, e.scalar(0, spec.dtype), (none, high, none), room)
     places = _inside_or_last(e, e.name(indices), indices.spec, spec.shape[axis])
     result = SsaValue(plain(e, node, SsaValue(wide, room), places), room)
-    return cut(e, result, [(0, dim) for dim in spec.shape]).name
+    part = cut(e, result, [(0, dim) for dim in spec.shape])
+    e.made_by(part.name, "scatter")
+    return part.name
 
 
 def _inside_or_last(e: Builder, name: str, spec: TensorSpec, size: int) -> str:
@@ -192,12 +194,17 @@ def copied(e: Builder, given: SsaValue) -> str:
     return e.reshape(part.name, line, spec.shape)
 
 
-@fault("sort", targets="llvm-cpu", cases="pad_sorted_f32 pad_put_f32 update_sorted_f32 sort_part_f32 put_part_f32")
+@fault(
+    "sort",
+    targets="llvm-cpu",
+    cases="pad_sorted_f32 pad_put_f32 update_sorted_f32 sort_part_f32 sort_transposed_scatter_f32 put_part_f32",
+)
 def ordered_parts(plain: Plain, e: Builder, x: SsaValue, order: SsaValue, axis: int, before: Any) -> str:
     """A sort of a part, or a put into one, is fused with it, as is a padding of its result or an update with it.
 
-    The compiler refuses such a dispatch. A copy of a result is such a padding (``shared_result``). What a block gives
-    may come from a sort.
+    The compiler refuses such a dispatch. A transpose of a part is a part too; so is one of a scatter, of which
+    ``scatter_outside`` takes a part. A copy of a result is such a padding (``shared_result``). What a block gives may
+    come from a sort.
     """
     result = plain(e, _after_barrier(e, x, ("part", "block")), order, axis, before)
     for place in range(2):
@@ -211,6 +218,14 @@ def _rows_unfused(
 ) -> str:
     result = plain(e, _after_barrier(e, SsaValue(into, specs[0]), ("part",)).name, places, new, specs)
     e.made_by(result, "order")
+    return result
+
+
+@ordered_parts.at("transpose")
+def _transpose_unfused(plain: Plain, e: Emitter, x: SsaValue, axes: Sequence[int], spec: TensorSpec) -> str:
+    result = plain(e, x, axes, spec)
+    if e.is_made_by(x.name, "part") or e.is_made_by(x.name, "scatter"):
+        e.made_by(result, "part")
     return result
 
 

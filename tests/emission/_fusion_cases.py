@@ -102,6 +102,12 @@ def _ordered() -> Iterator[Case]:
     yield Case("pad", "pad_put_f32", f32, _put_and_padded, (small(f32, 1, 5, 4), small(f32, 1, 2, 4)))
     sorted_part = lambda c, x: c.ops.sort(c.ops.slice(x, (1, 0), (6, 4)), 1)[0]  # noqa: E731
     yield Case("sort", "sort_part_f32", f32, sorted_part, (small(f32, 9, 4),))
+
+    def sorted_scatter(c: Any, x: Any, new: Any) -> Any:
+        places = c.ops.broadcast(c.ops.constant([[3], [2]], "i32"), (2, 6))
+        return c.ops.sort(c.ops.transpose(c.ops.scatter(x, places, new, 0), (1, 0)), 1)[0]
+
+    yield Case("sort", "sort_transposed_scatter_f32", f32, sorted_scatter, (small(f32, 8, 6), small(f32, 2, 6)))
     yield Case("put", "put_part_f32", f32, _put_into_part, (small(f32, 1, 9, 4), small(f32, 1, 2, 4)))
     at = np.array(3, np.int32)
     yield Case("dynamic_update_slice", "update_sorted_f32", f32, _sorted_and_written, (small(f32, 5, 4), at))
