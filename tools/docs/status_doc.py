@@ -107,6 +107,26 @@ The gradients of `compile_dag` and of the JAX context are the same there (`tests
 | where | gradient | elsewhere |
 |---|---|---|"""
 
+_UPDATES: Final = """
+## Updates in place
+
+Programs that update a tensor by what is computed from it are right on every engine: those that
+`tests/differential/updates_test.py` draws ([figures](lab/2026-11-28-updates-in-place.md)). What is left:
+
+| program | error |
+|---|---|"""
+_UPDATE_ERRORS: Final = (
+    (
+        "`dynamic_update_slice(x, dynamic_slice(x, [i, ..]), [j, ..])` of one row of an argument, i and j arguments, "
+        "when i and j are the same row",
+        "DeviceError at the call: skip the call, as `copy_row` of a bundle's slots does",
+    ),
+    (
+        "a branch whose two results are the same update, carried by a loop (seed 100106)",
+        "DeviceError `OUT_OF_RANGE` at the call",
+    ),
+)
+
 
 def _values() -> Iterator[str]:
     yield _VALUES
@@ -120,6 +140,9 @@ def _slopes() -> Iterator[str]:
     yield _SLOPES
     for where, slope, others in CONVENTIONS:
         yield f"| {where} | {slope} | {others} |"
+    yield _UPDATES
+    for program, error in _UPDATE_ERRORS:
+        yield f"| {program} | {error} |"
 
 
 def main() -> None:
