@@ -103,18 +103,22 @@ OVERLAPPING: Final[dict[str, Body]] = {
 }
 
 
-OVERLAPPING |= {
-    "a constant": lambda c, x, y, at, to: _shifted(c, _table(c), _table(c), at),
-    "an update of a constant": lambda c, x, y, at, to: (lambda z: _shifted(c, z, z, at))(_shifted(c, _table(c), x, 1)),
-    "a moved constant": lambda c, x, y, at, to: _shifted(c, c.ops.reverse(_table(c), (1,)), _table(c), at),
-    "a weight": lambda c, x, y, at, to: _shifted(c, _weight(c), c.ops.mul(_weight(c), 2.0), at),
-    "an update of a weight": lambda c, x, y, at, to: _put(c, _shifted(c, _weight(c), x, 1), _weight(c), at),
-    "a constant of another block": lambda c, x, y, at, to: _across(c, _table, at),
-    "a weight of another block": lambda c, x, y, at, to: _across(c, _weight, at),
-    "a carried constant": lambda c, x, y, at, to: c.ops.fori_loop(
-        2, lambda i, v: (_shifted(c, v, _table(c), i),), (_table(c),)
-    )[0],
-}
+OVERLAPPING.update(
+    {
+        "a constant": lambda c, x, y, at, to: _shifted(c, _table(c), _table(c), at),
+        "an update of a constant": lambda c, x, y, at, to: (lambda z: _shifted(c, z, z, at))(
+            _shifted(c, _table(c), x, 1)
+        ),
+        "a moved constant": lambda c, x, y, at, to: _shifted(c, c.ops.reverse(_table(c), (1,)), _table(c), at),
+        "a weight": lambda c, x, y, at, to: _shifted(c, _weight(c), c.ops.mul(_weight(c), 2.0), at),
+        "an update of a weight": lambda c, x, y, at, to: _put(c, _shifted(c, _weight(c), x, 1), _weight(c), at),
+        "a constant of another block": lambda c, x, y, at, to: _across(c, _table, at),
+        "a weight of another block": lambda c, x, y, at, to: _across(c, _weight, at),
+        "a carried constant": lambda c, x, y, at, to: c.ops.fori_loop(
+            2, lambda i, v: (_shifted(c, v, _table(c), i),), (_table(c),)
+        )[0],
+    }
+)
 
 
 def _layers(c: Any, x: Any, y: Any, at: Any, to: Any) -> Any:

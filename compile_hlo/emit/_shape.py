@@ -1,7 +1,5 @@
 """Emission of ops that move elements, and of iota."""
 
-from collections.abc import Sequence
-
 from compile_dag import Node
 from compile_hlo.emit._builder import Builder, SsaValue
 from compile_hlo.emit._emitter import Emitter, emits
@@ -27,7 +25,7 @@ def _transpose(e: Emitter, node: Node) -> None:
 
 
 @overridable("transpose")
-def transposed(e: Emitter, x: SsaValue, axes: Sequence[int], spec: TensorSpec) -> str:
+def transposed(e: Emitter, x: SsaValue, axes: tuple[int, ...], spec: TensorSpec) -> str:
     """Writes a transpose, whose result has the spec."""
     return e.new(f"stablehlo.transpose {x.name}, dims = {integers(axes)} : ({x.kind}) -> {tensor_type(spec)}")
 

@@ -222,7 +222,7 @@ def _rows_unfused(
 
 
 @ordered_parts.at("transpose")
-def _transpose_unfused(plain: Plain, e: Emitter, x: SsaValue, axes: Sequence[int], spec: TensorSpec) -> str:
+def _transpose_unfused(plain: Plain, e: Emitter, x: SsaValue, axes: tuple[int, ...], spec: TensorSpec) -> str:
     result = plain(e, x, axes, spec)
     if e.is_made_by(x.name, "part") or e.is_made_by(x.name, "scatter"):
         e.made_by(result, "part")
