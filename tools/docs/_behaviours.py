@@ -136,7 +136,7 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "An update of a tensor, a constant or a weight that is computed from it is guarded, and no other update is", "compile_hlo/directions/_overlaps_test.py::test_an_update_of_what_it_is_computed_from_gets_the_longer_form"),
     ("results", "Bools whose bytes are not 0 or 1 are True", "lang_core/_aliasing_test.py::test_bools_of_other_bytes_than_0_and_1_are_true"),
     ("results", "Eager ops leave the caller's floating-point settings, and do not depend on them", "lang_core/_eager_test.py::test_ops_leave_the_callers_floating_point_settings"),
-    ("streaming", "The memory of a whole export does not grow with the layers of the model", "tests/streaming/export_memory_test.py::test_the_peak_does_not_grow_with_the_layers"),
+    ("streaming", "The memory of a whole export without weights does not grow with the layers of the model", "tests/streaming/export_memory_test.py::test_the_peak_does_not_grow_with_the_layers"),
     ("streaming", "A sink takes the events of a recording in order, and the tape keeps none", "compile_dag/_blocks_test.py::test_a_sink_takes_the_events_in_order_and_the_tape_keeps_none"),
     ("streaming", "Streamed text is the buffered lowering's, byte for byte, for random programs of blocks", "tests/streaming/identity_test.py::test_random_block_programs"),
     ("streaming", "Streamed text is the buffered lowering's for every model family", "tests/streaming/families_test.py::test_a_familys_entry_points"),
