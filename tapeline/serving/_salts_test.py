@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tapeline.serving import Drafting, PromptPicture
@@ -54,6 +54,7 @@ def test_only_tokens_of_the_same_salt_are_reused(kind: str, store_bytes: int) ->
 
     @settings(max_examples=1000 if _LONG else 40, deadline=None)
     @given(_REQUESTS, st.integers(1, 3))
+    @example([("a", _PROMPT, 1)] * 3, 1)
     def run(requests: list[tuple[str | None, list[int], int]], at_once: int) -> None:
         bench = Bench(_model(kind), store_bytes=store_bytes, block_tokens=4)
         seen: dict[str | None, list[list[int]]] = {salt: [] for salt in _SALTS}
