@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lang_core import DeviceError, InputError, TensorSpec
+from lang_core import DeviceError, InputError, ProcessError, TensorSpec
 from run_jax.processes._leader import Opener
 from run_jax.processes._mirrored import Mirrored
 from run_jax.processes._ranks_testing import CountingSession, Ranks
@@ -173,3 +173,28 @@ def test_values_pass_as_they_are() -> None:
     assert (copy["empty"].shape, copy["empty"].dtype, copy["rank0"].dtype) == ((3, 0), np.float64, np.float32)
     with pytest.raises(InputError, match=r"a function cannot be told to other ranks: pass arrays"):
         Written([lambda: 1])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"[" * 10_000,
+        b'[{"array": 0}, []]',
+        b'[null, [["f32", [2, 2]]]]',
+        b'[null, [["f32", [9223372036854775807, 2]]]]',
+        b'[null, [["x", []]]]',
+        b'[{"spec": [[-1], "f32"]}, []]',
+        b'[{"slice": []}, []]',
+        b'[{"map": [[{"map": []}, 1]]}, []]',
+        b'[{"handle": 7}, []]',
+        b'[{"a": 1, "b": 2}, []]',
+    ],
+)
+def test_a_damaged_message_is_a_typed_error(text: bytes) -> None:
+    with pytest.raises(
+        ProcessError, match=r"a message of another rank cannot be read .* version of Tapeline on all ranks"
+    ):
+        read_written(text, memoryview(b""), {}.__getitem__)

@@ -1,12 +1,20 @@
 """Values of calls as messages: JSON, and arrays as they lie in memory."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from lang_core import LARGE_JSON_BOUNDS, InputError, TensorSpec, as_dtype, json_value
+from lang_core import (
+    LARGE_JSON_BOUNDS,
+    InputError,
+    ProcessError,
+    TapelineError,
+    TensorSpec,
+    as_dtype,
+    json_value,
+)
 
 _PLAIN: Final = (str, int, float, type(None))  # bool is an int
 
@@ -71,16 +79,27 @@ def read_written(text: bytes, payload: memoryview, object_of: Callable[[int], An
         text: JSON.
         payload: the arrays, one behind the other; those of the value are views.
         object_of: returns the object with a number.
+
+    Raises:
+        ProcessError: the message is damaged, or names an object that is not known.
     """
-    body, tables = json_value(text, LARGE_JSON_BOUNDS, nonfinite=True)
-    arrays: list[np.ndarray] = []
+    try:
+        body, tables = json_value(text, LARGE_JSON_BOUNDS, nonfinite=True)
+        return _decoded(body, [*_arrays(tables, payload)], object_of)
+    except (ArithmeticError, LookupError, RecursionError, TapelineError, TypeError, ValueError) as error:
+        raise ProcessError(
+            f"a message of another rank cannot be read ({type(error).__name__}: {str(error)[:200]}): run the same "
+            "version of Tapeline on all ranks"
+        ) from error
+
+
+def _arrays(tables: Sequence[Any], payload: memoryview) -> Iterator[np.ndarray]:
     at = 0
     for name, shape in tables:
         spec = TensorSpec(tuple(shape), name)
         flat = np.frombuffer(payload, spec.dtype.numpy, spec.size, at)
-        arrays.append(flat.reshape(spec.shape))
+        yield flat.reshape(spec.shape)
         at += spec.nbytes
-    return _decoded(body, arrays, object_of)
 
 
 def _decoded(body: Any, arrays: Sequence[np.ndarray], object_of: Callable[[int], Any]) -> Any:

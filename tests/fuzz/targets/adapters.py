@@ -1,6 +1,7 @@
 """Adapters: a configuration beside tensors. An input is a JSON object with the configuration, and shapes of tensors."""
 
 import json
+import math
 from pathlib import Path
 from random import Random
 
@@ -63,7 +64,7 @@ def _run(data: bytes) -> bool:
 
 def _is_shape(shape: object) -> bool:
     sizes = shape if isinstance(shape, list) else [-1]
-    return len(sizes) < 5 and all(type(size) is int and 0 <= size < 64 for size in sizes) and np.prod(sizes) <= _MOST
+    return len(sizes) < 5 and all(type(size) is int and 0 <= size < 64 for size in sizes) and math.prod(sizes) <= _MOST
 
 
 TARGET = Target(seeds=_seeds, run=_run, mutate=_mutate)
