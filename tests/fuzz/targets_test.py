@@ -8,7 +8,14 @@ from tests.fuzz._driver import run_target
 from tests.fuzz.targets import NAMES
 
 # Inputs of targets that take more than a millisecond each.
-_RUNS = {"bundles": 300, "chat_templates": 300, "routes": 400, "tokenizer_json": 500, "training_lines": 1000}
+_RUNS = {
+    "bundles": 300,
+    "chat_templates": 300,
+    "configs": 300,
+    "routes": 400,
+    "tokenizer_json": 500,
+    "training_lines": 1000,
+}
 _MOST = 2000
 
 

@@ -12,6 +12,7 @@ PACKAGES: Final[Mapping[str, Sequence[str]]] = {
     "archives": ("run_iree.archive",),
     "bundles": ("run_iree.archive", "tapeline.bundle", "tapeline.text"),
     "chat_templates": ("tapeline.text",),
+    "configs": ("transformer_core._config_fields", "transformer_core.family", "transformer_core.models"),
     "gguf": ("transformer_core.checkpoints.gguf",),
     "gguf_tokenizers": ("tapeline.text",),
     "pictures": ("tapeline.images", "PIL"),
