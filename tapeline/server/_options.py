@@ -9,6 +9,7 @@ from tapeline.server._patterns import is_host_pattern, is_origin
 
 PrefixCache = Literal["per_key", "shared", "off"]
 PREFIX_CACHES: Final[tuple[str, ...]] = get_args(PrefixCache)
+"""Values of ``prefix_cache``: whose prefixes a request reuses."""
 
 
 @checked_choices
