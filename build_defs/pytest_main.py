@@ -69,6 +69,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     # Mesa keeps compiled shaders below the home folder, and complains on stderr where it may not write there.
     if folder := environ.get("TEST_TMPDIR"):
         os.environ.setdefault("MESA_SHADER_CACHE_DIR", folder)
+        # What a test compiles is recorded there, and is not compiled again by the programs that the test starts.
+        os.environ.setdefault("XDG_CACHE_HOME", os.path.join(folder, "cache"))
         # Configurations that somebody tuned on this machine decide about nothing here.
         os.environ.setdefault("TAPELINE_KERNEL_CACHE", os.path.join(folder, "kernels"))
     # A test that compiles, compiles; those of the cache name a folder of their own.

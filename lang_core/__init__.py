@@ -93,7 +93,7 @@ from lang_core._quantizers import Quantizer
 from lang_core._spec import TensorSpec
 from lang_core._tags import TagSelection, tag_name
 from lang_core._tensor import EagerTensor, Tensor
-from lang_core._user_cache import user_cache_directory
+from lang_core._user_cache import check_private, make_private, user_cache_directory
 from lang_core._weights import (
     MatrixRows,
     PackedRows,
@@ -187,6 +187,7 @@ __all__ = [
     "bf16",
     "bool_",
     "check_extra",
+    "check_private",
     "check_rows",
     "checked_choices",
     "choice",
@@ -211,6 +212,7 @@ __all__ = [
     "file_json",
     "json_value",
     "read_json",
+    "make_private",
     "near_keywords",
     "near_names",
     "some_of",

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from lang_core import InputError, MeshShape, checked_choices
-from tapeline.bundle import Bundle
+from tapeline.bundle import Bundle, Verify
 from tapeline.compare import Comparison
 from tapeline.divergence import DeviceSide, Side, check_alike, compare_runs, eager_side
 from tapeline.engines import Place, open_session
@@ -33,6 +33,8 @@ def compare_bundles(
     inputs: Mapping[str, np.ndarray | int] | None = None,
     tolerance: float | None = None,
     inside: Literal["auto", "always", "never"] = "auto",
+    verify: Verify = "sizes",
+    trust_compiled: bool = False,
 ) -> Comparison:
     """Runs a bundle and its reference on the same inputs, and compares their results, and the inside of what departs.
 
@@ -51,6 +53,9 @@ def compare_bundles(
         inputs: arguments of ``entry_point`` by name, of its specs' shapes; example inputs for those that are missing.
         tolerance: relative to a tensor's largest value; that of the coarsest dtype if None.
         inside: calls whose inner tensors are compared: the first that diverges (``auto``), ``always`` or ``never``.
+        verify: when the weights are compared with their hash, as for ``tapeline.load``; by default they are not, so that
+            a wrong weight is found and named.
+        trust_compiled: True runs compiled modules that this user did not compile; see ``tapeline.load``.
 
     Returns:
         The comparison; ``first`` is the first tensor that diverges, or None.
@@ -67,9 +72,12 @@ def compare_bundles(
     ours = _opened(bundle)
     with contextlib.ExitStack() as stack:
         other = None if reference is None else _opened(reference)
-        place = Place(engine, device, MeshShape.parse(mesh) if isinstance(mesh, str) else mesh, checkpoint)
+        place = Place(
+            engine, device, MeshShape.parse(mesh) if isinstance(mesh, str) else mesh, checkpoint, verify, trust_compiled
+        )
         same = reference_engine is None or reference_engine == engine
-        other_place = Place(reference_engine or engine, reference_device or (device if same else None))
+        other_device = reference_device or (device if same else None)
+        other_place = Place(reference_engine or engine, other_device, verify=verify, trust_compiled=trust_compiled)
         side = _reference(ours, other, model, base, other_place, stack)
         actual = DeviceSide(ours, stack.enter_context(open_session(ours, place)))
         if entry_point is None and inputs:
@@ -77,7 +85,10 @@ def compare_bundles(
         calls = ours.config.entry_points if entry_point is None else [ours.entry_point(entry_point)]
         given = {name: np.asarray(value) for name, value in (inputs or {}).items()}
         vocabulary = int(ours.config.model.get("vocabulary", 0))
-        return compare_runs(actual, side, calls, vocabulary, tolerance=tolerance, given=given, inside=inside)
+        comparison = compare_runs(actual, side, calls, vocabulary, tolerance=tolerance, given=given, inside=inside)
+    for compared in filter(None, (ours, other)):
+        compared.checks.wait()
+    return comparison
 
 
 def _opened(bundle: Bundle | str | os.PathLike[str]) -> Bundle:

@@ -11,7 +11,7 @@ from autotune.caches._entry import PINNED, TUNED, CacheEntry, Key, Measurement
 from autotune.caches._memory import is_of
 from autotune.caches._store import SCHEMA, Content, Store
 from autotune.kernel import KernelError
-from lang_core import InputError, json_value, user_cache_directory
+from lang_core import InputError, check_private, json_value, user_cache_directory
 
 Cfg = TypeVar("Cfg")
 
@@ -31,6 +31,9 @@ class PersistentCache(Generic[Cfg]):
         loader: function from JSON values to a configuration, for types that ``encode`` does not support.
         dumper: function from a configuration to JSON values.
         cfg_type: class of configurations, for kernels that do not name theirs.
+
+    Raises:
+        InputError: another user can write ``cache_directory()``.
     """
 
     def __init__(
@@ -41,6 +44,8 @@ class PersistentCache(Generic[Cfg]):
         dumper: Callable[[Cfg], Any] | None = None,
         cfg_type: type[Cfg] | None = None,
     ) -> None:
+        if path is None:
+            check_private(cache_directory())
         self.path: Final = cache_directory() / f"v{SCHEMA}" / f"{opname}.json" if path is None else Path(path)
         self._store = Store(self.path)
         self._load, self._dump, self._cfg_type = loader, dumper or encode, cfg_type

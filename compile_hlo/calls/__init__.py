@@ -2,6 +2,7 @@
 
 from compile_hlo.calls._checks import ArgumentChecks, Value, admitted, admitted_value, number_as_tensor
 from compile_hlo.calls._counters import Counters
+from compile_hlo.calls._guard import CallGuard
 from compile_hlo.calls._handle import DeviceHandle, Owner
 from compile_hlo.calls._holding import HELD, Holding, Part
 from compile_hlo.calls._replacing import BaseUpdating, UpdatePlan
@@ -12,6 +13,7 @@ __all__ = [
     "ArgumentChecks",
     "BaseSession",
     "BaseUpdating",
+    "CallGuard",
     "Counters",
     "DeviceHandle",
     "Holding",

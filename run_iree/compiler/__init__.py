@@ -4,7 +4,7 @@ from run_iree.compiler._bindings import check_bindings
 from run_iree.compiler._block_calls import OutlineRule
 from run_iree.compiler._check_text import check_text
 from run_iree.compiler._compile import CompileReport, compile_module, compiler_path
-from run_iree.compiler._eviction import evict
+from run_iree.compiler._eviction import evict, is_locked
 from run_iree.compiler._locate import Place, locate
 from run_iree.compiler._module_cache import ModuleCache
 from run_iree.compiler._schedule import Schedule
@@ -33,6 +33,7 @@ __all__ = [
     "compile_module",
     "compiler_path",
     "evict",
+    "is_locked",
     "host_cpu",
     "locate",
     "target_named",

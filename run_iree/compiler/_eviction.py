@@ -5,13 +5,13 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 _LOCK: Final = ".lock"
 
-# A temporary file of a process that died is removed after an hour; nobody takes so long to write one.
+# A temporary file that no process has locked is removed after an hour: a process locks it as soon as it is there.
 _ABANDONED_S: Final = 3600.0
 
 
@@ -21,16 +21,20 @@ class _Entry(NamedTuple):
     path: Path
 
 
-def evict(directory: Path, limit: int, keep: Path | None = None) -> list[Path]:
+def evict(
+    directory: Path, limit: int, keep: Path | None = None, is_used: Callable[[Path], bool] = lambda path: False
+) -> list[Path]:
     """Removes the least recently used entries of a folder until the rest fits a limit.
 
     An entry is a file or a folder; its time of modification is that of its last use. Names that begin with a dot are
-    temporary: they count, and are removed once their process must have died. One process at a time evicts.
+    temporary: they count, and are removed once their process has died, which holds a lock (``flock``) on them, and an
+    hour has passed. One process at a time evicts.
 
     Args:
         directory: folder of the entries.
         limit: bytes that the entries may have together.
         keep: entry that stays, whatever its size.
+        is_used: returns True for an entry that stays because somebody uses it.
 
     Returns:
         The removed entries.
@@ -47,6 +51,8 @@ def evict(directory: Path, limit: int, keep: Path | None = None) -> list[Path]:
             abandoned = temporary and time.time() - entry.used / 1e9 > _ABANDONED_S
             if entry.path == keep or not (abandoned or (total > limit and not temporary)):
                 continue
+            if is_locked(entry.path) if temporary else is_used(entry.path):
+                continue
             remove(entry.path)
             total -= entry.size
             removed.append(entry.path)
@@ -59,6 +65,21 @@ def remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+def is_locked(path: Path) -> bool:
+    """Returns whether a process holds a lock on a file or folder."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _entries(directory: Path) -> Iterator[_Entry]:

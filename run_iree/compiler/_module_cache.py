@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Final
 
-from lang_core import json_value
+from lang_core import check_private, json_value, make_private
 from run_iree.compiler._eviction import evict, remove
 
 _CHUNK: Final = 2**20
@@ -46,9 +47,11 @@ class ModuleCache:
             output: file to write; what it holds is undefined where None is returned.
 
         Raises:
+            InputError: another user can write the cache, whose modules are native code.
             OSError: ``output`` cannot be written.
         """
         path = self._path(key)
+        check_private(self.directory)
         try:
             entry = path.open("rb")
         except FileNotFoundError:
@@ -73,13 +76,16 @@ class ModuleCache:
             key: as for ``fetch``.
             module: compiled module.
             facts: JSON values that ``fetch`` returns.
+
+        Raises:
+            InputError: another user can write the cache.
         """
         size = module.stat().st_size
         if size > self.limit // _LARGEST_PART:
             return
         path = self._path(key)
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            make_private(self.directory)
             with _beside(path) as entry, module.open("rb") as source:
                 digest = hashlib.file_digest(source, "sha256").hexdigest()
                 entry.write(json.dumps({"sha256": digest, "facts": facts}).encode() + b"\n")
@@ -125,8 +131,10 @@ def _beside(path: Path) -> Iterator[IO[bytes]]:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with open(handle, "wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # it is not left behind
             yield file
-        Path(name).replace(path)
+            file.flush()
+            Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import mmap
+import os
 import re
 import threading
 from pathlib import Path
@@ -32,10 +33,23 @@ IREE_ERRORS: Final = (RuntimeError, ValueError, IndexError, KeyError, OSError, M
 MOST_BINDINGS: Final = MappingProxyType({name: 16 if name == "cuda" else 32 for name in _DRIVERS})
 """Tensors that a fused op may take, by the device of IREE 3.13."""
 
+_COPIED: Final = 64 * 2**20  # bytes up to which a module is copied; one with its weights inline is larger
 _LONGEST_REASON: Final = 300  # characters; IREE spells out whole target descriptions
 
 LAVAPIPE: Final = "llvmpipe"  # device name of Mesa's CPU driver for Vulkan
 """Name of the device of Mesa's driver for Vulkan on CPUs."""
+
+
+def _contents(path: Path) -> mmap.mmap:
+    """Returns a compiled module in memory: a copy, which a change of the file does not reach; of a large one a map."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > _COPIED:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        contents = mmap.mmap(-1, size)
+        if file.readinto(contents) != size:
+            raise OSError(f"{path} was changed while it was loaded")
+        return contents
 
 
 class Device:
@@ -69,13 +83,12 @@ class Device:
         self._mapped: Final[dict[threading.Lock, mmap.mmap]] = {}
 
     def map_module(self, instance: runtime.VmInstance, path: Path) -> runtime.VmModule:
-        """Maps a compiled module that is to run on this device, which waits for its release before it goes itself.
+        """Loads a compiled module that is to run on this device, which waits for its release before it goes itself.
 
         A worker of ``local-task`` may be the last to have the module: it tidies up after a call whose results are there
         already. IREE 3.13 takes Python's lock to release a module, and holds it while a device waits for its workers.
         """
-        with path.open("rb") as file:
-            contents = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        contents = _contents(path)
         in_use = threading.Lock()
         in_use.acquire()
         # After this call a worker must not wait for Python's lock once more. So it runs no Python code, which may give

@@ -90,6 +90,7 @@ class Function:
         with program.lock:
             if program.closed:
                 raise DeviceError(f"cannot call {self.name!r}: the session on {program.origin!r} is closed")
+            program.check()
             values = admitted(self.signature.arguments, values)
             self._check(values)
             tap = None

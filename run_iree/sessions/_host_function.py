@@ -60,6 +60,7 @@ class HostFunction:
             call = program.prepared.get(self._key) or self._prepare()
             if call is None:
                 return None
+            program.check()
             try:
                 outputs = call.run(arrays)
                 if outputs is None:

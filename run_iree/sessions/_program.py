@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from iree import runtime
 
-from compile_hlo.calls import Counters
+from compile_hlo.calls import CallGuard, Counters
 from lang_core import DeviceError, InputError
 from run_iree.devices import IREE_ERRORS, Device, reason, too_many_buffers
 from run_iree.sessions._parameters import load_index
@@ -56,7 +56,14 @@ class Program:
     """
 
     def __init__(
-        self, vmfb_path: Path, device: Device, parameters: Path | None, scope: str, *, traces: bool = False
+        self,
+        vmfb_path: Path,
+        device: Device,
+        parameters: Path | None,
+        scope: str,
+        *,
+        traces: bool = False,
+        guard: CallGuard | None = None,
     ) -> None:
         """Loads the module.
 
@@ -74,6 +81,9 @@ class Program:
         self.keys: Final = itertools.count()
         self.lock: Final = device.turns()
         self.device: Device | None = device
+        self._guard: Final = guard
+        if guard is not None:
+            guard.bind(self.lock)
         self._functions: Final[dict[str, runtime.VmFunction]] = {}
         self._modules: Final[list[runtime.VmModule]] = []
         self._context: runtime.VmContext | None = None
@@ -130,6 +140,11 @@ class Program:
             self._functions[name] = function
         return self._functions[name]
 
+    def check(self) -> None:
+        """Raises an error if a mapped file is not the one that was loaded; the lock is held."""
+        if self._guard is not None:
+            self._guard.check()
+
     def invoke(self, name: str, inputs: runtime.VmVariantList, outputs: runtime.VmVariantList) -> None:
         """Calls a function and waits for its results; the lock is held and the program open."""
         assert self._context is not None
@@ -164,6 +179,8 @@ class Program:
             self._index = None
             self.device = None
             self._instance = None
+        if self._guard is not None:
+            self._guard.close()
 
     def __del__(self) -> None:
         self.close()

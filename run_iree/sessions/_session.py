@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from compile_hlo.calls import BaseSession
+from compile_hlo.calls import BaseSession, CallGuard
 from compile_hlo.directions import Signature
 from lang_core import TensorSpec
 from run_iree.compiler import target_of_device
@@ -31,7 +31,8 @@ class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors
     """Compiled module on a device, with its parameters.
 
     Parameters are mapped from the archive, not read: local devices use weights directly in the page cache. Neither
-    file may be changed in place while the session is open; replacing it by a rename is fine.
+    file may be changed in place while the session is open, unless a guard watches over it; replacing it by a rename is
+    fine.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors
         signatures: Sequence[Signature] = (),
         dumper: CallDumper | None = None,
         companions: Sequence[Companion] = (),
+        guard: CallGuard | None = None,
     ) -> None:
         """Loads the module.
 
@@ -57,6 +59,7 @@ class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors
             dumper: receiver of the tensors of every call; a debug module has tags too (docs/dump.md).
             companions: other modules that run each call that is dumped, whose results must agree; closed with this
                 session.
+            guard: watch over the files, which is asked before each call and closed with this session.
 
         Raises:
             InputError: a file is missing or damaged, or the archive lacks a parameter.
@@ -67,7 +70,9 @@ class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors
         self._device: Final = opened.name
         archive = Path(parameters) if parameters is not None else None
         super().__init__(
-            Program(Path(vmfb_path), opened, archive, scope, traces=dumper is not None), Updating, HeldTensors
+            Program(Path(vmfb_path), opened, archive, scope, traces=dumper is not None, guard=guard),
+            Updating,
+            HeldTensors,
         )
         self._dumper: Final = dumper
         self._companions: Final = tuple(companions)

@@ -37,6 +37,7 @@ class Updating(BaseUpdating[Program, Function, HeldTensors, Results]):
             call: PreparedCall | None = program.prepared.get(self._key)
             if call is None or held.specs is not self._fits or held.program is not program:
                 return self._with_handles(held, values)
+            program.check()
             refs, outputs, failure = program.held.get(held.key), None, None
             try:
                 if refs is not None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from compile_hlo.calls import Counters
+from compile_hlo.calls import CallGuard, Counters
 from lang_core import CheckpointError, WeightSource, part_of
 from run_jax.sessions._artifact import Artifact
 from run_jax.sessions._memory import Zeros
@@ -42,6 +42,7 @@ class Program:
         weights: WeightSource | None,
         parameters: Sequence[str],
         observer: Observer | None = None,
+        guard: CallGuard | None = None,
     ) -> None:
         """Reads no parameter yet."""
         self.origin: Final = str(artifact.path)
@@ -57,6 +58,9 @@ class Program:
         self.lock: Final = threading.RLock()
         self.closed = False
         self._weights: Final = weights
+        self._guard: Final = guard
+        if guard is not None:
+            guard.bind(self.lock)
         self._placed: Final[dict[str, jax.Array]] = {}
 
     def parameter(self, name: str) -> jax.Array:
@@ -105,3 +109,10 @@ class Program:
             self.held.clear()
             self.arrays.clear()
             self._placed.clear()
+        if self._guard is not None:
+            self._guard.close()
+
+    def check(self) -> None:
+        """Raises an error if the file of the weights is not the one that was loaded; the lock is held."""
+        if self._guard is not None:
+            self._guard.check()

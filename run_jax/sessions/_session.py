@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from compile_hlo.calls import BaseSession
+from compile_hlo.calls import BaseSession, CallGuard
 from compile_hlo.directions import Signature
 from lang_core import DescriptionError, TensorSpec, WeightSource, near_names
 from run_jax.sessions._artifact import Artifact
@@ -38,6 +38,7 @@ class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors
         partitions: Partitions | None = None,
         observer: Observer | None = None,
         traced_text: str | None = None,
+        guard: CallGuard | None = None,
     ) -> None:
         """Reads the artifact, and no parameter yet.
 
@@ -50,6 +51,7 @@ class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors
             partitions: devices, and what each holds; JAX's first device where None.
             observer: receiver of the tensors of every call; closed with this session.
             traced_text: StableHLO text with traces, made of the file at ``artifact``, which runs in its place.
+            guard: watch over the file of the weights, which is asked before each call and closed with this session.
 
         Raises:
             InputError: the file is missing.
@@ -57,7 +59,7 @@ class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors
             DescriptionError: a signature's entry point is not in it.
         """
         opened = Artifact(Path(artifact), traced_text)
-        program = Program(opened, partitions or single(), weights, parameters, observer)
+        program = Program(opened, partitions or single(), weights, parameters, observer, guard)
         super().__init__(program, Updating, HeldTensors)
         self._signatures: Final = {signature.name: signature for signature in signatures}
         compiled = self._program.artifact.names

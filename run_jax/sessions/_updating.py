@@ -72,6 +72,7 @@ class Updating(BaseUpdating[Program, Function, HeldTensors, Results]):
     def __call__(self, held: HeldTensors, *values: Value) -> Results:
         program, function, plan = self._program, self._function, self._plan
         with program.lock:
+            program.check()
             plan.check(held, values)
             arrays, shardings = held.arrays("update"), function.compiled.shardings
             arrays[:] = [settled(array, shardings[i]) for i, array in zip(plan.donated, arrays, strict=True)]

@@ -1,7 +1,9 @@
 """Bundles: the directory that an export writes and everything else reads. docs/bundle.md describes the files."""
 
 from tapeline.bundle._bundle import Bundle
+from tapeline.bundle._checks import VERIFY, BundleChecks, Verify
 from tapeline.bundle._companions import SecondModule, tolerance_of
+from tapeline.bundle._compiled import TRUST, compiled_target, note_compiled_here
 from tapeline.bundle._debug import DebugConfig, debug_config
 from tapeline.bundle._dumping import dumping
 from tapeline.bundle._files import (
@@ -17,23 +19,32 @@ from tapeline.bundle._files import (
     executable_name,
     sha256_of,
 )
+from tapeline.bundle._keeping import LOCKS, is_kept, keep_cached
 from tapeline.bundle._kernel_config import KernelConfig, signature_fields
 from tapeline.bundle._kernels import KernelRecord, kernel_record
 from tapeline.bundle._mesh import MeshTable, table_on
+from tapeline.bundle._module_cache import MODULE_CACHE, module_cache
 from tapeline.bundle._phases import Memory, PhaseCost, PhaseMeter, memory_now
 from tapeline.bundle._staging import check_output, staged
 from tapeline.bundle._steps import Steps
+from tapeline.bundle._trust import RECORDS, note_matching
 
 __all__ = [
     "ARCHIVE",
     "ARTIFACT",
     "DEBUG_MODULE",
+    "LOCKS",
     "MARK",
     "MODULE",
+    "MODULE_CACHE",
     "PER_DEVICE",
+    "RECORDS",
     "REPORT",
     "SCOPE",
+    "TRUST",
+    "VERIFY",
     "Bundle",
+    "BundleChecks",
     "DebugConfig",
     "KernelConfig",
     "KernelRecord",
@@ -43,13 +54,20 @@ __all__ = [
     "PhaseMeter",
     "SecondModule",
     "Steps",
+    "Verify",
     "check_output",
+    "compiled_target",
     "debug_config",
     "debug_executable_name",
     "dumping",
     "executable_name",
+    "is_kept",
+    "keep_cached",
     "kernel_record",
     "memory_now",
+    "module_cache",
+    "note_compiled_here",
+    "note_matching",
     "sha256_of",
     "signature_fields",
     "staged",

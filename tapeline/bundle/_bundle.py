@@ -10,12 +10,14 @@ from autotune import is_recording_calls, record_lines
 from compile_hlo import traced_name
 from compile_hlo.directions import Signature
 from compile_hlo.emit import portable_text
-from lang_core import DescriptionError, InputError, TensorSpec, WeightSource, near_names
+from lang_core import DescriptionError, InputError, TensorSpec, WeightSource, checked_choices, near_names
 from run_iree import Device, Session, host_cpu, target_of_device
 from run_iree.archive import ArchiveWeights, read_archive_index
 from run_iree.dump import CallDumper, Dumper
 from tapeline.bundle._checkpoint import CheckpointWeights, checkpoint_of
+from tapeline.bundle._checks import BundleChecks
 from tapeline.bundle._companions import SecondModule, tolerance_of
+from tapeline.bundle._compiled import runnable
 from tapeline.bundle._description import check_kernels
 from tapeline.bundle._files import (
     ARCHIVE,
@@ -26,7 +28,6 @@ from tapeline.bundle._files import (
     SCOPE,
     debug_executable_name,
     executable_name,
-    sha256_of,
 )
 from tapeline.bundle._kernel_config import KernelConfig
 
@@ -37,6 +38,7 @@ class Bundle:
     Attributes:
         path: path of the directory.
         config: contents of its kernel_config.json.
+        checks: comparison of its files with their hashes.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,6 +49,7 @@ class Bundle:
         """
         self.path: Final = path
         self.config: Final = KernelConfig.read(path / MARK)
+        self.checks: Final = BundleChecks(path, self.config.sha256)
 
     def entry_point(self, name: str) -> Signature:
         """Returns the signature of an entry point.
@@ -61,8 +64,11 @@ class Bundle:
             )
         return self.config.entry_points[known.index(name)]
 
-    def session(self, device: str, dumper: Dumper | None = None) -> Session:
+    @checked_choices
+    def session(self, device: str, dumper: Dumper | None = None, *, trust_compiled: bool = False) -> Session:
         """Opens the bundle on a device; the caller closes the session.
+
+        A compiled module that this user did not compile is compiled again, as it is native code.
 
         With ``TAPELINE_OPS_RECORD=1`` the bundle's calls of kernels are recorded, to be tuned (docs/kernels.md).
 
@@ -70,10 +76,12 @@ class Bundle:
             device: name of the device.
             dumper: receiver of the tensors of every call (see ``dumping``); the session then runs the debug module, if
                 the bundle has one.
+            trust_compiled: True runs the compiled module as it is.
 
         Raises:
             DescriptionError: kernel_config.json and the module contradict one another.
-            InputError: the bundle was not compiled for the device, or for another CPU.
+            InputError: the bundle was not compiled for the device, or for another CPU; or its module was compiled
+                elsewhere, and cannot be compiled here.
             DeviceError: the device is not available, or a file is damaged.
         """
         target = target_of_device(device)
@@ -86,7 +94,6 @@ class Bundle:
                 f"device {device!r} runs modules of target {target}; {self.path} was compiled for {compiled}: export "
                 f"it with target={target}"
             )
-        self._check_cpu(target)
         self._check_module(executable, self.path / executable_name(target))
         if is_recording_calls():
             record_lines(self.config.kernel_calls)
@@ -97,10 +104,10 @@ class Bundle:
             opened = Device(device)
             companions: list[SecondModule] = []
             if dumper is not None and debug:
-                companions = self._companions(opened, dumper)
+                companions = self._companions(opened, dumper, trust_compiled)
                 for companion in companions:
                     stack.callback(companion.close)
-            session = stack.enter_context(self._open(executable, opened, dumper, companions))
+            session = stack.enter_context(self._open(executable, opened, trust_compiled, dumper, companions))
             self._check_described(session, executable)
             stack.pop_all()
             return session
@@ -170,6 +177,7 @@ class Bundle:
         self,
         executable: Path,
         device: Device,
+        trust: bool,
         dumper: CallDumper | None = None,
         companions: Sequence[SecondModule] = (),
         *,
@@ -177,25 +185,40 @@ class Bundle:
     ) -> Session:
         archive, debug = self.path / ARCHIVE, dumper is not None and self.config.debug is not None
         points = () if traced else self.config.entry_points
-        return Session(
-            executable,
-            device,
-            parameters=archive if archive.is_file() else None,
-            scope=SCOPE,
-            signatures=[_guarding_all(point) if debug else point for point in points],
-            dumper=dumper,
-            companions=companions,
-        )
+        target = target_of_device(device.name)
+        is_debug = executable.name == debug_executable_name(target)
+        text = self.path / (DEBUG_MODULE if is_debug else MODULE)
+        described = self.config.targets.get(target, {})
+        with runnable(executable, text, target, described, trust=trust) as (compiled, is_own):
+            if is_own:
+                self._check_cpu(target)
+            guard = self.checks.guard()
+            session = Session(
+                compiled,
+                device,
+                parameters=archive if archive.is_file() else None,
+                scope=SCOPE,
+                signatures=[_guarding_all(point) if debug else point for point in points],
+                dumper=dumper,
+                companions=companions,
+                guard=guard,
+            )
+        with contextlib.ExitStack() as stack:
+            stack.callback(session.close)
+            if guard is not None:
+                guard.check_mapped()
+            stack.pop_all()
+        return session
 
-    def _companions(self, device: Device, dumper: Dumper) -> list[SecondModule]:
+    def _companions(self, device: Device, dumper: Dumper, trust: bool) -> list[SecondModule]:
         """Opens the modules beside the debug module: the module itself, and the functions with traces of kernels."""
         target = target_of_device(device.name)
         rows, tolerance = dumper.writer.agreement, tolerance_of(self.config.model)
         plain, debug = executable_name(target), debug_executable_name(target)
         self._check_files(plain)
-        companions = [SecondModule(plain, self._open(self.path / plain, device), rows, tolerance)]
+        companions = [SecondModule(plain, self._open(self.path / plain, device, trust), rows, tolerance)]
         if any(dumper.sites.values()):
-            session = self._open(self.path / debug, device, dumper.kernels(), traced=True)
+            session = self._open(self.path / debug, device, trust, dumper.kernels(), traced=True)
             companions.append(SecondModule(debug, session, rows, tolerance, function=traced_name, always=True))
         return companions
 
@@ -212,11 +235,8 @@ class Bundle:
         """Compares the module's files with their hashes, and its private functions with the description."""
         module = self.path / MODULE
         for path in {*executables, module}:
-            listed = self.config.sha256.get(path.name)
-            if listed is not None and path.is_file() and sha256_of(path) != listed:
-                raise DescriptionError(
-                    f"{path} is not the file that {MARK} describes (sha256 differs): export the bundle again"
-                )
+            if path.is_file():
+                self.checks.check_module(path)
         if not module.is_file():
             return
         try:

@@ -12,18 +12,26 @@ from tapeline.bundle._kernels import KernelRecord
 from tapeline.outline import PrivateFunction, private_functions
 
 _PARTS = ("entry_points", "kernels")
+_FIELDS = "fields"
+_HASHES = "sha256"
 
 
 def seals_of(fields: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Returns the SHA-256 of each entry point and kernel, as JSON with sorted keys, by name.
+    """Returns the SHA-256 of each entry point, kernel and other field, as JSON with sorted keys, by name.
 
-    The module does not have all that these say (the directions inside a kernel, the range of a position), so an edit
-    could not be seen there.
+    The module does not have all that these say (the directions inside a kernel, the range of a position, the hashes of
+    files), so an edit could not be seen there.
     """
-    return {part: {entry["name"]: _sha256(entry) for entry in fields[part]} for part in _PARTS}
+    seals = {part: {entry["name"]: _sha256(entry) for entry in fields[part]} for part in _PARTS}
+    rest = {
+        name: _sha256(sorted(value) if name == _HASHES else value)  # a wrong hash is told by the file itself
+        for name, value in fields.items()
+        if name not in (*_PARTS, "seals")
+    }
+    return {**seals, _FIELDS: rest}
 
 
-def _sha256(entry: Mapping[str, Any]) -> str:
+def _sha256(entry: Any) -> str:
     digest = hashlib.sha256()
     for piece in sorted_pieces(entry):
         digest.update(piece.encode())
@@ -42,8 +50,15 @@ def check_seals(fields: Mapping[str, Any]) -> None:
     sealed = fields.get("seals")
     if sealed is None:
         return
-    for part, seals in seals_of(fields).items():
-        known = sealed[part]
+    parts = (*_PARTS, _FIELDS) if _FIELDS in sealed else _PARTS  # earlier versions sealed no more
+    _check_names("seals", sealed, parts, "this version")
+    made = seals_of(fields)
+    for name, seal in sealed.get(_FIELDS, {}).items():
+        if made[_FIELDS].get(name) != seal:
+            raise DescriptionError(f"{name} was edited: its SHA-256 is not {seal[:12]}...")
+    _check_names("fields", made[_FIELDS], sealed.get(_FIELDS, made[_FIELDS]), "the seals")
+    for part in _PARTS:
+        seals, known = made[part], sealed[part]
         _check_names(part, seals, known, "its seals")
         for entry in fields[part]:
             name = entry["name"]

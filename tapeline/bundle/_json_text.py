@@ -48,8 +48,17 @@ def sorted_pieces(value: Any) -> Iterator[str]:
 
     >>> "".join(sorted_pieces({"b": Entries(lambda: [1, 2]), "a": None}))
     '{"a": null, "b": [1, 2]}'
+    >>> "".join(sorted_pieces(Entries({"b": 1, "a": []}.items, is_object=True)))
+    '{"a": [], "b": 1}'
     """
-    if isinstance(value, Entries):
+    if isinstance(value, Entries) and value.is_object:
+        before = "{"
+        for key, entry in sorted(value.make(), key=lambda pair: pair[0]):
+            yield f"{before}{json.dumps(key)}: "
+            yield from sorted_pieces(entry)
+            before = ", "
+        yield "}" if before == ", " else "{}"
+    elif isinstance(value, Entries):
         before = "["
         for entry in value.make():
             yield before

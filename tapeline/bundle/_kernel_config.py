@@ -62,8 +62,10 @@ class KernelConfig:
             fields["mesh"] = self.mesh.fields()
         fields["entry_points"] = Entries(lambda: map(_lazy_signature, self.entry_points))
         fields["parameters"] = Entries(self.parameters.items, is_object=True)
+        rest = {name: value for name, value in fields.items() if name not in ("entry_points", "kernels", "parameters")}
+        rest = json.loads(json.dumps(rest))  # as a reader gets it: keys that are strings, lists for tuples
         sealed = {"entry_points": map(_lazy_signature, self.entry_points), "kernels": fields["kernels"]}
-        fields["seals"] = seals_of(sealed)
+        fields["seals"] = seals_of({**sealed, **rest, "parameters": fields["parameters"]})
         yield from indented_pieces(fields)
         yield "\n"
 

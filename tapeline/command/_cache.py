@@ -22,7 +22,7 @@ POSITIONAL: Final = ("action", _ACTIONS)
 
 _ACTION: Final = flags.DEFINE_enum("action", "list", list(_ACTIONS), "List or clear.", flag_values=FLAGS)
 _NAME: Final = flags.DEFINE_multi_string(
-    "name", [], "A folder to clear, once for each: bundles, modules or kernels.", flag_values=FLAGS
+    "name", [], "A folder to clear, once for each: bundles, modules, kernels or trusted.", flag_values=FLAGS
 )
 _FORMAT: Final = FormatFlag(FLAGS)
 

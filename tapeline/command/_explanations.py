@@ -75,8 +75,11 @@ EXPLANATIONS: Final = {
         ("Take one of the values that the message lists.",),
     ),
     "DescriptionError": Explanation(
-        "The description of a compiled module contradicts the module, or itself.",
-        ("A `kernel_config.json` that was edited, or comes from another export than the module beside it.",),
+        "A file of a bundle is not the one that was exported, or the description contradicts the module or itself.",
+        (
+            "A file that a disk or a copy damaged, or that was edited.",
+            "A `kernel_config.json` that was edited, or comes from another export than the module beside it.",
+        ),
         ("Export the bundle again; copy bundles as whole directories.",),
     ),
     "PagesError": Explanation(

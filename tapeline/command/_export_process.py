@@ -13,6 +13,7 @@ from typing import IO, Any, Final
 
 import tapeline
 from lang_core import ProcessError, python_command
+from tapeline.bundle import keep_cached
 from tapeline.cli import Progress, ProgressEvent
 from tapeline.interrupts import kill_descendants
 
@@ -53,6 +54,9 @@ class ExportProcess:
                     process.stdin.write(pickle.dumps(sys.path) + pickle.dumps((model, dict(options))))
                     process.stdin.flush()
                 outcome = _outcome(process.stdout, progress)
+                bundle = tapeline.Bundle(outcome) if isinstance(outcome, Path) else None
+                if bundle is not None:
+                    keep_cached(bundle)  # until it ends the process keeps it, too
                 process.wait()
             except BaseException:
                 self.end()
@@ -61,7 +65,8 @@ class ExportProcess:
                 raise outcome
             if outcome is None:
                 raise self._death(model, process.returncode)
-            return tapeline.Bundle(outcome)
+            assert bundle is not None
+            return bundle
 
     def end(self) -> None:
         """Ends the export, now and later, with what it has started; any thread may call it."""
@@ -119,7 +124,8 @@ def answer_export() -> None:
         answers.flush()
 
     try:
-        outcome = tapeline.cached_export(model, progress=send, **options).path
+        bundle = tapeline.cached_export(model, progress=send, **options)  # which this process keeps until it ends
+        outcome = bundle.path
     except Exception as error:  # noqa: BLE001 - the parent raises it
         outcome = error
     send(outcome)

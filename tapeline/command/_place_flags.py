@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 from absl import flags
 
 from lang_core import MeshShape
+from tapeline.bundle import TRUST, VERIFY, Verify
 from tapeline.cli import user_path
 from tapeline.command._choices import define_choice
 from tapeline.engines import Place, all_devices, device_aliases, engine_named, engine_names
@@ -19,6 +20,8 @@ class PlaceKeywords(TypedDict):
     device: str | None
     mesh: str | None
     checkpoint: Path | None
+    verify: Verify
+    trust_compiled: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +33,16 @@ class PlaceFlags:
         device: ``--device``.
         mesh: ``--mesh``.
         checkpoint: ``--checkpoint``.
+        verify: ``--verify_files``.
+        trust_compiled: ``--trust_compiled``.
     """
 
     engine: flags.FlagHolder[Any]
     device: flags.FlagHolder[Any]
     mesh: flags.FlagHolder[str | None]
     checkpoint: flags.FlagHolder[str | None]
+    verify: flags.FlagHolder[Any]
+    trust_compiled: flags.FlagHolder[bool]
 
     def keywords(self) -> PlaceKeywords:
         """Returns what the flags say, for ``tapeline.load``."""
@@ -44,6 +51,8 @@ class PlaceFlags:
             "device": self.device.value,
             "mesh": self.mesh.value,
             "checkpoint": self._directory(),
+            "verify": self.verify.value,
+            "trust_compiled": bool(self.trust_compiled.value),
         }
 
     def place(self) -> Place:
@@ -54,7 +63,14 @@ class PlaceFlags:
             ConfigError: the mesh is malformed.
         """
         mesh = None if self.mesh.value is None else MeshShape.parse(self.mesh.value)
-        return Place(self.engine.value, self.device.value, mesh, self._directory())
+        return Place(
+            self.engine.value,
+            self.device.value,
+            mesh,
+            self._directory(),
+            self.verify.value,
+            bool(self.trust_compiled.value),
+        )
 
     def _directory(self) -> Path | None:
         return None if self.checkpoint.value is None else user_path(self.checkpoint.value)
@@ -87,6 +103,21 @@ def define_place_flags(values: flags.FlagValues) -> PlaceFlags:
             "checkpoint",
             None,
             "With --engine=jax: directory of the weights of a bundle that was exported with --weights=none.",
+            flag_values=values,
+        ),
+        flags.DEFINE_enum(
+            "verify_files",
+            VERIFY[0],
+            list(VERIFY),
+            "When weights are compared with their hash: in the background if they have changed, before the start "
+            "(full), by their sizes alone (sizes), or not at all (off). Other files always are, but for off.",
+            flag_values=values,
+        ),
+        flags.DEFINE_bool(
+            TRUST,
+            False,
+            "Run compiled modules (module.*.vmfb, native code) that you did not compile on this machine; by default "
+            "module.mlir is compiled in their place.",
             flag_values=values,
         ),
     )

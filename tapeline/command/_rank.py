@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from lang_core import MeshShape, ProcessError
-from run_jax.processes import Leader, Meeting, connect_devices, exit_for, follow, join, lead, leave, place_of
-from tapeline.bundle import Bundle
+from run_jax.processes import Leader, Meeting, connect_devices, exit_for, follow, join, lead, leading, leave, place_of
+from tapeline.bundle import VERIFY, Bundle
 from tapeline.cli import VERSION, say_error, whole_file
 from tapeline.command._program import load_command, run_command
 from tapeline.engines import Place, open_on_rank
@@ -112,5 +112,8 @@ def _open(arguments: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
     bundle = Bundle(Path(arguments["bundle"]))
     mesh = None if arguments["mesh"] is None else MeshShape.parse(arguments["mesh"])
     checkpoint = None if arguments["checkpoint"] is None else Path(arguments["checkpoint"])
-    session = open_on_rank(bundle, Place("jax", arguments["device"], mesh, checkpoint))
+    # Rank 0 says what the background finds; the files of another rank are compared before it takes part.
+    verify = "full" if arguments["verify"] == VERIFY[0] and not leading() else arguments["verify"]
+    bundle.checks.check(verify)
+    session = open_on_rank(bundle, Place("jax", arguments["device"], mesh, checkpoint, verify))
     return session, {f"sha256 of {name} of {bundle.path}": value for name, value in bundle.config.sha256.items()}

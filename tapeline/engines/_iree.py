@@ -8,12 +8,12 @@ from tapeline.engines._registry import Place
 
 def open_bundle(bundle: Bundle, place: Place) -> Session:
     """Opens a bundle on one device; see ``open_session``."""
-    return bundle.session(place.name)
+    return bundle.session(place.name, trust_compiled=place.trust_compiled)
 
 
 def open_dumped(bundle: Bundle, place: Place, dumper: Dumper) -> Session:
     """Opens a bundle such that the tensors of every call are dumped."""
-    return bundle.session(place.name, dumper)
+    return bundle.session(place.name, dumper, trust_compiled=place.trust_compiled)
 
 
 def dumped_module(bundle: Bundle, place: Place) -> str:

@@ -24,7 +24,15 @@ def open_bundle(bundle: Bundle, place: Place) -> _protocol.Session:
         return open_on_rank(bundle, place)
     mesh = None if place.mesh is None else str(place.mesh)
     checkpoint = None if place.checkpoint is None else str(place.checkpoint)
-    return leader.open({"bundle": str(bundle.path), "device": place.device, "mesh": mesh, "checkpoint": checkpoint})
+    return leader.open(
+        {
+            "bundle": str(bundle.path),
+            "device": place.device,
+            "mesh": mesh,
+            "checkpoint": checkpoint,
+            "verify": place.verify,
+        }
+    )
 
 
 def open_on_rank(bundle: Bundle, place: Place, observer: CallDumps | None = None) -> Session:
@@ -36,6 +44,7 @@ def open_on_rank(bundle: Bundle, place: Place, observer: CallDumps | None = None
         parameters=tuple(bundle.config.parameters),
         partitions=_partitions(bundle, place),
         observer=observer,
+        guard=bundle.checks.guard() if place.checkpoint is None else None,
     )
 
 
@@ -76,6 +85,7 @@ def _open_traced(
         partitions=_partitions(bundle, place),
         observer=observer,
         traced_text=text,
+        guard=bundle.checks.guard() if place.checkpoint is None else None,
     )
 
 

@@ -35,12 +35,14 @@ def open_session(bundle: Bundle, place: Place, dumper: Dumper | None = None) -> 
         dumper: receiver of the tensors of every call.
 
     Raises:
-        DescriptionError: kernel_config.json and the module contradict one another.
+        DescriptionError: kernel_config.json and the module contradict one another, or a file is not the one that was
+            exported.
         InputError: the bundle cannot run there, or the mesh does not divide it.
         DeviceError: the device is not available, or a file is damaged.
         MissingPackageError: the engine is JAX, and it is not installed.
     """
     engine = engine_named(place.engine)
+    bundle.checks.check(place.verify)
     if dumper is None:
         return engine.open(bundle, place)
     return place.dumps().open(bundle, place, dumper)

@@ -23,7 +23,7 @@ from lang_core import (
 from run_iree import available
 from run_iree.devices import LAVAPIPE, vulkan_device_name
 from run_iree.dump import Dumper
-from tapeline.bundle import Bundle
+from tapeline.bundle import VERIFY, Bundle, Verify
 from tapeline.engines._protocol import Session
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_.-]*")
@@ -131,6 +131,7 @@ def device_aliases() -> tuple[str, ...]:
     return tuple(dict.fromkeys(alias for name in engine_names() for alias in engine_named(name).aliases))
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class Place:
     """Engine and devices on which bundles run.
@@ -142,6 +143,8 @@ class Place:
             replaced by the device of that kind: of IREE ``local-task``, and ``cuda`` or ``vulkan``.
         mesh: axes of devices over which the bundle is cut; one device where None.
         checkpoint: directory of the weights of a bundle that was exported without; see ``Bundle.weights``.
+        verify: when the files of a bundle are compared with their hashes; see ``tapeline.load``.
+        trust_compiled: True runs compiled modules that this user did not compile; see ``tapeline.load``.
 
     Raises:
         InputError: there is no such engine; or it has no such device, or no meshes, or takes weights from an archive
@@ -152,6 +155,8 @@ class Place:
     device: str | None = None
     mesh: MeshShape | None = None
     checkpoint: Path | None = None
+    verify: Verify = VERIFY[0]
+    trust_compiled: bool = False
 
     def __post_init__(self) -> None:
         engine = engine_named(self.engine)

@@ -50,7 +50,9 @@ def export(
     """
     chosen = _options(model, output, base, options)
     run_export(chosen, Path(base, model), PhaseMeter(), progress, Path(base))
-    return Bundle(chosen.output)
+    bundle = Bundle(chosen.output)
+    bundle.checks.note_exported()
+    return bundle
 
 
 @near_keywords

@@ -11,9 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Unpack
 
-from lang_core import InputError, checked_choices, user_cache_directory
+from lang_core import InputError, checked_choices, make_private, user_cache_directory
 from run_iree import evict, host_cpu
-from tapeline.bundle import Bundle
+from tapeline.bundle import LOCKS, MARK, Bundle, is_kept, keep_cached
 from tapeline.cli import Progress, ProgressEvent, no_progress, parse_size
 from tapeline.exporting._api import export
 from tapeline.exporting._options import ExportKeywords
@@ -40,8 +40,8 @@ def cached_export(
     """Returns a verified bundle of a model from the user's cache, which is exported where it is not there.
 
     A bundle is found by the model's files (paths, sizes, times of change), the options, the versions and the CPU. The
-    least recently used bundles beyond ``$TAPELINE_BUNDLE_CACHE`` (64 GiB) are removed. While another process exports
-    the same bundle, this one waits.
+    least recently used bundles beyond ``$TAPELINE_BUNDLE_CACHE`` (64 GiB) are removed, unless a process has them. While
+    another process exports the same bundle, this one waits.
 
     Args:
         model: as for ``export``, and so are progress, base and options.
@@ -60,11 +60,12 @@ def cached_export(
     directory = user_cache_directory() / "bundles"
     path = directory / f"{model_title(name)[:60]}-{key[:16]}"
     with _locked(directory, path.name, progress):
-        bundle = None if again else _bundle_at(path)
+        bundle = None if again else _bundle_at(path, progress)
         if bundle is None:
             bundle = export(name, path, progress=progress, base=base, **options | {"overwrite": True})
-            evict(directory, limit, keep=path)
+            evict(directory, limit, keep=path, is_used=is_kept)
         os.utime(path)
+        keep_cached(bundle)
     return bundle
 
 
@@ -74,11 +75,19 @@ def _demo() -> Iterator[None]:
     yield None
 
 
-def _bundle_at(path: Path) -> Bundle | None:
-    try:
-        return Bundle(path)
-    except InputError:
+def _bundle_at(path: Path, progress: Progress) -> Bundle | None:
+    """Returns the bundle of a directory; None if there is none, or a file of it is missing or damaged."""
+    if not path.exists():
         return None
+    damaged = MARK
+    with contextlib.suppress(InputError):
+        bundle = Bundle(path)
+        name = bundle.checks.damaged()
+        if name is None:
+            return bundle
+        damaged = name
+    progress(ProgressEvent(f"{path / damaged} in the cache is missing or damaged: exporting the model again ..."))
+    return None
 
 
 def _key(path: Path | None, options: ExportKeywords) -> str:
@@ -112,12 +121,12 @@ def _locked(directory: Path, name: str, progress: Progress) -> Iterator[None]:
     """Keeps other processes from exporting the same bundle.
 
     Raises:
-        InputError: the cache cannot be written.
+        InputError: the cache cannot be written, or another user can write it.
     """
-    locks = directory.with_name("locks")
+    locks = directory.with_name(LOCKS)
     try:
         for folder in (directory, locks):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_private(folder)
         descriptor = os.open(locks / name, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise InputError(

@@ -2,15 +2,14 @@
 
 import dataclasses
 import errno
-import os
 import shutil
 from pathlib import Path
 from typing import Any, Final
 
 from autotune import cpu_model
 from autotune.iree_compiler import CANDIDATE_FLAGS
-from lang_core import CompileError, user_cache_directory
-from run_iree import ModuleCache, Session, Target, available, check_bindings, compile_module
+from lang_core import CompileError
+from run_iree import Session, Target, available, check_bindings, compile_module
 from tapeline.bundle import (
     ARCHIVE,
     DEBUG_MODULE,
@@ -18,8 +17,10 @@ from tapeline.bundle import (
     Steps,
     debug_executable_name,
     executable_name,
+    module_cache,
+    note_compiled_here,
 )
-from tapeline.cli import Progress, ProgressEvent, parse_size
+from tapeline.cli import ProgressEvent
 from tapeline.exporting._load import Export
 from tapeline.exporting._producer import producer
 from tapeline.exporting._tune import tune_flags
@@ -27,11 +28,6 @@ from tapeline.exporting._verify import devices_of
 from tapeline.tuning import tuned_target
 
 _ROOM_FOR_MODULE: Final = 2**20
-
-MODULE_CACHE: Final = "TAPELINE_MODULE_CACHE"
-"""Variable of the environment with the bound of the cache of compiled modules."""
-
-DEFAULT_BOUND: Final = "1GiB"
 
 
 def compile_targets(export: Export, staging: Path, steps: Steps) -> None:
@@ -52,7 +48,7 @@ class _Compilation:
         self._export = export
         self._staging = staging
         self._steps = steps
-        self._cache = module_cache(export.progress)
+        self._cache = module_cache(lambda text: export.progress(ProgressEvent(f"warning: {text}")))
 
     def compile(self, name: str) -> None:
         """Compiles the module, and the debug module if there is one, for a target."""
@@ -110,6 +106,7 @@ class _Compilation:
                 raise
             if report.cached:
                 self._export.progress(ProgressEvent(f"compile: cached ({module} for {name})"))
+            note_compiled_here(output)
             self._check_loads(self._staging / module, self._staging / file, target)
             return {
                 "file": file,
@@ -136,25 +133,6 @@ class _Compilation:
             Session(file, device, parameters=weights if weights.exists() else None).close()
         else:
             check_bindings(module, target)
-
-
-def module_cache(progress: Progress) -> ModuleCache | None:
-    """Returns the user's cache of compiled modules; None where ``TAPELINE_MODULE_CACHE`` is 0.
-
-    Args:
-        progress: receives a warning where the cache cannot be written.
-
-    Raises:
-        InputError: ``TAPELINE_MODULE_CACHE`` is no size.
-    """
-    limit = os.environ.get(MODULE_CACHE, "") or DEFAULT_BOUND
-    if limit == "0":
-        return None
-
-    def warn(text: str) -> None:
-        progress(ProgressEvent(f"warning: {text}"))
-
-    return ModuleCache(user_cache_directory() / "modules", parse_size(MODULE_CACHE, limit), warn)
 
 
 def _origin(cpu_kernels: dict[str, Any] | None) -> str:

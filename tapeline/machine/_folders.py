@@ -9,6 +9,7 @@ from typing import Final
 from autotune import cache_directory
 from lang_core import InputError, near_names, user_cache_directory
 from run_iree import evict
+from tapeline.bundle import RECORDS
 from tapeline.hub import hub_state
 
 HUB: Final = "hub"
@@ -19,7 +20,7 @@ class CacheFolder:
     """Folder of things that can be made or fetched again.
 
     Attributes:
-        name: ``bundles``, ``modules``, ``kernels`` or ``hub``.
+        name: ``bundles``, ``modules``, ``kernels``, ``trusted`` or ``hub``.
         holds: its contents, in a few words.
         path: the folder; it may not exist yet.
         entries: number of files and folders directly in it.
@@ -34,12 +35,13 @@ class CacheFolder:
 
 
 def cache_folders() -> list[CacheFolder]:
-    """Returns the folders: bundles, compiled modules, tuned kernels, files of the hub."""
+    """Returns the folders: bundles, compiled modules, tuned kernels, records of trusted files, files of the hub."""
     own = user_cache_directory()
     return [
         _folder("bundles", "models that generate, chat and serve exported by themselves", own / "bundles"),
         _folder("modules", "compiled modules", own / "modules"),
         _folder("kernels", "tuned configurations of kernels", cache_directory()),
+        _folder(RECORDS, "hashes of files that were compiled or compared here", own / RECORDS),
         _folder(HUB, "files of the Hugging Face hub, shared with other programs", hub_state().cache),
     ]
 
@@ -48,7 +50,7 @@ def clear_caches(names: Sequence[str] = ()) -> list[CacheFolder]:
     """Empties folders of Tapeline's own; an export that runs meanwhile keeps what it is writing.
 
     Args:
-        names: names of folders; all but ``hub`` where empty.
+        names: names of folders; if empty all but ``hub``, and ``trusted``, without which bundles are compiled again.
 
     Returns:
         The folders as they were before.
@@ -66,7 +68,7 @@ def clear_caches(names: Sequence[str] = ()) -> list[CacheFolder]:
             )
         if name not in folders:
             raise InputError(f"cache {name!r} not found; available: {', '.join(own)}{near_names(name, own)}")
-    chosen = [folders[name] for name in names or own]
+    chosen = [folders[name] for name in names or [name for name in own if name != RECORDS]]
     for folder in chosen:
         if folder.path.is_dir():
             _empty(folder)

@@ -31,7 +31,7 @@ def _named(folders: list[CacheFolder]) -> dict[str, CacheFolder]:
 
 def test_folders_are_counted(home: Path) -> None:
     folders = _named(cache_folders())
-    assert list(folders) == ["bundles", "modules", "kernels", "hub"]
+    assert list(folders) == ["bundles", "modules", "kernels", "trusted", "hub"]
     assert (folders["bundles"].entries, folders["bundles"].nbytes) == (1, 1000)
     assert (folders["modules"].entries, folders["modules"].nbytes) == (1, 37)
     assert (folders["kernels"].entries, folders["kernels"].nbytes) == (0, 0)
@@ -57,7 +57,7 @@ def test_the_folder_of_the_hub_stays() -> None:
 
 
 def test_an_unknown_folder_clears_nothing(home: Path) -> None:
-    with pytest.raises(InputError, match="cache 'module' not found; available: bundles, modules, kernels"):
+    with pytest.raises(InputError, match="cache 'module' not found; available: bundles, modules, kernels, trusted"):
         clear_caches(["bundles", "module"])
     assert (home / "bundles" / "demo-1").exists()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from lang_core import InputError, MeshShape, checked_choices
-from tapeline.bundle import Bundle
+from tapeline.bundle import VERIFY, Bundle, Verify
 from tapeline.cli import Progress, no_progress
 from tapeline.engines import Place, open_session
 from tapeline.running._dump import DumpOptions, dumper_of
@@ -31,6 +31,8 @@ def load(
     draft: Path | None = None,
     draft_tokens: int | None = None,
     dump: DumpOptions | None = None,
+    verify: Verify = VERIFY[0],
+    trust_compiled: bool = False,
     progress: Progress = no_progress,
 ) -> LoadedModel:
     """Opens a bundle on a device.
@@ -51,6 +53,12 @@ def load(
         draft: bundle of a smaller model whose tokens are verified.
         draft_tokens: largest number of tokens that are verified at once; as many as score takes where None.
         dump: dumps the tensors of every call.
+        verify: when the weights are compared with their hash. ``background``: while the model runs, if they
+            have changed since the last time; a difference ends the answer, or is raised when the model is closed.
+            ``full``: before this function returns. ``sizes``: only their sizes. ``off``: no file but modules is
+            compared. Otherwise the tokenizer, templates and settings are compared before they are used.
+        trust_compiled: True runs a compiled module that this user did not compile, which is native code; False compiles
+            ``module.mlir`` in its place.
         progress: receives a summary of the dump.
 
     Returns:
@@ -59,9 +67,12 @@ def load(
     Raises:
         InputError: the directory is no bundle, or was not compiled for the device; or options contradict each other.
         DeviceError: the device is absent, or a file is damaged.
+        DescriptionError: a file is not the one that was exported.
     """
     opened = bundle if isinstance(bundle, Bundle) else Bundle(Path(bundle))
-    place = Place(engine, device, MeshShape.parse(mesh) if isinstance(mesh, str) else mesh, checkpoint)
+    place = Place(
+        engine, device, MeshShape.parse(mesh) if isinstance(mesh, str) else mesh, checkpoint, verify, trust_compiled
+    )
     if prompt_cache is not None and dump is not None:
         raise InputError("`dump` shows every call, and `prompt_cache` leaves some out: give one of them")
     with contextlib.ExitStack() as stack:
@@ -71,4 +82,4 @@ def load(
         generator = Generator(
             opened, session, encoder_inputs=encoder_inputs, prompt_cache=prompt_cache, speculate=speculation
         )
-        return LoadedModel(opened, session, stack.pop_all(), generator)
+        return LoadedModel(opened, session, stack.pop_all(), generator, progress)

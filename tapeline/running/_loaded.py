@@ -12,6 +12,7 @@ import tapeline.text
 from compile_hlo.calls import Counters
 from lang_core import InputError, near_keywords
 from tapeline.bundle import Bundle
+from tapeline.cli import Progress, ProgressEvent, no_progress
 from tapeline.engines import Session
 from tapeline.running._arrays import ordered_inputs
 from tapeline.running._conversation import Conversation
@@ -33,6 +34,8 @@ from tapeline.running._scores import Scores, cached_logits, forward_logits, scor
 from tapeline.running._senses import Senses
 from tapeline.text import Tokenizer, check_ids, find_tokenizer
 from transformer_core.generation import load_default_sampling, load_eos_ids
+
+_COMPARING: Final = "comparing the weights with their hash, once for each copy of a bundle ..."
 
 
 @near_keywords
@@ -60,12 +63,14 @@ class LoadedModel(Senses):
         session: Session,
         stack: contextlib.ExitStack,
         generator: Generator,
+        progress: Progress = no_progress,
     ) -> None:
         """Takes over what ``load`` has opened; ``stack`` closes it."""
         super().__init__(bundle, session)
         self.device: Final = session.device
         self._stack: Final = stack
         self._generator: Final = generator
+        self._progress: Final = progress
 
     @cached_property
     def tokenizer(self) -> Tokenizer | None:
@@ -330,8 +335,14 @@ class LoadedModel(Senses):
         return self._encode(text, self.vocabulary)
 
     def close(self) -> None:
-        """Closes the session; what is called afterwards fails."""
-        self._stack.close()
+        """Closes the session; what is called afterwards fails.
+
+        Waits until the weights are compared with their hash, if that was left to the background.
+
+        Raises:
+            DescriptionError: the weights are not those that were exported.
+        """
+        self.__exit__(None, None, None)
 
     def __enter__(self) -> Self:
         return self
@@ -340,6 +351,8 @@ class LoadedModel(Senses):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.__exit__(kind, error, trace)
+        if kind is None:
+            self.bundle.checks.wait(lambda: self._progress(ProgressEvent(_COMPARING)))
 
     @cached_property
     def _eyes(self) -> Eyes:

@@ -112,7 +112,9 @@ def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:
         InputError: it was exported without slots, has no tokenizer, or is of a kind that is not served, or there are to
             be drafts and it generates no text.
         ConfigError: it cannot verify the drafts.
+        DescriptionError: a file of the bundle is not the one that was exported.
     """
+    bundle.checks.check(loading.place.verify)
     if loading.drafts is not None and SLOTS not in bundle.config.model:
         raise InputError(
             f"{bundle.path} has no slots, whose answers drafts could go with: leave out `speculate` and `draft`"
@@ -193,7 +195,15 @@ def _text_model(name: str, bundle: Bundle, loading: Loading) -> TextModel:
 
 def _loaded(bundle: Bundle, loading: Loading) -> LoadedModel:
     place = loading.place
-    return load(bundle, engine=place.engine, device=place.device, mesh=place.mesh, checkpoint=place.checkpoint)
+    return load(
+        bundle,
+        engine=place.engine,
+        device=place.device,
+        mesh=place.mesh,
+        checkpoint=place.checkpoint,
+        verify=place.verify,
+        trust_compiled=place.trust_compiled,
+    )
 
 
 def _template(directory: Path, loading: Loading, tokens: Mapping[str, str]) -> tuple[ChatTemplate | None, str]:

@@ -91,6 +91,7 @@ def started(folder: Path, *flags: str) -> Iterator[ServerProcess]:
     folder.mkdir(exist_ok=True)
     log = folder / "log"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "XDG_CACHE_HOME": str(folder / "cache")}
+    environment["TAPELINE_TRUST_COMPILED"] = "true"  # this process has compiled the bundles, with another cache
     command = [sys.executable, "-m", "tapeline", "serve", "--port=0", *flags]
     with log.open("w") as err:
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=err, text=True)

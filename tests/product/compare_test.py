@@ -65,7 +65,7 @@ def test_every_flag_is_there() -> None:
     ours = set(load_command("compare").FLAGS)
     assert ours == set(
         "found reference model device engine mesh checkpoint reference_device reference_engine entry_point input "
-        "tolerance inside format every picture".split()
+        "tolerance inside format every picture verify_files trust_compiled".split()
     )
 
 
