@@ -53,8 +53,8 @@ def compare_bundles(
         inputs: arguments of ``entry_point`` by name, of its specs' shapes; example inputs for those that are missing.
         tolerance: relative to a tensor's largest value; that of the coarsest dtype if None.
         inside: calls whose inner tensors are compared: the first that diverges (``auto``), ``always`` or ``never``.
-        verify: when the weights are compared with their hash, as for ``tapeline.load``; by default they are not, so that
-            a wrong weight is found and named.
+        verify: when the weights are compared with their hash, as for ``tapeline.load``; by default they are not, so
+            that a wrong weight is found and named.
         trust_compiled: True runs compiled modules that this user did not compile; see ``tapeline.load``.
 
     Returns:

@@ -110,8 +110,8 @@ def check_text_is_plain(text: Path, hint: str) -> None:
             foreign = _foreign(line)
             if foreign is not None:
                 raise InputError(
-                    f"{text}:{number}: {foreign} is not part of a module that export writes, and is not compiled: export "
-                    f"the bundle again; {hint}"
+                    f"{text}:{number}: {foreign} is not part of a module that export writes, and is not compiled: "
+                    f"export the bundle again; {hint}"
                 )
 
 
