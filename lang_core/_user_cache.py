@@ -69,6 +69,8 @@ def make_private(folder: Path) -> None:
 
 def _problem(status: os.stat_result, *, is_cache: bool) -> str:
     """Returns what lets another user change a directory; empty if nothing does."""
+    if not stat.S_ISDIR(status.st_mode):
+        return ""  # nothing can lie below it
     mode = stat.S_IMODE(status.st_mode)
     trusted = {os.geteuid(), 0} if is_cache else {os.geteuid(), 0, _unmapped()}
     if status.st_uid not in trusted:

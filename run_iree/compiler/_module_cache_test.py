@@ -1,6 +1,7 @@
 """The cache of compiled modules: bounded, shared by processes, and never in the way of a compilation."""
 
 import dataclasses
+import fcntl
 import json
 import multiprocessing
 import os
@@ -181,3 +182,27 @@ def test_the_same_text_is_compiled_once(tmp_path: Path, monkeypatch: pytest.Monk
     assert not compile_module(source, tmp_path / "d.vmfb", target, cache=cache).cached
     assert len(compiled) == 2
     assert not warnings
+
+
+def test_a_clock_that_jumps_removes_nothing_that_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process locks what it writes; what a dead one left goes, at the latest an hour of the clock later."""
+    (tmp_path / ".bundle.partial").mkdir()
+    (tmp_path / ".entry.module.x").write_bytes(b"half")
+    (tmp_path / ".left.module.y").write_bytes(b"half")
+    folder = os.open(tmp_path / ".bundle.partial", os.O_RDONLY)
+    with (tmp_path / ".entry.module.x").open("rb") as file:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now - 10**8)
+        assert evict(tmp_path, 0) == []
+        monkeypatch.setattr(time, "time", lambda: now + 10**8)
+        assert [path.name for path in evict(tmp_path, 0)] == [".left.module.y"]
+    os.close(folder)
+    assert sorted(path.name for path in evict(tmp_path, 0)) == [".bundle.partial", ".entry.module.x"]
+
+
+def test_an_entry_that_is_used_stays(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"x" * 10)
+    assert [path.name for path in evict(tmp_path, 0, is_used=lambda path: path.name == "a")] == ["b"]

@@ -57,10 +57,10 @@ class HostFunction:
         """
         program, failure, outputs, results = self._program, "", None, None
         with program.lock:
+            program.check()  # before there is a local: a traceback keeps this frame
             call = program.prepared.get(self._key) or self._prepare()
             if call is None:
                 return None
-            program.check()
             try:
                 outputs = call.run(arrays)
                 if outputs is None:

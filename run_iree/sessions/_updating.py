@@ -34,10 +34,10 @@ class Updating(BaseUpdating[Program, Function, HeldTensors, Results]):
     def __call__(self, held: HeldTensors, *values: Value) -> Results:
         program = self._program
         with program.lock:
+            program.check()  # before there is a local: a traceback keeps this frame
             call: PreparedCall | None = program.prepared.get(self._key)
             if call is None or held.specs is not self._fits or held.program is not program:
                 return self._with_handles(held, values)
-            program.check()
             refs, outputs, failure = program.held.get(held.key), None, None
             try:
                 if refs is not None:

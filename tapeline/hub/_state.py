@@ -1,5 +1,6 @@
 """State of the hub's client: where it asks, what it keeps, whether somebody is logged in."""
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,4 +31,7 @@ class HubState:
 def hub_state() -> HubState:
     """Returns what the environment and the login of ``hf auth login`` say; asks nothing of the network."""
     settings = HubSettings.from_environment()
-    return HubState(settings.shown, settings.cache, settings.offline, get_token() is not None)
+    has_token = False
+    with contextlib.suppress(OSError):  # a home directory that is none
+        has_token = get_token() is not None
+    return HubState(settings.shown, settings.cache, settings.offline, has_token)
