@@ -1,5 +1,6 @@
 """``kernel_config.json``, the description of a bundle, readable without our code. docs/bundle.md has the schema."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path

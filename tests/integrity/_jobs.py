@@ -13,10 +13,15 @@ SIZES: Final[dict[str, Any]] = {"sequence": 8, "max_sequence": 32, "num_layers":
 """Options of an export that takes little time."""
 
 
+def sizes(positions: int) -> dict[str, Any]:
+    """Returns the same options with another number of positions."""
+    return {**SIZES, "max_sequence": positions}
+
+
 def export_for_ever(output: Path) -> None:
     """Exports again and again, with other sizes each time."""
     for number in itertools.count():
-        tapeline.export("demo", output, **SIZES | {"max_sequence": 32 + number % 3, "overwrite": True})
+        tapeline.export("demo", output, **sizes(32 + number % 3), overwrite=True)
 
 
 def cache_for_ever(folder: Path) -> None:

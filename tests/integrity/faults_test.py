@@ -66,7 +66,7 @@ def test_exports_that_are_killed_leave_a_whole_bundle(begin: Callable[..., BaseP
         process.kill()
         process.join()
         assert Bundle(output).checks.damaged() is None, f"kill {number}"
-    tapeline.export("demo", output, **_jobs.SIZES | {"overwrite": True})
+    tapeline.export("demo", output, **_jobs.SIZES, overwrite=True)
     assert [path.name for path in tmp_path.glob("*demo*")] == ["demo"]
     assert Bundle(output).checks.damaged() is None
 
@@ -114,11 +114,11 @@ def test_processes_that_fill_one_cache_have_their_bundles(tmp_path: Path, monkey
     """A bound of one byte evicts every bundle that no process has."""
     monkeypatch.setenv("TAPELINE_BUNDLE_CACHE", "1B")
     first = tapeline.cached_export("demo", **_jobs.SIZES)
-    second = tapeline.cached_export("demo", **_jobs.SIZES | {"max_sequence": 40})
+    second = tapeline.cached_export("demo", **_jobs.sizes(40))
     assert first.checks.damaged() is None
     path = first.path
     del first
-    third = tapeline.cached_export("demo", **_jobs.SIZES | {"max_sequence": 48})
+    third = tapeline.cached_export("demo", **_jobs.sizes(48))
     assert not path.exists()
     assert second.checks.damaged() is None
     assert third.checks.damaged() is None

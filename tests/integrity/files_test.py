@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -154,9 +155,17 @@ def test_other_weights_are_never_silent(
 
 
 @pytest.mark.usefixtures("in_background")
-def test_a_difference_that_is_found_late_ends_the_answer(copy: Path) -> None:
+def test_a_difference_that_is_found_late_ends_the_answer(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flip(copy / ARCHIVE, (copy / ARCHIVE).stat().st_size - 1000)
+    loaded, plain = threading.Event(), os.preadv
+
+    def waiting(*arguments: Any) -> int:
+        loaded.wait()
+        return plain(*arguments)
+
+    monkeypatch.setattr("os.preadv", waiting)
     model = tapeline.load(copy)
+    loaded.set()
     with pytest.raises(DescriptionError, match="sha256 differs"):
         model.bundle.checks.wait()
     with pytest.raises(DescriptionError, match="sha256 differs"):

@@ -133,15 +133,12 @@ def test_a_change_in_place_ends_the_next_call(
         expected = program.said()
         assert expected.startswith("answer "), change
         _CHANGES[change](copy / ARCHIVE)
-        for _ in range(
-            1000
-        ):  # a hash that is compared in the background may come after some answers: never a wrong one
-            program.tell("more")
+        program.tell("more")
+        said = program.said()
+        if said.startswith("answer "):  # a changed byte, which is compared in the background
+            program.tell("")
             said = program.said()
-            if not said.startswith("answer "):
-                break
-        kind = "(DeviceError|DescriptionError)"
-        assert said.startswith(("error DeviceError: ", "error DescriptionError: ")), f"{change}: {said}, not {kind}"
+        assert said.startswith(("error DeviceError: ", "error DescriptionError: ")), f"{change}: {said}"
         assert ARCHIVE in said, change
         assert program.process.wait(_SECONDS) == 0, change
 
