@@ -69,6 +69,7 @@ class Worker:
         self._incoming: Final = bytearray()
         self._sent_at = 0.0
         self.outstanding = 0
+        weakref.finalize(self, connection.close)  # an answer that nobody holds any more ends its worker
 
     def send(self, kind: bytes, payload: bytes = b"") -> None:
         """Sends a request, without waiting for its replies."""
