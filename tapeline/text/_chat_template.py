@@ -5,10 +5,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-import jinja2
-from jinja2.exceptions import SecurityError
-
 from lang_core import InputError, checked_choices
+from tapeline.rendering import RenderLimits
 from tapeline.text._assembly import (
     DEFAULT_TEMPLATE_FILE,
     TOKENIZER_CONFIG,
@@ -16,12 +14,22 @@ from tapeline.text._assembly import (
     read_object,
     special_tokens,
 )
-from tapeline.text._template_environment import environment
-from tapeline.text._template_limits import DEFAULT_LIMITS, RenderLimits, limited
+from tapeline.text._renderer import RENDERER, TemplateFault
 
 Message = Mapping[str, Any]
 """``role`` (system, user, assistant, ...) and ``content``, and what else templates read, such as ``tool_calls``."""
 
+_LIMITS: Final = RenderLimits()
+_FAULTS: Final = {
+    "limit": "{}",
+    "security": "the chat template is not allowed to do this: {}",
+    "undefined": "the chat template uses what is not there: {}",
+    "refused": "the chat template refuses these messages: {}",
+    "memory": "the chat template needs more memory, or more depth, than a rendering may take: send less, or mend it",
+    "depth": "the chat template, or a value in it, nests too deep: mend it",
+    "failed": "the chat template fails: {}",
+    "syntax": "{}: this is no Jinja template; copy it again from where the model came",
+}
 _FILE: Final = "chat_template.jinja"
 _OLD_FILE: Final = "chat_template.json"  # of processors, for pictures and text
 _MODEL_CONFIG: Final = "config.json"
@@ -61,14 +69,19 @@ class ChatTemplate:
         tokens: Mapping[str, str] | None = None,
         tool_text: str | None = None,
         *,
-        limits: RenderLimits = DEFAULT_LIMITS,
+        limits: RenderLimits = _LIMITS,
     ) -> None:
         self.origin: Final = origin
         self._limits: Final = limits
         self._text: Final = text + (tool_text or "")
         self.tokens: Final = dict(tokens or {})
-        self._template: Final = _parsed(text, origin)
-        self._tool_template: Final = self._template if tool_text is None else _parsed(tool_text, origin)
+        self._template: Final = text
+        self._tool_template: Final = text if tool_text is None else tool_text
+        for one in {self._template, self._tool_template}:
+            try:
+                RENDERER.check(one, limits)
+            except TemplateFault as fault:
+                raise self._error(fault) from fault
 
     @classmethod
     def find(
@@ -109,7 +122,7 @@ class ChatTemplate:
         return cls(text, str(directory / place), tokens, tool_text or named_tool_text)
 
     @checked_choices
-    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **more: Any) -> str:
+    def render(self, messages: Sequence[Message], /, *, add_generation_prompt: bool = True, **more: Any) -> str:
         """Returns the text of a conversation.
 
         Args:
@@ -124,22 +137,18 @@ class ChatTemplate:
         return self._rendered(self._in_form(messages), {"add_generation_prompt": add_generation_prompt, **more})
 
     def _rendered(self, messages: list[dict[str, Any]], more: Mapping[str, Any]) -> str:
-        variables = {"tools": None, "documents": None, **self.tokens, **more}
         try:
-            template = self._tool_template if variables["tools"] else self._template
-            with limited(self._limits) as meter:
-                pieces = template.generate(messages=messages, **variables)
-                return "".join(map(meter.write, pieces))
-        except InputError as error:
-            raise InputError(f"{self.origin}: {error}") from error
-        except SecurityError as error:
-            raise InputError(f"{self.origin}: the chat template is not allowed to do this: {error}") from error
-        except jinja2.UndefinedError as error:
-            raise InputError(f"{self.origin}: the chat template uses what is not there: {error}") from error
-        except jinja2.TemplateError as error:
-            raise InputError(f"{self.origin}: the chat template refuses these messages: {error}") from error
-        except Exception as error:  # a template can do anything wrong that an expression of Python can
-            raise InputError(f"{self.origin}: the chat template fails: {type(error).__name__}: {error}") from error
+            return self._made(messages, more)
+        except TemplateFault as fault:
+            raise self._error(fault) from fault
+
+    def _made(self, messages: list[dict[str, Any]], more: Mapping[str, Any]) -> str:
+        variables = {"tools": None, "documents": None, **self.tokens, **more}
+        template = self._tool_template if variables["tools"] else self._template
+        return RENDERER.render(template, {"messages": messages, **variables}, self._limits)
+
+    def _error(self, fault: TemplateFault) -> InputError:
+        return InputError(f"{self.origin}: {_FAULTS[fault.kind].format(fault.message)}")
 
     @cached_property
     def takes_parts(self) -> bool:
@@ -150,8 +159,10 @@ class ChatTemplate:
     def _shows(self, content: object) -> bool:
         """Returns whether a user's turn with this content is rendered with the mark in it."""
         try:
-            return _MARK in self._rendered([{"role": "user", "content": content}], {})
-        except InputError:
+            return _MARK in self._made([{"role": "user", "content": content}], {})
+        except TemplateFault as fault:
+            if fault.kind in ("limit", "memory"):  # three renderings would take three times as long to fail
+                raise self._error(fault) from fault
             return False
 
     def _in_form(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -174,16 +185,6 @@ class ChatTemplate:
             return self.render(messages, add_generation_prompt=False).partition(_MARK)[2]
         except InputError:
             return ""
-
-
-def _parsed(text: str, origin: str) -> jinja2.Template:
-    try:
-        return environment().from_string(text)
-    except jinja2.TemplateSyntaxError as error:
-        raise InputError(
-            f"{origin}: line {error.lineno}: {error.message}: this is no Jinja template; copy it again from where the "
-            "model came"
-        ) from error
 
 
 def _read_text(path: Path) -> str | None:

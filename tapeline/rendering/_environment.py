@@ -10,7 +10,7 @@ import jinja2.ext
 from jinja2 import nodes
 from jinja2.parser import Parser
 
-from tapeline.text._template_limits import MeteredEnvironment
+from tapeline.rendering._limits import MeteredEnvironment
 
 
 class _Generation(jinja2.ext.Extension):

@@ -11,9 +11,11 @@ from jinja2 import nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-from lang_core import InputError
-
 _MOST_BITS: Final = 1 << 16
+
+
+class LimitError(Exception):
+    """A rendering takes too long, or makes too much."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +45,12 @@ class _Meter:
     def tick(self) -> None:
         """Checks the time."""
         if perf_counter() > self._end:
-            raise InputError(f"the chat template takes longer than {self._limits.seconds:g} s: send less, or mend it")
+            raise LimitError(f"the chat template takes longer than {self._limits.seconds:g} s: send less, or mend it")
 
     def check_size(self, size: int) -> None:
         """Checks the size of a text or list."""
         if size > self._limits.characters:
-            raise InputError(
+            raise LimitError(
                 f"the chat template makes more than {self._limits.characters} characters: send less, or mend it"
             )
 

@@ -1,0 +1,12 @@
+"""Chat templates in processes of their own: what runs there, with limits of memory and time.
+
+Templates come with models, from anywhere. This folder imports jinja2 and the standard library alone, so that its
+processes are small and start fast; ``tapeline.text`` talks to them.
+"""
+
+from tapeline.rendering._frames import FrameError, receive, send
+from tapeline.rendering._limits import RenderLimits
+from tapeline.rendering._server import serve_workers
+from tapeline.rendering._worker import ERROR, TEXT
+
+__all__ = ["ERROR", "TEXT", "FrameError", "RenderLimits", "receive", "send", "serve_workers"]
