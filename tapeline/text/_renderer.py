@@ -268,8 +268,8 @@ def _plain(value: Any, path: tuple[str, ...]) -> Any:
         return tuple(parts) if isinstance(value, tuple) else parts
     if isinstance(value, set | frozenset):
         return {_plain(one, path) for one in value}
-    name, found = ".".join(path[1:]) or "variables", type(value).__name__
-    raise InputError(f"{name}: expected a value of JSON for a chat template; found {found}")
+    name, kind = ".".join(path[1:]) or "variables", type(value).__name__
+    raise InputError(f"{name}: expected a value of JSON for a chat template; found {kind}")
 
 
 RENDERER: Final = Renderer()
