@@ -1,6 +1,7 @@
 """Specifications that cannot be held to: refused, with the place."""
 
 import doctest
+import re
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +89,8 @@ for _ in range(70):
         ({"anyOf": {}}, "json_schema at #/anyOf: expected a list of schemas; found {}"),
         ({"minimun": 3}, "keyword 'minimun' is not supported; did you mean 'minimum'"),
         ({"properties": {"a": {"$id": "x"}}}, r"#/properties/a: keyword '\$id' is not supported"),
-        ({"type": "frob"}, "json_schema at #: Invalid type: frob: change this part"),
-        ({"properties": {"a": {"minLength": "x"}}}, "json_schema at #/properties/a: Expected positive integer"),
+        ({"type": "frob"}, "json_schema at #/type: expected string, .* or object, or a list of these; found 'frob'"),
+        ({"properties": {"a": {"minLength": "x"}}}, "json_schema at #/properties/a/minLength: expected a whole number"),
         ({"$ref": "#/nope"}, "json_schema at #: Pointer '/nope' does not exist"),
         ({"$ref": "http://x/y"}, r"json_schema at #/\$ref: expected a reference inside .*nothing is fetched"),
         ({"$ref": 3}, r"json_schema at #/\$ref: expected a reference inside .*found 3"),
@@ -184,7 +185,7 @@ def test_schemas_that_only_look_so(schema: Any, tokenizer: Tokenizer) -> None:
         (LarkGrammar("start: a\na[temperature=0.5]: /a/"), "grammar, line 2: temperature is not supported: it"),
         (LarkGrammar('start: a "b"\na[stop="b"]: /a/'), "grammar, line 2: stop is not supported"),
         (LarkGrammar("start: @x", {"x": {"items": {"not": {}}}}), "x at #/items: keyword 'not' is not supported"),
-        (LarkGrammar("start: @x", {"x": {"minLength": "a"}}), "x at #: Expected positive integer"),
+        (LarkGrammar("start: @x", {"x": {"minLength": "a"}}), "x at #/minLength: expected a whole number"),
         (Choices([]), "choices: expected 1 to 2,000; found 0"),
         (Choices(["a"] * 2001), "choices: expected 1 to 2,000; found 2,001"),
         (Choices(["a", ""]), r"choices\[1\]: expected a text of at least one character"),
@@ -204,6 +205,50 @@ def test_tokenizers_whose_tokens_are_no_bytes(name: str, tmp_path: Path) -> None
     tokenizer = saved(getattr(_samples_testing, name)(), tmp_path)
     with pytest.raises(InputError, match="grammars and JSON need tokens that are bytes, as in byte-level BPE or"):
         compile_constraint(JsonObject(), tokenizer, [0])
+
+
+_BROKEN = [
+    ("type", 7),
+    ("type", None),
+    ("type", [7]),
+    ("type", [["string"]]),
+    ("type", {"a": 1}),
+    ("type", "text"),
+    ("required", 7),
+    ("required", [7]),
+    ("required", {"a": 1}),
+    ("enum", 7),
+    ("enum", {"a": 1}),
+    ("minItems", "x"),
+    ("minItems", 1.5),
+    ("maxItems", []),
+    ("minLength", -1),
+    ("maxLength", True),
+    ("minProperties", {}),
+    ("maxProperties", None),
+    ("minimum", "x"),
+    ("exclusiveMaximum", [1]),
+    ("multipleOf", "x"),
+    ("multipleOf", 0),
+    ("$ref", 7),
+    ("format", 7),
+    ("pattern", 7),
+    ("items", 7),
+    ("prefixItems", 7),
+    ("properties", 7),
+    ("anyOf", 7),
+    ("allOf", [7]),
+    ("additionalProperties", 7),
+]
+
+
+@pytest.mark.parametrize(("keyword", "value"), _BROKEN)
+def test_a_keyword_with_a_wrong_value_is_refused_by_its_path(tokenizer: Tokenizer, keyword: str, value: object) -> None:
+    unused = {"$defs": {"n": {keyword: value}}, "type": "string"}
+    needed = {"$defs": {"n": {keyword: value}, "m": {"type": "string"}}, "$ref": "#/$defs/m"}
+    for schema in (unused, needed):
+        with pytest.raises(InputError, match=r"json_schema at #/\$defs/n/" + re.escape(keyword)):
+            compile_constraint(JsonSchema(schema), tokenizer, {0})
 
 
 def test_doctests() -> None:

@@ -24,6 +24,7 @@ _ANNOTATIONS: Final = frozenset(
     "title description default example examples $comment $schema readOnly writeOnly deprecated discriminator".split()
 )
 _KEYWORDS: Final = _ONE | _LISTS | _MAPPINGS | _VALUES
+_TYPES: Final = ("string", "number", "integer", "boolean", "null", "array", "object")
 _FORMATS: Final = ("date", "date-time", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid")
 
 _VENDOR: Final = "x-"
@@ -186,11 +187,46 @@ def _check_text(text: str, place: str) -> None:
         raise InputError(f"{place}: {text!a:.80} is not valid Unicode (character {error.start})") from error
 
 
+def _check_type(value: Any, place: str, part: Schema) -> None:
+    names = value if isinstance(value, list) else [value]
+    if not all(isinstance(name, str) and name in _TYPES for name in names):
+        raise InputError(f"{place}: expected {any_of(_TYPES)}, or a list of these; found {value!r:.80}")
+
+
+def _check_required(value: Any, place: str, part: Schema) -> None:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise InputError(f"{place}: expected a list of names of properties; found {value!r:.80}")
+    _check_constant(value, place, part)
+
+
+def _check_enum(value: Any, place: str, part: Schema) -> None:
+    if not isinstance(value, list):
+        raise InputError(f"{place}: expected a list of values; found {value!r:.80}")
+    _check_constant(value, place, part)
+
+
+def _check_size(value: Any, place: str, part: Schema) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InputError(f"{place}: expected a whole number of at least 0; found {value!r:.80}")
+
+
+def _check_number(value: Any, place: str, part: Schema) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InputError(f"{place}: expected a number; found {value!r:.80}")
+
+
+def _check_divisor(value: Any, place: str, part: Schema) -> None:
+    _check_number(value, place, part)
+    if value <= 0:
+        raise InputError(f"{place}: expected a number above 0; found {value!r:.80}")
+
+
 def _check_count(value: Any, place: str, part: Schema) -> None:
     """Beyond one more than is required the library counts a key that comes twice as two, and JSON as one."""
+    _check_size(value, place, part)
     required = part.get("required", []) if isinstance(part, Mapping) else []
     distinct = len({*map(str, required)}) if isinstance(required, Sequence) else 0
-    if isinstance(value, int) and value > distinct + 1:
+    if value > distinct + 1:
         raise InputError(
             f"{place}: minProperties {value} is not supported beside {distinct} required properties, at most "
             f"{distinct + 1} is: name more properties in `required`"
@@ -209,8 +245,19 @@ _CHECKS: Final[Mapping[str, Callable[[Any, str, Schema], None]]] = {
     "oneOf": _check_list,
     "allOf": _check_list,
     "prefixItems": _check_list,
-    "enum": _check_constant,
+    "type": _check_type,
+    "enum": _check_enum,
     "const": _check_constant,
-    "required": _check_constant,
+    "required": _check_required,
     "minProperties": _check_count,
+    "maxProperties": _check_size,
+    "minItems": _check_size,
+    "maxItems": _check_size,
+    "minLength": _check_size,
+    "maxLength": _check_size,
+    "minimum": _check_number,
+    "maximum": _check_number,
+    "exclusiveMinimum": _check_number,
+    "exclusiveMaximum": _check_number,
+    "multipleOf": _check_divisor,
 }

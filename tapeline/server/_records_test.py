@@ -4,7 +4,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tapeline.server._errors import RequestError
@@ -155,7 +155,7 @@ JSON = st.recursive(
 def test_any_value_of_any_field_is_read_or_refused(kind: type[RecordType]) -> None:
     names = st.sampled_from([*fields_of(kind), *kind.REFUSED])
 
-    @settings(max_examples=50)
+    @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.dictionaries(names, JSON, max_size=4) | JSON)
     def run(given: Any) -> None:
         with contextlib.suppress(RequestError):
