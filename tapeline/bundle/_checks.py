@@ -6,6 +6,7 @@ import hashlib
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -177,10 +178,11 @@ class _WeightsWatch:
         self._lock: Final = threading.Lock()
         self._users: Final[list[list[AbstractContextManager[Any]]]] = []
         try:
-            self._file: Final = path.open("rb", buffering=0)
+            self._file: Final = os.open(path, os.O_RDONLY)
         except OSError as error:
             raise _unreadable(path, error) from None
-        self._loaded = os.fstat(self._file.fileno())
+        weakref.finalize(self, os.close, self._file).atexit = False  # a bundle is not closed: its watch ends with it
+        self._loaded = os.fstat(self._file)
         self._error: TapelineError | None = None
         self._is_compared = False
         self._compared: Final = threading.Event()
@@ -212,7 +214,7 @@ class _WeightsWatch:
     def check(self) -> None:
         """Raises the error that was found; looks at the file's size and time of change."""
         self._raise()
-        now, before = os.fstat(self._file.fileno()), self._loaded
+        now, before = os.fstat(self._file), self._loaded
         if now.st_size != before.st_size:
             self._error = _changed(self._path, f"its size was {before.st_size} bytes and is {now.st_size}")
             self._raise()
@@ -231,7 +233,7 @@ class _WeightsWatch:
         """Begins to watch for a user: a list of the locks that it holds during a call."""
         with self._lock:
             self._users.append(user)
-            if self._ended is None and _lease(self._file.fileno()):
+            if self._ended is None and _lease(self._file):
                 self._ended = threading.Event()
                 threading.Thread(target=self._look, args=(self._ended,), name="weights", daemon=True).start()
 
@@ -242,12 +244,12 @@ class _WeightsWatch:
             if not self._users and self._ended is not None:
                 self._ended.set()
                 self._ended = None
-                _release(self._file.fileno())
+                _release(self._file)
 
     def _look(self, ended: threading.Event) -> None:
         """Waits until another process wants to write the archive, or until the watch ends."""
         while not ended.wait(_LOOK_S):
-            if fcntl.fcntl(self._file.fileno(), fcntl.F_GETLEASE) == fcntl.F_RDLCK:
+            if fcntl.fcntl(self._file, fcntl.F_GETLEASE) == fcntl.F_RDLCK:
                 continue
             with self._lock:
                 if ended.is_set():
@@ -257,7 +259,7 @@ class _WeightsWatch:
             for lock in locks:
                 with lock:
                     pass  # the call that ran has ended, and the next one raises the error
-            _release(self._file.fileno())
+            _release(self._file)
             return
 
     def _begin(self, *, behind: bool) -> None:
@@ -272,7 +274,7 @@ class _WeightsWatch:
             if polite:
                 with contextlib.suppress(OSError):
                     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-            file, memory, digest, at = self._file.fileno(), memoryview(bytearray(_CHUNK)), hashlib.sha256(), 0
+            file, memory, digest, at = self._file, memoryview(bytearray(_CHUNK)), hashlib.sha256(), 0
             before = os.fstat(file)
             while count := os.preadv(file, [memory], at):
                 digest.update(memory[:count])
