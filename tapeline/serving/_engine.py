@@ -65,6 +65,7 @@ class Engine:
         self._remake: Final = remake
         self._on_start: Final = on_start
         self._capacity: Final = model.capacity
+        self._slots: Final = model.slots
         self._vocabulary: Final = model.vocabulary
         self._image_token: Final = model.image_token
         self._queue: Final = WaitingQueue(self._settings.max_waiting, clock)
@@ -76,6 +77,24 @@ class Engine:
         self._idle: Final = threading.Event()
         self._thread: Final = threading.Thread(target=self._run, name="tapeline-engine", daemon=True)
         self._thread.start()
+
+    def check_room(self, count: int) -> None:
+        """Checks whether some requests could be submitted now, before work is put into them. Any thread may call it.
+
+        Requests that rows are free for need no room in the queue, and count as if all rows were free.
+
+        Args:
+            count: number of requests.
+
+        Raises:
+            InputError: they are more than the queue and the rows take at once.
+            BusyError: the queue has no room for them.
+            EngineClosedError: the engine is closed, or about to be.
+        """
+        most = self._settings.max_waiting + self._slots
+        if count > most:
+            raise InputError(f"{count} answers at once are more than the {most} that the engine takes: ask for fewer")
+        self._queue.check_room(max(1, count - self._slots))
 
     def submit(self, request: TokenRequest, on_event: OnEvent) -> Ticket:
         """Adds a request to the queue. Any thread may call it.

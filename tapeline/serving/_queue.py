@@ -31,6 +31,16 @@ class WaitingQueue:
     def __len__(self) -> int:
         return self._count
 
+    def check_room(self, count: int) -> None:
+        """Checks whether some requests could be added now.
+
+        Raises:
+            EngineClosedError: the queue is closed.
+            BusyError: it has less room.
+        """
+        with self._changed:
+            self._check_room(count)
+
     def put(self, answer: Answer) -> None:
         """Adds a request.
 
@@ -39,10 +49,7 @@ class WaitingQueue:
             BusyError: it is full.
         """
         with self._changed:
-            if self._closed is not None:
-                raise EngineClosedError(self._closed)
-            if self._count >= self._most:
-                raise BusyError(self._count, min(max(self._interval, _LEAST_RETRY), _MOST_RETRY))
+            self._check_room(1)
             self._lines.setdefault(answer.request.client, deque()).append(answer)
             self._count += 1
             self._changed.notify_all()
@@ -97,6 +104,12 @@ class WaitingQueue:
         """Has ``wait`` ask again."""
         with self._changed:
             self._changed.notify_all()
+
+    def _check_room(self, count: int) -> None:
+        if self._closed is not None:
+            raise EngineClosedError(self._closed)
+        if self._count + count > self._most:
+            raise BusyError(self._count, min(max(self._interval, _LEAST_RETRY), _MOST_RETRY))
 
     def _note_interval(self) -> None:
         now = self._clock()

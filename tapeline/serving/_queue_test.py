@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lang_core import ConfigError
-from tapeline.serving import BusyError, EngineClosedError, EngineSettings, TokenRequest
+from lang_core import ConfigError, InputError
+from tapeline.serving import BusyError, Engine, EngineClosedError, EngineSettings, TokenRequest
 from tapeline.serving._answer import Answer
+from tapeline.serving._hash_slots_testing import HashSlots
 from tapeline.serving._queue import WaitingQueue
 from transformer_core.generation import SamplingConfig
 
@@ -112,3 +113,28 @@ def test_settings_name_what_is_wrong(name: str, value: Any, needed: str) -> None
 def test_requests_name_what_is_wrong(name: str, value: Any, needed: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}={value} is out of range: give {needed}"):
         TokenRequest(**{"prompt": [1], "sampling": SamplingConfig(), "max_new_tokens": 1, name: value})
+
+
+def test_room_for_several_requests_is_checked_before_they_are_made() -> None:
+    queue = WaitingQueue(3)
+    queue.put(_answer("a"))
+    queue.check_room(2)
+    with pytest.raises(BusyError, match="1 requests wait already"):
+        queue.check_room(3)
+    assert len(queue) == 1
+    queue.close("it is closed")
+    with pytest.raises(EngineClosedError, match="it is closed"):
+        queue.check_room(1)
+
+
+def test_an_engine_has_room_for_its_rows_and_its_queue() -> None:
+    slots = HashSlots()
+    engine = Engine(slots, EngineSettings(max_waiting=2))
+    engine.check_room(slots.slots + 2)
+    with pytest.raises(
+        InputError, match=rf"{slots.slots + 3} answers at once are more than the {slots.slots + 2} that"
+    ):
+        engine.check_room(slots.slots + 3)
+    engine.close()
+    with pytest.raises(EngineClosedError):
+        engine.check_room(1)
