@@ -164,7 +164,7 @@ def _acquired(table: TokenTable) -> Worker:
     try:
         return table.workers.acquire()
     except OSError as error:
-        raise failure(f"no process can be started: {error}") from error
+        raise failure(f"no process can be started: {error.strerror}") from error
 
 
 def _schemas(spec: GrammarSpec) -> Mapping[str, Schema]:

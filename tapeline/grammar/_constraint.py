@@ -142,7 +142,7 @@ class GrammarConstraint:
         try:
             self._worker = self._table.workers.acquire()
         except OSError as error:
-            self._error = str(failure(f"no process can be started: {error}"))
+            self._error = str(failure(f"no process can be started: {error.strerror}"))
             return
         self._worker.send(_worker.START, self._source.encode())
 

@@ -12,6 +12,7 @@ from tapeline.server._answer_text import AnswerText, Delta
 from tapeline.server._errors import RequestError
 from tapeline.server._mailbox import Mailbox
 from tapeline.server._model import TokenEngine
+from tapeline.server._paths import without_paths
 from tapeline.serving import EndEvent, EngineClosedError, Event, PromptEvent, Ticket, TokenRequest
 
 _LATE: Final = 5.0  # seconds after its deadline in which the engine must have ended an answer
@@ -152,7 +153,7 @@ def _finish_reason(event: EndEvent) -> str:
 
 def _failure(error: TapelineError | None) -> RequestError:
     if isinstance(error, InputError):
-        return RequestError(str(error))
+        return RequestError(without_paths(str(error)))
     failed = RequestError("the model failed, and the answer with it: ask again", status=500, code="model_failed")
     failed.__cause__ = error
     return failed

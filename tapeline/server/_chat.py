@@ -1,7 +1,7 @@
 """/v1/chat/completions."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,6 +14,7 @@ from tapeline.server._errors import RequestError
 from tapeline.server._generation import Job, respond
 from tapeline.server._model import ChatPrompt, TextModel
 from tapeline.server._options import ServerOptions
+from tapeline.server._paths import without_paths
 from tapeline.server._requests import ChatRequest
 from tapeline.server._service import Service, in_thread, service_of
 from tapeline.toolcalls import ToolPlan
@@ -25,11 +26,9 @@ async def chat_completions(request: Request) -> Response:
     fields = await service.read(request, ChatRequest)
     fields.check()
     model = service.models.text_model(fields.model)
+    model.engine.check_room(fields.n)
     prepared = await in_thread(_prepare, model, fields, service)
     state = request.scope["state"]
-    constraints = await compiled(
-        prepared.spec, model, fields.n, prepared.ends, service.options, service.compiling, state["client"](None)
-    )
     job = Job(
         model=model,
         fields=fields,
@@ -41,12 +40,16 @@ async def chat_completions(request: Request) -> Response:
         prompt_logprobs=fields.prompt_logprobs,
         starts=[0],
         keep=frozenset() if prepared.plan is None else prepared.plan.keep,
-        constraints=constraints,
         client=state["client"](fields.user),
         cache_salt=state["cache_salt"],
         request_id=state["request_id"],
         seconds=service.options.request_seconds,
     )
+    job.check()
+    constraints = await compiled(
+        prepared.spec, model, fields.n, prepared.ends, service.options, service.compiling, state["client"](None)
+    )
+    job = replace(job, constraints=constraints)
     return await respond(request, job, ChatForm(model, fields, prepared.plan, state["request_id"]))
 
 
@@ -96,7 +99,7 @@ def _plan(model: TextModel, fields: ChatRequest, options: ServerOptions) -> Tool
     try:
         return model.tools.plan(tools, fields.tool_choice, parallel=fields.parallel_tool_calls)
     except InputError as error:
-        raise RequestError(str(error), param=str(error).partition(":")[0]) from error
+        raise RequestError(without_paths(str(error)), param=str(error).partition(":")[0]) from error
 
 
 def _spec(fields: ChatRequest, plan: ToolPlan | None) -> GrammarSpec | None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -26,6 +27,7 @@ async def completions(request: Request) -> Response:
     fields = await service.read(request, CompletionRequest)
     fields.check()
     model = service.models.text_model(fields.model)
+    model.engine.check_room(len(fields.prompts) * fields.n)
     prompts = [await in_thread(model.prompt_ids, prompt) for prompt in fields.prompts]
     echoes = [_echo(model, text, ids) if fields.echo else "" for text, ids in zip(fields.prompts, prompts, strict=True)]
     state = request.scope["state"]
@@ -38,20 +40,18 @@ async def completions(request: Request) -> Response:
         logprobs=fields.logprobs,
         prompt_logprobs=_of_prompt(fields),
         starts=[len(echo) for echo in echoes],
-        constraints=await compiled(
-            fields.format_spec(),
-            model,
-            len(prompts) * fields.n,
-            model.ends,
-            service.options,
-            service.compiling,
-            state["client"](None),
-        ),
         client=state["client"](fields.user),
         cache_salt=state["cache_salt"],
         request_id=state["request_id"],
         seconds=service.options.request_seconds,
     )
+    job.check()
+    client = state["client"](None)
+    count = len(prompts) * fields.n
+    constraints = await compiled(
+        fields.format_spec(), model, count, model.ends, service.options, service.compiling, client
+    )
+    job = replace(job, constraints=constraints)
     return await respond(request, job, CompletionForm(model, fields, prompts, echoes, state["request_id"]))
 
 

@@ -1,9 +1,11 @@
 """Refusals of requests, in the form that clients of OpenAI's API read."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from lang_core import InputError
+from tapeline.server._shortening import shortened_json
 
 INVALID: Final = "invalid_request_error"
 _KINDS: Final[Mapping[int, str]] = {
@@ -14,6 +16,12 @@ _KINDS: Final[Mapping[int, str]] = {
     503: "unavailable_error",
     504: "timeout_error",
 }
+
+
+_CONTENT: Final = (400, 404, 413, 415, 422)  # whose messages may show what a client sent
+_MOST_MESSAGE: Final = 2000  # bytes
+_MOST_PARAM: Final = 400  # bytes
+_STEP: Final = re.compile(r"\.?([^.\[]+)|\[\d+\]")
 
 
 class RequestError(InputError):
@@ -37,9 +45,9 @@ class RequestError(InputError):
         retry_after: float | None = None,
         allow: str | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(shortened_json(message, _MOST_MESSAGE))
         self.status: Final = status
-        self.param: Final = param
+        self.param: Final = None if param is None else shortened_json(param, _MOST_PARAM)
         self.code: Final = code
         self.retry_after: Final = retry_after
         self.allow: Final = allow
@@ -51,11 +59,39 @@ class RequestError(InputError):
         known = {"retry-after": seconds, "allow": self.allow}
         return {name: value for name, value in known.items() if value is not None}
 
+    def for_log(self, known: Collection[str]) -> dict[str, str]:
+        """Returns what the log has of the error: nothing that a client sent.
+
+        Args:
+            known: names of fields that may be shown.
+
+        >>> RequestError("a.secret: expected 1; found 2", param="a[0].secret").for_log({"a"})
+        {'error': 'invalid_request_error', 'param': 'a[0]...'}
+        """
+        if self.status not in _CONTENT:
+            return {"error": str(self)}
+        more = {"code": self.code, "param": None if self.param is None else _known_path(self.param, known)}
+        return {"error": self.kind, **{name: value for name, value in more.items() if value}}
+
+    @property
+    def kind(self) -> str:
+        """Kind of the error in OpenAI's API."""
+        return _KINDS.get(self.status, INVALID)
+
     def as_json(self) -> dict[str, Any]:
         """Returns the answer's body.
 
         >>> RequestError("n: expected 1; found 2", param="n").as_json()["error"]["type"]
         'invalid_request_error'
         """
-        kind = _KINDS.get(self.status, INVALID)
-        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
+        return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}}
+
+
+def _known_path(path: str, known: Collection[str]) -> str:
+    """Returns the path of a field up to the first name that is the client's."""
+    end = 0
+    for step in _STEP.finditer(path):
+        if step.start() != end or (step[1] is not None and step[1] not in known):
+            break
+        end = step.end()
+    return path if end == len(path) else f"{path[:end]}..."

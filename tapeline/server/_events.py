@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from lang_core import TapelineError
-from tapeline.server._errors import RequestError
+from tapeline.server._failures import as_request_error
 from tapeline.server._gone import ClientGoneError, unless_gone
 
 _DONE: Final = b"data: [DONE]\n\n"
@@ -49,8 +49,7 @@ class EventStream(Response):
         except ClientGoneError:
             raise
         except TapelineError as error:
-            failed = error if isinstance(error, RequestError) else RequestError(str(error), status=500)
-            await _body(send, b"data: " + to_json(failed.as_json()) + b"\n\n")
+            await _body(send, b"data: " + to_json(as_request_error(error).as_json()) + b"\n\n")
         await _body(send, _DONE)
         await _body(send, b"", more=False)
 

@@ -1,6 +1,5 @@
 """Models that cannot be loaded, and engines that are stuck or dead: told by /health, and no other model is touched."""
 
-import doctest
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from lang_core import InputError, TapelineError
-from tapeline.server import _answers, _models
+from tapeline.server import _answers
 from tapeline.server._model import ServedModel
 from tapeline.server._models import ModelSource
 from tapeline.server._options import ServerOptions
@@ -191,9 +190,3 @@ def test_clients_without_a_key_get_no_reasons(tmp_path: Path) -> None:
         health = server.request("/health")
         assert health.status == 503
         assert health.json == {"status": "stuck", "reason": "an engine cannot answer"}
-
-
-def test_doctests() -> None:
-    result = doctest.testmod(_models)
-    assert result.attempted
-    assert not result.failed

@@ -8,24 +8,24 @@ import hmac
 import math
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lang_core import InputError, TapelineError
+from lang_core import TapelineError
 from tapeline.server._errors import RequestError
 from tapeline.server._events import to_json
+from tapeline.server._failures import as_request_error
 from tapeline.server._gone import ClientGoneError
 from tapeline.server._model import cache_salt, client_name
 from tapeline.server._models import ModelState
+from tapeline.server._openapi import known_names
 from tapeline.server._origins import OriginRules
 from tapeline.server._service import Service
-from tapeline.serving import BusyError, EngineClosedError
 
 _PROBES: Final = ("/health", "/live")  # answered without a key
 _POLLED: Final = (*_PROBES, "/metrics")  # not logged: a line for each poll would hide the others
@@ -36,6 +36,10 @@ _ABSOLUTE: Final = re.compile(r"https?://([^/]*)(/.*)?", re.IGNORECASE | re.DOTA
 _PREFLIGHT: Final = "access-control-request-method"
 _LONGEST_RETRY: Final = 30  # seconds
 _GONE: Final = 499  # nginx's status, for the log alone
+
+
+class CutOffError(TapelineError):
+    """A response that has begun cannot be ended, since what makes it failed; the log says why."""
 
 
 class Gate:
@@ -76,7 +80,7 @@ class _Exchange:
         self._headers: Final = Headers(scope=scope)
         self._began: Final = perf_counter()
         self._status: int | None = None
-        self._error: str | None = None
+        self._error: Mapping[str, str] = {}
         given = self._headers.get("x-request-id", "")
         self._id: Final = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
 
@@ -111,7 +115,7 @@ class _Exchange:
         facts = self._scope.get("state", {}).get("facts", {})
         route = getattr(self._scope.get("route"), "path", "")
         self._service.metrics.responded(route, self._status or 0)
-        if self._scope["path"] in _POLLED and self._error is None:
+        if self._scope["path"] in _POLLED and not self._error:
             return
         self._service.log.info(
             "request",
@@ -121,17 +125,17 @@ class _Exchange:
             status=self._status,
             seconds=round(perf_counter() - self._began, 6),
             **facts,
-            **({"error": self._error} if self._error else {}),
+            **self._error,
         )
 
     async def _fail(self, error: Exception, receive: Receive) -> None:
         """Answers with an error; a response that has begun is cut off."""
         failure = as_request_error(error)
-        self._error = str(failure)
+        self._error = failure.for_log(known_names())
         if failure.status == 500:
-            self._service.log.failure("failure", failure.__cause__ or error, request_id=self._id)
-        if self._status is not None:
-            raise error
+            self._service.log.failure("failure", failure.__cause__ or error, request_id=self._id, of_request=True)
+        if self._status is not None:  # the web server logs what is raised, with its text
+            raise CutOffError(f"request {self._id}: the response was cut off, since it failed") from None
         response = Response(to_json(failure.as_json()), failure.status, failure.headers, "application/json")
         if failure.status == 401:
             response.headers["www-authenticate"] = "Basic" if self._scope["path"] == _PAGE else "Bearer"
@@ -197,31 +201,6 @@ def _loading_error(running: ModelState | None) -> RequestError:
         wait = step.seconds / 4 if step.seconds_left is None else step.seconds_left
     message = f"the models are being loaded{progress}: ask again, or poll /health for the progress"
     return RequestError(message, status=503, code="unavailable", retry_after=min(math.ceil(wait), _LONGEST_RETRY))
-
-
-def as_request_error(error: Exception) -> RequestError:
-    """Returns an error as what the client is told."""
-    if isinstance(error, RequestError):
-        return error
-    if isinstance(error, HTTPException):
-        allow = (error.headers or {}).get("Allow")
-        return RequestError(_ROUTING.get(error.status_code, error.detail), status=error.status_code, allow=allow)
-    if isinstance(error, BusyError):
-        return RequestError(str(error), status=429, code="queue_full", retry_after=error.retry_after)
-    if isinstance(error, EngineClosedError):
-        return RequestError("the model was closed: ask again", status=503, code="unavailable", retry_after=1)
-    if isinstance(error, InputError):
-        return RequestError(str(error))
-    told = str(error) if isinstance(error, TapelineError) else "the server failed, and says why in its log"
-    failure = RequestError(told, status=500, code="server_error")
-    failure.__cause__ = error
-    return failure
-
-
-_ROUTING: Final = {
-    404: "no such route: /openapi.json lists them",
-    405: "the route does not take this method: /openapi.json lists them",
-}
 
 
 def _client(key: str | None, address: str, user: str | None) -> str:

@@ -80,6 +80,19 @@ class Job:
         """Number of tokens of all prompts."""
         return sum(map(len, self.prompts))
 
+    def check(self) -> None:
+        """Checks what needs no grammar, before one is compiled.
+
+        Raises:
+            RequestError: a prompt and its answer do not fit into the model's context, or a setting is wrong.
+            InputError: these are more answers than the engine takes.
+            BusyError: the engine's queue has no room for them.
+        """
+        self.model.engine.check_room(len(self.prompts) * self.fields.n)
+        self.fields.sampling(self.model.defaults, self.model.vocabulary)
+        for prompt in self.prompts:
+            self._room(len(prompt))
+
     def start(self) -> Answers:
         """Asks the engine for every answer; those to one prompt have one seed after the other.
 

@@ -25,9 +25,10 @@ class _Failures(Log):
 
     errors: list[BaseException]
 
-    def failure(self, event: str, error: BaseException, **facts: Any) -> None:
-        """Keeps an error."""
+    def failure(self, event: str, error: BaseException, *, of_request: bool = False, **fields: Any) -> None:
+        """Keeps an error, and writes its line."""
         self.errors.append(error)
+        super().failure(event, error, of_request=of_request, **fields)
 
 
 class InProcessServer:
@@ -44,12 +45,28 @@ class InProcessServer:
         model.close()
         text = text_model(directory, script)
         embedder = EmbeddingModel(name="lengths", created=2, context=16, embedder=Lengths())
-        self._log = _Failures(io.StringIO())
+        self._lines = io.StringIO()
+        self._log = _Failures(self._lines)
         self._log.errors = []
-        models = Models([ModelSource(one.name, lambda one=one: one) for one in (text, embedder)], self._log)
+        self._models = models = Models(
+            [ModelSource(one.name, lambda one=one: one) for one in (text, embedder)], self._log
+        )
         models.load()
         self._app = create_app(Service(models, ServerOptions(port=0, max_body_bytes=100_000), self._log))
         self._loop = asyncio.new_event_loop()
+
+    def close(self) -> None:
+        """Frees the models and the loop."""
+        self._models.close(0)
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    def take_log(self) -> str:
+        """Returns what was logged since the last call."""
+        text = self._lines.getvalue()
+        self._lines.seek(0)
+        self._lines.truncate()
+        return text
 
     def ask(self, path: str, body: bytes) -> tuple[int, bytes]:
         """Returns status and body of an answer. Raises the error behind a status of 500."""

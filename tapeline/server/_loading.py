@@ -26,6 +26,7 @@ from tapeline.running import (
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._model import ServedModel, TextModel
 from tapeline.server._models import ModelSource
+from tapeline.server._paths import without_paths
 from tapeline.server._pictures import PictureReader
 from tapeline.server._progress import LoadProgress
 from tapeline.server._ranking_model import RankingModel
@@ -213,7 +214,7 @@ def _template(directory: Path, loading: Loading, tokens: Mapping[str, str]) -> t
     try:
         return ChatTemplate.find(directory, tokens=tokens), ""
     except InputError as error:
-        return None, str(error).replace(str(directory), "its bundle")  # clients are not told where that is
+        return None, without_paths(str(error).replace(str(directory), "its bundle"), look=True)  # clients see this
 
 
 def _engine(bundle: Bundle, loading: Loading) -> tuple["BundleEngine", BundleSlots]:
@@ -245,6 +246,10 @@ class BundleEngine:
     def __init__(self, engine: Engine, stack: contextlib.ExitStack) -> None:
         self._engine: Final = engine
         self._stack: Final = stack
+
+    def check_room(self, count: int) -> None:
+        """Checks whether the engine takes some requests now."""
+        self._engine.check_room(count)
 
     def submit(self, request: TokenRequest, on_event: Callable[[Event], None]) -> Ticket:
         """Asks for an answer."""

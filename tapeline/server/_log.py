@@ -5,8 +5,11 @@ import logging
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import IO, Any, Final
+
+from lang_core import InputError, TapelineError, checked_choices
 
 
 class Log:
@@ -34,9 +37,20 @@ class Log:
         """Writes a line of what failed."""
         self._write("error", event, fields)
 
-    def failure(self, event: str, error: BaseException, **fields: Any) -> None:
-        """Writes a line of an exception, with its traceback."""
-        self.error(event, error=str(error), traceback="".join(traceback.format_exception(error)), **fields)
+    @checked_choices
+    def failure(self, event: str, error: BaseException, *, of_request: bool = False, **fields: Any) -> None:
+        """Writes a line of an exception, with its traceback.
+
+        Args:
+            event: name of the line.
+            error: the exception.
+            of_request: True leaves out texts of exceptions that are none of Tapeline's: they may show a client's text.
+            **fields: further fields.
+        """
+        if of_request:
+            self.error(event, error=_described(error), traceback="".join(_traces(error)), **fields)
+        else:
+            self.error(event, error=str(error), traceback="".join(traceback.format_exception(error)), **fields)
 
     def _write(self, level: str, event: str, fields: dict[str, Any]) -> None:
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -63,3 +77,19 @@ class LogHandler(logging.Handler):
         write = self._log.error if record.levelno >= logging.ERROR else self._log.warning
         more = {"traceback": "".join(traceback.format_exception(record.exc_info[1]))} if record.exc_info else {}
         write("library", logger=record.name, message=record.getMessage(), **more)
+
+
+def _described(error: BaseException) -> str:
+    """Returns the kind of an exception, with its text if that shows nothing of a client."""
+    name = type(error).__name__
+    shows = isinstance(error, TapelineError) and not isinstance(error, InputError)
+    return f"{name}: {error}" if shows else name
+
+
+def _traces(error: BaseException | None) -> Iterator[str]:
+    """Yields the traces of an exception and of its causes, the last cause first."""
+    if error is None:
+        return
+    yield from _traces(error.__cause__ or (None if error.__suppress_context__ else error.__context__))
+    yield from traceback.extract_tb(error.__traceback__).format()
+    yield f"{_described(error)}\n"

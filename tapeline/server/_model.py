@@ -12,6 +12,7 @@ from tapeline.server._errors import RequestError
 from tapeline.server._messages import ChatMessage, template_messages
 from tapeline.server._options import PrefixCache
 from tapeline.server._pictures import PictureReader, PixelBudget, refuse_pictures
+from tapeline.server._values import joined
 from tapeline.serving import EngineFigures, Event, PromptPicture, Ticket, TokenRequest
 from tapeline.text import ChatTemplate, Tokenizer, check_ids
 from tapeline.toolcalls import ToolSupport
@@ -19,10 +20,20 @@ from transformer_core.generation import SamplingConfig
 
 _SECRET: Final = os.urandom(32)
 _RESERVED: Final = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
+_OF_JINJA: Final = frozenset(
+    """
+    self super loop caller varargs kwargs range dict lipsum cycler joiner namespace raise_exception strftime_now
+    true false none True False None
+    """.split()
+)
 
 
 class TokenEngine(Protocol):
     """Engine of ``tapeline.serving``, as far as the server needs it."""
+
+    def check_room(self, count: int) -> None:
+        """Checks whether the engine takes some requests now."""
+        ...
 
     def submit(self, request: TokenRequest, on_event: Callable[[Event], None]) -> Ticket:
         """Asks for an answer; its events come on the engine's thread."""
@@ -185,12 +196,23 @@ class TextModel:
     ) -> str:
         if self.template is None:
             raise RequestError(f"model {self.name!r} has no chat template: {self.no_template}", param="messages")
-        reserved = sorted((_RESERVED | set(self.template.tokens)) & set(variables))
-        if reserved:
-            where = f"chat_template_kwargs.{reserved[0]}"
-            raise RequestError(f"{where}: the template gets this from the server; leave it out", param=where)
+        _check_variables(variables, self.template)
         said = template_messages(messages, developers=self.template.mentions("developer"))
         return self.template.render(said, add_generation_prompt=add_generation_prompt, tools=tools, **variables)
+
+
+def _check_variables(variables: Mapping[str, Any], template: ChatTemplate) -> None:
+    """Refuses variables of a request that the template does not get from there.
+
+    Raises:
+        RequestError: a variable has the name of one that the server gives, or of Jinja's own.
+    """
+    for name in sorted(variables):
+        where = joined("chat_template_kwargs", name)
+        if name in _RESERVED or name in template.tokens:
+            raise RequestError(f"{where}: the template gets this from the server; leave it out", param=where)
+        if name in _OF_JINJA:
+            raise RequestError(f"{where}: the name has a meaning of its own in templates; choose another", param=where)
 
 
 def cache_salt(key: str | None, sharing: PrefixCache) -> str | None:

@@ -1,9 +1,8 @@
 """The models of a server: loaded behind its back, found by name, replaced while they answer."""
 
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeVar
 
 from lang_core import ProcessError, TapelineError, checked_choices, near_names
@@ -11,8 +10,10 @@ from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._errors import RequestError
 from tapeline.server._log import Log
 from tapeline.server._model import ServedModel, TextModel
+from tapeline.server._paths import without_paths
 from tapeline.server._progress import LoadProgress, LoadStep
 from tapeline.server._ranking_model import Ranking
+from tapeline.server._shortening import shortened
 from tapeline.server._transcription_model import TranscriptionModel
 from tapeline.serving import EngineFigures
 
@@ -128,12 +129,13 @@ class Models:
             return ModelState(source.name, "failed", reason=self._failed[source.name])
         if source.name != self._loading:
             return ModelState(source.name, "waiting")
-        return ModelState(source.name, "loading", source.progress.step())
+        step = source.progress.step()
+        return ModelState(source.name, "loading", replace(step, text=without_paths(step.text)))
 
     def faults(self) -> Mapping[str, str]:
         """Returns why engines cannot answer, by the name of the model: dead, or without progress."""
         faults = {model.name: self._fault(model) for model in self.loaded()}
-        return {name: fault for name, fault in faults.items() if fault is not None}
+        return {name: without_paths(fault) for name, fault in faults.items() if fault is not None}
 
     def _fault(self, model: ServedModel) -> str | None:
         return model.engine.fault(self._watchdog_seconds) if isinstance(model, TextModel) else None
@@ -220,7 +222,7 @@ class Models:
             raise _unavailable(name, self._failed[name])
         available = ", ".join(self._models) or "none yet"
         raise RequestError(
-            f"model {name[:80]!r} not found; available: {available}{near_names(name[:80], self._models)}",
+            f"model {shortened(name)!r} not found; available: {available}{near_names(name, self._models)}",
             status=404,
             param="model",
             code="model_not_found",
@@ -309,25 +311,15 @@ class Models:
         self._log.info("retired", model=model.name)
 
 
-_PATH: Final = re.compile(r"(?<![\w/])(?:[a-z]+:/)?/(?:[^/\s:;,'\"()]+/)+([^/\s:;,'\"()]*)")
-
-
-def without_paths(text: str) -> str:
-    """Returns a text with the last names of files in place of their paths, for clients.
-
-    >>> without_paths("/srv/models/c.json: expected 3 (see /var/log/x)")
-    'c.json: expected 3 (see x)'
-    """
-    return _PATH.sub(lambda path: path[1] or "a directory", text)
-
-
 def _reason(error: TapelineError) -> str:
     """Returns why a model has failed, for clients."""
     cause = error.__cause__
     if isinstance(error, ProcessError) and cause is not None and not isinstance(cause, TapelineError):
         return f"it cannot be loaded: an unexpected {type(cause).__name__}, which the server's log has"
-    return without_paths(str(error))
+    return without_paths(str(error), look=True)
 
 
 def _unavailable(name: str, reason: str) -> RequestError:
-    return RequestError(f"model {name[:80]!r} cannot answer: {reason}", status=503, param="model", code="model_failed")
+    return RequestError(
+        f"model {shortened(name)!r} cannot answer: {reason}", status=503, param="model", code="model_failed"
+    )

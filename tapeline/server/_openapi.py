@@ -1,6 +1,8 @@
 """Description of all routes for programs: an OpenAPI document, made of the readers that read the requests."""
 
+import functools
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 from tapeline.cli import VERSION
@@ -112,3 +114,21 @@ def _done(media: str) -> dict[str, Any]:
 def _failures() -> dict[str, Any]:
     content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     return {status: {"description": text, "content": content} for status, text in _ERRORS.items()}
+
+
+@functools.cache
+def known_names() -> frozenset[str]:
+    """Returns the names of all fields of all requests, those that are not supported included."""
+    kinds = [*(kind for kind, _ in POSTS.values()), TranscriptionRequest]
+    refused = {name for kind in kinds for name in kind.REFUSED}
+    return frozenset(refused | {name for kind in kinds for name in _property_names(record_schema(kind))})
+
+
+def _property_names(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        yield from schema.get("properties", ())
+        for part in schema.values():
+            yield from _property_names(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from _property_names(part)

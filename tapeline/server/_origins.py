@@ -16,7 +16,7 @@ from typing import Final
 from tapeline.server._errors import RequestError
 from tapeline.server._options import ServerOptions
 from tapeline.server._patterns import split_authority
-from tapeline.server._values import cut
+from tapeline.server._shortening import shortened
 
 _LOCAL: Final = "localhost"
 # Suffixes that no public DNS has: a page on the internet cannot have such a name.
@@ -65,8 +65,8 @@ class OriginRules:
             return
         name = parts[0] if parts is not None else "NAME"
         raise RequestError(
-            f"Host: {cut(authority, _SHOWN)!a} is not a name of this server: call it by another name, or start it with "
-            f"--allowed_hosts={cut(name, _SHOWN)}",
+            f"Host: {shortened(authority, _SHOWN)!a} is not a name of this server: call it by another name, or start "
+            f"it with --allowed_hosts={shortened(name, _SHOWN)}",
             status=421,
             code="host_not_allowed",
         )
@@ -131,7 +131,7 @@ class OriginRules:
 
 
 def _foreign(origin: str | None) -> RequestError:
-    shown = "a page of another site" if origin is None else f"the page of {cut(origin, _SHOWN)!a}"
+    shown = "a page of another site" if origin is None else f"the page of {shortened(origin, _SHOWN)!a}"
     return RequestError(
         f"Origin: {shown} may not send requests here: start the server with --cors_origins and the page's origin, such "
         "as https://chat.example.com, if it may",

@@ -4,8 +4,10 @@ import json
 from typing import Any, Final, NoReturn
 
 from tapeline.server._errors import RequestError
+from tapeline.server._shortening import shortened, shortened_path
 
 _SHOWN: Final = 60
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
 
 
 def refuse(path: str, expected: str, value: Any) -> NoReturn:
@@ -14,26 +16,26 @@ def refuse(path: str, expected: str, value: Any) -> NoReturn:
 
 
 def shown(value: Any) -> str:
-    """Returns a JSON value as a message shows it: short."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    """Returns a JSON value as a message shows it: short, and without writing the whole of it.
 
-
-def cut(text: str, most: int = _SHOWN) -> str:
-    """Returns a text of a request as a message shows it: its beginning.
-
-    >>> cut("a" * 100, 5)
-    'aaaaa...'
+    >>> shown(["a" * 100])
+    '["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...'
     """
-    return text if len(text) <= most else f"{text[:most]}..."
+    text = ""
+    for part in _ENCODER.iterencode(value[: _SHOWN + 1] if isinstance(value, str) else value):
+        text += part
+        if len(text) > _SHOWN:
+            break
+    return shortened(text, _SHOWN)
 
 
 def joined(path: str, name: str | int) -> str:
-    """Returns the path of a field inside another.
+    """Returns the path of a field inside another, short enough for a message.
 
     >>> joined(joined("messages", 2), "role")
     'messages[2].role'
     """
     if isinstance(name, int):
-        return f"{path}[{name}]"
-    return f"{path}.{name}" if path else name
+        return shortened_path(f"{path}[{name}]")
+    shown_name = shortened(name, _SHOWN)
+    return shortened_path(f"{path}.{shown_name}" if path else shown_name)
