@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 from autotune.caches._codec import decode, encode
 from autotune.caches._entry import PINNED, TUNED, CacheEntry, Key, Measurement
 from autotune.caches._memory import is_of
-from autotune.caches._store import SCHEMA, Content, Store
+from autotune.caches._store import SCHEMA, Content, Store, checked_content
 from autotune.kernel import KernelError
 from lang_core import InputError, check_private, json_value, user_cache_directory
 
@@ -20,6 +20,10 @@ def cache_directory() -> Path:
     """Returns ``$TAPELINE_KERNEL_CACHE``, else ``tapeline/kernels`` in the user's cache folder (by XDG)."""
     named = os.environ.get("TAPELINE_KERNEL_CACHE")
     return Path(named) if named else user_cache_directory() / "kernels"
+
+
+def _own_directory() -> Path:
+    return cache_directory() / f"v{SCHEMA}"
 
 
 class PersistentCache(Generic[Cfg]):
@@ -33,7 +37,8 @@ class PersistentCache(Generic[Cfg]):
         cfg_type: class of configurations, for kernels that do not name theirs.
 
     Raises:
-        InputError: another user can write ``cache_directory()``.
+        InputError: another user can write ``cache_directory()``. Reading raises it, too, if a file elsewhere is none of
+            configurations.
     """
 
     def __init__(
@@ -46,8 +51,8 @@ class PersistentCache(Generic[Cfg]):
     ) -> None:
         if path is None:
             check_private(cache_directory())
-        self.path: Final = cache_directory() / f"v{SCHEMA}" / f"{opname}.json" if path is None else Path(path)
-        self._store = Store(self.path)
+        self.path: Final = _own_directory() / f"{opname}.json" if path is None else Path(path)
+        self._store = Store(self.path, is_own=self.path.parent.resolve() == _own_directory().resolve())
         self._load, self._dump, self._cfg_type = loader, dumper or encode, cfg_type
 
     def find(self, key: Key, cfg_type: type | None = None) -> CacheEntry[Cfg] | None:
@@ -219,12 +224,9 @@ def _checked(path: str | os.PathLike[str], text: str) -> Content:
     try:
         fields = json_value(text)
         if fields["schema"] == SCHEMA:
-            for part in ("entries", "failures"):
-                for key in fields[part]:
-                    Key(*json_value(key))
-            return {part: dict(fields[part]) for part in ("entries", "failures")}
+            return checked_content(fields)
         problem = f"schema {fields['schema']}, wanted {SCHEMA}"
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         problem = str(error)
     raise InputError(
         f"{path}: not an exported file of kernel configurations ({problem}): write one with PersistentCache.export"

@@ -110,16 +110,61 @@ def test_history_comes_back_and_infinities_too(tmp_path: Path) -> None:
     assert PersistentCache(path=tmp_path / "k.json").entries() == [entry]
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"schema": 1}', '{"schema": 1, "entries": 3}', "\x00\xff", "null"])
-def test_a_damaged_file_is_moved_aside_with_a_warning(tmp_path: Path, damage: str) -> None:
-    file = tmp_path / "k.json"
-    file.write_text(damage)
-    cache = PersistentCache(path=file)
-    with pytest.warns(CacheWarning, match=r"k\.json: damaged \(.*\); moved to k\.json\.corrupt-\d+"):
+_DAMAGES = (
+    "", "{", "[]", '{"schema": 1}', '{"schema": 1, "entries": 3}', "\x00\xff", "null", '{"schema": "x"}',
+    '{"schema": 1, "entries": {"x": {}}, "failures": {}}',
+    '{"schema": 1, "entries": {"[\\"d\\"]": {}}, "failures": {}}',
+    '{"schema": 1, "entries": {"[1, 2, 3]": 4}, "failures": {}}', '{"schema": 1, "entries": [], "failures": []}',
+)  # fmt: skip
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("damage", _DAMAGES)
+def test_a_damaged_file_of_our_own_is_moved_aside_by_a_writer_alone(
+    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAPELINE_KERNEL_CACHE", str(tmp_path))
+    cache: PersistentCache[int] = PersistentCache("k")
+    cache.path.parent.mkdir()
+    cache.path.write_text(damage)
+    before = _contents(tmp_path)
+    with pytest.warns(CacheWarning, match=r"k\.json: damaged \(.*\); counts as empty"):
         assert cache.get("d", "op@v1", "k") is None
-    assert [value.read_text() for value in tmp_path.glob("k.json.corrupt-*")] == [damage]
-    assert cache.put("d", "op@v1", "k", 1)
-    assert PersistentCache(path=file).get("d", "op@v1", "k") == 1
+    assert (cache.entries(), cache.keys(), cache.size()) == ([], [], 0)
+    assert _contents(tmp_path) == before
+    with pytest.warns(CacheWarning, match=r"k\.json: damaged \(.*\); moved to k\.json\.corrupt-\d+"):
+        assert cache.put("d", "op@v1", "k", 1)
+    assert [value.read_text() for value in cache.path.parent.glob("k.json.corrupt-*")] == [damage]
+    assert PersistentCache(path=cache.path).get("d", "op@v1", "k") == 1
+
+
+@pytest.mark.parametrize("damage", [*_DAMAGES, '{"schema": 2}', "a folder", "unreadable"])
+def test_a_file_of_the_user_that_is_no_cache_is_refused_and_left_alone(tmp_path: Path, damage: str) -> None:
+    """No call renames it, changes it, or puts a file beside it: it may be anything, named by mistake."""
+    file, good = tmp_path / "notes.json", PersistentCache[int](path=tmp_path / "good.json")
+    good.put("d", "op@v1", "k", 1)
+    if damage == "a folder":
+        file.mkdir()
+    elif damage == "unreadable":
+        file.symlink_to("/proc/self/mem")  # reads at its start fail, for root too
+    else:
+        file.write_text(damage)
+    before, names = _contents(tmp_path) if damage != "unreadable" else {}, sorted(os.listdir(tmp_path))
+    cache = PersistentCache[int](path=file)
+    calls = [
+        cache.entries, cache.keys, cache.size, cache.clear, lambda: cache.get("d", "op@v1", "k"),
+        lambda: cache.find(_key()), lambda: cache.near(_key()), lambda: cache.failures(_key()),
+        lambda: cache.put("d", "op@v1", "k", 1), lambda: cache.note_failures(_key(), {"a": "b"}),
+        lambda: good.export(file), lambda: cache.export(tmp_path / "other.json"),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(InputError, match=r"notes\.json: (not a file of kernel configurations \(|has schema 2, )"):
+            call()
+    assert sorted(os.listdir(tmp_path)) == names
+    assert damage == "unreadable" or _contents(tmp_path) == before
 
 
 def test_a_file_of_another_schema_is_left_alone(tmp_path: Path) -> None:

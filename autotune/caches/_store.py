@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from autotune.caches._entry import Key
 from autotune.kernel import CacheWarning
-from lang_core import LARGE_JSON_BOUNDS, InputError, file_json
+from lang_core import LARGE_JSON_BOUNDS, InputError, file_json, json_value
 
 SCHEMA: Final = 1
 
@@ -36,12 +37,17 @@ class Store:
     A reader sees the old file or the new one, and a writer that dies at any moment leaves one of them. The lock is the
     operating system's and is released when its process ends.
 
+    Reading never changes the file. A damaged file of Tapeline's own cache folder counts as empty, with a warning, and
+    the next writer moves it aside. A damaged file elsewhere is the user's: it is an error, and stays.
+
     Args:
         path: path of the file; ``<name>.lock`` beside it is the lock.
+        is_own: True if the file lies in Tapeline's cache folder.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, is_own: bool = False) -> None:
         self.path = path
+        self._is_own = is_own
         self._seen: tuple[int, ...] | None = _NEVER
         self._content = empty()
         self._unwritten: list[Change] = []
@@ -49,15 +55,18 @@ class Store:
         self._silent = False
 
     def read(self) -> Content:
-        """Returns the current content; a damaged file is moved aside with a warning.
+        """Returns the current content, and leaves the file as it is.
 
         Raises:
-            InputError: the file has another schema.
+            InputError: the file has another schema, or is not Tapeline's own and no file of configurations.
         """
+        return self._current(is_writing=False)
+
+    def _current(self, is_writing: bool) -> Content:
         with self._lock:
             identity = self._identity()
             if identity != self._seen:
-                content = self._parsed() if identity else empty()
+                content = self._parsed(is_writing) if identity else empty()
                 for change in self._unwritten:
                     change(content)
                 self._content, self._seen = content, identity
@@ -66,16 +75,20 @@ class Store:
     def change(self, change: Change) -> bool:
         """Changes the content, and returns whether it was written; if not, a warning says so, once.
 
+        A damaged file of Tapeline's own is moved aside first, with a warning.
+
         Raises:
-            InputError: the file has another schema.
+            InputError: as for ``read``; nothing is written then.
         """
         with self._lock:
+            if not self._is_own:
+                self.read()  # not even a lock is put beside a file that is none of configurations
             self._unwritten.append(change)
             self._seen = _NEVER  # another process may have written within one tick of the clock
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 with self._locked():
-                    self._replace(self.read())
+                    self._replace(self._current(is_writing=True))
                 self._unwritten.clear()
                 return True
             except InputError:
@@ -122,26 +135,54 @@ class Store:
             return None
         return status.st_ino, status.st_size, status.st_mtime_ns
 
-    def _parsed(self) -> Content:
+    def _parsed(self, is_writing: bool) -> Content:
         try:
             fields = file_json(self.path, LARGE_JSON_BOUNDS, nonfinite=True)
             schema = fields["schema"]
-            if schema == SCHEMA and all(isinstance(fields[part], dict) for part in empty()):
-                return {part: fields[part] for part in empty()}
-        except OSError:
+            if schema == SCHEMA:
+                return checked_content(fields)
+        except FileNotFoundError:  # it was removed meanwhile
             return empty()
-        except (ValueError, TypeError, KeyError) as error:
-            self._move_aside(str(error))
-            return empty()
-        if isinstance(schema, int) and schema != SCHEMA:
-            raise InputError(
-                f"{self.path}: has schema {schema}, this Tapeline reads {SCHEMA}: name another file, or remove it"
-            )
-        self._move_aside("it lacks entries or failures")
-        return empty()
+        except OSError as error:
+            if is_writing:
+                raise  # what cannot be read is not replaced
+            return self._without(error.strerror or str(error), is_writing)
+        except KeyError as error:
+            return self._without(f"it has no {error}", is_writing)
+        except (ValueError, TypeError, AttributeError) as error:
+            return self._without(str(error), is_writing)
+        if not isinstance(schema, int):
+            return self._without("its schema is no number", is_writing)
+        raise InputError(
+            f"{self.path}: has schema {schema}, this Tapeline reads {SCHEMA}: name another file, or remove it"
+        )
 
-    def _move_aside(self, why: str) -> None:
+    def _without(self, why: str, is_writing: bool) -> Content:
+        """Returns an empty content instead of a damaged file, which only a writer of Tapeline's own moves aside."""
+        if not self._is_own:
+            raise InputError(
+                f"{self.path}: not a file of kernel configurations ({why}), and left as it is: name another file"
+            )
+        if not is_writing:
+            warnings.warn(f"{self.path}: damaged ({why}); counts as empty", CacheWarning, stacklevel=6)
+            return empty()
         aside = self.path.with_name(f"{self.path.name}.corrupt-{time.time_ns()}")
         with contextlib.suppress(FileNotFoundError):  # another process was first
             self.path.rename(aside)
-            warnings.warn(f"{self.path}: damaged ({why}); moved to {aside.name}", CacheWarning, stacklevel=5)
+            warnings.warn(f"{self.path}: damaged ({why}); moved to {aside.name}", CacheWarning, stacklevel=6)
+        return empty()
+
+
+def checked_content(fields: dict[str, Any]) -> Content:
+    """Returns the entries and failures of a parsed file.
+
+    Raises:
+        ValueError, TypeError, KeyError, AttributeError: the fields are not those of a file of configurations.
+    """
+    content: Content = {part: dict(fields[part].items()) for part in empty()}
+    for values in content.values():
+        for text, value in values.items():
+            Key(*json_value(text))
+            if not isinstance(value, dict):
+                raise TypeError(f"{text}: expected an object")
+    return content

@@ -51,6 +51,17 @@ def _entry(tune: Tune, *flags: str) -> dict[str, Any]:
     return explained
 
 
+@pytest.mark.parametrize("action", ["list", "explain", "pin", "clear"])
+def test_a_file_that_is_no_cache_is_refused_and_stays(action: str, tune: Tune, tmp_path: Path) -> None:
+    other = tmp_path / "files" / "report.json"
+    other.parent.mkdir()
+    other.write_text('{"notes": "mine"}')
+    finished = tune(action, f"--cache={other}")
+    assert (finished.code, finished.out) == (2, "")
+    assert finished.err.startswith(f"error: {other}: not a file of kernel configurations (it has no 'schema')")
+    assert [(path.name, path.read_text()) for path in other.parent.iterdir()] == [(other.name, '{"notes": "mine"}')]
+
+
 def test_recorded_calls_are_tuned_listed_and_drawn(tune: Tune, cache: PersistentCache[Any], tmp_path: Path) -> None:
     finished = tune("recorded", "--rounds=1", f"--picture={tmp_path / 'bars.svg'}")
     assert finished.code == 0
