@@ -239,8 +239,8 @@ class _Run:
 
         files = [ARTIFACT, PER_DEVICE] if per_device else [ARTIFACT]
         self._steps.run("portable", key, files if is_portable else [], make)
-        if not is_portable:
-            self._say(f"no {ARTIFACT}, which engine=jax runs: pip install 'tapeline[jax]', and export again")
+        if not is_portable:  # for the report: options that need the artifact were refused before
+            export.left_out[ARTIFACT] = "JAX is not installed: pip install 'tapeline[jax]', and export again"
 
     def _draw(self) -> None:
         forms = self._export.options.graph

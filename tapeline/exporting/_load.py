@@ -55,6 +55,7 @@ class Export:
         targets: for kernel_config.json.
         verification: for the report.
         hashes: sha256 per file, once the description is written.
+        left_out: per file that the bundle lacks, why, for the report.
         packing: counts and bytes of packed weights and of those that are unpacked, for the report.
         source: the form of the model's files, for kernel_config.json.
         caches: bytes of caches and states, and their bytes if no cache were a ring.
@@ -81,6 +82,7 @@ class Export:
     targets: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     verification: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     hashes: dict[str, str] = dataclasses.field(default_factory=dict)
+    left_out: dict[str, str] = dataclasses.field(default_factory=dict)
     source: dict[str, Any] = dataclasses.field(default_factory=dict)
     packing: PackingFacts = dataclasses.field(default_factory=PackingFacts)
     invariance: dict[str, Invariance] = dataclasses.field(default_factory=dict)

@@ -100,6 +100,7 @@ def _report(export: Export, staging: Path, prediction: Prediction, steps: Steps)
         "actual": _actual(export, staging),
         "steps": steps.as_json(),
         "hashes": export.hashes,
+        "left_out": export.left_out,
         "verification": export.verification,
     }
 
