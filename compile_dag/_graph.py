@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from compile_dag._node import Node, Value
-from lang_core import GraphError, TensorSpec, near_names, nests_regions
+from lang_core import GraphError, TensorSpec, near_names, nests_regions, some_of
 
 
 class ComputeGraph:
@@ -44,7 +44,7 @@ class ComputeGraph:
             GraphError: there is none; the message lists near names.
         """
         if name not in self.outputs:
-            known = ", ".join(self.outputs) or "none"
+            known = some_of(name, self.outputs) or "none"
             raise GraphError(
                 f"graph {self.name!r} has no output {name!r}; its outputs: {known}{near_names(name, self.outputs)}"
             )

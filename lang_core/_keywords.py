@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
-from lang_core._errors import KeywordError, near_names
+from lang_core._errors import KeywordError, near_names, some_of
 
 T = TypeVar("T")
 _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -28,7 +28,7 @@ def check_keywords(function: Callable[..., Any], title: str, keywords: Iterable[
     known = [parameter.name for parameter in parameters if parameter.kind in _NAMED and parameter.name != "self"]
     for name in keywords:
         if name not in known:
-            available = ", ".join(known) or "none"
+            available = some_of(name, known) or "none"
             raise KeywordError(f"{title}: no argument {name!r}{near_names(name, known)}; available: {available}")
 
 

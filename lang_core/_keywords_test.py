@@ -113,3 +113,18 @@ def test_other_type_errors_stay() -> None:
     assert not isinstance(caught.value, KeywordError)
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         Shape(2).failing()  # pyright: ignore[reportCallIssue]
+
+
+@near_keywords
+def _of_many(
+    *, n0: int = 0, n1: int = 0, n2: int = 0, n3: int = 0, n4: int = 0, n5: int = 0, n6: int = 0, n7: int = 0,
+    n8: int = 0, n9: int = 0, n10: int = 0, n11: int = 0, temperature: int = 0,
+) -> int:  # fmt: skip
+    return n0 + n1 + n2 + n3 + n4 + n5 + n6 + n7 + n8 + n9 + n10 + n11 + temperature
+
+
+def test_of_many_arguments_the_nearest_are_listed() -> None:
+    assert _of_many(n1=2, temperature=1) == 3
+    near = r"did you mean 'temperature'\?; available: temperature(, n\d+){4} \.\.\. \(13 in all\)$"
+    with pytest.raises(KeywordError, match=rf"^_of_many: no argument 'temprature'; {near}"):
+        _of_many(temprature=1)  # pyright: ignore[reportCallIssue]

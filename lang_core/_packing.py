@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from lang_core._dtypes import f32, i8
-from lang_core._errors import ConfigError, any_of, near_names
+from lang_core._errors import ConfigError, any_of, near_names, some_of
 from lang_core._formats import LAYOUTS
 from lang_core._layouts import BlockLayout, unpacked_blocks
 from lang_core._plugins import load_plugins
@@ -162,7 +162,9 @@ def encoding_named(name: str) -> Encoding:
         load_plugins()
     encoding = ENCODINGS.get(name)
     if encoding is None:
-        raise ConfigError(f"unknown encoding {name!r}: known are {', '.join(ENCODINGS)}{near_names(name, ENCODINGS)}")
+        raise ConfigError(
+            f"unknown encoding {name!r}: known are {some_of(name, ENCODINGS, 5)}{near_names(name, ENCODINGS)}"
+        )
     return encoding
 
 

@@ -283,9 +283,8 @@ def check_names(option: str, names: Sequence[str], known: Sequence[str]) -> None
     text = ",".join(map(str, names))
     for name in names:
         if name not in known:
-            raise InputError(
-                f"{option}={text}: unknown {name!r}: known are {', '.join(known)}{near_names(str(name), known)}"
-            )
+            near = near_names(str(name), known)
+            raise InputError(f"{option}={text}: unknown {name!r}: known are {some_of(str(name), known)}{near}")
     if not names or len(set(names)) != len(names):
         raise InputError(f"{option}={text}: name each of {', '.join(known)} at most once, and at least one")
 

@@ -6,7 +6,7 @@ from typing import Final, Literal, Protocol, TypedDict
 
 import numpy as np
 
-from lang_core import ConfigError, InputError, checked_choices, near_names
+from lang_core import ConfigError, InputError, checked_choices, near_names, some_of
 from tapeline.text import IdStream, StopText, Tokenizer
 from transformer_core.generation import SamplingConfig, Speculation, TokenStep
 
@@ -99,7 +99,7 @@ def generate_options(given: GenerateKeywords) -> GenerateOptions:
     for name in given:
         if name not in known:
             hint = near_names(name, [*known, *_PROMPTS])
-            raise InputError(f"unknown option {name!r}: known are {', '.join(known)}{hint}")
+            raise InputError(f"unknown option {name!r}: known are {some_of(name, known, 5)}{hint}")
     return GenerateOptions(**given)
 
 

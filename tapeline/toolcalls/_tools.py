@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lang_core import InputError, checked_choices
+from lang_core import InputError, checked_choices, some_of
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NAMES: Final = "1 to 64 of A-Z, a-z, 0-9, _, . and -"
@@ -88,7 +88,7 @@ def read_choice(value: Any, tools: Sequence[Tool]) -> ToolChoice:
         )
     names = [tool.name for tool in tools]
     if name not in names:
-        raise InputError(f"tool_choice: {name!r:.80} not found; available: {', '.join(names) or 'no tools'}")
+        raise InputError(f"tool_choice: {name!r:.80} not found; available: {some_of(name, names) or 'no tools'}")
     return ToolChoice("required", name)
 
 

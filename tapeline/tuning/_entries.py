@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune import KERNEL_CLASSES, PINNED, CacheEntry, PersistentCache, from_json, to_json
-from lang_core import InputError, json_value, near_names
+from lang_core import InputError, json_value, near_names, some_of
 
 
 def open_cache(path: str | os.PathLike[str] | None = None) -> PersistentCache[Any]:
@@ -39,7 +39,7 @@ def find_entry(cache: PersistentCache[Any], op: str | None, call: str | None) ->
     entries = cache.entries()
     ops = sorted({entry.key.op for entry in entries})
     if op is not None and not any(_is_of(entry, op) for entry in entries):
-        known = ", ".join(ops) or "nothing"
+        known = some_of(op, ops) or "nothing"
         raise InputError(f"op={op}: not in {cache.path}; available: {known}{_near(op, ops)}")
     matching = [e for e in entries if (op is None or _is_of(e, op)) and e.key.call.startswith(call or "")]
     if not matching:

@@ -25,6 +25,7 @@ from lang_core import (
     i32,
     i64,
     json_value,
+    some_of,
     u8,
 )
 
@@ -158,7 +159,7 @@ def _entry(key: str, field: object, data: int, path: str) -> HeaderEntry:
         raise CheckpointError(f"{where}: the key is not valid Unicode: {_REDO}") from None
     dtype, shape, offsets = field["dtype"], field["shape"], field["data_offsets"]
     if not isinstance(dtype, str) or dtype not in BITS:
-        raise CheckpointError(f"{where}: unknown dtype {dtype!r:.80}, known are {', '.join(BITS)}")
+        raise CheckpointError(f"{where}: unknown dtype {dtype!r:.80}, known are {some_of(str(dtype), BITS)}")
     bits = BITS[dtype]
     dims = _shape(shape, bits, where)
     if not (isinstance(offsets, list) and len(offsets) == 2 and all(map(_is_int, offsets))):

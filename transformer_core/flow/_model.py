@@ -18,6 +18,7 @@ from lang_core import (
     WeightSource,
     checked_choices,
     near_names,
+    some_of,
 )
 from transformer_core._logits import NEXT_IDS, next_ids_of
 from transformer_core._places import last_argument, length_argument, position_argument, row_arguments
@@ -258,7 +259,7 @@ class FlowModel(Module):
         wanted = tuple(state.outputs) if self._profile.outputs is None else self._profile.outputs
         for name in wanted:
             if name not in state.outputs:
-                there = ", ".join(state.outputs) or "none"
+                there = some_of(name, state.outputs) or "none"
                 raise OpError(
                     f"outputs of profile {self._profile.name!r}: {name!r} is no side output of flow "
                     f"{self._title!r}; available: {there}{near_names(name, state.outputs)}"

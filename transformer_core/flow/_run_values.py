@@ -15,6 +15,7 @@ from lang_core import (
     as_dtype,
     near_keywords,
     near_names,
+    some_of,
     tag_name,
 )
 from transformer_core.flow._loading import ParameterLoader
@@ -188,6 +189,6 @@ class RunValues:
 
 def _known(kind: str, name: str, known: Mapping[str, FlowValue], where: str) -> FlowValue:
     if name not in known:
-        available = ", ".join(known) or "none"
+        available = some_of(name, known) or "none"
         raise OpError(f"{kind} {name!r} at {where}: not found; available: {available}{near_names(name, known)}")
     return known[name]
