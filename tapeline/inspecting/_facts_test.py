@@ -72,7 +72,7 @@ def bundle(tmp_path: Path) -> Bundle:
         ],
         parameters=_PARAMETERS,
         targets={"vmvx": {"file": "module.vmvx.vmfb", "devices": ["local-task"], "flags": ["--a", "--b"]}},
-        model={"family": "llama", "layers": [1, 1, 2], "rope": {"base": 10000}},
+        model={"family": "llama", "windows": [1, 1, 2], "rope": {"base": 10000}},
         producer={"tapeline": "1.0"},
         sha256={name: sha256_of(path / name) for name in (MODULE, "tokenizer.json")},
     ).write(path / MARK)
@@ -138,7 +138,7 @@ def test_text_joins_rows_that_differ_in_numbers_only(bundle: Bundle) -> None:
     for line in (
         f"{bundle.path} (schema 2)",
         "producer: tapeline 1.0",
-        "model: family llama, layers [1 x 2, 2], rope (base 10000)",
+        "model: family llama, windows [1 x 2, 2], rope (base 10000)",
         "argument IN x f32[2,3] guarded by a copy",
         "argument IN position i32[] scalar",
         "argument INOUT layers.N.cache x 2 f32[2,3] donated becomes result layers.N.cache",
