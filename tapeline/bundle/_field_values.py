@@ -19,9 +19,8 @@ _LONGEST_HASH: Final = 128
 _MOST_ROWS: Final = 1 << 20
 _ROWS: Final = frozenset({"slots", "pages", "batch"})
 _SIZES: Final = frozenset(
-    """batch max_sequence vocabulary slots pages page_tokens image_tokens hidden intermediate layers heads kv_heads
-    head_size labels""".split()
-)
+    "batch max_sequence vocabulary slots pages page_tokens image_tokens layers labels".split()
+)  # those that are read; a family outside of this tree writes others as it likes
 _OBJECTS: Final = ("rope", "local_rope", "pooling", "source")
 
 
