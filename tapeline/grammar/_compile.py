@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from lang_core import LARGE_JSON_BOUNDS, InputError, json_value
 from tapeline.grammar import _worker
 from tapeline.grammar._constraint import TOO_HARD, GrammarConstraint, failure, masked
-from tapeline.grammar._messages import short
+from tapeline.grammar._messages import short, short_place
 from tapeline.grammar._schema import subschemas
 from tapeline.grammar._schema_finite import check_finite
 from tapeline.grammar._sources import schema_source, source_of
@@ -184,7 +184,7 @@ def _failure(message: str, title: str, schemas: Mapping[str, Schema], table: Tok
     for name, schema in schemas.items():
         place = _place(schema, message, table)
         if place:
-            return f"{name} at {place}: {short(message)}: change this part"
+            return f"{name} at {short_place(place)}: {short(message)}: change this part"
     return f"{title}: {short(message)}: change this part"
 
 

@@ -7,6 +7,16 @@ _LONGEST: Final = 200
 _SPACES: Final = re.compile(r"\s+")
 
 
+def short_place(place: str) -> str:
+    """Returns a JSON pointer without its middle if it is long.
+
+    >>> len(short_place("#/properties/" + "a" * 1000))
+    203
+    """
+    half = _LONGEST // 2
+    return place if len(place) <= _LONGEST else f"{place[:half]}...{place[-half:]}"
+
+
 def short(message: str) -> str:
     r"""Returns a message in one line, without the state that follows it.
 

@@ -2,6 +2,7 @@
 
 import doctest
 import re
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,24 @@ def test_a_keyword_with_a_wrong_value_is_refused_by_its_path(tokenizer: Tokenize
     for schema in (unused, needed):
         with pytest.raises(InputError, match=r"json_schema at #/\$defs/n/" + re.escape(keyword)):
             compile_constraint(JsonSchema(schema), tokenizer, {0})
+
+
+def test_long_names_of_many_properties_take_no_memory(tokenizer: Tokenizer) -> None:
+    inner = {"properties": {str(number): {} for number in range(4000)}}
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match="the paths of all its schemas have more than 16,777,216 characters"):
+            compile_constraint(JsonSchema({"properties": {"a" * 60_000: inner}}), tokenizer, [0])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 50_000_000  # the paths have 240,000,000 characters
+
+
+def test_an_error_in_a_property_of_a_long_name_is_short(tokenizer: Tokenizer) -> None:
+    with pytest.raises(InputError, match=r"a\.\.\.a.*/type: expected string, ") as error:
+        compile_constraint(JsonSchema({"properties": {"a" * 60_000: {"type": 7}}}), tokenizer, [0])
+    assert len(str(error.value)) < 500
 
 
 def test_doctests() -> None:

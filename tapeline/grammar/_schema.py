@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from lang_core import InputError, any_of, near_names, some_of
+from tapeline.grammar._messages import short_place
 from tapeline.grammar._specs import Schema
 
 _ROOT: Final = "#"
+_MOST_PLACES: Final = 16 << 20  # characters of the JSON pointers to all schemas in a schema
 
 # Keywords that hold schemas: one, a list, a mapping.
 _ONE: Final = frozenset({"items", "additionalItems", "additionalProperties"})
@@ -48,8 +50,15 @@ def check_schema(schema: Any, depth: int, name: str = "json_schema") -> None:
         InputError: it is no schema, nests too deep, or has a keyword or a value of one that is not supported.
     """
     _check_depth(schema, depth, name)
+    size = 0
     for place, part in subschemas(schema):
-        _check_part(part, f"{name} at {place}")
+        size += len(place)
+        if size > _MOST_PLACES:
+            raise InputError(
+                f"{name} at {short_place(place)}: the paths of all its schemas have more than {_MOST_PLACES:,} "
+                "characters: shorten the names of properties, or nest less"
+            )
+        _check_part(part, f"{name} at {short_place(place)}")
 
 
 def subschemas(schema: Any, place: str = _ROOT) -> Iterator[tuple[str, Any]]:
@@ -76,13 +85,18 @@ def _held(keyword: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _check_depth(schema: Any, depth: int, name: str) -> None:
-    level: list[tuple[str, Any]] = [(_ROOT, schema)]
+    level: list[tuple[tuple[Any, ...], Any]] = [((), schema)]  # keys from the innermost one, as (key, (key, ...))
     for _ in range(depth + 1):
-        level = [(f"{place}/{pointer_part(key)}", part) for place, value in level for key, part in _inside(value)]
+        level = [((key, outer), part) for outer, value in level for key, part in _inside(value)]
         if not level:
             return
+    keys, outer = list[object](), level[0][0]
+    while outer:
+        keys.append(outer[0])
+        outer = outer[1]
+    place = "/".join([_ROOT, *(pointer_part(key) for key in reversed(keys))])
     raise InputError(
-        f"{name} at {level[0][0]:.200}: schemas may nest {depth} levels deep, and this is deeper: flatten it, or name "
+        f"{name} at {place:.200}: schemas may nest {depth} levels deep, and this is deeper: flatten it, or name "
         "its parts in `$defs`"
     )
 
@@ -149,14 +163,14 @@ def _check_pattern(value: Any, place: str, part: Schema) -> None:
 def _check_patterns(value: Any, place: str, part: Schema) -> None:
     _check_mapping(value, place, part)
     for pattern in value:
-        _check_pattern(pattern, f"{place}/{pointer_part(pattern)}", part)
+        _check_pattern(pattern, f"{place}/{pointer_part(pattern):.100}", part)
 
 
 def _check_mapping(value: Any, place: str, part: Schema) -> None:
     if not isinstance(value, Mapping):
         raise InputError(f"{place}: expected an object of schemas; found {value!r:.80}")
     for key in value:
-        _check_text(key, f"{place}/{pointer_part(key)}")
+        _check_text(key, f"{place}/{pointer_part(key):.100}")
 
 
 def _check_list(value: Any, place: str, part: Schema) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from lang_core import InputError
+from tapeline.grammar._messages import short_place
 from tapeline.grammar._schema import pointer_part, subschemas
 
 _CONTAINERS: Final = frozenset({"object", "array"})
@@ -26,9 +27,10 @@ def check_finite(schema: Any, name: str) -> None:
         return
     finite = _finite_places(parts)
     if "#" not in finite:
+        place = short_place(_cause(parts, finite))
         raise InputError(
-            f"{name} at {_cause(parts, finite)}: it needs itself, so that no finite value satisfies it: make the "
-            "property that refers to it optional, or give another choice in `anyOf`"
+            f"{name} at {place}: it needs itself, so that no finite value satisfies it: make the property "
+            "that refers to it optional, or give another choice in `anyOf`"
         )
 
 
