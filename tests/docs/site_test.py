@@ -26,6 +26,11 @@ def test_every_link_and_anchor_leads_somewhere() -> None:
     assert not [line for page in html_pages() for line in _broken(page)]
 
 
+def test_pages_of_the_same_name_in_two_folders_are_two_pages() -> None:
+    """SECURITY.md has the promises, docs/security.md the measurements."""
+    assert {"security.html", "security-policy.html"} <= html_pages().keys()
+
+
 def test_nothing_is_loaded_from_elsewhere() -> None:
     files = {file for page in html_pages().values() for file in page.files}
     assert not [file for file in files if file.startswith(("http:", "https:", "//"))]

@@ -1,10 +1,12 @@
 """Builds the documentation site: ``bazel build //docs:site``, or ``python -m tools.docs.site --output=DIR``."""
 
+import sys
 import tempfile
 from pathlib import Path
 from typing import Final
 
 from absl import app, flags
+from mkdocs.exceptions import Abort
 
 from tools.docs.site._build import build_site, write_tar
 from tools.docs.site._versions import version_of
@@ -23,7 +25,10 @@ def main(argv: list[str]) -> None:
     del argv
     version = VERSION.value or version_of((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as scratch:
-        site = build_site(ROOT, Path(OUTPUT.value or scratch), version, SOURCE_URL.value)
+        try:
+            site = build_site(ROOT, Path(OUTPUT.value or scratch), version, SOURCE_URL.value)
+        except Abort as abort:
+            sys.exit(f"{abort.format_message()} The lines above name the pages.")
         if TAR.value:
             write_tar(site, Path(TAR.value))
     print(TAR.value or site.pages)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -34,6 +35,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds pages of the root and of packages, and pages that scripts write; sorts all into the nav."""
     root = _root(config)
     for path, place in EXTRA_PAGES.items():
+        if files.get_file_from_path(place):
+            raise PluginError(f"{path} and docs/{place} have the same page, {place}: name another in EXTRA_PAGES")
         files.append(File.generated(config, place, content=(root / path).read_text(encoding="utf-8")))
     for place, text in generated_pages(root).items():
         files.append(File.generated(config, place, content=text))

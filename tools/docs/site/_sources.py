@@ -21,7 +21,7 @@ EXTRA_PAGES: Final = {
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
-    "SECURITY.md": "security.md",
+    "SECURITY.md": "security-policy.md",
 } | {f"{folder}/README.md": f"rooms/{folder.replace('/', '.')}.md" for folder in _READMES}
 """Pages outside of docs/: path in the repository, path in the site."""
 
