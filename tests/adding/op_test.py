@@ -54,12 +54,20 @@ def _probed(op: Op) -> bool:
     return any(name == op.name or name.startswith(f"{op.name}_") for name in names)
 
 
+def _named_in(pattern: str) -> Callable[[Op], bool]:
+    """Returns whether a test names an op, in quotes or as a method."""
+    paths = [path for path in _ROOT.glob(pattern) if not path.name.startswith("_refusals_")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
+    return lambda op: re.search(rf"[\"'.]{op.name}[\"'(,)]", text) is not None
+
+
 def _documented(page: str) -> Callable[[Op], bool]:
     text = (_ROOT / "docs" / page).read_text(encoding="utf-8")
     return lambda op: f"`{op.name}`" in text or f"### {op.name}\n" in text
 
 
 _GRADIENTS: Final = {*compile_dag.gradient.RULES, *compile_dag.gradient.NOT_DIFFERENTIABLE}
+_GRADIENT_TESTED: Final = _named_in("compile_dag/gradient/*_test.py")
 _CASES: Final = {case.op for case in ALL_CASES}
 NEEDS: Final = (
     Need(
@@ -78,6 +86,17 @@ NEEDS: Final = (
         "a gradient rule: a function with @gradient_of, or its name in not_differentiable(reason, ...)",
         lambda op: op.name in _GRADIENTS,
         ("compile_dag/gradient/_{kind}.py",),
+    ),
+    Need(
+        "a test of its gradient against jax, such as a row of a table of the file",
+        lambda op: op.name in compile_dag.gradient.NOT_DIFFERENTIABLE or _GRADIENT_TESTED(op),
+        ("compile_dag/gradient/_{kind}_test.py",),
+        ("while", "packed_linear", "packed_expert_linear"),  # by while_loop; in tests/gradients
+    ),
+    Need(
+        "a test of its eager rule, such as a row of a table of the file",
+        _named_in("lang_core/ops/*_test.py"),
+        ("lang_core/ops/_{kind}_test.py",),
     ),
     Need("a refusal per constraint: test_NAME_c1, ...", _refused, ("lang_core/ops/_refusals_math_test.py",)),
     Need("a case of the emission tests", lambda op: op.name in _CASES, ("tests/emission/_op_cases.py",)),
@@ -123,6 +142,7 @@ def _place(path: str, neighbours: Collection[str]) -> str:
     for name in neighbours:
         named = re.compile(rf"[\"'` ]{name}(?:[\"'` ]|$)")
         numbers = [number for number, line in enumerate(lines, 1) if named.search(line)]
+        numbers.sort(key=lambda number: not lines[number - 1].lstrip().startswith(f'"{name}":'))  # rows of tables
         if numbers:
             return f"{path}:{numbers[0]} (beside {name!r})"
     return path
