@@ -4,13 +4,14 @@ The constants were measured (docs/benchmarks.md) and are meant to lie above the 
 Reports show the estimate beside the measured peak.
 """
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from compile_hlo import LoweredModule
 from lang_core import EntryPoint, TensorSpec, WeightSource
 from tapeline.exporting._options import ExportOptions
 from transformer_core.checkpoints import PackedWeights
-from transformer_core.flow import CompileProfile
 
 _MIB: Final = 1 << 20
 
@@ -25,6 +26,43 @@ _KEPT: Final = 256 * _MIB
 # While rows are quantised: 4 MiB of them in f32, what is computed of some of their blocks, NumPy's buffers, and what
 # the allocator keeps of those.
 _PACKING: Final = 14 * _MIB
+
+# Bytes of sessions, threads and buffers of BLAS; and how many arrays of a kind there are at once, at most.
+_SESSION: Final = 12 * _MIB
+_ACTIVATIONS: Final = 12
+_SCORES: Final = 4
+_OUTPUTS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedModel:
+    """What the activations of a model depend on.
+
+    Attributes:
+        tokens: B times S, the tokens of one call.
+        positions: T, positions that a token may attend to.
+        heads: H, of attention; 0 if the model has no such number.
+        vocabulary: V; 0 for a model that takes no tokens.
+    """
+
+    tokens: int
+    positions: int
+    heads: int
+    vocabulary: int
+
+    @property
+    def score_bytes(self) -> int:
+        """Bytes of one layer's scores of attention in f32."""
+        return 4 * self.tokens * self.heads * self.positions
+
+    def activation_bytes(self, parameters: Iterable[TensorSpec]) -> int:
+        """Returns the bytes of the widest activations in f32.
+
+        Tables with a row per token of the vocabulary are left out: a lookup gives the rows of a few tokens, and what
+        is multiplied with them all is a result.
+        """
+        matrices = (spec.shape[-2:] for spec in parameters if spec.ndim >= 2)
+        return 4 * self.tokens * max((max(shape) for shape in matrices if self.vocabulary not in shape), default=1)
 
 
 def chunk_bytes(budget: int | None) -> int:
@@ -49,7 +87,10 @@ def weights_memory(options: ExportOptions, lowered: LoweredModule, weights: Weig
         rows = (_row_bytes(spec) for path, spec in lowered.parameters().items() if weights.encoding(path) is not None)
         unpacked = max((_UNPACKING * max(chunk, row) for row in rows), default=0)
     if isinstance(weights, PackedWeights):
-        unpacked += _PACKING + (_UNPACKING * 4 * _MIB if any(map(weights.stored_encoding, lowered.parameters())) else 0)
+        # Blocks that the bundle takes over byte for byte are copied as the bytes that they are.
+        made = [path for path in lowered.parameters() if weights.packing(path) is not None and not weights.kept(path)]
+        unpacked += _PACKING if made else 0
+        unpacked += _UNPACKING * 4 * _MIB if any(map(weights.stored_encoding, made)) else 0
     return 6 * _MIB + chunk + unpacked
 
 
@@ -67,33 +108,41 @@ def compiler_memory(target: str, nodes: int, module_bytes: int) -> int:
 
 
 # Those of GPUs are older than the blocks that stay functions, and are above the use.
-_COMPILER_BASE: Final = {"llvm-cpu": 155 * _MIB, "vmvx": 155 * _MIB, "vulkan-spirv": 330 * _MIB, "cuda": 270 * _MIB}
+_COMPILER_BASE: Final = {"llvm-cpu": 158 * _MIB, "vmvx": 158 * _MIB, "vulkan-spirv": 330 * _MIB, "cuda": 270 * _MIB}
+_VERIFIER_BASE: Final = 156 * _MIB
 _PER_NODE: Final = {"llvm-cpu": 0, "vmvx": 100_000, "vulkan-spirv": 650_000, "cuda": 650_000}
 
 
 def stablehlo_memory(module_bytes: int) -> int:
-    """Resident bytes of the process that runs StableHLO's verifier."""
-    return 200 * _MIB + 3 * module_bytes
+    """Resident bytes of the process that runs StableHLO's verifier: nearly all are the pages of jaxlib."""
+    return _VERIFIER_BASE + 3 * module_bytes
 
 
 def verification_memory(
     options: ExportOptions,
-    sizes: CompileProfile,
+    model: VerifiedModel,
     points: tuple[EntryPoint, ...],
     lowered: LoweredModule,
     weights: WeightSource | None,
 ) -> int:
-    """Anonymous bytes while results are compared: caches of every entry point, the widest activations, a weight."""
+    """Anonymous bytes while results are compared.
+
+    They are the caches of every entry point, twice, as arguments and as results; the weights that are kept unpacked,
+    and one that is being unpacked; the activations and the scores of attention of the layer that runs, in the eager
+    context and on the device; and the results that are no caches, with the differences from their reference.
+    """
     if weights is None or options.verify in ("none", "parse"):
         return 4 * _MIB
-    widened = max(_widened_bytes(spec, weights, path) for path, spec in lowered.parameters().items())
+    parameters = dict(lowered.parameters().items())
+    widened = max(_widened_bytes(spec, weights, path) for path, spec in parameters.items())
     caches = sum(a.spec.nbytes for point in points for a in point.arguments if a.alias_result is not None)
-    results = sum(spec.nbytes for function in lowered.functions for spec in function.results.values())
-    width = max((spec.shape[0] for _, spec in lowered.parameters().items() if spec.ndim == 2), default=1)
-    activations = 4 * sizes.batch * sizes.sequence * width
-    copies = sum(spec.nbytes for _, spec in lowered.parameters().items()) if "vulkan-spirv" in options.target else 0
+    updates = {(point.name, a.alias_result) for point in points for a in point.arguments if a.alias_result is not None}
+    results = {(f.name, name): spec.nbytes for f in lowered.functions for name, spec in f.results.items()}
+    outputs = max((size for key, size in results.items() if key not in updates), default=0)
+    copies = sum(spec.nbytes for spec in parameters.values()) if "vulkan-spirv" in options.target else 0
     kept = kept_bytes(options, lowered, weights)
-    return 24 * _MIB + kept + widened + caches + results + 6 * activations + copies
+    own = _SESSION + _ACTIVATIONS * model.activation_bytes(parameters.values()) + _SCORES * model.score_bytes
+    return own + kept + widened + caches + sum(results.values()) + _OUTPUTS * outputs + copies
 
 
 def kept_bytes(options: ExportOptions, lowered: LoweredModule, weights: WeightSource | None) -> int:

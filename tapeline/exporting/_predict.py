@@ -26,11 +26,13 @@ from tapeline.bundle import (
     debug_config,
     debug_executable_name,
     executable_name,
+    memory_now,
 )
 from tapeline.exporting._debug import lower_debug
 from tapeline.exporting._describe import description
 from tapeline.exporting._load import Export
 from tapeline.exporting._memory import (
+    VerifiedModel,
     chunk_bytes,
     compiler_memory,
     lowering_memory,
@@ -191,6 +193,15 @@ def predict(export: Export, source: ModelSource, texts: KeptTexts | None = None)
     for name in bundled_files():
         if (source.directory / name).is_file():
             files[name] = (source.directory / name).stat().st_size
+    # Header, tokenizer and model, which stay for all phases: they are here already, and so measured.
+    held = max(0, memory_now().anonymous - export.meter.base.anonymous)
+    written = weights_memory(options, lowered, export.weights)
+    verified = VerifiedModel(
+        export.sizes.batch * export.sizes.sequence,
+        export.sizes.max_sequence or export.sizes.sequence,
+        export.model.config.facts().get("heads", 0),
+        export.vocabulary,
+    )
     guesses = _guessed_files(export, lowered, debug_nodes, [*files])
     return Prediction(
         lowered,
@@ -201,10 +212,10 @@ def predict(export: Export, source: ModelSource, texts: KeptTexts | None = None)
         files | guesses,
         tuple(guesses),
         {
-            "lower": lowering_memory(options, counts["recorded"]),
-            "parameters": weights_memory(options, lowered, export.weights),
-            "compile": weights_memory(options, lowered, export.weights),
-            "verify": verification_memory(options, export.sizes, export.entry_points, lowered, export.weights),
+            "lower": held + lowering_memory(options, counts["recorded"]),
+            "parameters": held + written,
+            "compile": held + written,
+            "verify": held + verification_memory(options, verified, export.entry_points, lowered, export.weights),
         },
         {
             "compile": max((compiler_memory(target, *largest) for target in options.compiled), default=0),

