@@ -1,5 +1,7 @@
 """Checkpoints of a training's state, by orbax."""
 
+import os
+import re
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -9,6 +11,8 @@ import orbax.checkpoint as ocp
 
 from lang_core import CheckpointError
 from run_jax.training._trainer import TrainingState
+
+_OS_ERROR: Final = re.compile(r"os_error_code='(\d+)'")
 
 
 class TrainingCheckpoints:
@@ -28,9 +32,19 @@ class TrainingCheckpoints:
         return self._manager.latest_step()
 
     def save(self, step: int, state: TrainingState) -> None:
-        """Writes the state after so many steps; every process takes part."""
-        self._manager.save(step, args=ocp.args.StandardSave(state._asdict()), force=True)
-        self._manager.wait_until_finished()
+        """Writes the state after so many steps; every process takes part.
+
+        Raises:
+            OSError: the file system refuses, such as a full disk.
+        """
+        try:
+            self._manager.save(step, args=ocp.args.StandardSave(state._asdict()), force=True)
+            self._manager.wait_until_finished()
+        except (ValueError, RuntimeError) as error:
+            refusal = _refusal(error, self.directory)
+            if refusal is None:
+                raise
+            raise refusal from error
 
     def restore(self, step: int, state: TrainingState) -> TrainingState:
         """Reads a state.
@@ -63,3 +77,9 @@ class TrainingCheckpoints:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _refusal(error: BaseException, directory: Path) -> OSError | None:
+    """Returns the error of the file system that tensorstore met, which is in its text alone; None if there is none."""
+    found = _OS_ERROR.search(str(error))
+    return OSError(int(found[1]), os.strerror(int(found[1])), str(directory)) if found else None

@@ -48,11 +48,12 @@ def staged(output: Path, *, resume: bool = False) -> Iterator[Path]:
     output = Path(os.path.abspath(output))
     check_output(output)
     staging = output.with_name(f".{output.name}.partial")
-    with _refusals(output, staging), _locked(staging, output):
+    with typed_refusals(output, staging), _locked(staging, output):
         try:
             if not resume:
                 _empty(staging)
-            yield staging
+            with typed_refusals(output, staging):
+                yield staging
             _publish(staging, output)
         except BaseException as error:
             if not resume and not isinstance(error, KeyboardInterrupt):
@@ -66,7 +67,7 @@ def check_output(output: Path) -> None:
     Raises:
         InputError: it may not be written; names the reason.
     """
-    with _refusals(output, output):
+    with typed_refusals(output, output):
         _check(output)
 
 
@@ -101,25 +102,42 @@ def _check_strangers(output: Path) -> None:
 
 
 @contextlib.contextmanager
-def _refusals(output: Path, staging: Path) -> Iterator[None]:
-    """Turns errors of the file system while a bundle is written into an InputError."""
+def typed_refusals(output: Path, staging: Path) -> Iterator[None]:
+    """Turns errors of the file system while an output is written into an InputError that names the file.
+
+    Args:
+        output: path of the output.
+        staging: directory beside it that takes its place. An error that names no file is of the file that was written
+            there last.
+    """
     try:
         yield
     except OSError as error:
         if not _concerns(error.filename, output, staging):
             raise
+        file = error.filename or _written_last(staging) or "the output"
+        if error.errno == errno.EFBIG:
+            raise InputError(
+                f"output={output}: cannot write {file}: {error.strerror}: raise the limit of file sizes (ulimit -f), "
+                f"or choose another file system"
+            ) from error
         if error.errno in _FULL:
             free = shutil.disk_usage(next(parent for parent in output.parents if parent.exists())).free
             raise InputError(
-                f"output={output}: the disk is full while writing {error.filename or 'the bundle'} ({free} bytes are "
-                f"free): make room or choose another directory"
+                f"output={output}: the disk is full while writing {file} ({free} bytes are free): make room or choose "
+                f"another directory"
             ) from error
         if error.errno in _REFUSED:
             raise InputError(
-                f"output={output}: cannot write {error.filename or 'the bundle'}: {error.strerror}: choose another "
-                f"directory"
+                f"output={output}: cannot write {file}: {error.strerror}: choose another directory"
             ) from error
         raise
+
+
+def _written_last(staging: Path) -> str | None:
+    """Returns the file below a directory that was changed last; None if there is none."""
+    files = [(path.stat(), path) for path in staging.rglob("*") if path.is_file()]
+    return str(max(files, key=lambda file: (file[0].st_mtime_ns, file[0].st_ino))[1]) if files else None
 
 
 def _concerns(name: object, output: Path, staging: Path) -> bool:

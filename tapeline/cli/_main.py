@@ -22,6 +22,7 @@ EXIT_INPUT: Final = 2
 EXIT_VERIFICATION: Final = 3
 EXIT_OTHER: Final = 1
 """Exit code of a failure that is neither wrong input nor a failed verification."""
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def run(main: Callable[[], None]) -> NoReturn:
@@ -85,12 +86,27 @@ def _exit_code(main: Callable[[], None], message: Callable[[BaseException], str]
     except Exception as error:  # noqa: BLE001 - the last word before the exit code
         if isinstance(error, BrokenPipeError) and any(_is_closed(stream) for stream in (sys.stdout, sys.stderr)):
             return EXIT_OTHER  # the reader of our output has gone; it has what it wanted
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            return failed(error, EXIT_OTHER)
+        unwritten = _unwritten(error)
+        if unwritten is not None:
+            return failed(unwritten, EXIT_INPUT)
         if not received():
             traceback.print_exc()
         return failed(error, EXIT_OTHER)
     return 0
+
+
+def _unwritten(error: BaseException) -> InputError | None:
+    """Returns the error for a person of a file that cannot be written; None of any other error."""
+    if not isinstance(error, OSError):
+        return None
+    if error.errno in _FULL:
+        return InputError(
+            f"cannot write {error.filename or 'a file'}: {error.strerror}: make room, or raise the limit of file sizes "
+            "(ulimit -f)"
+        )
+    if "temporary directory" in str(error.strerror):  # tempfile wrote a probe into each
+        return InputError(f"{error.strerror}: make room there, or set TMPDIR to a directory that can be written")
+    return None
 
 
 def open_streams() -> None:

@@ -1,3 +1,4 @@
+import errno
 import os
 import subprocess
 import sys
@@ -62,6 +63,18 @@ def test_exit_codes(error: Exception, code: int, capsys: pytest.CaptureFixture[s
     assert said.err.splitlines()[-1] == "error: wrong"
     foreseen = code in (2, 3) or isinstance(error, (CompileError, DeviceError))
     assert ("Traceback" in said.err) != foreseen  # what nobody foresaw is for us to mend
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+@pytest.mark.parametrize("name", ["weights", None])
+def test_files_that_cannot_be_written(code: int, name: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    def main() -> None:
+        raise OSError(code, os.strerror(code), *([name] if name else []))
+
+    assert cli.guarded(main) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: cannot write {name or 'a file'}: {os.strerror(code)}: make room")
+    assert said.count("\n") == 1
 
 
 def test_success(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from lang_core import TensorSpec, VerificationError
 from run_jax.training import TrainingCheckpoints, device_names, is_writer, wait_for_all
-from tapeline.bundle import sha256_of
+from tapeline.bundle import sha256_of, typed_refusals
 from tapeline.cli import VERSION, Progress, ProgressEvent, no_progress
 from tapeline.drawing import write_loss_curve
 from tapeline.exporting import ModelSource, open_source
@@ -34,10 +34,11 @@ def run_training(
         record = {**options.record(), "model": source.identity, "data": sha256_of(data)}
         progress = progress if is_writer() else no_progress
         _tell(plan, progress)
-        with _working(workplace, record, resume):
+        with typed_refusals(workplace.output, workplace.directory), _working(workplace, record, resume):
             losses = _run(plan, options, workplace, source, progress)
     if is_writer():
-        workplace.publish()
+        with typed_refusals(workplace.output, workplace.directory):
+            workplace.publish()
     wait_for_all("published")
     return losses
 

@@ -46,6 +46,7 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "Weights that differ are told in every engine, at the latest when the model is closed", "tests/integrity/files_test.py::test_other_weights_are_never_silent"),
     ("results", "A compiled module of somebody else does not run unless it is asked for", "tests/integrity/trust_test.py::test_a_module_of_others_is_compiled_again"),
     ("results", "A damaged bundle of the cache is made again", "tests/integrity/trust_test.py::test_a_damaged_bundle_of_the_cache_is_made_again"),
+    ("results", "An export that cannot be written is one typed error, and leaves no half bundle", "tests/integrity/space_test.py::test_exports_that_cannot_be_written"),
     ("results", "A module with changed bytes does not load", "run_iree/sessions/_damaged_test.py::test_a_module_with_changed_bytes"),
     ("results", "A program ends although a worker still has the module of a closed session", "run_iree/sessions/_hazards_test.py::test_a_device_goes_after_the_modules_that_its_workers_still_have"),
     ("results", "A declared signature that is not the module's is refused", "run_iree/sessions/_session_test.py::test_a_signature_that_is_not_the_modules_is_refused"),
