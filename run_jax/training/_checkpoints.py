@@ -81,5 +81,5 @@ class TrainingCheckpoints:
 
 def _refusal(error: BaseException, directory: Path) -> OSError | None:
     """Returns the error of the file system that tensorstore met, which is in its text alone; None if there is none."""
-    found = _OS_ERROR.search(str(error))
-    return OSError(int(found[1]), os.strerror(int(found[1])), str(directory)) if found else None
+    match = _OS_ERROR.search(str(error))
+    return OSError(int(match[1]), os.strerror(int(match[1])), str(directory)) if match else None

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from autotune import Key
 from compile_hlo.directions import Direction, LoweredArgument, LoweredResult, Signature
-from lang_core import LARGE_JSON_BOUNDS, Axes, DescriptionError, InputError, TapelineError, file_json
+from lang_core import LARGE_JSON_BOUNDS, Axes, DescriptionError, InputError, TapelineError, file_json, json_value
 from tapeline.bundle._debug import DebugConfig
 from tapeline.bundle._description import check_seals, seals_of
 from tapeline.bundle._field_values import check_bounds, check_values, spec_of
@@ -64,7 +64,8 @@ class KernelConfig:
         fields["entry_points"] = Entries(lambda: map(_lazy_signature, self.entry_points))
         fields["parameters"] = Entries(self.parameters.items, is_object=True)
         rest = {name: value for name, value in fields.items() if name not in ("entry_points", "kernels", "parameters")}
-        rest = json.loads(json.dumps(rest))  # as a reader gets it: keys that are strings, lists for tuples
+        # As a reader gets it: keys that are strings, lists for tuples.
+        rest = json_value(json.dumps(rest), LARGE_JSON_BOUNDS, nonfinite=True)
         sealed = {"entry_points": map(_lazy_signature, self.entry_points), "kernels": fields["kernels"]}
         fields["seals"] = seals_of({**sealed, **rest, "parameters": fields["parameters"]})
         yield from indented_pieces(fields)

@@ -36,7 +36,7 @@ _OUTPUTS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class VerifiedModel:
-    """What the activations of a model depend on.
+    """Sizes that the activations of a model depend on.
 
     Attributes:
         tokens: B times S, the tokens of one call.

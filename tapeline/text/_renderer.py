@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from lang_core import InputError, ProcessError, python_command
+from lang_core import InputError, ProcessError, json_value, python_command
 from tapeline.rendering import ERROR, FrameError, RenderLimits, receive, send
 
 _PROGRAM: Final = """import json, sys
@@ -114,7 +114,7 @@ class Renderer:
         finally:
             self._put(worker, whole=bool(reply))
         if reply[:1] == ERROR:
-            kind, message = json.loads(reply[1:])
+            kind, message = json_value(reply[1:])
             raise TemplateFault(kind, message)
         return reply[1:]
 

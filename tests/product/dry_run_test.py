@@ -45,9 +45,9 @@ def test_the_prediction_comes_true(tmp_path: Path, model: Path, weights: str) ->
     assert predicted["parameters"]["bytes"] == report["parameters"]["bytes"]
     assert predicted["disk_bytes"] == sum(predicted["files"].values())
     told = {name: value for name, value in predicted.items() if name != "parameters"}
-    for each in (told, report["predicted"]):  # what the process holds already differs, and is in all phases alike
-        anonymous = each["peak_anonymous_bytes"]
-        each["peak_anonymous_bytes"] = {phase: size - anonymous["lower"] for phase, size in anonymous.items()}
+    for prediction in (told, report["predicted"]):  # what the process holds already differs, and is in all phases alike
+        anonymous = prediction["peak_anonymous_bytes"]
+        prediction["peak_anonymous_bytes"] = {phase: size - anonymous["lower"] for phase, size in anonymous.items()}
     assert told == report["predicted"]
     assert set(report["actual"]["files"]) == set(predicted["files"]) - {"report.json"}
 
