@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from lang_core import InputError
+
+_ONE: Final = ": call `generate` or `stream` for one"
+_IDS: Final = ": give token ids as `token_ids`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +42,14 @@ class GivenPrompts:
             return cls(False, [prompt], None)
         if not _is_list(prompt):
             raise InputError(f"`prompt`: expected a text or a list of texts; got {_described(prompt)}")
-        return cls(True, checked_texts("prompt", prompt), None)
+        return cls(True, checked_texts("prompt", prompt, numbers=_IDS), None)
 
     @classmethod
     def at_once(cls, prompts: object, token_ids: object) -> "GivenPrompts":
         """Returns the prompts of a list of texts, or else of a list of lists of token ids; errors as for ``of``."""
         check_either("prompt", prompts, token_ids)
         if token_ids is None:
-            return cls(True, checked_texts("prompts", prompts, ": call `generate` or `stream` for one"), None)
+            return cls(True, checked_texts("prompts", prompts, _ONE, numbers=_IDS), None)
         if not _is_list(token_ids) or not all(map(_is_list, _entries(token_ids))):
             raise InputError(f"`token_ids`: expected a list of lists of token ids; got {_described(token_ids)}")
         return cls(True, None, _entries(token_ids))
@@ -72,13 +75,14 @@ def check_text(name: str, value: object) -> None:
         raise InputError(f"`{name}`: expected a text; got {_described(value)}")
 
 
-def checked_texts(name: str, values: object, instead: str = "") -> list[str]:
+def checked_texts(name: str, values: object, instead: str = "", *, numbers: str = "") -> list[str]:
     """Returns an argument that is a list of texts.
 
     Args:
         name: name of the argument.
         values: the argument.
         instead: what to do with a single text.
+        numbers: what to do with integers.
 
     Raises:
         InputError: it is of another type, or an entry is; names the type.
@@ -88,7 +92,8 @@ def checked_texts(name: str, values: object, instead: str = "") -> list[str]:
     texts = _entries(values)
     for position, text in enumerate(texts):
         if not isinstance(text, str):
-            raise InputError(f"`{name}`: expected texts; entry {position} is {_described(text)}")
+            hint = numbers if type(text) is int else ""
+            raise InputError(f"`{name}`: expected texts; entry {position} is {_described(text)}{hint}")
     return texts
 
 

@@ -106,7 +106,7 @@ def test_a_prompt_that_does_not_fit_is_refused_before_a_token_is_made(any_model:
         ({"prompt": b"abc"}, r"`prompt`: expected a text or a list of texts; got bytes \(b'abc'\)"),
         ({"prompt": {"a": 1}}, r"`prompt`: .* got dict"),
         ({"prompt": {"a", "b"}}, r"`prompt`: .* got set"),
-        ({"prompt": ["a", 3]}, r"`prompt`: expected texts; entry 1 is int \(3\)"),
+        ({"prompt": ["a", 3]}, r"`prompt`: expected texts; entry 1 is int \(3\): give token ids as `token_ids`"),
         ({"prompt": [["a"]]}, r"`prompt`: expected texts; entry 0 is list"),
         ({"prompt": [None]}, r"`prompt`: expected texts; entry 0 is None"),
         ({"prompt": Path("a")}, r"`prompt`: .* got PosixPath"),
@@ -147,7 +147,7 @@ def test_other_methods_name_the_type_too(model: Any, batch: Any) -> None:
         r"`prompts`: expected a list of texts; got str \('ab'\): call `generate` or `stream` for one": (
             lambda: batch.generate_batch("ab")  # two prompts of a letter each, they would be
         ),
-        r"`prompts`: expected texts; entry 0 is int \(1\)": lambda: batch.stream_batch([1]),
+        r"`prompts`: expected texts; entry 0 is int \(1\): give token ids as `token_ids`": lambda: batch.stream_batch([1]),
         r"`token_ids`: expected a list of lists of token ids; got list \(\[1, 2\]\)": (
             lambda: batch.generate_batch(token_ids=[1, 2])
         ),
