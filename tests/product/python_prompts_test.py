@@ -1,5 +1,6 @@
 """Python's prompts, stop strings and limits: lists of prompts, wrong types, answers that are cut off."""
 
+import dataclasses
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import tapeline
 from lang_core import InputError
+from tapeline.bundle import MARK, KernelConfig
 from tapeline.running import LoadedModel
 from tests.product._bundles import export
 
@@ -147,7 +149,9 @@ def test_other_methods_name_the_type_too(model: Any, batch: Any) -> None:
         r"`prompts`: expected a list of texts; got str \('ab'\): call `generate` or `stream` for one": (
             lambda: batch.generate_batch("ab")  # two prompts of a letter each, they would be
         ),
-        r"`prompts`: expected texts; entry 0 is int \(1\): give token ids as `token_ids`": lambda: batch.stream_batch([1]),
+        r"`prompts`: expected texts; entry 0 is int \(1\): give token ids as `token_ids`": (
+            lambda: batch.stream_batch([1])
+        ),
         r"`token_ids`: expected a list of lists of token ids; got list \(\[1, 2\]\)": (
             lambda: batch.generate_batch(token_ids=[1, 2])
         ),
@@ -227,8 +231,12 @@ def test_no_stop_strings_are_none(model: LoadedModel) -> None:
 def test_stop_strings_need_text(model: LoadedModel, folder: Path, tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
     shutil.copytree(folder / "one", bundle)
+    config = KernelConfig.read(bundle / MARK)
+    listed = dict(config.sha256)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (bundle / name).unlink()
+        del listed[name]
+    dataclasses.replace(config, sha256=listed).write(bundle / MARK)
     with (
         tapeline.load(bundle, device="local-sync") as plain,
         pytest.raises(InputError, match=r"`stop`: .* has no tokenizer, so its answers have no text: leave it out"),
