@@ -69,17 +69,31 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
         check_private(tmp_path / "cache")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
-def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = tmp_path / "theirs" / "cache"
     cache.mkdir(parents=True)
-    os.chown(cache, 4242, 4242)
-    with pytest.raises(InputError, match="cache: it belongs to user 4242, and this is user 0"):
-        check_private(cache)
-    os.chown(cache, 0, 0)
-    os.chown(cache.parent, 4242, 4242)
-    with pytest.raises(InputError, match=r"theirs of the cache .*: it belongs to user 4242"):
-        check_private(cache)
+    check_private(cache)
+    with monkeypatch.context() as patched:
+        _give_away(cache, patched)
+        with pytest.raises(InputError, match=f"cache: it belongs to user 4242, and this is user {os.geteuid()}"):
+            check_private(cache)
+    with monkeypatch.context() as patched:
+        _give_away(cache.parent, patched)
+        with pytest.raises(InputError, match=r"theirs of the cache .*: it belongs to user 4242"):
+            check_private(cache)
+
+
+def _give_away(folder: Path, patched: pytest.MonkeyPatch) -> None:
+    """Lets a folder belong to user 4242; only root can do so in truth, and not in the namespace of a sandbox."""
+    lstat = os.lstat
+
+    def status(path: Path) -> os.stat_result:
+        fields = list(lstat(path))
+        if path == folder:
+            fields[4] = 4242
+        return os.stat_result(fields)
+
+    patched.setattr(os, "lstat", status)
 
 
 def test_missing_folders_are_made_for_this_user_alone(tmp_path: Path) -> None:

@@ -107,7 +107,8 @@ def test_a_server_without_the_process_beside_still_takes_signals(tmp_path: Path)
     for pid in _children(process.pid):
         os.kill(pid, signal.SIGKILL)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=120) == 0
+    process.communicate(timeout=120)
+    assert process.returncode == 0
 
 
 def _children(parent: int) -> list[int]:
