@@ -38,10 +38,6 @@ _LONGEST_RETRY: Final = 30  # seconds
 _GONE: Final = 499  # nginx's status, for the log alone
 
 
-class CutOffError(TapelineError):
-    """A response that has begun cannot be ended, since what makes it failed; the log says why."""
-
-
 class Gate:
     """Application in front of the routes.
 
@@ -135,7 +131,7 @@ class _Exchange:
         if failure.status == 500:
             self._service.log.failure("failure", failure.__cause__ or error, request_id=self._id, of_request=True)
         if self._status is not None:  # the web server logs what is raised, with its text
-            raise CutOffError(f"request {self._id}: the response was cut off, since it failed") from None
+            raise TapelineError(f"request {self._id}: the response was cut off, since it failed") from None
         response = Response(to_json(failure.as_json()), failure.status, failure.headers, "application/json")
         if failure.status == 401:
             response.headers["www-authenticate"] = "Basic" if self._scope["path"] == _PAGE else "Bearer"
