@@ -1,4 +1,7 @@
-"""JSON text piece by piece, for objects with an entry per layer: what is written is not in memory at once."""
+"""JSON text piece by piece, for objects with an entry per layer: what is written is not in memory at once.
+
+Values of a mapping that is no dict are made when they are written, as those of ``Entries`` are.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -8,20 +11,18 @@ _INDENT: Final = "  "
 
 
 class Entries:
-    """Entries of an array or of an object, made each time they are written.
+    """Entries of an array, made each time they are written.
 
     Args:
-        make: function that returns the entries: values of an array, or pairs of key and value of an object.
-        is_object: whether these are pairs.
+        make: function that returns the entries.
     """
 
-    def __init__(self, make: Callable[[], Iterable[Any]], *, is_object: bool = False) -> None:
+    def __init__(self, make: Callable[[], Iterable[Any]]) -> None:
         self.make: Final = make
-        self.is_object: Final = is_object
 
 
 def indented_pieces(value: Any, level: int = 0) -> Iterator[str]:
-    """Yields the text of ``json.dumps(value, indent=2)``; ``Entries`` in mappings stand for arrays and objects.
+    """Yields the text of ``json.dumps(value, indent=2)``; ``Entries`` in mappings stand for arrays.
 
     >>> print("".join(indented_pieces({"a": Entries(lambda: [1, {"b": []}]), "c": Entries(lambda: [])})))
     {
@@ -35,9 +36,8 @@ def indented_pieces(value: Any, level: int = 0) -> Iterator[str]:
     }
     """
     if isinstance(value, Entries):
-        pairs = value.make() if value.is_object else ((None, entry) for entry in value.make())
-        yield from _indented("{}" if value.is_object else "[]", pairs, level)
-    elif isinstance(value, Mapping) and _has_entries(value):
+        yield from _indented("[]", ((None, entry) for entry in value.make()), level)
+    elif _is_lazy(value):
         yield from _indented("{}", value.items(), level)
     else:
         yield json.dumps(value, indent=2).replace("\n", "\n" + _INDENT * level)  # strings have no raw newlines
@@ -48,38 +48,33 @@ def sorted_pieces(value: Any) -> Iterator[str]:
 
     >>> "".join(sorted_pieces({"b": Entries(lambda: [1, 2]), "a": None}))
     '{"a": null, "b": [1, 2]}'
-    >>> "".join(sorted_pieces(Entries({"b": 1, "a": []}.items, is_object=True)))
+    >>> from types import MappingProxyType
+    >>> "".join(sorted_pieces(MappingProxyType({"b": 1, "a": []})))
     '{"a": [], "b": 1}'
     """
-    if isinstance(value, Entries) and value.is_object:
-        before = "{"
-        for key, entry in sorted(value.make(), key=lambda pair: pair[0]):
-            yield f"{before}{json.dumps(key)}: "
-            yield from sorted_pieces(entry)
-            before = ", "
-        yield "}" if before == ", " else "{}"
-    elif isinstance(value, Entries):
+    if isinstance(value, Entries):
         before = "["
         for entry in value.make():
             yield before
             yield from sorted_pieces(entry)
             before = ", "
         yield "]" if before == ", " else "[]"
-    elif isinstance(value, Mapping) and _has_entries(value):
+    elif _is_lazy(value):
         before = "{"
-        for key, entry in sorted(value.items()):
+        for key in sorted(value):
             yield f"{before}{json.dumps(key)}: "
-            yield from sorted_pieces(entry)
+            yield from sorted_pieces(value[key])
             before = ", "
-        yield "}"
+        yield "}" if before == ", " else "{}"
     else:
         yield json.dumps(value, sort_keys=True)
 
 
-def _has_entries(value: Mapping[str, Any]) -> bool:
-    return any(
-        isinstance(entry, Entries) or (isinstance(entry, Mapping) and _has_entries(entry)) for entry in value.values()
-    )
+def _is_lazy(value: Any) -> bool:
+    """Returns whether a value is a mapping that has entries made when they are written."""
+    if not isinstance(value, dict):
+        return isinstance(value, Mapping)
+    return any(isinstance(entry, Entries) or _is_lazy(entry) for entry in value.values())
 
 
 def _indented(brackets: str, pairs: Iterable[tuple[str | None, Any]], level: int) -> Iterator[str]:

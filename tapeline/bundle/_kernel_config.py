@@ -62,7 +62,7 @@ class KernelConfig:
         else:
             fields["mesh"] = self.mesh.fields()
         fields["entry_points"] = Entries(lambda: map(_lazy_signature, self.entry_points))
-        fields["parameters"] = Entries(self.parameters.items, is_object=True)
+        fields["parameters"] = self.parameters
         rest = {name: value for name, value in fields.items() if name not in ("entry_points", "kernels", "parameters")}
         # As a reader gets it: keys that are strings, lists for tuples.
         rest = json_value(json.dumps(rest), LARGE_JSON_BOUNDS, nonfinite=True)
