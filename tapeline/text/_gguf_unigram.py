@@ -67,7 +67,8 @@ def _mapped(vocabulary: Vocabulary) -> list[Any]:
         table = bytes(number & 0xFF for number in stored[:_MOST])
     except TypeError as error:
         raise CheckpointError(
-            f"{vocabulary.path}: {PREFIX}{_MAP}: expected a list of bytes ({error}): convert the model again"
+            f"{vocabulary.path}: {PREFIX}{_MAP}: expected SentencePiece's map of characters, a list of bytes; "
+            f"found {type(stored).__name__}: convert the model again"
         ) from error
     check_character_map(table, vocabulary.path, f"{PREFIX}{_MAP}")
     try:

@@ -131,7 +131,12 @@ def check_character_map(stored: bytes, path: str, field: str) -> None:
     """
     size = int.from_bytes(stored[:4], "little")
     if len(stored) < 4 or size % 4 or size < 4 or 4 + size > len(stored):
-        raise _error(path, field, f"a map of {len(stored)} bytes with a table of {size}", "a table within the map")
+        raise _error(
+            path,
+            field,
+            f"a map of {len(stored)} bytes with a table of {size}",
+            "SentencePiece's map of characters, with its table in it",
+        )
 
 
 def _check_model(model: Mapping[str, Any], path: str) -> None:
