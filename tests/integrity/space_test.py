@@ -41,7 +41,8 @@ def model(tmp_path: Path) -> Path:
 def _run(words: Sequence[str], folder: Path, limit: int) -> subprocess.CompletedProcess[str]:
     temporary = folder / "temporary"
     temporary.mkdir(exist_ok=True)
-    places = {"XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": str(temporary)}
+    # Python itself leaves half a .pyc where a write falls short, and a later import fails.
+    places = {"XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, str(limit), *words],
         env={**os.environ, **places, "PYTHONPATH": os.pathsep.join(sys.path)},
