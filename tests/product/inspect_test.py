@@ -163,7 +163,7 @@ def _edit(path: Path, change: Callable[[Any], None]) -> None:
     [
         (MARK, lambda f: f.update(schema=7), "schema 7, this version reads schema 1 and 2: export the bundle again"),
         (MARK, lambda f: f.update(kernels=[{"name": "k"}]), "damaged ('call_sites'): export the bundle again"),
-        (MARK, lambda f: f.update(targets={"vmvx": 3}), "damaged ('int' object has no attribute 'items')"),
+        (MARK, lambda f: f.update(targets={"vmvx": 3}), "damaged (targets.vmvx: expected an object; found 3)"),
         (MARK, lambda f: f["parameters"].update(w={"shape": [2]}), "damaged ('dtype'): export the bundle again"),
         (MARK, lambda f: f.update(parameters=[]), "damaged (parameters is not an object): export the bundle again"),
         ("report.json", lambda f: f.update(verification=[{"device": "vmvx"}]), "report.json: damaged ('entry_point')"),

@@ -50,7 +50,7 @@ def test_tokens_times_and_text_are_those_of_transformers(bundle: Bundle, english
     case, golden = SPEECH_CASES[name], _GOLDENS["cases"][name]
     samples = sound(case.sound)
     heard: list[Segment] = []
-    with tapeline.load(bundle if case.generation is GENERATION else english) as model:
+    with tapeline.load(bundle if case.generation is GENERATION else english, verify="off") as model:
         transcription = model.transcribe(samples, **case.asked, on_segment=heard.append)
     assert [list(segment.token_ids) for segment in transcription.segments] == [row[2] for row in golden["segments"]]
     assert transcription.text == golden["text"]
@@ -143,7 +143,10 @@ def test_bad_input(bundle: Bundle, english: Bundle, transcribing: Transcribing, 
     refused(transcribing(bundle, f"--audio={tmp_path}/cut.flac"), "cut.flac: damaged or cut off")
     refused(transcribing(bundle, "--audio=transcriptions.json"), "neither a WAV nor a FLAC file")
     refused(transcribing(bundle, "--audio=speech.flac", "--language=elvish"), "available: de, en, fr, yue")
-    refused(transcribing(english, "--audio=speech.flac", "--task=translate"), "task='translate': not found; available")
+    refused(
+        transcribing(english, "--audio=speech.flac", "--task=translate", "--verify_files=off"),
+        "task='translate': not found; available",
+    )
     with tapeline.load(bundle) as model:
         with pytest.raises(InputError, match="audio: 40,782 bytes, expected at most 9"):
             model.transcribe(SPEECH.read_bytes(), limits=AudioLimits(max_bytes=9))
@@ -158,13 +161,13 @@ def test_bundles_that_take_no_sound(bundle: Bundle, transcribing: Transcribing, 
     refused(
         transcribing(text, "--audio=speech.flac"), "and none that takes sound: transcription needs a bundle of a Whi"
     )
-    other = tmp_path / "other"
+    other, changed = tmp_path / "other", ("--audio=speech.flac", "--verify_files=off")
     shutil.copytree(bundle.path, other)
     settings = json.loads((other / "preprocessor_config.json").read_text())
     (other / "preprocessor_config.json").write_text(json.dumps({**settings, "feature_size": 128}))
-    refused(transcribing(Bundle(other), "--audio=speech.flac"), "128 bands and 3000 frames, and the model takes 80 and")
+    refused(transcribing(Bundle(other), *changed), "128 bands and 3000 frames, and the model takes 80 and")
     (other / "preprocessor_config.json").unlink()
-    refused(transcribing(Bundle(other), "--audio=speech.flac"), "it says how sound becomes features: copy it into")
+    refused(transcribing(Bundle(other), *changed), "it says how sound becomes features: copy it into")
 
 
 def test_a_bundle_has_the_settings_of_a_processor(bundle: Bundle, tmp_path: Path) -> None:
