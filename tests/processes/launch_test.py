@@ -143,7 +143,7 @@ def test_a_rank_whose_weights_are_cut_off(two_homes: tuple[Path, Path]) -> None:
     archive.write_bytes(archive.read_bytes()[:-20_000])
     (code, _, errors), _ = apart(two_homes)
     assert code == 2
-    assert "error: rank 1: demo/weights.irpa: the data end at byte" in errors
+    assert "error: rank 1: demo/weights.irpa is not the file that kernel_config.json describes" in errors
 
 
 @pytest.mark.skipif(not os.environ.get("TAPELINE_LONG"), reason="one more launch: TAPELINE_LONG=1")
