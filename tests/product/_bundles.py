@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import hashlib
 import importlib
+import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ import pytest
 
 import tapeline
 from run_iree import CompileReport, ModuleCache, Target, available, compile_module, target_of_device
-from tapeline.bundle import Bundle
+from tapeline.bundle import MARK, Bundle
 from tapeline.command import main
 from tapeline.running import BundleModel
 from tests.goldens.cases import GoldenCase
@@ -161,3 +162,11 @@ def tree(directory: Path) -> dict[str, bytes]:
         for folder, _, names in os.walk(directory)
         for name in names
     }
+
+
+def replace_file(bundle: Path, name: str, text: str) -> None:
+    """Writes a file of a bundle anew, and its hash into the description, as if it had been exported like that."""
+    (bundle / name).write_text(text)
+    config = json.loads((bundle / MARK).read_text())
+    config["sha256"][name] = hashlib.sha256(text.encode()).hexdigest()
+    (bundle / MARK).write_text(json.dumps(config))

@@ -14,7 +14,7 @@ import tapeline
 from lang_core import ConfigError
 from tests.goldens.cases import CASES
 from tests.goldens.gguf_files import write_gguf
-from tests.product._bundles import Finished, export, invoke
+from tests.product._bundles import Finished, export, invoke, replace_file
 from tests.product._serving import ServerProcess, serving
 from transformer_core.generation import DEFAULT_SAMPLING, default_sampling
 
@@ -42,7 +42,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (made / "chat_template.jinja").write_text(_TEMPLATE)
     for name, config in _CONFIGS.items():
         shutil.copytree(made, folder / name)
-        (folder / name / "generation_config.json").write_text(json.dumps(config))
+        replace_file(folder / name, "generation_config.json", json.dumps(config))
     return {name: folder / name for name in _CONFIGS}
 
 
@@ -145,7 +145,7 @@ def test_python_is_greedy_until_sampling_is_asked_for(bundles: dict[str, Path], 
 def test_a_damaged_recommendation_is_refused_by_name(bundles: dict[str, Path], command: Chat, tmp_path: Path) -> None:
     bundle = tmp_path / "damaged"
     shutil.copytree(bundles["silent"], bundle)
-    (bundle / "generation_config.json").write_text('{"temperature": "hot"}')
+    replace_file(bundle, "generation_config.json", '{"temperature": "hot"}')
     done = command("chat", bundle, f"--prompt={_PROMPT}")
     assert (done.code, done.out) == (2, "")
     assert "generation_config.json: field 'temperature': 'hot' is out of range: give a value that is a f" in done.err
