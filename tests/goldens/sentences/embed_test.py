@@ -117,7 +117,8 @@ def test_an_export_of_forward_alone_has_the_lengths_of_the_model(tmp_path: Path)
     model, bundle = tmp_path / "model", tmp_path / "bundle"
     whole = predict_export(model, bundle, target=())
     for chosen in (["forward"], ("forward",)):
-        assert predict_export(model, bundle, target=(), entry_points=chosen) == whole
+        alone = predict_export(model, bundle, target=(), entry_points=chosen)
+        assert (alone["nodes"], alone["files"]) == (whole["nodes"], whole["files"])
     one = predict_export(model, bundle, target=(), sequence=64)
     assert one["nodes"]["emitted"] < whole["nodes"]["emitted"]
 
