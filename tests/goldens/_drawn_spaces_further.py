@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from tests.goldens._drawn_space_types import ABSENT, Space, decoder_space, per_layer, up_to
+from tests.goldens._drawn_space_types import ABSENT, Drawn, Space, decoder_space, per_layer, up_to
 
 _FLAGS: Final = [True, False, ABSENT]
 _WHOLE_HEADS: Final[dict[str, Any]] = {"head_dim": [ABSENT]}
@@ -27,6 +27,29 @@ _GROUPED: Final[dict[str, Any]] = {
     "norm_topk_prob": _FLAGS,
     "routed_scaling_factor": [1.7, ABSENT],
 }
+
+
+def _gpt2_space(model_type: str, architecture: str, **fields: list[Any] | Drawn) -> Space:
+    """Returns a space with GPT-2's names of fields."""
+    return {
+        "architectures": [[architecture]],
+        "model_type": [model_type],
+        "vocab_size": [61, 87, 93],
+        "n_layer": [1, 2, 3],
+        "n_head": [1, 2, 3, 4, 6],
+        "n_embd": lambda config, rng: config["n_head"] * rng.choice([6, 8, 10]),
+        "n_inner": [28, 52, None, ABSENT],
+        "n_positions": [32, 64],
+        "activation_function": ["gelu", "gelu_new", "gelu_pytorch_tanh", "relu", ABSENT],
+        "layer_norm_epsilon": [1e-5, 1e-2, ABSENT],
+        "scale_attn_weights": [True, True, True, ABSENT, False],
+        "tie_word_embeddings": [True, False, ABSENT],
+        "bos_token_id": [1],
+        "eos_token_id": [2],
+        "pad_token_id": [None],
+        **fields,
+    }
+
 
 SPACES: Final[dict[str, Space]] = {
     "OlmoForCausalLM": decoder_space(
@@ -127,4 +150,6 @@ SPACES: Final[dict[str, Space]] = {
     "SolarOpenForCausalLM": decoder_space(
         "solar_open", "SolarOpenForCausalLM", **_GROUPED, head_dim=[8, 12], attention_bias=_FLAGS
     ),
+    "GPT2LMHeadModel": _gpt2_space("gpt2", "GPT2LMHeadModel"),
+    "GPTBigCodeForCausalLM": _gpt2_space("gpt_bigcode", "GPTBigCodeForCausalLM", multi_query=_FLAGS),
 }

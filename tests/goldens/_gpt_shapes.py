@@ -1,4 +1,4 @@
-"""Keys and shapes of checkpoints of GPT-NeoX and GPT-2, which share no names with the others."""
+"""Keys and shapes of checkpoints of GPT-NeoX, GPT-2 and GPT-BigCode, which share no names with the others."""
 
 from collections.abc import Iterator
 
@@ -46,6 +46,27 @@ def gpt2_shapes(config: Config) -> Shapes:
             yield f"{prefix}{name}.weight", (inner, out)
             yield f"{prefix}{name}.bias", (out,)
     yield from _norm(above + "ln_f", d)
+    if not config.get("tie_word_embeddings", True):
+        yield "lm_head.weight", (v, d)
+
+
+def gpt_bigcode_shapes(config: Config) -> Shapes:
+    """In the order of the model; matrices are ``[out, in]``."""
+    d, f, v = config["n_embd"], config.get("n_inner") or 4 * config["n_embd"], config["vocab_size"]
+    kv = d // config["n_head"] if config.get("multi_query", True) else d
+    yield "transformer.wte.weight", (v, d)
+    yield "transformer.wpe.weight", (config["n_positions"], d)
+    for layer in range(config["n_layer"]):
+        prefix = f"transformer.h.{layer}."
+        yield from _norm(prefix + "ln_1", d)
+        for name, out, inner in (("attn.c_attn", d + 2 * kv, d), ("attn.c_proj", d, d)):
+            yield f"{prefix}{name}.weight", (out, inner)
+            yield f"{prefix}{name}.bias", (out,)
+        yield from _norm(prefix + "ln_2", d)
+        for name, out, inner in (("mlp.c_fc", f, d), ("mlp.c_proj", d, f)):
+            yield f"{prefix}{name}.weight", (out, inner)
+            yield f"{prefix}{name}.bias", (out,)
+    yield from _norm("transformer.ln_f", d)
     if not config.get("tie_word_embeddings", True):
         yield "lm_head.weight", (v, d)
 

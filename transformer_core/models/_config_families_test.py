@@ -172,6 +172,14 @@ def test_gpt2():
     assert (config.tied, config.activation, config.rope.reach) == (True, Activation.GELU_TANH, 32)
 
 
+def test_gpt_bigcode():
+    bigcode = {**GPT2, "architectures": ["GPTBigCodeForCausalLM"]}
+    assert DecoderConfig.from_hf(bigcode).kv_heads == 1
+    assert DecoderConfig.from_hf({**bigcode, "multi_query": False}).kv_heads == 6
+    with pytest.raises(ConfigError, match="'multi_query': expected true or false; found 'yes'"):
+        DecoderConfig.from_hf({**bigcode, "multi_query": "yes"})
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

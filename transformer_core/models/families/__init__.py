@@ -25,6 +25,7 @@ from transformer_core.models.families._glm4 import GLM4
 from transformer_core.models.families._glm4_moe import GLM4_MOE
 from transformer_core.models.families._glm4_moe_lite import GLM4_MOE_LITE
 from transformer_core.models.families._gpt2 import GPT2
+from transformer_core.models.families._gpt_bigcode import GPT_BIGCODE
 from transformer_core.models.families._gpt_neox import GPT_NEOX
 from transformer_core.models.families._gpt_oss import GPT_OSS
 from transformer_core.models.families._granite import GRANITE
@@ -141,6 +142,7 @@ FAMILIES = (
     PHI,
     GPT_NEOX,
     GPT2,
+    GPT_BIGCODE,
 )
 """Families of decoders."""
 

@@ -12,7 +12,7 @@ from transformer_core.family._layer import DecoderLayer
 from transformer_core.family._layer_configs import NormKind
 
 _BELOW_TRANSFORMER: Final = ("transformer.wte.weight", "transformer.wpe.weight")  # keys that say so of a file
-_STORED: Final = {
+STORED: Final = {
     "model.embed_tokens": "wte",
     "model.embed_positions": "wpe",
     "model.norm": "ln_f",
@@ -22,10 +22,17 @@ _STORED: Final = {
     "mlp.up_proj": "mlp.c_fc",
     "mlp.down_proj": "mlp.c_proj",
 }
-_PARTS: Final = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+PARTS: Final = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
 
 
-def _read(fields: ConfigFields) -> DecoderConfig:
+def gpt2_kind(fields: ConfigFields, architecture: str, *, kv_heads: int | None = None) -> DecoderConfig:
+    """Reads a config.json with GPT-2's field names.
+
+    Args:
+        fields: the config.json.
+        architecture: name of the architecture.
+        kv_heads: number of heads of keys and values. Default: ``n_head``.
+    """
     for name, value in {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}.items():
         if fields.boolean(name, value) is not value:
             fields.refuse(name, f"{str(value).lower()}, or no such field")
@@ -33,13 +40,13 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     if size % heads or size // heads % 2:
         fields.refuse("n_embd", f"an even multiple of n_head ({heads})")
     return DecoderConfig(
-        architecture=GPT2.architecture,
+        architecture=architecture,
         vocabulary=fields.integer("vocab_size"),
         hidden=size,
         intermediate=fields.integer("n_inner", 4 * size),
         layers=layers,
         heads=heads,
-        kv_heads=heads,
+        kv_heads=kv_heads or heads,
         head_size=size // heads,
         norm=NormKind.LAYER,
         norm_eps=fields.number("layer_norm_epsilon", 1e-5),
@@ -57,6 +64,10 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     )
 
 
+def _read(fields: ConfigFields) -> DecoderConfig:
+    return gpt2_kind(fields, GPT2.architecture)
+
+
 def _stored(config: DecoderConfig) -> RecipeOf:
     """Returns recipes under GPT-2's names, which begin with ``transformer.`` in some files."""
 
@@ -65,15 +76,15 @@ def _stored(config: DecoderConfig) -> RecipeOf:
             return None
         above = "transformer." if any(map(source.has, _BELOW_TRANSFORMER)) else ""
         module, _, kind = name.rpartition(".")
-        if module in _STORED:
-            return Stored(f"{above}{_STORED[module]}.{kind}", shape)
+        if module in STORED:
+            return Stored(f"{above}{STORED[module]}.{kind}", shape)
         _, _, layer, part = module.split(".", 3)
-        if part in _PARTS:
-            key, start = f"{above}h.{layer}.attn.c_attn.{kind}", _PARTS.index(part) * shape[0]
+        if part in PARTS:
+            key, start = f"{above}h.{layer}.attn.c_attn.{kind}", PARTS.index(part) * shape[0]
             if kind == "bias":
                 return Cut(key, (3 * shape[0],), 0, start, start + shape[0])
             return Transposed(key, (shape[1], 3 * shape[0]), start, start + shape[0])
-        key = f"{above}h.{layer}.{_STORED[part]}.{kind}"
+        key = f"{above}h.{layer}.{STORED[part]}.{kind}"
         return Transposed(key, shape[::-1], 0, shape[0]) if len(shape) == 2 else Stored(key, shape)
 
     return recipe_of
