@@ -1,5 +1,6 @@
 """Forms of requests: fields of text, and one file."""
 
+import logging
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
@@ -20,6 +21,9 @@ _OVERHEAD: Final = 1 << 20  # bytes of a body beside its file
 _NUMBERS: Final = ("temperature",)
 _FLAGS: Final = ("stream",)
 _TRUTHS: Final = {"true": True, "false": False}
+
+# The parser's warnings say what the error says, once for each bad form, and are no lines of the server's log.
+logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 
 
 class _InMemory(MultiPartParser):

@@ -2,11 +2,13 @@
 
 import asyncio
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from starlette.types import Message, Scope
 
+from tapeline.audio import AudioLimits, read_blocks
 from tapeline.server._app import create_app
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._log import Log
@@ -16,6 +18,8 @@ from tapeline.server._script_slots_testing import ScriptSlots
 from tapeline.server._scripted_server_testing import TEXT, Lengths
 from tapeline.server._server_testing import VOCABULARY, text_model
 from tapeline.server._service import Service
+from tapeline.server._transcription_model import TranscriptionModel
+from tapeline.transcribing import Segment, Transcription
 
 _SECONDS: Final = 30.0  # after which a request that is not answered counts as one that hangs
 
@@ -31,8 +35,32 @@ class _Failures(Log):
         super().failure(event, error, of_request=of_request, **fields)
 
 
+class _Ears:
+    """Speech model that decodes the sound, and hears nothing but its length."""
+
+    def transcribe(
+        self,
+        audio: bytes,
+        *,
+        language: str | None,
+        task: Any,
+        timestamps: bool,
+        limits: AudioLimits,
+        on_segment: Callable[[Segment], object],
+        check: Callable[[], object],
+    ) -> Transcription:
+        """Returns a segment of the whole length."""
+        seconds = sum(map(len, read_blocks(audio, 16_000, limits, check=check))) / 16_000
+        segment = Segment(start=0.0, end=seconds, text=" something", token_ids=(1,))
+        on_segment(segment)
+        return Transcription(text=segment.text, segments=(segment,), language=language, task=task, duration=seconds)
+
+    def close(self) -> None:
+        """Has nothing to close."""
+
+
 class InProcessServer:
-    """Application with the models ``demo`` and ``lengths``, and one loop for all requests.
+    """Application with the models ``demo``, ``lengths`` and ``ears``, and one loop for all requests.
 
     Args:
         directory: where files of the model are written.
@@ -45,11 +73,12 @@ class InProcessServer:
         model.close()
         text = text_model(directory, script)
         embedder = EmbeddingModel(name="lengths", created=2, context=16, embedder=Lengths())
+        ears = TranscriptionModel(name="ears", created=3, context=448, reader=_Ears())
         self._lines = io.StringIO()
         self._log = _Failures(self._lines)
         self._log.errors = []
         self._models = models = Models(
-            [ModelSource(one.name, lambda one=one: one) for one in (text, embedder)], self._log
+            [ModelSource(one.name, lambda one=one: one) for one in (text, embedder, ears)], self._log
         )
         models.load()
         self._app = create_app(Service(models, ServerOptions(port=0, max_body_bytes=100_000), self._log))
@@ -68,11 +97,11 @@ class InProcessServer:
         self._lines.truncate()
         return text
 
-    def ask(self, path: str, body: bytes) -> tuple[int, bytes]:
+    def ask(self, path: str, body: bytes, content_type: str = "application/json") -> tuple[int, bytes]:
         """Returns status and body of an answer. Raises the error behind a status of 500."""
-        return self._loop.run_until_complete(asyncio.wait_for(self._ask(path, body), _SECONDS))
+        return self._loop.run_until_complete(asyncio.wait_for(self._ask(path, body, content_type), _SECONDS))
 
-    async def _ask(self, path: str, body: bytes) -> tuple[int, bytes]:
+    async def _ask(self, path: str, body: bytes, content_type: str) -> tuple[int, bytes]:
         sent: list[Message] = []
         pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -86,7 +115,7 @@ class InProcessServer:
             sent.append(message)
 
         headers = [
-            (b"content-type", b"application/json"),
+            (b"content-type", content_type.encode("latin-1")),
             (b"host", b"127.0.0.1"),
             (b"content-length", b"%d" % len(body)),
         ]

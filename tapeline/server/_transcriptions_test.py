@@ -158,6 +158,14 @@ def test_bodies_that_are_refused(server: RunningServer, body: bytes, status: int
     assert message in refused.error["message"]
 
 
+def test_a_form_that_cannot_be_read_is_no_line_of_the_parsers_log(
+    server: RunningServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = f"--{_BOUNDARY}\r\nContent-\x01Disposition: form-data\r\n\r\na\r\n--{_BOUNDARY}--\r\n".encode()
+    assert server.request(_PATH, body, headers=_TYPE).status == 400
+    assert not [record for record in caplog.records if record.name.startswith("python_multipart")]
+
+
 def test_a_form_must_say_so(server: RunningServer) -> None:
     refused = server.request(_PATH, _form(_sound(1)))
     assert (refused.status, refused.error["code"]) == (415, "wrong_type")

@@ -201,7 +201,8 @@ def _configured(template: object, directory: Path) -> tuple[str, str | None]:
     """Returns the template, and the one for tools where that is another."""
     tool_text, place = None, directory / TOKENIZER_CONFIG
     if isinstance(template, list):
-        named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
+        entries = [entry for entry in template if isinstance(entry, dict) and isinstance(entry.get("name"), str)]
+        named = {entry["name"]: entry.get("template") for entry in entries}
         if "default" not in named:
             raise InputError(
                 f"`chat`: {place} has the chat templates {', '.join(map(str, named)) or 'none'}, but no "

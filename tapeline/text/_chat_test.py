@@ -61,6 +61,7 @@ def test_where_templates_are_found(
         ({"chat_template": None}, "has no chat template, neither .*: put the model's chat_template.jinja there, or"),
         ({"chat_template": [{"name": "rag", "template": "x"}]}, r"has the chat templates rag, but no default: put the"),
         ({"chat_template": []}, "has the chat templates none, but no default"),
+        ({"chat_template": [{"name": {"a": 1}}, {"name": ["b"]}, 7]}, "has the chat templates none, but no default"),
         ({"chat_template": 3}, r"tokenizer_config.json: chat_template: expected text; found 3: copy it again"),
         ("[1]", r"tokenizer_config.json: expected a JSON object; found list"),
         ("{", r"cannot read .*tokenizer_config.json: .*; copy it again from where the model came"),

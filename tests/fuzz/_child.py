@@ -87,9 +87,11 @@ def _mutator(target: Target) -> Callable[[bytes, int, int], bytes]:
 
     def mutate(data: bytes, max_size: int, seed: int) -> bytes:
         draw = Random(seed)
-        if own is None or draw.random() < _RAW:
-            return atheris.Mutate(data, max_size)
-        return own(data, draw)[:max_size]
+        if own is not None and draw.random() >= _RAW:
+            return own(data, draw)[:max_size]
+        head, line, rest = data.partition(b"\n") if target.headed else (b"", b"", data)
+        left = max_size - len(head) - len(line)
+        return head + line + atheris.Mutate(rest, left) if left > 0 else data
 
     return mutate
 

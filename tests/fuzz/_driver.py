@@ -5,6 +5,7 @@ import re
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ FINDINGS: Final = Path(__file__).parent / "findings"
 
 _EDGES: Final = re.compile(r"^#\d+\s.*\bcov: (\d+)", re.MULTILINE)
 _COUNTS: Final = struct.Struct("<QQ")
+_MEMORY: Final = Path("/dev/shm")
+_SCRATCH: Final = _MEMORY if os.access(_MEMORY, os.W_OK) else None  # a file system in memory, if there is one
 _GRACE: Final = 600.0  # seconds beyond which a child is stuck, whatever it was told
 
 
@@ -95,11 +98,11 @@ def _child(target: str, folder: Path, arguments: list[str], timeout: float) -> t
     path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     # Hashes of strings decide about the order of sets, and with it about what a seed of libFuzzer's gives.
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": path}
-    scratch = folder / "scratch"  # where targets write files
-    scratch.mkdir(parents=True, exist_ok=True)
-    options = {"cwd": scratch, "env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    try:
-        done = subprocess.run(command, **options, timeout=timeout, check=False)
-    except subprocess.TimeoutExpired as error:
-        return (error.stdout or b"").decode(errors="replace"), -9
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "timeout": timeout}
+    with tempfile.TemporaryDirectory(prefix="fuzz-", dir=_SCRATCH) as scratch:  # where targets write files
+        environment["XDG_CACHE_HOME"] = f"{scratch}/cache"
+        try:
+            done = subprocess.run(command, **options, cwd=scratch, env=environment, check=False)
+        except subprocess.TimeoutExpired as error:
+            return (error.stdout or b"").decode(errors="replace"), -9
     return done.stdout.decode(errors="replace"), done.returncode

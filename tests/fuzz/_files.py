@@ -1,14 +1,15 @@
 """Files of inputs, in the working directory of the child."""
 
-import os
 from pathlib import Path
 
 
 def written(name: str, data: bytes) -> Path:
-    """Writes a file and returns its path; replaces a file of that name, which may be mapped still."""
+    """Writes a new file of that name and returns its path; the former file may be mapped still.
+
+    A rename over the former file would make ext4 write the new one to the disk, which takes milliseconds.
+    """
     path = Path.cwd() / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.new")
-    partial.write_bytes(data)
-    os.replace(partial, path)
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
     return path

@@ -12,7 +12,11 @@ _RUNS = {
     "bundles": 300,
     "chat_templates": 300,
     "configs": 300,
+    "grammars": 200,
+    "quantization": 300,
+    "renderings": 150,
     "routes": 400,
+    "tokenizer_folders": 200,
     "tokenizer_json": 500,
     "training_lines": 1000,
 }

@@ -80,4 +80,4 @@ def _run(data: bytes) -> bool:
     return bool(whole.calls)
 
 
-TARGET = Target(seeds=_seeds, run=_run, mutate=_mutate)
+TARGET = Target(seeds=_seeds, run=_run, mutate=_mutate, headed=True)
