@@ -16,7 +16,7 @@ from tapeline.server._model import ChatPrompt, TextModel
 from tapeline.server._options import ServerOptions
 from tapeline.server._paths import without_paths
 from tapeline.server._requests import ChatRequest
-from tapeline.server._service import Service, in_thread, service_of
+from tapeline.server._service import Service, in_thread, model_of, service_of
 from tapeline.toolcalls import ToolPlan
 
 
@@ -25,7 +25,7 @@ async def chat_completions(request: Request) -> Response:
     service = service_of(request)
     fields = await service.read(request, ChatRequest)
     fields.check()
-    model = service.models.text_model(fields.model)
+    model = model_of(request, service.models.text_model, fields.model)
     model.engine.check_room(fields.n)
     prepared = await in_thread(_prepare, model, fields, service)
     state = request.scope["state"]

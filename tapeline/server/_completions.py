@@ -15,7 +15,7 @@ from tapeline.server._generation import Job, respond
 from tapeline.server._logprobs import completion_logprobs, prompt_logprobs
 from tapeline.server._model import TextModel
 from tapeline.server._requests import CompletionRequest
-from tapeline.server._service import in_thread, service_of
+from tapeline.server._service import in_thread, model_of, service_of
 from tapeline.serving import TokenEvent
 
 _NEW_TOKENS: Final = 16  # OpenAI's default
@@ -26,7 +26,7 @@ async def completions(request: Request) -> Response:
     service = service_of(request)
     fields = await service.read(request, CompletionRequest)
     fields.check()
-    model = service.models.text_model(fields.model)
+    model = model_of(request, service.models.text_model, fields.model)
     model.engine.check_room(len(fields.prompts) * fields.n)
     prompts = [await in_thread(model.prompt_ids, prompt) for prompt in fields.prompts]
     echoes = [_echo(model, text, ids) if fields.echo else "" for text, ids in zip(fields.prompts, prompts, strict=True)]

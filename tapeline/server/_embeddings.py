@@ -12,14 +12,14 @@ from tapeline.server._errors import RequestError
 from tapeline.server._events import to_json
 from tapeline.server._generation import JSON
 from tapeline.server._requests import EmbeddingRequest, RerankRequest
-from tapeline.server._service import in_thread, note, service_of
+from tapeline.server._service import in_thread, model_of, note, service_of
 
 
 async def embeddings(request: Request) -> Response:
     """Embeds texts."""
     service = service_of(request)
     fields = await service.read(request, EmbeddingRequest)
-    model = service.models.embedding_model(fields.model)
+    model = model_of(request, service.models.embedding_model, fields.model)
     vectors = await in_thread(partial(model.embed, fields.texts, fields.prompt_name, truncate=fields.truncate))
     if fields.dimensions not in (None, vectors.shape[1]):
         raise RequestError(
@@ -40,7 +40,7 @@ async def rerank(request: Request) -> Response:
     """Orders documents by a reranker's scores, or by how alike their embeddings are to the query's."""
     service = service_of(request)
     fields = await service.read(request, RerankRequest)
-    model = service.models.ranking_model(fields.model)
+    model = model_of(request, service.models.ranking_model, fields.model)
     ranked = await in_thread(partial(model.rank, fields.query, fields.texts, truncate=fields.truncate))
     scores = ranked.scores
     best = sorted(range(len(scores)), key=lambda index: -scores[index])[: fields.top_n]

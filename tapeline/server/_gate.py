@@ -62,6 +62,7 @@ class Gate:
             await exchange.run(self._app, receive)
         finally:
             self._service.active -= 1
+            exchange.release()
             exchange.log()
 
 
@@ -105,6 +106,11 @@ class _Exchange:
             self._status = _GONE
         except Exception as error:  # noqa: BLE001 - the last word before the client
             await self._fail(error, receive)
+
+    def release(self) -> None:
+        """Gives back the models that the request used."""
+        for model in self._scope.get("state", {}).get("leases", ()):
+            self._service.models.release(model)
 
     def log(self) -> None:
         """Writes the line of the request."""

@@ -1,6 +1,8 @@
 """The models of a server: loaded behind its back, found by name, replaced while they answer."""
 
+import collections
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeVar
@@ -87,6 +89,8 @@ class Models:
         self._stamps: Final[dict[str, object]] = {}
         self._reloading: Final = threading.Lock()
         self._reload_failed: Final = set[str]()
+        self._users: Final = collections.Counter[int]()  # requests by the id of the model
+        self._replacing: Final = threading.Condition()
         self._loading: str | None = None
         self._ended = False
         self.failure: TapelineError | None = None
@@ -173,6 +177,27 @@ class Models:
             model.drain(seconds)
         for model in self._models.values():
             model.close()
+
+    def lease(self, find: Callable[[str | None], M], name: str | None) -> M:
+        """Returns the model that ``find`` returns for a name. It is not closed until it was released.
+
+        Between two looks at a model another one may take its place, so a request finds it once and keeps it.
+
+        Raises:
+            RequestError: there is none.
+        """
+        with self._replacing:
+            model = find(name)
+            self._users[id(model)] += 1
+            return model
+
+    def release(self, model: ServedModel | Ranking) -> None:
+        """Gives back a model that ``lease`` returned."""
+        with self._replacing:
+            self._users[id(model)] -= 1
+            if not self._users[id(model)]:
+                del self._users[id(model)]
+                self._replacing.notify_all()
 
     def loaded(self) -> list[ServedModel]:
         """Returns every model that is loaded."""
@@ -268,8 +293,9 @@ class Models:
         source.progress.begin()
         stamp, model = self._made(source)
         self._stamps[source.name] = stamp
-        before = self._models.get(source.name)
-        self._models[source.name] = model
+        with self._replacing:
+            before = self._models.get(source.name)
+            self._models[source.name] = model
         self._failed.pop(source.name, None)
         self._reload_failed.discard(source.name)
         self._log.info("loaded", model=source.name, context=model.context)
@@ -306,7 +332,10 @@ class Models:
             threading.Thread(target=self._retire, args=[before], daemon=True).start()
 
     def _retire(self, model: ServedModel) -> None:
-        model.drain(self._drain_seconds)
+        end = time.monotonic() + self._drain_seconds
+        with self._replacing:  # requests that are prepared are not in the model's queue yet
+            self._replacing.wait_for(lambda: id(model) not in self._users, self._drain_seconds)
+        model.drain(max(0.0, end - time.monotonic()))
         model.close()
         self._log.info("retired", model=model.name)
 

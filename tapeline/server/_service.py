@@ -10,14 +10,17 @@ from tapeline.server._body import read_json
 from tapeline.server._compiling import CompileTurns
 from tapeline.server._log import Log
 from tapeline.server._metrics import Metrics
+from tapeline.server._model import ServedModel
 from tapeline.server._models import Models
 from tapeline.server._options import ServerOptions
 from tapeline.server._pictures import PixelBudget
+from tapeline.server._ranking_model import Ranking
 from tapeline.server._records import RecordType, read_record
 
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R", bound=RecordType)
+M = TypeVar("M", bound=ServedModel | Ranking)
 
 
 class Service:
@@ -61,6 +64,17 @@ class Service:
 def service_of(request: Request) -> Service:
     """Returns the state of the server that a request came to."""
     return request.scope["state"]["service"]
+
+
+def model_of(request: Request, find: Callable[[str | None], M], name: str | None) -> M:
+    """Returns the model that ``find`` returns for a name; it is not closed before the request has its answer.
+
+    Raises:
+        RequestError: there is none.
+    """
+    model = service_of(request).models.lease(find, name)
+    request.scope["state"].setdefault("leases", []).append(model)
+    return model
 
 
 def is_known(request: Request) -> bool:

@@ -11,7 +11,7 @@ from tapeline.server._events import to_json
 from tapeline.server._generation import JSON
 from tapeline.server._model import TextModel
 from tapeline.server._requests import DetokenizeRequest, TokenizeRequest
-from tapeline.server._service import Service, in_thread, service_of
+from tapeline.server._service import Service, in_thread, model_of, service_of
 from tapeline.text import check_ids
 
 
@@ -19,7 +19,7 @@ async def tokenize(request: Request) -> Response:
     """Cuts a text, or messages, into tokens."""
     service = service_of(request)
     fields = await service.read(request, TokenizeRequest)
-    model = service.models.text_model(fields.model)
+    model = model_of(request, service.models.text_model, fields.model)
     ids = await in_thread(_ids, model, fields, service)
     body: dict[str, Any] = {"count": len(ids), "max_model_len": model.context, "tokens": ids}
     if fields.return_token_strs:
@@ -31,7 +31,7 @@ async def detokenize(request: Request) -> Response:
     """Writes tokens as text."""
     service = service_of(request)
     fields = await service.read(request, DetokenizeRequest)
-    model = service.models.text_model(fields.model)
+    model = model_of(request, service.models.text_model, fields.model)
     check_ids(fields.tokens, model.vocabulary, "`tokens`")
     text = await in_thread(model.tokenizer.decode, fields.tokens)
     return Response(to_json({"prompt": text}), media_type=JSON)

@@ -14,7 +14,7 @@ from tapeline.server._form import read_form
 from tapeline.server._gone import ClientGoneError, unless_gone
 from tapeline.server._records import read_record
 from tapeline.server._requests import TranscriptionRequest
-from tapeline.server._service import note, service_of
+from tapeline.server._service import model_of, note, service_of
 
 _MEDIA: Final = {"text": "text/plain", "srt": "text/plain", "vtt": "text/vtt"}
 _JSON: Final = "application/json"
@@ -26,7 +26,7 @@ async def transcriptions(request: Request) -> Response:
     service = service_of(request)
     texts, audio = await read_form(request, service.options)
     fields = read_record(TranscriptionRequest, texts)
-    model = service.models.transcription_model(fields.model)
+    model = model_of(request, service.models.transcription_model, fields.model)
     limits = AudioLimits(max_bytes=service.options.max_audio_bytes, max_seconds=service.options.max_audio_seconds)
     deadline, gone = monotonic() + service.options.request_seconds, threading.Event()
 
