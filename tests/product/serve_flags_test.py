@@ -1,5 +1,6 @@
 """Flags of ``tapeline serve`` that are refused before anything is loaded."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,28 @@ def test_flags_are_refused(
     err = capsys.readouterr().err
     assert code == 2, err
     assert message in err
+
+
+@pytest.mark.parametrize(("error", "expected"), [(ZeroDivisionError("/secret"), 1), (MemoryError(), 1), (None, 2)])
+def test_a_server_without_any_model_ends_and_says_why(
+    error: Exception | None,
+    expected: int,
+    demo: Path,
+    plain: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if error is not None:
+
+        def fail(*_: object) -> None:
+            raise error
+
+        monkeypatch.setattr("tapeline.server._loading.load_bundle", fail)
+    code = main(["serve", f"--bundle={demo}", f"--bundle={plain}", "--port=0"])
+    *lines, last, _ = capsys.readouterr().err.splitlines()  # the last line names docs/errors.md
+    assert code == expected, last
+    assert last.startswith("error: ")
+    assert ("plain cannot be loaded" if error else "compiled for no target") in last
+    failed = {entry["model"]: entry["error"] for entry in map(json.loads, lines) if entry["event"] == "load failed"}
+    assert set(failed) == {"demo", "plain"}
+    assert all(("cannot be loaded" if error else "compiled for no target") in reason for reason in failed.values())

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.product._mixed_load import Ask, cancel, drawn, every_kind, export_every_kind, malformed
+from tests.product._mixed_load_testing import Ask, cancel, drawn, every_kind, export_every_kind, malformed
 from tests.product._serving import ServerProcess, serving, wait_until
 
 _SECONDS: Final = float(os.environ.get("TAPELINE_LOAD_SECONDS", "15"))

@@ -274,3 +274,21 @@ def test_tls(tmp_path: Path, demo: Path) -> None:
         with context.wrap_socket(server.connect(), server_hostname="127.0.0.1") as connection:
             connection.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
             assert connection.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_a_bundle_that_cannot_be_loaded_leaves_the_others(demo: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(demo, broken)
+    (broken / "tokenizer.json").write_text("{}")
+    with serving(tmp_path / "server", f"--bundle={broken}", f"--bundle={demo}") as server:
+        status, health = server.request("/health")
+        assert (status, health["status"]) == (200, "ready")
+        (failed,) = health["models"]
+        assert (failed["id"], failed["state"]) == ("broken", "failed")
+        assert "tokenizer.json" in failed["reason"]
+        assert str(tmp_path) not in failed["reason"]
+        asked = {"prompt": PROMPT, "max_tokens": 2}
+        assert server.request("/v1/completions", {**asked, "model": "demo"})[0] == 200
+        status, refused = server.request("/v1/completions", {**asked, "model": "broken"})
+        assert (status, refused["error"]["code"]) == (503, "model_failed")
+        assert server.end() == 0
