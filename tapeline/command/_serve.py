@@ -157,7 +157,7 @@ _SECONDS: Final = {
         "header_seconds": "Time in which the head of a request must come, and then its body.",
         "stall_seconds": "Time in which a client must read some of what it is sent.",
         "drain_seconds": "Time that running answers have when the server is told to end.",
-        "watchdog_seconds": "Time without progress after which /health says that an engine is stuck; 0 for never.",
+        "watchdog_seconds": "Time without progress after which /health says that a model is stuck; 0 for never.",
         "watch_seconds": "Time between two looks at the bundles' directories; 0 never looks.",
     }.items()
 }

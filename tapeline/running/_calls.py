@@ -1,6 +1,6 @@
 """Calls of the entry point of a bundle that takes whole texts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
@@ -54,18 +54,22 @@ class TextCalls:
         known = (settings.max_tokens, model.get("positions"))
         self.max_tokens = min((int(one) for one in known if one is not None), default=None)
 
-    def __call__(self, texts: Sequence[EncodedText], skipped: int = 0) -> np.ndarray:
+    def __call__(
+        self, texts: Sequence[EncodedText], skipped: int = 0, check: Callable[[], object] = lambda: None
+    ) -> np.ndarray:
         """Returns the result f32 [texts, ..].
 
         Args:
             texts: tokens of each text.
             skipped: number of tokens at the beginning of each that are not pooled.
+            check: is called before each call of the entry point; what it raises ends the work.
         """
         order = sorted(range(len(texts)), key=lambda index: len(texts[index].ids))
         if not texts:
             return np.zeros((0, *self._shape), np.float32)
         rows: list[np.ndarray] = [np.zeros(())] * len(texts)
         for start in range(0, len(texts), self._batch):
+            check()
             chosen = order[start : start + self._batch]
             for index, row in zip(chosen, self._called([texts[index] for index in chosen], skipped), strict=True):
                 rows[index] = row

@@ -1,6 +1,6 @@
 """Sentence embeddings with a bundle."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tapeline.bundle import Bundle
@@ -9,7 +9,7 @@ from tapeline.running._calls import TextCalls
 from tapeline.running._prompts import Prompts
 from tapeline.running._text_array import TextArray
 from tapeline.running._text_settings import TextSettings
-from tapeline.text import TextEncoder, Tokenizer
+from tapeline.text import EncodedText, TextEncoder, Tokenizer
 
 
 class SentenceEmbedder:
@@ -46,22 +46,33 @@ class SentenceEmbedder:
         self.max_tokens = self._calls.max_tokens
         self.similarity = self._prompts.similarity
 
-    def __call__(self, texts: Sequence[str], prompt_name: str | None = None, *, truncate: bool = True) -> TextArray:
+    def __call__(
+        self,
+        texts: Sequence[str],
+        prompt_name: str | None = None,
+        *,
+        truncate: bool = True,
+        check: Callable[[], object] = lambda: None,
+    ) -> TextArray:
         """Returns one row f32 [D] for each text, with the prompt of that name, or the model's default, before it.
 
         Args:
             texts: the texts.
             prompt_name: name of a prompt; the model's default where None.
             truncate: whether texts that are longer than the model reads are truncated, and not refused.
+            check: is called before each text is encoded and each call of the model; what it raises ends the work.
 
         Raises:
             InputError: a text has more tokens than the bundle takes, or there is no such prompt.
         """
         before, vocabulary = self._prompts.text(prompt_name), self._calls.vocabulary
-        encoded = [self._encoder.encode(f"{before}{text}", vocabulary) for text in texts]
+        encoded: list[EncodedText] = []
+        for text in texts:
+            check()
+            encoded.append(self._encoder.encode(f"{before}{text}", vocabulary))
         if not self._types:
             encoded = [replace(one, types=[0] * len(one.ids)) for one in encoded]
         for text, one in zip(texts, encoded, strict=True):
             self._calls.check(text, one, truncate=truncate)
         skipped = self._encoder.prompt_tokens(before, vocabulary) if before and self._skips_prompt else 0
-        return TextArray.of(self._calls(encoded, skipped), encoded)
+        return TextArray.of(self._calls(encoded, skipped, check), encoded)

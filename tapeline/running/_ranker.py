@@ -58,23 +58,34 @@ class TextRanker:
             tokenizer, self._calls.max_tokens, lower_case=settings.lower_case, from_left=settings.from_left
         )
 
-    def __call__(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> TextArray:
+    def __call__(
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        truncate: bool = True,
+        check: Callable[[], object] = lambda: None,
+    ) -> TextArray:
         """Returns the score f32 of each document, from 0 to 1 unless the model's files say otherwise.
 
         Args:
             query: the query.
             documents: the documents.
             truncate: whether pairs that are longer than a cross-encoder reads are truncated, and not refused.
+            check: is called before each pair is encoded and each call of the model; what it raises ends the work.
 
         Raises:
             InputError: a pair has more tokens than the bundle takes.
         """
         if not documents:
             return TextArray.of(np.zeros((0,), np.float32), [])
-        pairs = [self._pair(query, document) for document in documents]
+        pairs: list[EncodedText] = []
+        for document in documents:
+            check()
+            pairs.append(self._pair(query, document))
         for document, pair in zip(documents, pairs, strict=True):
             self._calls.check(document, pair, truncate=truncate)
-        return TextArray.of(self._activation(self._calls(pairs)[:, 0]), pairs)
+        return TextArray.of(self._activation(self._calls(pairs, check=check)[:, 0]), pairs)
 
     def pair_tokens(self, query: str, document: str) -> int:
         """Returns the number of tokens of a pair that are read, those of the prompt included."""

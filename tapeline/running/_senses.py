@@ -45,7 +45,14 @@ class Senses:
         return any(entry_point.name == ENCODE_IMAGE for entry_point in self.bundle.config.entry_points)
 
     @checked_choices
-    def embed(self, texts: Sequence[str], *, prompt_name: str | None = None, truncate: bool = True) -> TextArray:
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        prompt_name: str | None = None,
+        truncate: bool = True,
+        check: Callable[[], object] | None = None,
+    ) -> TextArray:
         """Returns one vector f32 [texts, D] for each text, with a bundle of a sentence embedder.
 
         A text that is longer than the model reads is truncated, as in sentence-transformers; ``truncated`` of the
@@ -55,12 +62,14 @@ class Senses:
             texts: the texts.
             prompt_name: prompt of config_sentence_transformers.json that is put before each; its default where None.
             truncate: False refuses texts that are longer than the model reads.
+            check: is called before each text is encoded and each call of the model; what it raises ends the work.
 
         Raises:
             InputError: the bundle embeds no sentences or has no such prompt, ``texts`` is no list of texts, or a text
                 has more tokens than the bundle takes.
         """
-        return self._embedder(checked_texts("texts", texts, _ONE), prompt_name, truncate=truncate)
+        given = checked_texts("texts", texts, _ONE)
+        return self._embedder(given, prompt_name, truncate=truncate, check=check or _go_on)
 
     @property
     def similarity(self) -> str:
@@ -72,7 +81,14 @@ class Senses:
         return self._embedder.similarity
 
     @checked_choices
-    def rerank(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> TextArray:
+    def rerank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        truncate: bool = True,
+        check: Callable[[], object] | None = None,
+    ) -> TextArray:
         """Returns a score f32 [documents] for each document: how well it answers the query.
 
         With a bundle of a cross-encoder, or of a reranker that is a language model (Qwen3-Reranker). A pair that is
@@ -83,13 +99,15 @@ class Senses:
             query: the query.
             documents: the documents.
             truncate: False refuses pairs that are longer than the model reads.
+            check: is called before each pair is encoded and each call of the model; what it raises ends the work.
 
         Raises:
             InputError: the bundle ranks no texts, an argument is of another type, or a pair has more tokens than the
                 bundle takes.
         """
         check_text("query", query)
-        return self._ranker(query, checked_texts("documents", documents, _ONE), truncate=truncate)
+        given = checked_texts("documents", documents, _ONE)
+        return self._ranker(query, given, truncate=truncate, check=check or _go_on)
 
     def pair_tokens(self, query: str, document: str) -> int:
         """Returns the number of tokens that a bundle which ranks makes of a query and a document.
@@ -164,3 +182,7 @@ class Senses:
     @cached_property
     def _transcriber(self) -> Transcriber:
         return Transcriber(self.bundle.path, SpeechBundle(self.bundle, self._session))
+
+
+def _go_on() -> None:
+    """Checks nothing."""

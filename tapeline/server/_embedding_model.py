@@ -1,6 +1,6 @@
 """Models that embed texts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,8 +20,15 @@ class TextEmbedder(Protocol):
         """Function that compares the vectors; see ``similarities``."""
         ...
 
-    def embed(self, texts: Sequence[str], *, prompt_name: str | None = None, truncate: bool = True) -> TextArray:
-        """Returns one vector f32 [texts, D] for each text."""
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        prompt_name: str | None = None,
+        truncate: bool = True,
+        check: Callable[[], object] | None = None,
+    ) -> TextArray:
+        """Returns one vector f32 [texts, D] for each text; ``check`` is called as the work goes on."""
         ...
 
     def close(self) -> None:
@@ -53,7 +60,10 @@ class EmbeddingModel(Ranking):
             InputError: a text has more tokens than the model takes, or there is no such prompt.
             BusyError: too many calls wait.
         """
-        return self._turns.take(lambda: self.embedder.embed(texts, prompt_name=prompt_name, truncate=truncate))
+        beat = self._turns.activity.beat
+        return self._turns.take(
+            lambda: self.embedder.embed(texts, prompt_name=prompt_name, truncate=truncate, check=beat)
+        )
 
     @checked_choices
     def rank(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> Ranked:
@@ -66,6 +76,10 @@ class EmbeddingModel(Ranking):
         alike = similarities(self.embedder.similarity, plain[:1], plain[1:])[0]
         tokens, truncated = int(vectors.tokens.sum()), int(vectors.truncated.sum())
         return Ranked([float(score) for score in alike], tokens, truncated)
+
+    def fault(self, seconds: float) -> str | None:
+        """Returns why the model cannot answer: a call makes no progress for some seconds; None if it can."""
+        return self._turns.activity.fault(seconds)
 
     def drain(self, seconds: float) -> None:
         """Waits for the call that runs."""

@@ -6,15 +6,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lang_core import InputError, TapelineError
-from tapeline.server import _answers
+from tapeline.running import TextArray
+from tapeline.server import EmbeddingModel, RankingModel, _answers
+from tapeline.server._activity import Activity
 from tapeline.server._model import ServedModel
 from tapeline.server._models import ModelSource
 from tapeline.server._options import ServerOptions
 from tapeline.server._script_slots_testing import ScriptSlots
 from tapeline.server._server_testing import VOCABULARY, RunningServer, running, text_model
+from tapeline.server._transcription_model import TranscriptionModel
+from tapeline.text import EncodedText
+from tapeline.transcribing import Transcription
 from transformer_core.generation import Prediction
 
 _ERRORS = [
@@ -181,6 +187,100 @@ def test_a_dead_engine_is_told_by_health(tmp_path: Path) -> None:
         assert _complete(server, "dead").status == 503
         assert _complete(server, "good").status == 200
         assert 'tapeline:engine_up{model_name="dead"} 0.0' in server.request("/metrics").body.decode()
+
+
+class _StuckReader:
+    """Embedder, reranker and speech model whose calls do not return until the test lets them."""
+
+    similarity = "cosine"
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+
+    def embed(self, texts: Sequence[str], *, check: Callable[[], object], **_: Any) -> TextArray:
+        """Returns a vector for each text."""
+        self._wait(check)
+        return TextArray.of(np.ones((len(texts), 2), np.float32), [EncodedText([0], [0])] * len(texts))
+
+    def rerank(self, _: str, documents: Sequence[str], *, check: Callable[[], object], **__: Any) -> TextArray:
+        """Returns a score for each document."""
+        self._wait(check)
+        return TextArray.of(np.ones((len(documents),), np.float32), [EncodedText([0], [0])] * len(documents))
+
+    def pair_tokens(self, query: str, document: str) -> int:
+        """Returns the number of letters."""
+        return len(query) + len(document)
+
+    def transcribe(self, _: bytes, *, check: Callable[[], object], **__: Any) -> Transcription:
+        """Hears nothing."""
+        self._wait(check)
+        return Transcription(text="", segments=(), language=None, task="transcribe", duration=1.0)
+
+    def close(self) -> None:
+        """Frees nothing."""
+
+    def _wait(self, check: Callable[[], object]) -> None:
+        check()
+        self.go_on.wait()
+        check()
+
+
+_EMBED = ("/v1/embeddings", {"input": ["a"]})
+_RERANK = ("/v1/rerank", {"query": "a", "documents": ["a"]})
+_FORM = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\nRIFF\r\n--b--\r\n'
+_COMMON: dict[str, Any] = {"name": "stuck", "created": 1, "context": 9}
+_READERS: list[Any] = [
+    (lambda reader: EmbeddingModel(**_COMMON, embedder=reader), _EMBED),
+    (lambda reader: EmbeddingModel(**_COMMON, embedder=reader), _RERANK),
+    (lambda reader: RankingModel(**_COMMON, ranker=reader), _RERANK),
+    (lambda reader: TranscriptionModel(**_COMMON, reader=reader), ("/v1/audio/transcriptions", _FORM)),
+]
+
+
+@pytest.mark.parametrize(("model", "asked"), _READERS)
+def test_every_kind_of_model_is_watched(tmp_path: Path, model: Callable[[Any], ServedModel], asked: Any) -> None:
+    reader, (path, body) = _StuckReader(), asked
+    kind = {"content-type": "multipart/form-data; boundary=b" if isinstance(body, bytes) else "application/json"}
+    options = ServerOptions(port=0, watchdog_seconds=0.1)
+    with running([_good(tmp_path), ModelSource("stuck", lambda: model(reader))], options) as server:
+        assert server.request("/health").status == 200  # a model without work is not stuck
+        answered: list[Any] = []
+        asking = threading.Thread(target=lambda: answered.append(server.request(path, body, headers=kind)))
+        asking.start()
+        try:
+            _wait_until(lambda: server.request("/health").status == 503)
+            health = server.request("/health").json
+            assert health["status"] == "stuck"
+            assert "the model has made no progress for" in health["reason"]
+            assert [one["id"] for one in health["models"]] == ["stuck"]
+            refused = server.request(path, body, headers=kind)
+            assert (refused.status, refused.error["code"]) == (503, "model_failed")
+            assert _complete(server, "good").status == 200
+        finally:
+            reader.go_on.set()
+        asking.join()
+        assert answered[0].status == 200, answered[0].body
+        _wait_until(lambda: server.request("/health").status == 200)
+
+
+def test_work_that_goes_on_is_not_stuck_however_long_it_takes() -> None:
+    now = [100.0]
+    activity = Activity(lambda: now[0])
+    now[0] += 1000
+    assert activity.fault(5) is None  # no work
+    with activity.call():
+        for _ in range(9):
+            now[0] += 4
+            assert activity.fault(5) is None
+            activity.beat()
+        now[0] += 6
+        assert activity.fault(0) is None
+        assert activity.fault(5) == "the model has made no progress for 6 s: a call of it does not return"
+        with activity.call():  # another call begins
+            assert activity.fault(5) is None
+        now[0] += 6
+        assert activity.fault(5) is not None
+    assert activity.fault(5) is None
 
 
 def test_clients_without_a_key_get_no_reasons(tmp_path: Path) -> None:

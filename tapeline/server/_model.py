@@ -74,6 +74,10 @@ class ServedModel(Protocol):
     @property
     def context(self) -> int: ...
 
+    def fault(self, seconds: float) -> str | None:
+        """Returns why the model cannot answer, or None if it can; ``seconds`` without progress count as stuck."""
+        ...
+
     def drain(self, seconds: float) -> None:
         """Waits for the answers that run."""
         ...
@@ -129,6 +133,10 @@ class TextModel:
     chat_ends: frozenset[int] = frozenset()
     defaults: SamplingConfig
     pictures: PictureReader | None = None
+
+    def fault(self, seconds: float) -> str | None:
+        """Returns why the engine cannot answer: it has ended, or makes no progress for some seconds; None if it can."""
+        return self.engine.fault(seconds)
 
     def drain(self, seconds: float) -> None:
         """Waits for the answers that run."""

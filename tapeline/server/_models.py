@@ -67,7 +67,7 @@ class Models:
         sources: what to load.
         log: is told of loads and failures.
         drain_seconds: time that the answers of a replaced model have to end.
-        watchdog_seconds: time without progress after which an engine with work counts as stuck; 0 never does.
+        watchdog_seconds: time without progress after which a model with work counts as stuck; 0 never does.
 
     Attributes:
         failure: why no model could be loaded; None if one could, or if loading was ended.
@@ -137,12 +137,9 @@ class Models:
         return ModelState(source.name, "loading", replace(step, text=without_paths(step.text)))
 
     def faults(self) -> Mapping[str, str]:
-        """Returns why engines cannot answer, by the name of the model: dead, or without progress."""
-        faults = {model.name: self._fault(model) for model in self.loaded()}
+        """Returns why models cannot answer, by the name of the model: a dead engine, or no progress."""
+        faults = {model.name: model.fault(self._watchdog_seconds) for model in self.loaded()}
         return {name: without_paths(fault) for name, fault in faults.items() if fault is not None}
-
-    def _fault(self, model: ServedModel) -> str | None:
-        return model.engine.fault(self._watchdog_seconds) if isinstance(model, TextModel) else None
 
     def end_loading(self) -> None:
         """Ends loads that wait for something, such as an export; they fail then. Any thread may call it."""
@@ -275,9 +272,9 @@ class Models:
         """Returns a model.
 
         Raises:
-            RequestError: its engine cannot answer.
+            RequestError: it cannot answer.
         """
-        fault = self._fault(model) if isinstance(model, TextModel) else None
+        fault = model.fault(self._watchdog_seconds)
         if fault is not None:
             raise _unavailable(model.name, without_paths(fault))
         return model

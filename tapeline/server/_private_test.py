@@ -130,7 +130,7 @@ def test_other_variables_of_templates_are_taken(app: InProcessServer, name: str)
 class _Failing(Lengths):
     """Embedder whose error shows the texts."""
 
-    def embed(self, texts: Any, *, prompt_name: str | None = None, truncate: bool = True) -> Any:
+    def embed(self, texts: Any, *, prompt_name: str | None = None, truncate: bool = True, check: Any = None) -> Any:
         """Raises an error that shows the texts."""
         raise ValueError(f"cannot embed {texts}")
 

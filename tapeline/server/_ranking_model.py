@@ -1,7 +1,7 @@
 """Models that rank documents."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -53,12 +53,23 @@ class Ranking(ABC):
             BusyError: too many calls wait.
         """
 
+    @abstractmethod
+    def fault(self, seconds: float) -> str | None:
+        """Returns why the model cannot answer: a call makes no progress for some seconds; None if it can."""
+
 
 class TextRanking(Protocol):
     """``LoadedModel`` of a reranker, as far as the server needs it."""
 
-    def rerank(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> TextArray:
-        """Returns a score f32 [documents] for each document."""
+    def rerank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        truncate: bool = True,
+        check: Callable[[], object] | None = None,
+    ) -> TextArray:
+        """Returns a score f32 [documents] for each document; ``check`` is called as the work goes on."""
         ...
 
     def pair_tokens(self, query: str, document: str) -> int:
@@ -84,8 +95,13 @@ class RankingModel(Ranking):
     @checked_choices
     def rank(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> Ranked:
         """Returns the score of each document."""
-        scores = self._turns.take(lambda: self.ranker.rerank(query, documents, truncate=truncate))
+        beat = self._turns.activity.beat
+        scores = self._turns.take(lambda: self.ranker.rerank(query, documents, truncate=truncate, check=beat))
         return Ranked([float(score) for score in scores], int(scores.tokens.sum()), int(scores.truncated.sum()))
+
+    def fault(self, seconds: float) -> str | None:
+        """Returns why the model cannot answer: a call makes no progress for some seconds; None if it can."""
+        return self._turns.activity.fault(seconds)
 
     def drain(self, seconds: float) -> None:
         """Waits for the call that runs."""

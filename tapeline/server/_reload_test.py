@@ -30,15 +30,17 @@ class _Reader:
     def __init__(self, wait: Callable[[], object] = lambda: None) -> None:
         self._wait, self.closed = wait, False
 
-    def embed(self, texts: Sequence[str], *, prompt_name: str | None = None, truncate: bool = True) -> TextArray:
-        del prompt_name, truncate
+    def embed(
+        self, texts: Sequence[str], *, prompt_name: str | None = None, truncate: bool = True, check: Any = None
+    ) -> TextArray:
+        del prompt_name, truncate, check
         self._wait()
         if self.closed:
             raise DeviceError("the session is closed: open it again")
         counts = [EncodedText([0], [0], 0) for _ in texts]
         return TextArray.of(np.ones((len(texts), 2), np.float32), counts)
 
-    def rerank(self, query: str, documents: Any, *, truncate: bool = True) -> TextArray:
+    def rerank(self, query: str, documents: Any, *, truncate: bool = True, check: Any = None) -> TextArray:
         values = self.embed([query, *documents], truncate=truncate)
         return TextArray.of(np.asarray(values)[1:, 0], [EncodedText([0], [0], 0) for _ in documents])
 

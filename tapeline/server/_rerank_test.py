@@ -16,7 +16,7 @@ from tapeline.text import EncodedText
 class Overlap:
     """Reranker whose score is the share of the document's letters that the query has."""
 
-    def rerank(self, query: str, documents: Any, *, truncate: bool = True) -> TextArray:
+    def rerank(self, query: str, documents: Any, *, truncate: bool = True, check: Any = None) -> TextArray:
         """Returns a score for each document, of which 20 letters are read."""
         if any(len(document) > 20 for document in documents) and not truncate:
             raise InputError("'a long ...' has 30 tokens, the model reads 20: shorten it")

@@ -26,7 +26,9 @@ class Lengths:
 
     similarity = "cosine"
 
-    def embed(self, texts: Any, *, prompt_name: str | None = None, truncate: bool = True) -> TextArray:
+    def embed(
+        self, texts: Any, *, prompt_name: str | None = None, truncate: bool = True, check: Any = None
+    ) -> TextArray:
         """Returns a vector for each text."""
         whole = [len(text) + (2 if prompt_name == "two" else 0) for text in texts]
         if max(whole) > 8 and not truncate:

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from lang_core import checked_choices
 from tapeline.audio import AudioLimits
+from tapeline.server._activity import Activity
 from tapeline.serving import BusyError
 from tapeline.transcribing import Segment, Task, Transcription
 
@@ -58,6 +59,7 @@ class TranscriptionModel:
     )
     _active: set[Future[Transcription]] = field(default_factory=set, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _activity: Activity = field(default_factory=Activity, repr=False)
 
     @checked_choices
     def transcribe(
@@ -89,19 +91,32 @@ class TranscriptionModel:
         with self._lock:
             if len(self._active) >= MOST_TRANSCRIPTIONS:
                 raise BusyError(MOST_TRANSCRIPTIONS, 1.0)
-            future = self._threads.submit(
-                self.reader.transcribe,
+            future = self._threads.submit(self._transcribed, audio, language, limits, timestamps, check)
+            self._active.add(future)
+        future.add_done_callback(self._end)
+        return future
+
+    def _transcribed(
+        self, audio: bytes, language: str | None, limits: AudioLimits, timestamps: bool, check: Callable[[], object]
+    ) -> Transcription:
+        def go_on() -> None:
+            self._activity.beat()
+            check()
+
+        with self._activity.call():
+            return self.reader.transcribe(
                 audio,
                 language=language,
                 task="transcribe",
                 timestamps=timestamps,
                 limits=limits,
-                on_segment=lambda _: check(),
-                check=check,
+                on_segment=lambda _: go_on(),
+                check=go_on,
             )
-            self._active.add(future)
-        future.add_done_callback(self._end)
-        return future
+
+    def fault(self, seconds: float) -> str | None:
+        """Returns why the model cannot answer: no transcription makes progress for some seconds; None if it can."""
+        return self._activity.fault(seconds)
 
     def drain(self, seconds: float) -> None:
         """Waits for the transcriptions that run."""

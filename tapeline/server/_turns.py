@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from tapeline.server._activity import Activity
 from tapeline.serving import BusyError
 
 _MOST_WAITING: Final = 64
@@ -13,8 +14,13 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Turns of the calls of several threads: one runs, and a bounded number waits."""
+    """Turns of the calls of several threads: one runs, and a bounded number waits.
 
+    Attributes:
+        activity: progress of the call that runs.
+    """
+
+    activity: Activity = field(default_factory=Activity, repr=False)
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _waiting: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_MOST_WAITING), repr=False)
 
@@ -27,7 +33,7 @@ class Turns:
         if not self._waiting.acquire(blocking=False):
             raise BusyError(_MOST_WAITING, 1.0)
         try:
-            with self._turn:
+            with self._turn, self.activity.call():
                 return call()
         finally:
             self._waiting.release()

@@ -94,6 +94,22 @@ def test_texts_are_a_list(bundle: Path) -> None:
             embed(["w5", 5])
 
 
+def test_check_is_called_before_each_text_and_call(bundle: Path) -> None:
+    calls: list[None] = []
+
+    def check() -> None:
+        calls.append(None)
+        if len(calls) == 4:
+            raise TimeoutError("late")
+
+    with tapeline.load(bundle) as model:
+        with pytest.raises(TimeoutError, match="late"):
+            model.embed(["w5"] * 9, check=check)
+        expected = model.embed(["w5", "w9", "w4"])
+        np.testing.assert_array_equal(model.embed(["w5", "w9", "w4"], check=lambda: calls.append(None)), expected)
+    assert len(calls) == 4 + 3 + 2  # three texts in two calls
+
+
 def test_a_bundle_of_another_model(embedding: Embed, tmp_path: Path) -> None:
     decoder = export_case(CASES["llama_gqa"], tmp_path, num_layers=1, sequence=3, max_sequence=4)
     write_sentence_tokenizer(decoder)

@@ -75,6 +75,9 @@ def test_a_cross_encoder(cross: Path) -> None:
             rerank(["w8"], ["w7"])
         with pytest.raises(InputError, match=r"embeds no sentences \(it gives logits\)"):
             model.embed(["w8"])
+        calls: list[None] = []
+        np.testing.assert_array_equal(model.rerank("w8 w4", _DOCUMENTS, check=lambda: calls.append(None)), scores)
+        assert len(calls) == 3 + 2  # three pairs in two calls
     pairs = [[0, 8, 4, 2, 2, *_words(document), 2] for document in _DOCUMENTS]
     expected = _logistic([_logits(_CROSS, cross, pair) for pair in pairs])
     np.testing.assert_allclose(scores, expected, atol=2e-5)
