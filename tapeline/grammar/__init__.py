@@ -8,7 +8,7 @@ with an ``InputError`` when it is compiled; nothing of it is ignored.
     TokenRequest(..., constraint=constraint)
 """
 
-from tapeline.grammar._compile import compile_constraint
+from tapeline.grammar._compile import compile_constraint, compile_constraints
 from tapeline.grammar._constraint import GrammarConstraint
 from tapeline.grammar._schema import check_schema
 from tapeline.grammar._specs import (
@@ -32,4 +32,5 @@ __all__ = [
     "RegularExpression",
     "check_schema",
     "compile_constraint",
+    "compile_constraints",
 ]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -11,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from lang_core import LARGE_JSON_BOUNDS, InputError, json_value
 from tapeline.grammar import _worker
-from tapeline.grammar._constraint import TOO_HARD, GrammarConstraint, failure, masked
+from tapeline.grammar._constraint import TOO_HARD, GrammarConstraint, GrammarFamily, failure, masked
 from tapeline.grammar._messages import short, short_place
 from tapeline.grammar._schema import subschemas
 from tapeline.grammar._schema_finite import check_finite
@@ -28,35 +29,66 @@ _DEFAULTS: Final = GrammarLimits()
 
 
 def compile_constraint(
-    spec: GrammarSpec, tokenizer: Tokenizer, ends: Iterable[int], limits: GrammarLimits = _DEFAULTS
+    spec: GrammarSpec,
+    tokenizer: Tokenizer,
+    ends: Iterable[int],
+    limits: GrammarLimits = _DEFAULTS,
+    *,
+    salt: str | None = "",
 ) -> GrammarConstraint:
-    """Returns a new constraint, for one answer.
+    """Returns a new constraint, for one answer; see ``compile_constraints``."""
+    return compile_constraints(spec, tokenizer, ends, 1, limits, salt=salt)[0]
+
+
+def compile_constraints(
+    spec: GrammarSpec,
+    tokenizer: Tokenizer,
+    ends: Iterable[int],
+    count: int,
+    limits: GrammarLimits = _DEFAULTS,
+    *,
+    salt: str | None = "",
+) -> list[GrammarConstraint]:
+    """Returns new constraints, one for each of some answers; the grammar is compiled once for all of them.
 
     The tokenizer's table is built once, which takes long for large vocabularies: call this once when a server starts.
     A worker, which is a process with limits of its own, compiles the grammar and computes the first mask. The results
-    of the last 64 grammars of a tokenizer are kept. Any thread may call this; the constraint is then used by one.
+    of the last 64 grammars of a tokenizer are kept. Any thread may call this; a constraint is then used by one.
 
     Args:
         spec: constraint.
         tokenizer: tokenizer of the model.
         ends: ids that end an answer.
+        count: number of answers, at least one.
         limits: bounds of the specification.
+        salt: who shares what is kept of grammars: calls with the same salt do. None shares it with no other call. With
+            another salt, nobody can learn by the time that a call takes whether the grammar was there.
 
     Raises:
         InputError: the specification is damaged, contradicts itself, is too large or too complex, or uses what is not
             supported; or the tokenizer is of a kind that cannot be constrained.
     """
-    table = table_of(tokenizer)
-    key = _key(spec, limits)
-    checked = _kept.get(tokenizer, key)
+    table, end_ids = table_of(tokenizer), frozenset(ends)
+    prefix = os.urandom(_worker.SALT_BYTES) if salt is None else hashlib.sha256(salt.encode()).digest()
+    key = _key(spec, limits, prefix)
+    checked, worker = _kept.get(tokenizer, key), None
     if checked is None:
-        source = source_of(spec, limits)
-        checked = _Checked(source, _error(spec, source, table))
-        if key:
+        source = prefix + source_of(spec, limits).encode()
+        error, worker = _error(spec, source, table)
+        checked = _Checked(source, error)
+        if key and salt is not None:
             _kept.put(tokenizer, key, checked)
     if checked.error:
         raise InputError(checked.error)
-    return GrammarConstraint(checked.source, table, ends)
+    if count == 1:
+        if worker is not None:
+            table.workers.release(worker)
+        return [GrammarConstraint(checked.source, table, end_ids)]
+    try:
+        family = GrammarFamily(worker or _asked(table, _worker.START, checked.source)[0])
+    except WorkerEndedError as problem:
+        raise InputError(f"{_name(spec)}: {TOO_HARD}") from problem
+    return [GrammarConstraint(checked.source, table, end_ids, family) for _ in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +96,11 @@ class _Checked:
     """Specification that was checked.
 
     Attributes:
-        source: grammar in llguidance's own format.
+        source: salt, and grammar in llguidance's own format.
         error: why it is refused; an empty text if it is not.
     """
 
-    source: str
+    source: bytes
     error: str
 
 
@@ -98,26 +130,39 @@ class _Kept:
 _kept: Final = _Kept()
 
 
-def _key(spec: GrammarSpec, limits: GrammarLimits) -> bytes:
-    """Returns what names a specification and its limits; empty if that is not JSON, so that it is not kept."""
+def _key(spec: GrammarSpec, limits: GrammarLimits, prefix: bytes) -> bytes:
+    """Returns what names a specification, its limits and a salt; empty if that is not JSON, so that it is not kept."""
     try:
         text = json.dumps([type(spec).__name__, _values(spec), _values(limits)], allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         return b""
-    return hashlib.sha256(text.encode()).digest()
+    return hashlib.sha256(prefix + text.encode()).digest()
 
 
 def _values(record: GrammarSpec | GrammarLimits) -> list[Any]:
     return [getattr(record, field.name) for field in fields(record)]
 
 
-def _error(spec: GrammarSpec, source: str, table: TokenTable) -> str:
-    """Returns why a grammar is refused, or an empty text."""
+def _error(spec: GrammarSpec, source: bytes, table: TokenTable) -> tuple[str, Worker | None]:
+    """Returns why a grammar is refused, or an empty text and a worker that has compiled it."""
     name, schemas = _name(spec), _schemas(spec)
     try:
-        kind, payload = _reply(table, _worker.START, source.encode())
+        worker, (kind, payload) = _asked(table, _worker.START, source)
     except WorkerEndedError:
-        return f"{name}: {TOO_HARD}"
+        return f"{name}: {TOO_HARD}", None
+    try:
+        error = _refusal(name, schemas, kind, payload, table)
+    except BaseException:
+        table.workers.release(worker)
+        raise
+    if error:
+        table.workers.release(worker)
+        return error, None
+    return "", worker
+
+
+def _refusal(name: str, schemas: Mapping[str, Schema], kind: bytes, payload: bytes, table: TokenTable) -> str:
+    """Returns why a grammar is refused, by the reply to it; an empty text if it is not."""
     if kind == _worker.REFUSED:
         error, warnings = json_value(payload, LARGE_JSON_BOUNDS)
         if error:
@@ -137,8 +182,8 @@ def _check_finite(schemas: Mapping[str, Schema]) -> None:
         check_finite(schema, name)
 
 
-def _reply(table: TokenTable, kind: bytes, payload: bytes) -> tuple[bytes, bytes]:
-    """Returns a worker's reply to a request.
+def _asked(table: TokenTable, kind: bytes, payload: bytes) -> tuple[Worker, tuple[bytes, bytes]]:
+    """Returns a worker and its reply to a request; the worker is the caller's to release.
 
     Raises:
         WorkerEndedError: the request needs more than a worker may take.
@@ -154,9 +199,10 @@ def _reply(table: TokenTable, kind: bytes, payload: bytes) -> tuple[bytes, bytes
         except BaseException:
             worker.close()
             raise
+        if kind == _worker.START:
+            table.workers.count(*reply)
         if reply[0] != _worker.RENEW:
-            table.workers.release(worker)
-            return reply
+            return worker, reply
         worker.close()
 
 
@@ -204,8 +250,9 @@ def _place(schema: Schema, message: str, table: TokenTable) -> str | None:
             size += len(sources[-1])
     request = json.dumps({"sources": sources, "message": message}).encode()
     try:
-        _, payload = _reply(table, _worker.FIND, request)
+        worker, (_, payload) = _asked(table, _worker.FIND, request)
     except WorkerEndedError:
         return None  # to look for the part takes too long: the message stays without a place
+    table.workers.release(worker)
     index = int(payload)
     return places[index] if index >= 0 else None

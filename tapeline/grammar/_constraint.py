@@ -1,5 +1,7 @@
 """Constraint on the tokens of one answer."""
 
+import socket
+import threading
 from collections.abc import Iterable
 from typing import Final
 
@@ -22,6 +24,33 @@ TOO_HARD: Final = (
 _POST_SECONDS: Final = 0.002  # wait for a token's first reply, which usually comes in a tenth of that
 
 
+class GrammarFamily:
+    """Worker that has compiled the grammar of several answers; each answer has a worker that is forked from it.
+
+    Args:
+        worker: worker with the compiled grammar and nothing to do.
+    """
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker: Final = worker
+        self._lock: Final = threading.Lock()
+
+    def fork(self) -> Worker:
+        """Returns a worker that has compiled the grammar. Any thread may call it.
+
+        Raises:
+            OSError: the worker has ended, or no socket can be made.
+        """
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs, self._lock:
+                self._worker.fork(theirs)
+        except BaseException:
+            ours.close()
+            raise
+        return Worker(ours)
+
+
 class GrammarConstraint:
     """Tokens that may come next in an answer; has the protocol ``AwaitedConstraint`` of the engine.
 
@@ -30,13 +59,18 @@ class GrammarConstraint:
     end with that error.
 
     Args:
-        source: grammar in llguidance's own format.
+        source: grammar in llguidance's own format, behind a salt (see ``_worker``).
         table: of the tokenizer.
         ends: ids that end an answer. They are allowed where the text so far is complete, and nowhere else.
+        family: has compiled the grammar; None lets the constraint's worker do so, if it has not.
     """
 
-    def __init__(self, source: str, table: TokenTable, ends: Iterable[int]) -> None:
+    def __init__(
+        self, source: bytes, table: TokenTable, ends: Iterable[int], family: GrammarFamily | None = None
+    ) -> None:
         self._source: Final = source
+        self._family = family
+        self._first = False
         self._table: Final = table
         self._ends: Final = sorted(ends)
         self._end_set: Final = frozenset(self._ends)
@@ -122,12 +156,9 @@ class GrammarConstraint:
                 return False
         return True
 
-    def copy(self) -> "GrammarConstraint":
-        """Returns a constraint of the same grammar that has seen nothing, for another answer."""
-        return GrammarConstraint(self._source, self._table, self._ends)
-
     def close(self) -> None:
         """Gives the worker back; the constraint fails from now on, if it has begun."""
+        self._family = None
         worker, self._worker = self._worker, None
         if worker is not None:
             self._table.workers.release(worker)
@@ -140,11 +171,22 @@ class GrammarConstraint:
 
     def _start(self) -> None:
         try:
-            self._worker = self._table.workers.acquire()
+            self._worker = self._forked() or self._table.workers.acquire()
         except OSError as error:
             self._error = str(failure(f"no process can be started: {error.strerror}"))
             return
-        self._worker.send(_worker.START, self._source.encode())
+        self._first = True
+        self._worker.send(_worker.START, self._source)
+
+    def _forked(self) -> Worker | None:
+        """Returns a worker of the family; None if there is no family, or its worker has ended."""
+        family, self._family = self._family, None
+        if family is None:
+            return None
+        try:
+            return family.fork()
+        except OSError:
+            return None
 
     def _await_settled(self) -> None:
         self._begin()
@@ -167,6 +209,9 @@ class GrammarConstraint:
         return True
 
     def _take(self, kind: bytes, payload: bytes) -> None:
+        if self._first:
+            self._table.workers.count(kind, payload)
+            self._first = False
         if kind == _worker.RENEW:
             self._discard(None)
             self._start()

@@ -5,7 +5,8 @@ memory. A worker limits itself. The kernel ends it when a step exceeds its CPU t
 it runs, so nobody has to watch it. Every process ends when its socket is closed.
 
 Frames are a kind (one byte), a length (u32, little-endian) and bytes. ``START`` and ``FIND`` have one reply, ``TOKEN``
-has two, ``SETTLED`` and ``MASK``.
+has two, ``SETTLED`` and ``MASK``, ``FORK`` has none. The bytes of ``START`` are a salt of ``SALT_BYTES`` and a grammar:
+compiled grammars are kept by both, so that a client with one salt cannot learn which grammars others sent.
 """
 
 import gc
@@ -25,16 +26,18 @@ from typing import Any, Final
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
-START, TOKEN, FIND = b"S", b"T", b"F"
-"""Kinds of requests: begin an answer with a grammar; a token of the answer; the first grammar that fails alike."""
+START, TOKEN, FIND, FORK = b"S", b"T", b"F", b"K"
+"""Kinds of requests: begin an answer with a grammar; a token of the answer; the first grammar that fails alike; another
+worker for a socket, which follows with one byte, with the grammars that this worker has compiled."""
 READY, REFUSED, TABLE_REFUSED = b"R", b"E", b"X"
 """Kinds of replies: the table is built; the grammar, or the table, is refused, with the library's message."""
 SETTLED, MASK, FOUND, RENEW = b"A", b"M", b"I", b"N"
 """Kinds of replies: a token was taken; the mask; what FIND found; start again with another worker."""
-ACCEPTED, COMPLETE, STOPPED = 1, 2, 4
-"""Bits of the first byte of SETTLED and MASK."""
+ACCEPTED, COMPLETE, STOPPED, COMPILED = 1, 2, 4, 8
+"""Bits of the first byte of SETTLED and MASK; COMPILED is set after START if the grammar had to be compiled."""
 
 HEADER: Final = struct.Struct("<cI")
+SALT_BYTES: Final = 32
 _ID: Final = struct.Struct("<I")
 _KEPT: Final = 8  # compiled grammars of a worker
 _NICE: Final = 10  # the engine comes first
@@ -46,7 +49,8 @@ class _Worker:
     """Answers the requests of one socket, one answer after the other."""
 
     def __init__(self, connection: socket.socket, table: LLTokenizer, limits: Mapping[str, Any]) -> None:
-        self._connection: Final = connection
+        self._connection = connection
+        self._forked = False
         self._table: Final = table
         self._limits: Final = limits
         self._parser: Final = LLParserLimits(initial_lexer_fuel=_FUEL, max_items_in_row=_ITEMS, verbose_errors=False)
@@ -64,34 +68,47 @@ class _Worker:
                 self._start(payload)
             elif kind == TOKEN:
                 self._take(_ID.unpack(payload)[0])
+            elif kind == FORK:
+                self._fork()
             else:
                 self._find(json.loads(payload))
 
-    def _start(self, source: bytes) -> None:
+    def _fork(self) -> None:
+        """Forks a worker for a socket that comes."""
+        _, descriptors, _, _ = socket.recv_fds(self._connection, 1, 1)
+        with socket.socket(fileno=descriptors[0]) as connection:
+            if os.fork() == 0:
+                self._connection.close()
+                self._connection = connection.dup()
+                self._forked = True
+
+    def _start(self, salted: bytes) -> None:
         """Begins an answer, and sends its first mask."""
         self._matcher = None
-        if _address_space() - self._base > self._limits["kept_bytes"]:
+        forked, self._forked = self._forked, False
+        if not forked and _address_space() - self._base > self._limits["kept_bytes"]:
             self._send(RENEW)
             return
         used = resource.getrusage(resource.RUSAGE_SELF)
         most = math.ceil(used.ru_utime + used.ru_stime + self._limits["answer_cpu_seconds"])
         resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
         with self._limited("compile_cpu_seconds"):
-            compiled, warnings = self._compiled(source)
+            known = salted in self._kept
+            compiled, warnings = self._compiled(salted)
             error = compiled.get_error() if compiled.is_error() else ""
         if error or warnings:
             self._send(REFUSED, json.dumps([error, warnings]).encode())
             return
         self._matcher = compiled.deep_copy()
-        self._mask()
+        self._mask(0 if known else COMPILED)
 
-    def _compiled(self, source: bytes) -> tuple[LLMatcher, list[str]]:
-        if source in self._kept:
-            self._kept.move_to_end(source)
-            return self._kept[source]
-        matcher = self._matcher_of(source.decode())
+    def _compiled(self, salted: bytes) -> tuple[LLMatcher, list[str]]:
+        if salted in self._kept:
+            self._kept.move_to_end(salted)
+            return self._kept[salted]
+        matcher = self._matcher_of(salted[SALT_BYTES:].decode())
         compiled = matcher, list(matcher.get_grammar_warnings())
-        self._kept[source] = compiled
+        self._kept[salted] = compiled
         while len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
         return compiled
@@ -120,7 +137,7 @@ class _Worker:
         else:
             self._mask()
 
-    def _mask(self) -> None:
+    def _mask(self, more: int = 0) -> None:
         matcher = self._matcher
         assert matcher
         with self._limited("mask_cpu_seconds"):
@@ -129,7 +146,7 @@ class _Worker:
             self._send(MASK, b"\0" + matcher.get_error().encode())
             return
         flags = ACCEPTED | COMPLETE * matcher.is_accepting() | STOPPED * matcher.is_stopped()
-        self._send(MASK, bytes([flags]) + bits)
+        self._send(MASK, bytes([flags | more]) + bits)
 
     def _find(self, request: Mapping[str, Any]) -> None:
         """Sends the index of the first grammar that fails with a message, or -1."""

@@ -79,6 +79,15 @@ class Worker:
         with contextlib.suppress(ConnectionError):  # `receive` raises it again
             self._flush()
 
+    def fork(self, connection: socket.socket) -> None:
+        """Has a worker that waits for work fork another one for a socket, with the grammars that it has compiled.
+
+        Raises:
+            OSError: the worker has ended.
+        """
+        self._connection.sendall(_worker.HEADER.pack(_worker.FORK, 0))
+        socket.send_fds(self._connection, [b"+"], [connection.fileno()])
+
     def receive(self, seconds: float) -> tuple[bytes, bytes] | None:
         """Returns kind and payload of the next reply, or None if it does not come within some seconds.
 
@@ -160,6 +169,7 @@ class WorkerPool:
 
     Attributes:
         vocabulary: number of the table's ids.
+        compiled: number of grammars that workers have compiled.
     """
 
     def __init__(self, tokenizer: str, end: int) -> None:
@@ -176,6 +186,8 @@ class WorkerPool:
         self._first: Final = json.dumps({"tokenizer": tokenizer, "end": end, "limits": asdict(LIMITS)}).encode()
         self._idle: Final[deque[Worker]] = deque()
         self._starting: Final = threading.Lock()
+        self._counting: Final = threading.Lock()
+        self.compiled = 0
         self._control, self.vocabulary = self._start()
 
     def acquire(self) -> Worker:
@@ -195,6 +207,12 @@ class WorkerPool:
             ours.close()
             raise
         return Worker(ours)
+
+    def count(self, kind: bytes, payload: bytes) -> None:
+        """Counts the grammar that the reply to a START says was compiled."""
+        if kind == _worker.REFUSED or (kind == _worker.MASK and payload[0] & _worker.COMPILED):
+            with self._counting:
+                self.compiled += 1
 
     def release(self, worker: Worker) -> None:
         """Takes a worker back, for another answer."""

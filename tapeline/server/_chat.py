@@ -47,7 +47,14 @@ async def chat_completions(request: Request) -> Response:
     )
     job.check()
     constraints = await compiled(
-        prepared.spec, model, fields.n, prepared.ends, service.options, service.compiling, state["client"](None)
+        prepared.spec,
+        model,
+        fields.n,
+        prepared.ends,
+        service.options,
+        service.compiling,
+        state["client"](None),
+        state["cache_salt"],
     )
     job = replace(job, constraints=constraints)
     return await respond(request, job, ChatForm(model, fields, prepared.plan, state["request_id"]))

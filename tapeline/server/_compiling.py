@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lang_core import InputError
-from tapeline.grammar import GrammarLimits, GrammarSpec, compile_constraint
+from tapeline.grammar import GrammarLimits, GrammarSpec, compile_constraints
 from tapeline.server._errors import RequestError
 from tapeline.server._model import TextModel
 from tapeline.server._options import ServerOptions
@@ -51,6 +51,7 @@ async def compiled(
     options: ServerOptions,
     turns: CompileTurns,
     client: str,
+    salt: str | None,
 ) -> Sequence[TokenConstraint]:
     """Returns a constraint for each of some answers; none if there is no specification.
 
@@ -62,6 +63,7 @@ async def compiled(
         options: limits.
         turns: turns at compiling.
         client: who asks.
+        salt: who shares compiled grammars; None for nobody.
 
     Raises:
         RequestError: the specification is damaged, too large or too complex, or cannot be held to.
@@ -69,15 +71,14 @@ async def compiled(
     if spec is None:
         return ()
     async with turns.turn(client):
-        return await asyncio.to_thread(_constraints, spec, model, count, ends, options)
+        return await asyncio.to_thread(_constraints, spec, model, count, ends, options, salt)
 
 
 def _constraints(
-    spec: GrammarSpec, model: TextModel, count: int, ends: frozenset[int], options: ServerOptions
+    spec: GrammarSpec, model: TextModel, count: int, ends: frozenset[int], options: ServerOptions, salt: str | None
 ) -> Sequence[TokenConstraint]:
     limits = GrammarLimits(characters=options.max_schema_bytes, depth=options.max_json_depth)
     try:
-        first = compile_constraint(spec, model.tokenizer, ends, limits)
+        return compile_constraints(spec, model.tokenizer, ends, count, limits, salt=salt)
     except InputError as error:
         raise RequestError(str(error), param="response_format", code="invalid_grammar") from error
-    return [first, *(first.copy() for _ in range(count - 1))]

@@ -46,10 +46,10 @@ async def completions(request: Request) -> Response:
         seconds=service.options.request_seconds,
     )
     job.check()
-    client = state["client"](None)
+    client, salt = state["client"](None), state["cache_salt"]
     count = len(prompts) * fields.n
     constraints = await compiled(
-        fields.format_spec(), model, count, model.ends, service.options, service.compiling, client
+        fields.format_spec(), model, count, model.ends, service.options, service.compiling, client, salt
     )
     job = replace(job, constraints=constraints)
     return await respond(request, job, CompletionForm(model, fields, prompts, echoes, state["request_id"]))

@@ -12,16 +12,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tapeline.grammar import GrammarConstraint
+from tapeline.grammar._table import table_of
 from tapeline.server import _compiling
 from tapeline.server._chat_form import ChatForm
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._in_process_testing import InProcessServer
+from tapeline.server._model import TextModel
 from tapeline.server._models import ModelSource
 from tapeline.server._openapi import POSTS
+from tapeline.server._options import ServerOptions
 from tapeline.server._records import fields_of
 from tapeline.server._script_slots_testing import ScriptSlots
 from tapeline.server._scripted_server_testing import Lengths
-from tapeline.server._server_testing import VOCABULARY, running, text_model
+from tapeline.server._server_testing import VOCABULARY, RunningServer, running, text_model
 
 _SECRET = "sEcReT"
 _TEXTS = st.sampled_from(
@@ -159,12 +162,12 @@ def test_answers_beyond_the_queue_are_refused_before_a_grammar_compiles(
 ) -> None:
     compiles: list[Any] = []
 
-    def compile_constraint(*arguments: Any) -> GrammarConstraint:
+    def compile_constraints(*arguments: Any, **options: Any) -> list[GrammarConstraint]:
         compiles.append(arguments)
-        return original(*arguments)
+        return original(*arguments, **options)
 
-    original = _compiling.compile_constraint
-    monkeypatch.setattr(_compiling, "compile_constraint", compile_constraint)
+    original = _compiling.compile_constraints
+    monkeypatch.setattr(_compiling, "compile_constraints", compile_constraints)
     text = text_model(tmp_path, ScriptSlots([5] * 64, VOCABULARY), max_waiting=8)
     fields = {"model": "demo", "max_tokens": 1, "structured_outputs": {"choice": ["a", "b"]}}
     with running([ModelSource("demo", lambda: text)]) as server:
@@ -179,3 +182,40 @@ def test_answers_beyond_the_queue_are_refused_before_a_grammar_compiles(
         assert compiles == []
         assert server.request("/v1/completions", {**fields, "prompt": ["a", "b"], "n": 4}).status == 200
         assert len(compiles) == 1
+
+
+_KEYS = ("first", "second")
+
+
+def _compiled(server: RunningServer, text: TextModel, key: str, fields: dict[str, Any]) -> int:
+    """Returns the number of grammars that workers compile for a request."""
+    workers = table_of(text.tokenizer).workers
+    before = workers.compiled
+    body = {"model": "demo", "prompt": "a", "temperature": 0, "max_tokens": 3, **fields}
+    answered = server.request("/v1/completions", body, headers={"authorization": f"Bearer {key}"})
+    assert answered.status == 200, answered.body
+    return workers.compiled - before
+
+
+@pytest.mark.parametrize("fields", [{"n": 16}, {"prompt": ["a"] * 64}, {"prompt": ["a", "b"], "n": 4}, {}])
+def test_a_grammar_is_compiled_once_for_all_answers_of_a_request(tmp_path: Path, fields: dict[str, Any]) -> None:
+    text = text_model(tmp_path, ScriptSlots([5] * 64, VOCABULARY), max_waiting=80)
+    with running([ModelSource("demo", lambda: text)]) as server:
+        for number in range(3):
+            schema = {"enum": [f"a{number}", "b"]}
+            assert _compiled(server, text, "", {**fields, "structured_outputs": {"json": schema}}) == 1
+
+
+@pytest.mark.parametrize(
+    ("sharing", "compiles"), [("per_key", [1, 0, 1, 0, 0]), ("shared", [1, 0, 0, 0, 0]), ("off", [1, 1, 1, 1, 1])]
+)
+def test_compiled_grammars_are_kept_for_those_who_share_prefixes(
+    tmp_path: Path, sharing: Any, compiles: list[int]
+) -> None:
+    """The time to the first token would tell one key that another has sent the same schema."""
+    text = text_model(tmp_path, ScriptSlots([5] * 64, VOCABULARY))
+    options = ServerOptions(port=0, api_keys=_KEYS, prefix_cache=sharing)
+    fields = {"structured_outputs": {"json": {"enum": ["a", "b"]}}}
+    with running([ModelSource("demo", lambda: text)], options) as server:
+        asked = [_compiled(server, text, key, fields) for key in ("first", "first", "second", "second", "first")]
+    assert asked == compiles
