@@ -112,6 +112,8 @@ def with_operands(
     Raises:
         InputError: there are too many operands, or a flag is given in both forms.
     """
+    named = {known for known, _ in arguments.flags if known in values and not _is_multi(values[known])}
+    places = [place for place in places if named.isdisjoint(place)] or places  # DIR FILE, or --bundle=DIR FILE
     placed: list[tuple[str, str]] = []
     for number, operand in enumerate(arguments.operands):
         name = _operand_flag(places[min(number, len(places) - 1)], operand) if places else None
@@ -121,7 +123,10 @@ def with_operands(
         others = [(known, value) for known, value in arguments.flags if known in places[min(number, len(places) - 1)]]
         if others and not (_is_multi(values[name]) and others[0][0] == name):
             known, value = others[0]
-            raise InputError(f"unexpected arguments {operand}: --{known}={value} is given too: leave one of them out")
+            hint = _text_flag(values)
+            raise InputError(
+                f"unexpected arguments {operand}: --{known}={value} is given too: leave one of them out{hint}"
+            )
         placed.append((name, operand))
     return [*placed, *arguments.flags]
 
@@ -209,7 +214,8 @@ def _near_flags(values: flags.FlagValues, name: str) -> str:
     begun = [known for known in values if len(name) > 1 and known.startswith(name)]
     if begun:
         return f"; did you mean {' or '.join(f'--{known}' for known in begun[:_NEAR])}?"
-    return near_names(name, values).replace(" '", " --").replace("'", "")
+    aliases = ["json"] if "json" in _choices(values, "format") else []
+    return near_names(name, [*values, *aliases]).replace(" '", " --").replace("'", "")
 
 
 def _next_value(values: flags.FlagValues, typed: str, remaining: list[str]) -> str:
@@ -240,8 +246,13 @@ def _unexpected(values: flags.FlagValues, words: Sequence[str]) -> str:
     text = f"unexpected arguments {' '.join(words)}: every option is a --flag"
     if words[0].lower() in _TRUTHS:
         return f"{text}; give true or false with =, such as --flag={words[0]}"
+    return text + _text_flag(values)
+
+
+def _text_flag(values: flags.FlagValues) -> str:
+    """Returns a hint at the flag for texts; empty if the command has none."""
     texts = [name for name in ("prompt", "text", "document") if name in values]
-    return f"{text}; give a text with --{texts[0]}='...'" if texts else text
+    return f"; give a text with --{texts[0]}='...'" if texts else ""
 
 
 def _checked(flag: flags.Flag[Any], value: str, title: str) -> str:

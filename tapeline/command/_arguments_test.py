@@ -135,6 +135,12 @@ def test_what_arguments_mean(words: list[str], name: str, value: Any) -> None:
         (["export", "--verify=pars"], "did you mean 'parse'?"),
         (["export", "a", "--model=b"], "unexpected arguments a: --model=b is given too: leave one of them out"),
         (["chat", "a", "--bundle=b"], "unexpected arguments a: --bundle=b is given too"),
+        (
+            ["embed", "a", "--bundle=b"],
+            "--bundle=b is given too: leave one of them out; give a text with --text='...'",
+        ),
+        (["transcribe", "--bundle=b", "a.wav", "b.wav"], "unexpected arguments b.wav"),
+        (["doctor", "--jsn"], "unknown flag --jsn; did you mean --json?"),
         (["run", "--output-dir=x"], "give --bundle: "),
         (["run", "a", "b", "--output-dir=x"], "unexpected arguments b"),
         (["cache", "clean"], "--action=clean: value should be one of <list|clear>; did you mean 'clear'?"),

@@ -12,6 +12,7 @@ from absl import flags
 from lang_core import DType, InputError, as_dtype
 from tapeline import cli
 from tapeline.command._format_flags import FormatFlag, put_json
+from tapeline.command._paths import check_readable
 from transformer_core.checkpoints import LLAMA_PRESETS, write_random_llama
 from transformer_core.models import write_random_model
 
@@ -36,6 +37,7 @@ _FORMAT: Final = FormatFlag(FLAGS)
 def main() -> None:
     """Writes the checkpoint and prints its files."""
     output, dtype = str(cli.user_path(_OUTPUT.value)), as_dtype(_DTYPE.value)
+    check_readable("config", [] if _CONFIG.value is None else [_CONFIG.value])
     cli.say(f"writing random weights in {dtype.name} to {output}")
     paths = _write(output, dtype)
     if _FORMAT.is_json:

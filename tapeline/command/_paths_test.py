@@ -63,12 +63,16 @@ _CASES = [
         for command in ("generate", "chat")
         for flag, message in _GENERATE.items()
     ),
+    ("serve", ["nowhere"], "--model=nowhere: there is no directory or file"),
+    ("serve", ["nowhere.gguf"], "--model=nowhere.gguf: there is no directory or file"),
     *(("serve", ["demo", flag], message) for flag, message in _SERVE.items()),
     ("embed", ["b", "--image=nowhere.png"], "--image=nowhere.png: cannot be read: No such file"),
     ("embed", ["b", "--text=a", "--output=nowhere/file"], "--output=nowhere/file: no file can be written"),
     ("rerank", ["b", "--query=a", "--document=a", "--output=nowhere/file"], "--output=nowhere/file: no file can be"),
     ("rerank", ["b", "--query=a", "--documents=nowhere"], "--documents=nowhere: cannot be read: No such file"),
+    ("make-checkpoint", ["--config=nowhere.json", "--output=q"], "--config=nowhere.json: cannot be read: No such file"),
     ("transcribe", ["b", "--audio=nowhere.wav"], "--audio=nowhere.wav: cannot be read: No such file"),
+    ("transcribe", ["--bundle=b", "nowhere.wav"], "--audio=nowhere.wav: cannot be read: No such file"),
 ]
 
 

@@ -24,6 +24,7 @@ from tapeline.command._export_process import ExportProcess
 from tapeline.command._model_flags import define_model_flags
 from tapeline.command._paths import check_bundle, check_readable
 from tapeline.command._place_flags import define_place_flags
+from tapeline.hub import check_model
 from tapeline.running import SLOTS
 from tapeline.server import (
     PREFIX_CACHES,
@@ -225,6 +226,9 @@ def _model_source(log: Log) -> ModelSource:
     """Returns the source of a model, which is exported when it is loaded, unless the cache has it."""
     name = _MODEL.model.value or _DEMO
     template = _DEMO_TEMPLATE if name == _DEMO and _CHAT_TEMPLATE.value is None else _template()
+
+    if name != _DEMO:
+        check_model(name, user_path(name))
 
     progress = LoadProgress()
 

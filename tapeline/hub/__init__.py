@@ -11,7 +11,15 @@ cache and with its own login; it is imported when the first name of the hub is r
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tapeline.hub._names import HubError, HubName, ModelLocation, parse_hub_name, resolve_adapter, resolve_model
+from tapeline.hub._names import (
+    HubError,
+    HubName,
+    ModelLocation,
+    check_model,
+    parse_hub_name,
+    resolve_adapter,
+    resolve_model,
+)
 
 if TYPE_CHECKING:
     from tapeline.hub._state import HubState, hub_state
@@ -21,6 +29,7 @@ __all__ = [
     "HubName",
     "HubState",
     "ModelLocation",
+    "check_model",
     "hub_state",
     "parse_hub_name",
     "resolve_adapter",

@@ -98,6 +98,20 @@ def resolve_model(
         yield location
 
 
+def check_model(model: str, path: Path) -> None:
+    """Checks that a model is a path that exists or a name of the hub, and asks no hub.
+
+    Args:
+        model: name as the user gave it.
+        path: the same as a path on this machine.
+
+    Raises:
+        InputError: neither a path nor a name of the hub.
+    """
+    if not _is_there(path):
+        _hub_name("model", model, path, _LOCAL)
+
+
 def resolve_adapter(adapter: str, path: Path, progress: Progress = no_progress) -> ModelLocation:
     """Finds an adapter's directory, as ``resolve_model`` finds a model.
 
