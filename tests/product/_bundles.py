@@ -128,6 +128,29 @@ def export(model: Path | str, output: Path, **options: Any) -> Path:
         return tapeline.export(model, output, progress=progress, **chosen).path
 
 
+@functools.cache
+def _demo(folder: Path) -> Path:
+    return export("demo", folder / "one", num_layers=1, sequence=8, max_sequence=96)
+
+
+@functools.cache
+def _batch(folder: Path) -> Path:
+    return export("demo", folder / "batch", num_layers=1, sequence=8, max_sequence=96, batch=3, positions="per_row")
+
+
+# A fixture that several files import is made once per file, what it calls once per process.
+@pytest.fixture(scope="session")
+def demo_layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's first layer, caches of 96 positions: one export for all files of a target. To change it, copy it."""
+    return _demo(tmp_path_factory.getbasetemp() / "demo_layer")
+
+
+@pytest.fixture(scope="session")
+def demo_batch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same for three prompts at once."""
+    return _batch(tmp_path_factory.getbasetemp() / "demo_layer")
+
+
 def export_case(case: GoldenCase, directory: Path, *, shards: int = 1, **options: Any) -> Path:
     """Writes a golden case's checkpoint below a directory and exports it; returns the bundle."""
     model = directory / "model"

@@ -10,9 +10,12 @@ import pytest
 
 import tapeline
 from lang_core import InputError
-from tapeline.demo import write_demo_checkpoint
+from tapeline.running import MOST_NEW_TOKENS
 from tapeline.text import Tokenizer
-from tests.product._bundles import Finished, export, invoke
+from tests.product import _bundles
+from tests.product._bundles import Finished, invoke
+
+demo_layer = _bundles.demo_layer
 
 Generate = Callable[..., Finished]
 _TEMPLATE = (
@@ -21,8 +24,8 @@ _TEMPLATE = (
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = export("demo", tmp_path_factory.mktemp("demo") / "bundle", num_layers=1, sequence=8, max_sequence=96)
+def bundle(demo_layer: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = Path(shutil.copytree(demo_layer, tmp_path_factory.mktemp("demo") / "bundle"))
     (made / "chat_template.jinja").write_text(_TEMPLATE)
     return made
 
@@ -158,16 +161,14 @@ def test_an_answer_that_ends_is_not_said_to_be_cut(bundle: Path, generating: Gen
         assert (done.err, answer["ended"], answer["finish_reason"], answer["text"]) == ("", "eos", "stop", "")
 
 
-def test_a_long_context_ends_an_answer_at_1024_tokens(tmp_path: Path, generating: Generate) -> None:
-    (tmp_path / "model").mkdir()
-    write_demo_checkpoint(tmp_path / "model")
-    config = tmp_path / "model" / "config.json"
-    config.write_text(json.dumps({**json.loads(config.read_text()), "max_position_embeddings": 2048}))
-    made = export(tmp_path / "model", tmp_path / "bundle", num_layers=1, sequence=8, max_sequence=1100)
-    (made / "chat_template.jinja").write_text(_TEMPLATE)
-    done = generating(made, "--chat", "--prompt=It was", "--ignore_eos", "--format=json")
-    assert len(json.loads(done.out)["answers"][0]["token_ids"]) == 1024
-    assert "(cut off after 1024 tokens: --max_new_tokens allows more)" in done.err
+def test_a_long_context_ends_an_answer(bundle: Path, generating: Generate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 1,024 tokens; at 24 in the test, where the context has room for 96."""
+    assert MOST_NEW_TOKENS == 1024
+    for module in ("running._generation", "command._generate"):
+        monkeypatch.setattr(f"tapeline.{module}.MOST_NEW_TOKENS", 24)
+    done = generating(bundle, "--chat", "--prompt=It was", "--ignore_eos", "--format=json")
+    assert len(json.loads(done.out)["answers"][0]["token_ids"]) == 24
+    assert "(cut off after 24 tokens: --max_new_tokens allows more)" in done.err
 
 
 def test_the_text_of_generate_that_is_cut_off_says_so(bundle: Path, generating: Generate, tmp_path: Path) -> None:

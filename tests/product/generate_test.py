@@ -17,9 +17,10 @@ from tapeline.command import load_command
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
 from tests.product import _bundles
-from tests.product._bundles import Finished, export, export_case, invoke, refused
+from tests.product._bundles import Finished, export_case, invoke, refused
 
 compiled_once = _bundles.compiled_once
+demo, several = _bundles.demo_layer, _bundles.demo_batch
 pytestmark = pytest.mark.usefixtures("compiled_once")
 
 Generate = Callable[..., Finished]
@@ -32,11 +33,6 @@ def golden_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A golden case without a tokenizer; a call of prefill takes 4 of its 11 tokens."""
     folder = tmp_path_factory.mktemp("golden")
     return export_case(_CASE, folder, sequence=4, max_sequence=len(_CASE.prompt[0]) + _CASE.steps)
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return export("demo", tmp_path_factory.mktemp("demo") / "bundle", num_layers=1, sequence=8, max_sequence=40)
 
 
 @pytest.fixture
@@ -251,14 +247,6 @@ def test_a_damaged_bundle(damage: str, golden_bundle: Path, tmp_path: Path, gene
     refused(generating("bundle", "--token_ids=1", "--max_new_tokens=2"), message)
 
 
-@pytest.fixture(scope="module")
-def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The demo's first layer for three prompts at once."""
-    folder = tmp_path_factory.mktemp("several")
-    options = {"num_layers": 1, "sequence": 8, "max_sequence": 40, "batch": 3, "positions": "per_row"}
-    return export("demo", folder / "bundle", **options)
-
-
 def test_several_prompts_are_answered_as_each_alone(
     demo: Path, several: Path, generating: Generate, tmp_path: Path
 ) -> None:
@@ -291,8 +279,8 @@ def test_several_prompts_are_answered_as_each_alone(
         (["--prompt=a"] * 4, "4 prompts, and the bundle takes 1 to 3 at once: give as many, or export with --batch=4"),
         (["--prompt=a", "--prompt=b", "--token_ids=1"], "give either --prompt or --token_ids"),
         (
-            ["--token_ids=1", "--token_ids=1,2", "--max_new_tokens=40"],
-            "a prompt (number 2) of 2 tokens and 40 new ones",
+            ["--token_ids=1", "--token_ids=1,2", "--max_new_tokens=96"],
+            "a prompt (number 2) of 2 tokens and 96 new ones",
         ),
         (["--token_ids=1", "--token_ids=x"], "entry 0 is 'x', no token id"),
     ],
@@ -311,6 +299,6 @@ def test_several_prompts_need_a_bundle_for_them(demo: Path, generating: Generate
 def test_a_bundle_for_other_uses(tmp_path: Path, generating: Generate) -> None:
     case = CASES["llama_gqa"]
     forward = export_case(case, tmp_path / "f", entry_points=("forward",), sequence=3, num_layers=1)
-    refused(generating(forward, "--token_ids=1"), "generation needs prefill and decode: export with --entry_points")
     two = export_case(case, tmp_path / "t", batch=2, sequence=3, max_sequence=4, num_layers=1)
+    refused(generating(forward, "--token_ids=1"), "generation needs prefill and decode: export with --entry_points")
     refused(generating(two, "--token_ids=1"), "was exported with --batch=2: generation takes one sequence")

@@ -86,6 +86,7 @@ def test_the_first_layer_alone_has_no_cache_and_a_dump_shows_the_inside_of_a_gat
         )
 
 
+@pytest.mark.skipif(not os.environ.get("TAPELINE_LONG"), reason="a hybrid in bf16, verified: TAPELINE_LONG=1")
 def test_16_bit_results_that_rounding_drives_apart_are_compared_with_f32(tmp_path: Path) -> None:
     """Norms of small vectors and the choice of experts make rounding errors large, in the eager context too."""
     sizes: dict[str, Any] = {"num_layers": 2, "sequence": 3, "entry_points": ("forward",)}

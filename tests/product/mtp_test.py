@@ -66,7 +66,9 @@ def _assert_draft(bundle: Bundle, name: str) -> None:
 
 
 def test_what_the_user_got_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    demo = export("demo", tmp_path / "demo", num_layers=1, entry_points=("prefill", "decode", "score"), sequence=4)
+    # The options of speculation_test, so that both share one compilation.
+    sizes: dict[str, Any] = {"sequence": 8, "max_sequence": 72, "score_tokens": 5}
+    demo = export("demo", tmp_path / "demo", entry_points=("prefill", "decode", "score"), **sizes)
     flags = ["--prompt=a", "--max_new_tokens=3", "--speculate=mtp"]
     refused(invoke("generate", capsys, f"--bundle={demo}", *flags), "and no draft of a multi-token prediction head")
     done = invoke("export", capsys, "--model=demo", f"--output={tmp_path / 'x'}", "--entry_points=prefill,decode,draft")

@@ -13,9 +13,10 @@ import safetensors.numpy
 
 from tests.goldens.cases import CASES
 from tests.product import _bundles
-from tests.product._bundles import Finished, export, export_case, invoke
+from tests.product._bundles import Finished, export_case, invoke
 
 compiled_once = _bundles.compiled_once
+demo_batch = _bundles.demo_batch
 pytestmark = pytest.mark.usefixtures("compiled_once")
 
 Generate = Callable[..., Finished]
@@ -192,10 +193,7 @@ def test_what_cannot_be_kept(bundle: Path, generating: Generate, tmp_path: Path)
         assert message in done.err
 
 
-def test_several_prompts_are_not_kept(generating: Generate, tmp_path: Path) -> None:
-    # The options of generate_test, so that both share one compilation.
-    options = {"num_layers": 1, "sequence": 8, "max_sequence": 40, "batch": 3, "positions": "per_row"}
-    several = export("demo", tmp_path / "several", **options)
-    done = generating(several, "--prompt=a", "--prompt=b", "--prompt_cache=p", "--max_new_tokens=1")
+def test_several_prompts_are_not_kept(generating: Generate, demo_batch: Path) -> None:
+    done = generating(demo_batch, "--prompt=a", "--prompt=b", "--prompt_cache=p", "--max_new_tokens=1")
     assert (done.code, done.out) == (2, "")
     assert "--prompt_cache goes with one prompt and a bundle exported without --positions=per_row" in done.err

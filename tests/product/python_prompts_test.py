@@ -15,10 +15,12 @@ import tapeline
 from lang_core import InputError
 from tapeline.bundle import MARK, KernelConfig
 from tapeline.running import LoadedModel
+from tests.product import _bundles
 from tests.product._bundles import export
 
+demo_layer, demo_batch = _bundles.demo_layer, _bundles.demo_batch
+
 _PROMPTS = ["zebra", "It was the best of times,", "x", "the tape of an op", "It was the best"]
-_SIZES: dict[str, Any] = {"num_layers": 1, "sequence": 8, "max_sequence": 64}
 _TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}"
 
 
@@ -28,26 +30,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(folder: Path) -> Iterator[LoadedModel]:
-    path = export("demo", folder / "one", **_SIZES)
+def model(folder: Path, demo_layer: Path) -> Iterator[LoadedModel]:
+    path = Path(shutil.copytree(demo_layer, folder / "one"))
     (path / "chat_template.jinja").write_text(_TEMPLATE)
     with tapeline.load(path, device="local-sync") as loaded:
         yield loaded
 
 
 @pytest.fixture(scope="module")
-def batch(folder: Path) -> Iterator[LoadedModel]:
-    """Bundle that answers two prompts at once."""
-    with tapeline.load(
-        export("demo", folder / "two", **_SIZES, batch=2, positions="per_row"), device="local-sync"
-    ) as loaded:
+def batch(demo_batch: Path) -> Iterator[LoadedModel]:
+    """Bundle that answers three prompts at once."""
+    with tapeline.load(demo_batch, device="local-sync") as loaded:
         yield loaded
 
 
 @pytest.fixture(scope="module")
 def slots(folder: Path) -> Iterator[LoadedModel]:
-    options = {**_SIZES, "slots": 2}
-    del options["sequence"]
+    options: dict[str, Any] = {"num_layers": 1, "max_sequence": 96, "slots": 2}
     with tapeline.load(export("demo", folder / "slots", **options), device="local-sync") as loaded:
         yield loaded
 
@@ -96,7 +95,7 @@ def test_answers_come_as_a_list_in_any_number(any_model: LoadedModel) -> None:
 
 def test_a_prompt_that_does_not_fit_is_refused_before_a_token_is_made(any_model: LoadedModel) -> None:
     calls = any_model.counters.calls
-    with pytest.raises(InputError, match="positions, the bundle's caches hold 64"):
+    with pytest.raises(InputError, match="positions, the bundle's caches hold 96"):
         any_model.stream(["x", "y", "z", "the " * 100], max_new_tokens=4)
     assert any_model.counters.calls == calls
 
@@ -249,12 +248,12 @@ def test_an_answer_of_a_conversation_goes_on_to_its_end(model: LoadedModel) -> N
     prompt = len(model.encode("zebra")) - 1  # a template writes its special tokens
     chat = model.chat()
     stream = chat.stream("zebra", ignore_eos=True)
-    assert stream.limits == (64 - stream.prompt_tokens + 1,)
+    assert stream.limits == (96 - stream.prompt_tokens + 1,)
     assert stream.prompt_tokens in (prompt, prompt + 1)
     answer = model.chat().ask("zebra", ignore_eos=True)
     assert (len(answer.token_ids), answer.ended, answer.finish_reason) == (stream.limits[0], "length", "length")
     assert len(model.chat().ask("zebra", ignore_eos=True, max_new_tokens=5).token_ids) == 5
-    with pytest.raises(InputError, match="the bundle's caches hold 64"):
+    with pytest.raises(InputError, match="the bundle's caches hold 96"):
         model.chat().ask("the " * 200)
     stopped = model.chat().ask("zebra", stop=answer.text[4:8])
     assert stopped.text == answer.text[: answer.text.index(answer.text[4:8])]

@@ -20,7 +20,10 @@ from tapeline.server._server_testing import running
 from tapeline.transcribing import Segment
 from tests.goldens.speech.cases import ENGLISH, GENERATION, SPEECH_CASES
 from tests.goldens.speech.files import RATE, SPEECH, read_speech_goldens, sound, write_speech_checkpoint
+from tests.product import _bundles
 from tests.product._bundles import Finished, export, invoke, refused
+
+demo_layer = _bundles.demo_layer
 
 Transcribing = Callable[..., Finished]
 
@@ -156,10 +159,12 @@ def test_bad_input(bundle: Bundle, english: Bundle, transcribing: Transcribing, 
             model.transcribe(np.zeros((2, 9), np.float32))
 
 
-def test_bundles_that_take_no_sound(bundle: Bundle, transcribing: Transcribing, tmp_path: Path) -> None:
-    text = Bundle(export("demo", tmp_path / "text", entry_points=("forward",), sequence=4, num_layers=1))
+def test_bundles_that_take_no_sound(
+    bundle: Bundle, demo_layer: Path, transcribing: Transcribing, tmp_path: Path
+) -> None:
     refused(
-        transcribing(text, "--audio=speech.flac"), "and none that takes sound: transcription needs a bundle of a Whi"
+        transcribing(Bundle(demo_layer), "--audio=speech.flac"),
+        "and none that takes sound: transcription needs a bundle of a Whi",
     )
     other, changed = tmp_path / "other", ("--audio=speech.flac", "--verify_files=off")
     shutil.copytree(bundle.path, other)

@@ -17,7 +17,10 @@ from tests.goldens.vision_language.files import (
     turn_picture,
     write_vision_language_checkpoint,
 )
+from tests.product import _bundles
 from tests.product._bundles import Finished, export, invoke, refused
+
+demo_layer = _bundles.demo_layer
 
 Generate = Callable[..., Finished]
 _TOLERANCE = 2e-4
@@ -125,12 +128,9 @@ def test_bad_input_is_one_error(folder: Path, generate: Generate) -> None:
     refused(generate(*chat, "--image=rgb", "--prompt_cache=cache"), "keeps tokens, and no pictures: leave it out")
 
 
-def test_bundles_without_eyes_refuse_pictures(folder: Path, tmp_path: Path) -> None:
-    blind = export(
-        folder / "smolvlm-model", tmp_path / "blind", entry_points=("prefill", "decode"), sequence=4, num_layers=1
-    )
+def test_bundles_without_eyes_refuse_pictures(folder: Path, demo_layer: Path) -> None:
     with (
-        tapeline.load(Bundle(blind)) as model,
+        tapeline.load(Bundle(demo_layer)) as model,
         pytest.raises(InputError, match="has the entry points prefill, decode, and takes no pictures"),
     ):
         model.generate("<image>", images=[folder / "rgb"])
