@@ -94,20 +94,25 @@ def test_writers_of_the_caches_that_are_killed_leave_whole_entries(
     assert modules.fetch("7", output) == {}
 
 
-@pytest.mark.parametrize("home", ["/dev/null/home", "/proc/home"])
 def test_without_a_home_that_can_be_written_bundles_run(
-    home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Modules of this process are known; what must be kept says what to set."""
     monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", home)
     output = tmp_path / "demo"
-    assert main(["export", f"--output={output}", "--num_layers=1", "--max_sequence=32", "--verify=none"]) == 0
-    assert main(["generate", f"--bundle={output}", f"--prompt={_PROMPT}", "--max_new_tokens=2"]) == 0
-    assert main(["cache"]) == 0
-    capsys.readouterr()
-    assert main(["generate", "--model=demo", f"--prompt={_PROMPT}", "--max_new_tokens=2"]) == 2
-    assert "cannot be written" in capsys.readouterr().err
+    export = ["export", "--num_layers=1", "--max_sequence=32", "--verify=none"]
+    for home, more in {
+        "/dev/null/home": [f"--output={output}"],
+        "/proc/home": ["--output=other", "--target=none"],
+    }.items():
+        monkeypatch.setenv("HOME", home)
+        monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
+        assert main([*export, *more]) == 0
+        assert main(["generate", f"--bundle={output}", f"--prompt={_PROMPT}", "--max_new_tokens=2"]) == 0
+        assert main(["cache"]) == 0
+        capsys.readouterr()
+        assert main(["generate", "--model=demo", f"--prompt={_PROMPT}", "--max_new_tokens=2"]) == 2
+        assert "cannot be written" in capsys.readouterr().err
 
 
 def test_processes_that_fill_one_cache_have_their_bundles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

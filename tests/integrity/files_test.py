@@ -31,7 +31,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
-    return tapeline.export("demo", tmp_path_factory.mktemp("a") / "demo", sequence=8, max_sequence=32).path
+    sizes: dict[str, Any] = {"sequence": 8, "max_sequence": 32, "num_layers": 1, "verify": "none"}
+    return tapeline.export("demo", tmp_path_factory.mktemp("a") / "demo", **sizes).path
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
 
@@ -15,16 +15,31 @@ from tapeline.demo import write_demo_checkpoint
 
 _LONG: Final = bool(os.environ.get("TAPELINE_LONG"))
 _LIMITS: Final = (0, 5_000, 60_000)
+_ENOUGH: Final = 10**9
 _LARGEST: Final = 450_000  # the weights
 _PROMPT: Final = "It was the best of times,"
-# Stands for a full disk: each write beyond the limit fails, at any place of any file.
-_PROGRAM: Final = """
+_END: Final = "ended with"
+# Stands for a full disk: each write beyond the limit fails, at any place of any file. One process runs the command once
+# per limit, as imports are most of a command's time, and waits for a line after each run.
+_PROGRAM: Final = f"""
 import resource, signal, sys
 from tapeline.command import main
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
-sys.exit(main(sys.argv[2:]))
+for limit in sys.argv[1].split(","):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
+    code = main(sys.argv[2:])
+    sys.stdout.flush()
+    print({_END!r}, code, file=sys.stderr, flush=True)
+    sys.stdin.readline()
 """
+
+
+class Run(NamedTuple):
+    """One run of a command: the largest size of a file, the exit code, and the text on stderr."""
+
+    limit: int
+    code: int
+    err: str
 
 
 def _limits() -> list[int]:
@@ -38,62 +53,74 @@ def model(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
-def _run(words: Sequence[str], folder: Path, limit: int) -> subprocess.CompletedProcess[str]:
-    temporary = folder / "temporary"
-    temporary.mkdir(exist_ok=True)
+def _runs(words: Sequence[str], folder: Path) -> Iterator[Run]:
+    """Runs a command with each limit, and at last with room for all."""
+    temporary, limits = folder / "temporary", [*_limits(), _ENOUGH]
+    temporary.mkdir()
     # Python itself leaves half a .pyc where a write falls short, and a later import fails.
     places = {"XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, str(limit), *words],
+    with subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, ",".join(map(str, limits)), *words],
         env={**os.environ, **places, "PYTHONPATH": os.pathsep.join(sys.path)},
         cwd=folder,
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
-    )
-    assert list(temporary.iterdir()) == []
-    return done
+    ) as process:
+        assert process.stdin
+        assert process.stderr
+        for limit in limits:
+            lines: list[str] = []
+            while not (line := process.stderr.readline()).startswith(_END):
+                assert line, f"the process ended at {limit}: {''.join(lines)}"
+                lines.append(line)
+            assert list(temporary.iterdir()) == []
+            yield Run(limit, int(line.removeprefix(_END)), "".join(lines))
+            process.stdin.write("\n")
+            process.stdin.flush()
+    assert process.returncode == 0
 
 
-def _check_refusal(done: subprocess.CompletedProcess[str], limit: int) -> None:
-    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert done.returncode == 2, (limit, done.stderr)
-    assert len(errors) == 1, (limit, done.stderr)
-    assert "File too large" in errors[0] or "No usable temporary directory" in errors[0], (limit, done.stderr)
+def _check_refusal(run: Run) -> None:
+    errors = [line for line in run.err.splitlines() if line.startswith("error: ")]
+    assert run.code == 2, run
+    assert len(errors) == 1, run
+    assert "File too large" in errors[0] or "No usable temporary directory" in errors[0], run
 
 
 def test_exports_that_cannot_be_written(model: Path, tmp_path: Path) -> None:
     output = tmp_path / "output"
     words = ["export", f"--model={model}", f"--output={output}", "--num_layers=1", "--max_sequence=32"]
-    words += ["--verify=none"]
-    for limit in _limits():
-        done = _run(words, tmp_path, limit)
-        if done.returncode == 0:
-            assert limit >= 442_368
+    made = False
+    for run in _runs([*words, "--verify=none", "--overwrite"], tmp_path):
+        if run.limit == _ENOUGH:
+            assert run.code == 0, run
+        if run.code == 0:
+            made = True
+            assert run.limit >= 442_368
             assert Bundle(output).checks.damaged() is None
             continue
-        _check_refusal(done, limit)
-        assert "Traceback" not in done.stderr, (limit, done.stderr)
-        assert not (output / MARK).exists()
+        _check_refusal(run)
+        assert "Traceback" not in run.err, run
+        assert (output / MARK).exists() == made
         assert not output.with_name(".output.partial").exists()
-    done = _run([*words, "--overwrite"], tmp_path, 10**9)
-    assert done.returncode == 0, done.stderr
-    assert Bundle(output).checks.damaged() is None
 
 
 def test_caches_that_cannot_be_written(model: Path, tmp_path: Path) -> None:
     words = ["generate", f"--model={model}", f"--prompt={_PROMPT}", "--max_new_tokens=2"]
-    for limit in _limits():
-        done = _run(words, tmp_path, limit)
-        if done.returncode == 0:
-            assert limit >= 442_368
+    made = False
+    for run in _runs(words, tmp_path):
+        if run.limit == _ENOUGH:
+            assert run.code == 0, run
+        if run.code == 0:
+            made = True
+            assert run.limit >= 442_368
             continue
-        _check_refusal(done, limit)
-        assert "Traceback" not in done.stderr, (limit, done.stderr)
-        assert list((tmp_path / "cache").rglob(MARK)) == []
-    done = _run(words, tmp_path, 10**9)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
+        _check_refusal(run)
+        assert "Traceback" not in run.err, run
+        assert made or list((tmp_path / "cache").rglob(MARK)) == []
+    assert len(list((tmp_path / "cache").rglob(MARK))) == 1
 
 
 def test_trainings_that_cannot_be_written(model: Path, tmp_path: Path) -> None:
@@ -102,13 +129,12 @@ def test_trainings_that_cannot_be_written(model: Path, tmp_path: Path) -> None:
     data.write_text(20 * f"{_PROMPT} it was the worst of times. ")
     words = ["train", f"--model={model}", f"--data={data}", f"--output={output}", "--steps=1", "--sequence=16"]
     words += ["--batch=1", "--lora=2"]
-    for limit in _limits():
-        done = _run(words, tmp_path, limit)
-        if done.returncode == 0:
+    for run in _runs(words, tmp_path):
+        if run.limit == _ENOUGH:
+            assert run.code == 0, run
+        if run.code == 0:
             assert (output / "training.json").exists()
+            assert (output / "adapter_model.safetensors").exists()
             continue
-        _check_refusal(done, limit)
+        _check_refusal(run)
         assert not output.exists()
-    done = _run(words, tmp_path, 10**9)
-    assert done.returncode == 0, done.stderr
-    assert (output / "adapter_model.safetensors").exists()

@@ -19,10 +19,17 @@ _SIZES: Final[dict[str, Any]] = {"sequence": 8, "max_sequence": 32, "num_layers"
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache with which the bundle is exported."""
+    return tmp_path_factory.mktemp("theirs")
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory, theirs: Path) -> Path:
     """A bundle that was exported with another cache: by another user, or on another machine."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("theirs")))
+        patch.setenv("XDG_CACHE_HOME", str(theirs))
+        patch.setenv("TAPELINE_MODULE_CACHE", "64MiB")
         patch.setattr(
             "tapeline.bundle._compiled.note_compiled", lambda *arguments: None
         )  # this process is another one, too
@@ -35,6 +42,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TAPELINE_MODULE_CACHE", "64MiB")
     monkeypatch.setattr("tapeline.bundle._trust._COMPILED", set())
     return tmp_path / "cache" / "tapeline"
+
+
+@pytest.fixture
+def compiled(bundle: Path, theirs: Path, cache: Path) -> None:
+    """Puts the module into this user's cache of compiled modules, so that the test need not wait for the compiler."""
+    del bundle
+    shutil.copytree(theirs / "tapeline" / "modules", cache / "modules")
 
 
 @pytest.fixture
@@ -54,6 +68,7 @@ def _hashed(bundle: Path, *names: str) -> None:
     (bundle / MARK).write_text(json.dumps(description))
 
 
+@pytest.mark.usefixtures("compiled")
 def test_a_module_of_others_is_compiled_again(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also one whose hash is right: what runs is what the text says."""
     expected = answer(copy, trust_compiled=True)
@@ -79,6 +94,7 @@ def test_it_is_compiled_once(copy: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert answer(copy)
 
 
+@pytest.mark.usefixtures("compiled")
 def test_what_was_compiled_here_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], cache: Path) -> None:
     exported = tapeline.export("demo", tmp_path / "ours", verify="none", **_SIZES)
     (record,) = (cache / "trusted").glob("*.compiled")
@@ -125,6 +141,7 @@ def test_a_text_with_more_than_a_model_is_not_compiled(copy: Path) -> None:
         answer(copy)
 
 
+@pytest.mark.usefixtures("compiled")
 def test_flags_of_a_description_do_not_reach_the_compiler(copy: Path) -> None:
     description = json.loads((copy / MARK).read_text())
     del description["seals"]
@@ -134,12 +151,22 @@ def test_flags_of_a_description_do_not_reach_the_compiler(copy: Path) -> None:
 
 
 @pytest.fixture
-def cached(cache: Path) -> Path:
+def cached(compiled: None) -> Path:
+    del compiled
     return tapeline.cached_export("demo", verify="none", **_SIZES).path
 
 
-def test_a_damaged_bundle_of_the_cache_is_made_again(cached: Path) -> None:
-    """Each file in turn is lost, cut, or changed in one bit."""
+def test_a_damaged_bundle_of_the_cache_is_made_again(
+    cached: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file in turn is lost, cut, or changed in one bit. After the first one, a copy stands for the export."""
+    whole = shutil.copytree(cached, tmp_path / "whole")
+
+    def copied(model: Any, output: Path, **options: Any) -> tapeline.Bundle:
+        del model, options
+        shutil.copytree(whole, output, dirs_exist_ok=True)
+        return tapeline.Bundle(output)
+
     lines: list[str] = []
 
     def again() -> Path:
@@ -162,6 +189,7 @@ def test_a_damaged_bundle_of_the_cache_is_made_again(cached: Path) -> None:
             data[len(data) // 2] ^= 1
             path.write_bytes(data)
         assert again() == cached
+        monkeypatch.setattr("tapeline.exporting._bundle_cache.export", copied)
         assert lines[0] == f"{path} in the cache is missing or damaged: exporting the model again ..."
         assert answer(cached)
     assert again() == cached
@@ -169,9 +197,13 @@ def test_a_damaged_bundle_of_the_cache_is_made_again(cached: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["modules", "bundles", "locks", "trusted", "kernels"])
-def test_a_cache_that_others_can_write_is_refused(name: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_others_can_write_is_refused(
+    name: str, cache: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    if name == "trusted":
+        request.getfixturevalue("compiled")
     monkeypatch.delenv("TAPELINE_KERNEL_CACHE", raising=False)
-    (cache / name).mkdir(parents=True)
+    (cache / name).mkdir(parents=True, exist_ok=True)
     (cache / name).chmod(0o777)
     with pytest.raises(InputError, match=rf"{cache / name}: its mode is 0777, and all users can write it.*chmod"):
         tapeline.cached_export("demo", verify="none", **_SIZES)
