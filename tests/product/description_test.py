@@ -16,9 +16,12 @@ from tapeline.bundle import MARK, MODULE, Bundle, executable_name
 from tapeline.inspecting import facts, graph_text
 from tests.emission._support import parsed
 from tests.goldens.cases import CASES
+from tests.product import _bundles
 from tests.product._bundles import Finished, export_case, invoke, refused
 
 _LLAMA = CASES["llama_gqa"]
+compiled_once = _bundles.compiled_once
+pytestmark = pytest.mark.usefixtures("compiled_once")
 # Heads of 64 and a feed-forward of 96: rows of whole blocks of 32.
 _CONFIG = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "head_dim": 16}
 _CASE = dataclasses.replace(_LLAMA, config={**_LLAMA.config, **_CONFIG, "num_key_value_heads": 2})
@@ -26,6 +29,7 @@ _CASE = dataclasses.replace(_LLAMA, config={**_LLAMA.config, **_CONFIG, "num_key
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The options of kernel_dump_test, so that both share one compilation."""
     folder = tmp_path_factory.mktemp("described")
     return export_case(_CASE, folder, quantize="q8_0", sequence=3, max_sequence=7, target=("llvm-cpu",))
 

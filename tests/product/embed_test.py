@@ -14,11 +14,14 @@ from lang_core import EagerExecutionContext, InputError, MappingWeights
 from tapeline.engines import ENGINES
 from tests.goldens.cases import CASES
 from tests.goldens.encoders.files import encoder_weights
+from tests.product import _bundles
 from tests.product._bundles import Finished, export_case, invoke
 from tests.product._sentences import SENTENCE_CASE, export_sentences, write_sentence_tokenizer
 from transformer_core.models import entry_points, load_model, weights_of
 
 Embed = Callable[..., Finished]
+compiled_once = _bundles.compiled_once
+pytestmark = pytest.mark.usefixtures("compiled_once")
 _TEXTS = ("w5 w9 w66", "w9", "w3 w4 w5 w6 w7 w8")
 
 
@@ -111,7 +114,8 @@ def test_check_is_called_before_each_text_and_call(bundle: Path) -> None:
 
 
 def test_a_bundle_of_another_model(embedding: Embed, tmp_path: Path) -> None:
-    decoder = export_case(CASES["llama_gqa"], tmp_path, num_layers=1, sequence=3, max_sequence=4)
+    # The options of compare_test, so that both share one compilation.
+    decoder = export_case(CASES["llama_gqa"], tmp_path, num_layers=2, sequence=3, max_sequence=7)
     write_sentence_tokenizer(decoder)
     done = embedding(decoder, "--text=w3")
     assert done.code == 2

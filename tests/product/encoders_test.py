@@ -26,7 +26,8 @@ _MARKS = () if available(_DEVICE)[0] else pytest.mark.skip(reason=available(_DEV
 _HERE = [pytest.param(_DEVICE, marks=_MARKS)]
 # TAPELINE_LONG=1 in the environment asks for every encoder with one entry point.
 _ALL = [name for name, case in ENCODER_CASES.items() if not case.steps and "text_config" not in case.config]
-_FEW = ("bert_sentence", "mpnet_classifier", "modernbert_sentence", "vit", "siglip_vision")
+# embed_test, sentences_test and pictures_test run a BERT, a ModernBERT and a SigLIP.
+_FEW = ("mpnet_classifier", "vit")
 _CASES = [ENCODER_CASES[name] for name in (_ALL if LONG else _FEW)]
 Run = Callable[..., Finished]
 

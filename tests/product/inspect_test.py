@@ -15,9 +15,12 @@ from tapeline.bundle import MARK, Bundle
 from tapeline.command import load_command
 from tests.goldens.cases import CASES
 from tests.goldens.gguf_files import write_gguf
+from tests.product import _bundles
 from tests.product._bundles import Finished, export_case, greedy, invoke
 
 Inspect = Callable[..., Finished]
+compiled_once = _bundles.compiled_once
+pytestmark = pytest.mark.usefixtures("compiled_once")
 _CASE = CASES["llama_gqa"]
 _LAYERS = 2
 

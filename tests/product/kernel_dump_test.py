@@ -28,6 +28,7 @@ from tapeline.bundle import ARCHIVE, ARTIFACT, DEBUG_MODULE, Bundle, dumping
 from tapeline.engines import ENGINES, Place, dumped_module, open_session
 from tapeline.engines import Session as AnySession
 from tests.goldens.cases import CASES
+from tests.product import _bundles
 from tests.product._bundles import export_case
 from transformer_core.models import entry_points, load_model
 
@@ -37,6 +38,8 @@ _CASE = dataclasses.replace(_LLAMA, config={**_LLAMA.config, **_CONFIG, "num_key
 _SIZES: dict[str, Any] = {"sequence": 3, "max_sequence": 7}
 # The layers as blocks, every kernel of layer 1, and one tag.
 _GLOBS = ("*.block.*", "model.layers.1.*", "logits")
+compiled_once = _bundles.compiled_once
+pytestmark = pytest.mark.usefixtures("compiled_once")
 _KERNEL = ("name", "direction", "when", "module_path", "line", "dtype", "shape", "kernel", "call_site", "layer")
 
 
