@@ -1,7 +1,8 @@
 """A fault in one place of a lowering is named by that place."""
 
+import importlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tapeline.divergence import _locate as implementation
 
 _SPEC = TensorSpec((2, 3), "f32")
 _LAYERS = 3
+_TOOLS: Final = importlib.import_module("compile_hlo.portable._stablehlo")
 
 
 class _Layer(Module):
@@ -58,6 +60,12 @@ def _located(runner: Runner, reference: Any = None) -> Comparison:
 @pytest.fixture(params=["local-sync", "interpreter"])
 def runner(request: pytest.FixtureRequest) -> Runner:
     return InterpreterRunner(_weights()) if request.param == "interpreter" else DeviceRunner(request.param, _weights())
+
+
+@pytest.fixture(autouse=True)
+def interpreted_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs StableHLO's interpreter in this process: a child is nearly all imports."""
+    monkeypatch.setattr("compile_hlo.portable._child._in_child", lambda name, *args: getattr(_TOOLS, name)(*args))
 
 
 def _break(monkeypatch: pytest.MonkeyPatch, op: str, path: str) -> None:
