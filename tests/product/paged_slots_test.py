@@ -18,6 +18,7 @@ from tapeline.running import BundleSlots, row_drafters
 from tapeline.serving import Engine, EngineSettings, canonical_pieces
 from tapeline.serving._reference_testing import Received, alone, random_requests
 from tests.goldens.cases import CASES
+from tests.product import _bundles
 from tests.product._bundles import ON_FAST_DEVICES, export, export_case
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
@@ -25,12 +26,14 @@ _LONG = os.environ.get("TAPELINE_LONG") == "1"
 _COUNT = 400 if _LONG else 16
 _SIZES: Any = {"slots": 3, "max_sequence": 96, "num_layers": 1}
 _PAGES: Any = {"pages": 14, "page_tokens": 16}
-pytestmark = ON_FAST_DEVICES
+compiled_once = _bundles.compiled_once  # serving_test and serving_drafts_test share the compilation of whole rows
+pytestmark = [ON_FAST_DEVICES, pytest.mark.usefixtures("compiled_once")]
 
 
 @pytest.fixture(scope="module")
-def bundles(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Bundle]:
+def bundles(compiled_once: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Bundle]:
     """A bundle whose rows have all positions, and the same with pages."""
+    del compiled_once
     folder, target = tmp_path_factory.mktemp("pages"), (target_of_device(_DEVICE),)
     options: Any = {**_SIZES, "target": target, "score_tokens": 4, "verify": "auto"}
     whole = Bundle(export("demo", folder / "whole", **options))

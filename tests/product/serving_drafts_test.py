@@ -1,6 +1,8 @@
 """Drafts of a server's rows on a device: the answers are those without them, bit for bit."""
 
+import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,23 +11,26 @@ import pytest
 
 from lang_core import ConfigError, InputError
 from run_iree import target_of_device
-from tapeline.bundle import Bundle
+from tapeline.bundle import MARK, Bundle
 from tapeline.engines import Place
 from tapeline.running import BundleSlots, open_slots, row_drafters
 from tapeline.serving import Drafting, EndEvent, Engine, TokenRequest, canonical_pieces
 from tapeline.serving._reference_testing import Received, alone, random_requests
+from tests.product import _bundles
 from tests.product._bundles import ON_FAST_DEVICES, export
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
-_COUNT = 200 if os.environ.get("TAPELINE_LONG") == "1" else 12
-pytestmark = ON_FAST_DEVICES
+_COUNT = 200 if os.environ.get("TAPELINE_LONG") == "1" else 24
+_SIZES: Any = {"slots": 3, "score_tokens": 4, "max_sequence": 96, "num_layers": 1}  # as in paged_slots_test
+compiled_once = _bundles.compiled_once
+pytestmark = [ON_FAST_DEVICES, pytest.mark.usefixtures("compiled_once")]
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+def bundle(compiled_once: None, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    del compiled_once
     folder = tmp_path_factory.mktemp("drafts") / "bundle"
-    options: Any = {"slots": 2, "score_tokens": 4, "max_sequence": 64, "target": (target_of_device(_DEVICE),)}
-    return Bundle(export("demo", folder, num_layers=1, **options))
+    return Bundle(export("demo", folder, target=(target_of_device(_DEVICE),), **_SIZES))
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +72,16 @@ def _check(request: TokenRequest, received: Received, lonely: BundleSlots) -> No
 
 
 def test_what_does_not_go_together_is_refused(bundle: Bundle, tmp_path: Path) -> None:
-    fewer = export("demo", tmp_path / "fewer", num_layers=1, slots=1, max_sequence=64, target=bundle.config.targets)
+    fewer = Path(shutil.copytree(bundle.path, tmp_path / "fewer"))
+    config = json.loads((fewer / MARK).read_text())
+    config["model"]["slots"] = 1
+    del config["seals"]["fields"]  # as in a bundle of an earlier version
+    (fewer / MARK).write_text(json.dumps(config))
     for given, message in [
         (("mtp", None), "speculate=mtp: a multi-token prediction head works on one prompt"),
         (("guess", None), "speculate=guess: expected prompt_lookup"),
         (("prompt_lookup", bundle.path), "are two ways to get drafts: give one of them"),
-        ((None, fewer), r"has 1 slots, and .* has 2: export the draft with slots=2"),
+        ((None, fewer), r"has 1 slots, and .* has 3: export the draft with slots=3"),
     ]:
         with pytest.raises(InputError, match=message), row_drafters(bundle, Place(device=_DEVICE), *given):
             raise AssertionError(f"{given} was taken")

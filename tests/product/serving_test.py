@@ -25,13 +25,15 @@ from tests.goldens.cases import CASES
 from tests.goldens.vision_language.cases import CASES as SEEING
 from tests.goldens.vision_language.cases import IMAGE_TOKEN
 from tests.goldens.vision_language.files import read_vision_language_manifest, write_vision_language_checkpoint
+from tests.product import _bundles
 from tests.product._bundles import ON_FAST_DEVICES, export, export_case
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 _LONG = os.environ.get("TAPELINE_LONG") == "1"
 _COUNT = 1000 if _LONG else 24
 _ALL = _LONG and _DEVICE == "local-task"  # elsewhere a request takes a second, so that all models would take a day
-pytestmark = ON_FAST_DEVICES
+compiled_once = _bundles.compiled_once
+pytestmark = [ON_FAST_DEVICES, pytest.mark.usefixtures("compiled_once")]
 
 _FEW = ["demo", "qwen3_next_mixed_4x"]  # of the second, bits go by the row where vectors have eight numbers
 _MODELS = [*_FEW, *(["demo_q8_0", "llama_gqa", "mamba2_4x", "falcon_h1_normed_4x", "gemma3_4x", "smolvlm"] * _ALL)]
@@ -49,7 +51,8 @@ def _bundle(name: str, folder: Path) -> Bundle:
             export("demo", folder / "bundle", num_layers=1, quantize="q8_0", activations="q8", verify="auto", **options)
         )
     if name == "demo":
-        return Bundle(export("demo", folder / "bundle", num_layers=None if _ALL else 1, **options))
+        layers = {"num_layers": None if _ALL else 1, "score_tokens": 4}  # as in paged_slots_test
+        return Bundle(export("demo", folder / "bundle", **layers, **options))
     return Bundle(export_case(CASES[name], folder, **options))
 
 

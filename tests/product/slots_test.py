@@ -23,6 +23,8 @@ _HERE = [
 ]
 _STATES = ["qwen3_next_mixed_4x", "mamba2_4x", "falcon_h1_normed_4x"]
 _NAMES = ["llama_gqa", *(_STATES if os.environ.get("TAPELINE_LONG") else [])]
+_CASE = CASES["llama_gqa"]
+_SIZES: Any = {"slots": 3, "max_sequence": len(_CASE.prompt[0]) + 5}  # all tests share one compilation
 compiled_once = _bundles.compiled_once
 pytestmark = [ON_FAST_DEVICES, pytest.mark.usefixtures("compiled_once")]
 
@@ -87,7 +89,7 @@ def _check_copies(slots: BundleSlots, count: int) -> None:
 
 
 def test_what_was_not_verified_is_measured(tmp_path: Path) -> None:
-    bundle = Bundle(export_case(CASES["llama_gqa"], tmp_path, slots=2, max_sequence=12))
+    bundle = Bundle(export_case(_CASE, tmp_path, **_SIZES))
     assert bundle.config.model["invariant"] == bundle.config.model["row_invariant"] == {}
     with bundle.session("local-task") as session:
         assert BundleSlots(bundle, session).invariance is Invariance.NONE
@@ -96,7 +98,7 @@ def test_what_was_not_verified_is_measured(tmp_path: Path) -> None:
 
 
 def test_rows_run_one_by_one_where_their_bits_are_not_known_to_be_the_same(tmp_path: Path) -> None:
-    bundle = Bundle(export_case(CASES["llama_gqa"], tmp_path, slots=3, max_sequence=12))
+    bundle = Bundle(export_case(_CASE, tmp_path, **_SIZES))
     with bundle.session("local-task") as session:
         slots = BundleSlots(bundle, session)
         for row in range(3):
@@ -110,19 +112,19 @@ def test_rows_run_one_by_one_where_their_bits_are_not_known_to_be_the_same(tmp_p
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
-    bundle = Bundle(export_case(CASES["llama_gqa"], tmp_path / "slots", slots=2, max_sequence=12))
+    bundle, most = Bundle(export_case(_CASE, tmp_path / "slots", **_SIZES)), _SIZES["max_sequence"]
     with bundle.session("local-task") as session:
         slots = BundleSlots(bundle, session)
-        for tokens in ([], [1] * 13):
-            with pytest.raises(InputError, match=f"expected 1 to 12 tokens; found {len(tokens)}: cut the prompt"):
+        for tokens in ([], [1] * (most + 1)):
+            with pytest.raises(InputError, match=f"expected 1 to {most} tokens; found {len(tokens)}: cut the prompt"):
                 slots.prefill_row(tokens, 0, 0)
-        with pytest.raises(InputError, match="3 tokens at position 10 do not fit into 12 positions"):
-            slots.prefill_row([1, 2, 3], 0, 10)
+        with pytest.raises(InputError, match=f"3 tokens at position {most - 2} do not fit into {most} positions"):
+            slots.prefill_row([1, 2, 3], 0, most - 2)
         for rows in ([], [1, 1]):
             with pytest.raises(InputError, match="decode: expected at least one row, each once"):
                 slots.decode(rows, rows, rows)
-        with pytest.raises(InputError, match="argument 'row': expected 0 to 1; found 2"):
-            slots.prefill_row([1], 2, 0)
+        with pytest.raises(InputError, match="argument 'row': expected 0 to 2; found 3"):
+            slots.prefill_row([1], 3, 0)
     plain = Bundle(export_case(CASES["llama_gqa"], tmp_path / "plain", max_sequence=12))
     with plain.session("local-task") as session, pytest.raises(InputError, match="export with slots=8"):
         BundleSlots(plain, session)
