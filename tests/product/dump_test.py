@@ -1,6 +1,7 @@
 """--dump_tags of tools:export, and the dumps of tools:generate."""
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -58,6 +59,12 @@ def generating(request: pytest.FixtureRequest, on_iree: Callable[..., Finished])
     return lambda bundle, *flags: on_iree(bundle, f"--engine={request.param}", *flags)
 
 
+@pytest.fixture(params=ENGINES if os.environ.get("TAPELINE_LONG") else ("iree",))
+def generating_fast(request: pytest.FixtureRequest, on_iree: Callable[..., Finished]) -> Callable[..., Finished]:
+    """Runs ``generate``; on JAX, which compiles for each call of the command, with TAPELINE_LONG=1."""
+    return lambda bundle, *flags: on_iree(bundle, f"--engine={request.param}", *flags)
+
+
 def test_the_module_itself_is_as_without_dump_tags(bundle: Path, plain: Path) -> None:
     assert (bundle / MODULE).read_bytes() == (plain / MODULE).read_bytes()
     described = [json.loads((folder / MARK).read_text()) for folder in (bundle, plain)]
@@ -92,9 +99,9 @@ def _generate(generating: Callable[..., Finished], bundle: Path, directory: Path
 
 
 def test_prefill_and_every_decoded_token_are_steps(
-    bundle: Path, generating: Callable[..., Finished], tmp_path: Path
+    bundle: Path, generating_fast: Callable[..., Finished], tmp_path: Path
 ) -> None:
-    dump, done = _generate(generating, bundle, tmp_path / "dump", 1)
+    dump, done = _generate(generating_fast, bundle, tmp_path / "dump", 1)
     chunks = -(-len(_PROMPT) // 4)
     steps = {record.step: record.entry_point for record in dump.records}
     assert steps == {step: "prefill" if step < chunks else "decode" for step in range(chunks + 2)}
@@ -117,32 +124,34 @@ def test_tags_change_no_token_and_hardly_a_logit(
     np.testing.assert_array_equal(np.load(tmp_path / "c.npy"), np.load(tmp_path / "b.npy"))
 
 
-@pytest.mark.parametrize("level", [2, 3])
 def test_the_eager_context_dumps_the_same_calls(
-    bundle: Path, generating: Callable[..., Finished], tmp_path: Path, level: int
+    bundle: Path, generating: Callable[..., Finished], tmp_path: Path
 ) -> None:
     dump, _ = _generate(generating, bundle, tmp_path / "dump", 2)
+    for level in (2, 3):
+        _check_with_eager(bundle, dump, tmp_path / f"eager{level}", level)
+
+
+def _check_with_eager(bundle: Path, dump: Dump, directory: Path, level: int) -> None:
     model = DecoderLM(load_config(bundle.parent / "model"))
     points = {point.name: point for point in entry_points(model, **_SIZES)}
     with (
         SafetensorsCheckpoint(bundle.parent / "model") as weights,
-        DumpWriter(tmp_path / "eager", level=level, source={"context": "eager"}, tags=_GLOBS) as writer,
+        DumpWriter(directory, level=level, source={"context": "eager"}, tags=_GLOBS) as writer,
     ):
         called = tuple(points.values())
         dumper = Dumper(writer, tags_by_entry_point(called, _GLOBS), kernel_sites(called, _GLOBS))
         for step in range(max(record.step for record in dump.records) + 1):
             given = [record for record in dump.records if (record.step, record.when) == (step, "before")]
             eager_call(dumper, points[given[0].entry_point], weights, {r.name: dump.load(r) for r in given})
-    eager = {record.key: record for record in read_dump(tmp_path / "eager").records}
+    eager = {record.key: record for record in read_dump(directory).records}
     assert set(eager) == {record.key for record in dump.records}
     for record in dump.records:
         other = eager[record.key]
         facts = ("direction", "module_path", "op", "line", "dtype", "shape", "kernel", "call_site", "layer")
         assert [getattr(record, fact) for fact in facts] == [getattr(other, fact) for fact in facts]
         if other.file is not None and record.name != "model.layers.1.self_attn.scores":  # masked ones are -1e30
-            np.testing.assert_allclose(
-                dump.load(record), read_dump(tmp_path / "eager").load(other), rtol=1e-3, atol=1e-4
-            )
+            np.testing.assert_allclose(dump.load(record), read_dump(directory).load(other), rtol=1e-3, atol=1e-4)
 
 
 def test_engines_dump_the_same_tensors(bundle: Path, on_iree: Callable[..., Finished], tmp_path: Path) -> None:
@@ -158,8 +167,8 @@ def test_engines_dump_the_same_tensors(bundle: Path, on_iree: Callable[..., Fini
     }
 
 
-def test_limits_are_the_users(bundle: Path, generating: Callable[..., Finished], tmp_path: Path) -> None:
-    done = generating(bundle, "--dump=dump", "--dump_limit=300B,2KiB")
+def test_limits_are_the_users(bundle: Path, generating_fast: Callable[..., Finished], tmp_path: Path) -> None:
+    done = generating_fast(bundle, "--dump=dump", "--dump_limit=300B,2KiB")
     dump = read_dump(tmp_path / "dump")
     assert dump.limits == {"tensor_bytes": 300, "total_bytes": 2048}
     reasons = {record.dropped for record in dump.records}
@@ -169,9 +178,9 @@ def test_limits_are_the_users(bundle: Path, generating: Callable[..., Finished],
 
 
 def test_level_two_of_a_plain_bundle_shows_arguments_and_results(
-    plain: Path, generating: Callable[..., Finished], tmp_path: Path
+    plain: Path, generating_fast: Callable[..., Finished], tmp_path: Path
 ) -> None:
-    dump, _ = _generate(generating, plain, tmp_path / "dump", 2)
+    dump, _ = _generate(generating_fast, plain, tmp_path / "dump", 2)
     assert {record.direction for record in dump.records} == {"IN", "OUT", "INOUT"}
     assert dump.tags is None
 
@@ -207,8 +216,8 @@ def test_a_refusal_before_the_first_tensor_leaves_no_dump(
     assert not (tmp_path / "dump").exists()
 
 
-def test_level_zero_dumps_nothing(plain: Path, generating: Callable[..., Finished], tmp_path: Path) -> None:
-    done = generating(plain, "--dump=dump", "--dump_level=0", "--dump_limit=none")
+def test_level_zero_dumps_nothing(plain: Path, generating_fast: Callable[..., Finished], tmp_path: Path) -> None:
+    done = generating_fast(plain, "--dump=dump", "--dump_level=0", "--dump_limit=none")
     assert done.code == 0
     assert not (tmp_path / "dump").exists()
 
