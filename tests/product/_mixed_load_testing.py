@@ -1,11 +1,14 @@
 """Drawn requests of every kind for a server of a text model, a model that sees, an embedder and Whisper."""
 
 import base64
+import collections
 import contextlib
 import io
 import itertools
 import json
+import os
 import random
+import re
 import socket
 import string
 from collections.abc import Callable, Mapping
@@ -170,7 +173,9 @@ def _tools(draw: random.Random) -> Ask:
     name = f"tool_{draw.randrange(10**6)}"
     tools = [{"type": "function", "function": {"name": name, "parameters": parameters}}]
     choice = draw.choice(("auto", "required", {"type": "function", "function": {"name": name}}))
-    return Ask("tools", _CHAT, {**_conversation(draw, 1), "tools": tools, "tool_choice": choice})
+    messages = [{"role": "user", "content": _prompt(draw)[-40:]}]  # the tools take most of the context
+    fields = {**_conversation(draw, 1), "messages": messages, "tools": tools, "tool_choice": choice}
+    return Ask("tools", _CHAT, fields)
 
 
 def _format(draw: random.Random) -> Ask:
@@ -198,11 +203,13 @@ def _picture(draw: random.Random) -> Ask:
     return Ask("image", _CHAT, {"model": "smolvlm", "messages": [{"role": "user", "content": parts}], **fields})
 
 
-def _form(file: bytes, fields: Mapping[str, str]) -> bytes:
+def sound_form(file: bytes, fields: Mapping[str, str]) -> tuple[bytes, Mapping[str, str]]:
+    """Returns body and headers of a request with a file of sound."""
     parts = [f'name="{name}"\r\n\r\n{value}'.encode() for name, value in fields.items()]
     parts.append(b'name="file"; filename="a.wav"\r\nContent-Type: audio/wav\r\n\r\n' + file)
     head = f"--{_BOUNDARY}\r\nContent-Disposition: form-data; ".encode()
-    return b"".join(head + part + b"\r\n" for part in parts) + f"--{_BOUNDARY}--\r\n".encode()
+    body = b"".join(head + part + b"\r\n" for part in parts) + f"--{_BOUNDARY}--\r\n".encode()
+    return body, {"content-type": f"multipart/form-data; boundary={_BOUNDARY}"}
 
 
 def _transcription(draw: random.Random) -> Ask:
@@ -215,8 +222,7 @@ def _transcription(draw: random.Random) -> Ask:
 
 def _hear(draw: random.Random, kind: str, file: bytes) -> Ask:
     fields = {"model": "whisper", "response_format": draw.choice(("json", "verbose_json", "text", "srt"))}
-    headers = {"content-type": f"multipart/form-data; boundary={_BOUNDARY}"}
-    return Ask(kind, "/v1/audio/transcriptions", _form(file, fields), headers)
+    return Ask(kind, "/v1/audio/transcriptions", *sound_form(file, fields))
 
 
 def _words(draw: random.Random) -> str:
@@ -305,3 +311,40 @@ def cancel(server: ServerProcess, draw: random.Random) -> None:
             connection.recv(300)
         if draw.random() < 0.5:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+
+def _family(process: int) -> list[int]:
+    """Returns a process and its descendants."""
+    family = [process]
+    for one in family:
+        for children in Path(f"/proc/{one}/task").glob("*/children"):
+            try:
+                family += map(int, children.read_text().split())
+            except OSError:  # the thread has ended
+                continue
+    return family
+
+
+def memory(process: int) -> dict[str, float]:
+    """Returns figures of a process, and of it with its descendants: memory in KiB, file descriptors, threads."""
+    figures = collections.Counter[str]()
+    for one in _family(process):
+        try:
+            status = Path(f"/proc/{one}/status").read_text()
+            shared = Path(f"/proc/{one}/smaps_rollup").read_text()
+            files = len(os.listdir(f"/proc/{one}/fd"))
+        except OSError:  # it has ended
+            continue
+        facts = {name: int(value) for name, value in re.findall(r"^(\w+):\s+(\d+)", status + shared, re.MULTILINE)}
+        values = {
+            "rss": facts["VmRSS"],
+            "pss": facts["Pss"],
+            "anonymous": facts["RssAnon"],
+            "files": files,
+            "threads": facts["Threads"],
+            "processes": 1,
+        }
+        figures.update({f"all_{name}": value for name, value in values.items()})
+        if one == process:
+            figures.update({f"server_{name}": value for name, value in values.items()})
+    return dict(figures)

@@ -9,7 +9,6 @@ import concurrent.futures
 import json
 import os
 import random
-import re
 import signal
 import statistics
 import time
@@ -19,7 +18,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.product._mixed_load_testing import Ask, cancel, drawn, every_kind, export_every_kind, malformed
+from tests.product._mixed_load_testing import Ask, cancel, drawn, every_kind, export_every_kind, malformed, memory
 from tests.product._serving import ServerProcess, serving, wait_until
 
 _SECONDS: Final = float(os.environ.get("TAPELINE_LOAD_SECONDS", "15"))
@@ -99,43 +98,6 @@ def _check(tally: _Tally, ask: Ask, expected: Any, server: ServerProcess) -> Any
     return answer
 
 
-def _family(process: int) -> list[int]:
-    """Returns a process and its descendants."""
-    family = [process]
-    for one in family:
-        for children in Path(f"/proc/{one}/task").glob("*/children"):
-            try:
-                family += map(int, children.read_text().split())
-            except OSError:  # the thread has ended
-                continue
-    return family
-
-
-def _memory(process: int) -> dict[str, float]:
-    """Returns figures of a process, and of it with its descendants: memory in KiB, file descriptors, threads."""
-    figures = collections.Counter[str]()
-    for one in _family(process):
-        try:
-            status = Path(f"/proc/{one}/status").read_text()
-            shared = Path(f"/proc/{one}/smaps_rollup").read_text()
-            files = len(os.listdir(f"/proc/{one}/fd"))
-        except OSError:  # it has ended
-            continue
-        facts = {name: int(value) for name, value in re.findall(r"^(\w+):\s+(\d+)", status + shared, re.MULTILINE)}
-        values = {
-            "rss": facts["VmRSS"],
-            "pss": facts["Pss"],
-            "anonymous": facts["RssAnon"],
-            "files": files,
-            "threads": facts["Threads"],
-            "processes": 1,
-        }
-        figures.update({f"all_{name}": value for name, value in values.items()})
-        if one == process:
-            figures.update({f"server_{name}": value for name, value in values.items()})
-    return dict(figures)
-
-
 def _growth(samples: list[dict[str, float]], name: str) -> float:
     """Returns how the median of a figure in the last fifth of the samples compares with that in the first."""
     fifth = max(1, len(samples) // 5)
@@ -149,7 +111,7 @@ def _watch(server: ServerProcess, tallies: list[_Tally], end: float) -> list[dic
     while time.monotonic() < end:
         time.sleep(_SAMPLE_SECONDS)
         seconds = time.monotonic() - began
-        sample = {"seconds": round(seconds, 1), **_memory(server.process.pid)}
+        sample = {"seconds": round(seconds, 1), **memory(server.process.pid)}
         if _FIGURES:
             with Path(_FIGURES).open("a") as lines:
                 tally = _joined(tallies)
