@@ -1,5 +1,7 @@
 """Self-attention with shared key/value heads."""
 
+from typing import Final
+
 from lang_core import DType, ExecutionContext, Module, OpError, Parameter, Tensor, as_dtype, f64
 from transformer_core._attention_config import AttentionConfig
 from transformer_core._cache import CacheLayout, shared_layout
@@ -10,6 +12,9 @@ from transformer_core._query_key_norm import HeadNorm, head_norm
 from transformer_core._rope import apply_rope
 from transformer_core._rope_config import RopeKind
 from transformer_core._step import StepInputs, for_heads
+
+# Far below every score, and above the bias with which ``ops.cached_attention`` leaves out a key.
+_LEAST_BIAS: Final = -1e28
 
 
 def grouped_attention(
@@ -42,6 +47,37 @@ def grouped_attention(
 
     def body(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float | None) -> Tensor:
         return _grouped_attention(ctx, q, k, v, bias, scale)
+
+    return ctx.composite("grouped_attention", body, (q, k, v, bias), (scale,))
+
+
+def fused_attention(
+    ctx: ExecutionContext,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+) -> Tensor:
+    """Computes ``grouped_attention`` by ``ops.cached_attention``, which has kernels, and keeps no scores in memory.
+
+    The op takes no f64 and no bias per head, and its scores cannot be dumped: these cases are computed as before. The
+    op needs a key that is not hidden for each query. A token of padding may have none near it, so hidden keys get a
+    bias that the op takes for a number: a query that sees no key spreads its weights evenly.
+    """
+    queries, keys = q.shape[3], k.shape[2]
+    per_head = bias is not None and bias.shape[-4:-2] != (1, 1)
+    if per_head or as_dtype(q.dtype) is f64 or not keys or ctx.shows("scores", detail=True):
+        return grouped_attention(ctx, q, k, v, bias, scale)
+
+    def body(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float | None) -> Tensor:
+        ops = ctx.ops
+        if bias is None:
+            over = ops.broadcast(ops.constant(0.0, "f32"), (1, queries, keys))
+        else:
+            over = ops.cast(ops.reshape(bias, (-1, *bias.shape[-2:])), "f32")
+            over = ops.broadcast(ops.maximum(over, _LEAST_BIAS), (over.shape[0], queries, keys))
+        return ops.cached_attention(q, k, v, over, q.shape[-1] ** -0.5 if scale is None else scale)
 
     return ctx.composite("grouped_attention", body, (q, k, v, bias), (scale,))
 

@@ -7,7 +7,8 @@ from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, checke
 class Conv1d(Module):
     """``y[t] = sum over i of weight[:, :, i] x[stride * t + i - padding] + bias``, with zeros beyond the ends.
 
-    The weight [out, in, width] lies as PyTorch's Conv1d has it.
+    The weight [out, in, width] lies as PyTorch's Conv1d has it. Computed as one matrix product of windows side by side:
+    IREE 3.13 computes convolutions without vectors on CPUs, at 1 GFLOP/s.
     """
 
     def __init__(
@@ -23,14 +24,20 @@ class Conv1d(Module):
     ) -> None:
         self.weight = Parameter((outputs, inputs, width), dtype)
         self.bias = Parameter((outputs,), dtype) if bias else None
-        self.stride, self.padding = stride, padding
+        self.stride, self.padding, self.width = stride, padding, width
 
     def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         """Maps x [B, T, in] to [B, T', out] with ``T' = (T + 2 padding - width) // stride + 1``."""
-        ops = ctx.ops
-        kernel = ops.transpose(ctx.parameter(self.weight), (2, 1, 0))  # [width, in, out]
-        y = ops.conv(x, kernel, (self.stride,), ((self.padding, self.padding),))
-        return y if self.bias is None else ops.add(y, ctx.parameter(self.bias))
+        ops, side = ctx.ops, (0, self.padding, 0)
+        x = ops.pad(x, side, side) if self.padding else x
+        batch, tokens, inputs = x.shape
+        last = tokens - self.width  # where the last window may begin
+        windows = [
+            ops.slice(x, (0, i, 0), (batch, last + i + 1, inputs), (1, self.stride, 1)) for i in range(self.width)
+        ]
+        weight = ops.transpose(ctx.parameter(self.weight), (0, 2, 1))  # [out, width, in]
+        weight = ops.reshape(weight, (weight.shape[0], self.width * inputs))
+        return ops.linear(ops.concat(windows, 2), weight, None if self.bias is None else ctx.parameter(self.bias))
 
 
 @checked_choices

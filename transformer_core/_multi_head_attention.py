@@ -1,7 +1,7 @@
 """Self-attention and cross-attention with a key/value head for each query head."""
 
 from lang_core import ConfigError, DType, ExecutionContext, Module, Tensor, checked_choices
-from transformer_core._attention import grouped_attention
+from transformer_core._attention import fused_attention
 from transformer_core._kv_cache import KVCache
 from transformer_core._linear import Linear
 from transformer_core._rope import apply_rope
@@ -88,7 +88,7 @@ class MultiHeadAttention(Module):
         batch, queries, _ = x.shape
         q = self._heads(ctx, self.q_proj(ctx, x), tables)
         q = ops.reshape(q, (batch, self.heads, 1, queries, self.head_size))
-        heads = grouped_attention(ctx, q, memory.key, memory.value, bias, self.scale)  # [B, N, 1, T, H]
+        heads = fused_attention(ctx, q, memory.key, memory.value, bias, self.scale)  # [B, N, 1, T, H]
         heads = ops.transpose(ops.reshape(heads, (batch, self.heads, queries, self.head_size)), (0, 2, 1, 3))
         return self.o_proj(ctx, ops.reshape(heads, (batch, queries, self.heads * self.head_size)))
 

@@ -46,6 +46,46 @@ def test_padding_is_not_seen():
     np.testing.assert_allclose(actual, expected(X, X, mask != 0), rtol=1e-5, atol=1e-5)
 
 
+def test_a_query_that_sees_no_key_spreads_its_weights():
+    """A token of padding may be far from all others; its state must stay a number, as others multiply it by 0."""
+    bias = np.full((1, 1, 1, 5, 5), -1e30, np.float32)
+    bias[..., :3, :] = 0
+    actual = ATTENTION(CTX, CTX.constant(X), CTX.constant(bias)).numpy()
+    seen = ATTENTION(CTX, CTX.constant(X)).numpy()
+    np.testing.assert_allclose(actual[:, :3], seen[:, :3], rtol=1e-5, atol=1e-5)
+    values = (X @ WEIGHTS.read("v_proj.weight").T + WEIGHTS.read("v_proj.bias")).mean(1, keepdims=True)
+    spread = values @ WEIGHTS.read("o_proj.weight").T + WEIGHTS.read("o_proj.bias")
+    np.testing.assert_allclose(actual[:, 3:], np.broadcast_to(spread, (2, 2, 12)), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("bias", "dtype", "fused"),
+    [
+        (None, "f32", True),
+        (None, "bf16", True),
+        ((2, 1, 1, 1, 5), "f32", True),
+        ((1, 1, 1, 5, 5), "f32", True),
+        ((1, 3, 1, 5, 5), "f32", False),  # a bias for each head: T5
+        (None, "f64", False),
+    ],
+)
+def test_attention_is_the_op_that_has_kernels(
+    bias: tuple[int, ...] | None, dtype: str, fused: bool, monkeypatch: pytest.MonkeyPatch
+):
+    attention, called = MultiHeadAttention(12, 3, dtype=dtype), list[bool]()
+    ctx = context_of(attention)
+    op = type(ctx.ops).cached_attention
+
+    def noted(*args, **kwargs):
+        called.append(True)
+        return op(*args, **kwargs)
+
+    monkeypatch.setattr(type(ctx.ops), "cached_attention", noted)
+    x = ctx.ops.cast(ctx.constant(X), dtype)
+    attention(ctx, x, None if bias is None else ctx.constant(np.zeros(bias, np.float32)))
+    assert bool(called) is fused
+
+
 def test_biases():
     paths = [path for path, _ in ATTENTION.named_parameters() if path.endswith("bias")]
     assert paths == ["q_proj.bias", "v_proj.bias", "o_proj.bias"]
