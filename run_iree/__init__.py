@@ -24,6 +24,7 @@ from run_iree.compiler import (
     locate,
     target_named,
     target_of_device,
+    tiling_flags,
 )
 from run_iree.devices import DEVICES, Device, available
 from run_iree.sessions import (
@@ -65,4 +66,5 @@ __all__ = [
     "locate",
     "target_named",
     "target_of_device",
+    "tiling_flags",
 ]

@@ -4,6 +4,7 @@ from run_iree.compiler._bindings import check_bindings
 from run_iree.compiler._block_calls import OutlineRule
 from run_iree.compiler._check_text import check_text
 from run_iree.compiler._compile import CompileReport, compile_module, compiler_path
+from run_iree.compiler._data_tiling import tiling_flags
 from run_iree.compiler._eviction import evict, is_locked
 from run_iree.compiler._locate import Place, locate
 from run_iree.compiler._module_cache import ModuleCache
@@ -38,4 +39,5 @@ __all__ = [
     "locate",
     "target_named",
     "target_of_device",
+    "tiling_flags",
 ]

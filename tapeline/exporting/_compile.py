@@ -9,7 +9,7 @@ from typing import Any, Final
 from autotune import cpu_model
 from autotune.iree_compiler import CANDIDATE_FLAGS
 from lang_core import CompileError
-from run_iree import Session, Target, available, check_bindings, compile_module
+from run_iree import Session, Target, available, check_bindings, compile_module, tiling_flags
 from tapeline.bundle import (
     ARCHIVE,
     DEBUG_MODULE,
@@ -87,7 +87,7 @@ class _Compilation:
     def _compiled(self, step: str, name: str, module: str, file: str) -> dict[str, Any]:
         target, cpu_kernels = tuned_target(name)
         tuned = self._tuned(name)
-        more = tuple(tuned.get("flags", ()))
+        more = tuple(tuned["flags"]) if tuned else tiling_flags(self._staging / module, target)
         flags = [*target.flags, *more]
         given = target.tiles_beside(flags)
         tiles = dataclasses.asdict(given) if given else None
