@@ -47,12 +47,12 @@ def wants_data_tiling(lines: Iterable[str]) -> bool:
     >>> [wants_data_tiling([product + types.format(rows, rows)]) for rows in (196, 197, 29)]
     [False, True, False]
     """
-    found = False
+    slow = False
     for line in lines:
         if _CACHE in line:
             return False
-        found = found or ("dot_general" in line and _is_slow(line))
-    return found
+        slow = slow or ("dot_general" in line and _is_slow(line))
+    return slow
 
 
 def _is_slow(line: str) -> bool:
