@@ -1,17 +1,21 @@
 """Cases of devices: every op in f32, i32 and bf16, a selection in the other dtypes; and those that they cannot run.
 
-Compiling takes the time, and the StableHLO of every case is interpreted by the tests beside these. So without
-TAPELINE_LONG=1 in the environment a device runs one case of each op in f32, beside the kinds of cases that one device
-gets wrong and another does not; in i32 and bf16 a selection of these, in f64, i64 and u8 one per kind. vmvx and Vulkan,
-which compile from the same StableHLO, run one per kind in all dtypes but f32; and in f32 each one half of the cases of
-packed weights, attention and what stands around products, which the CPU runs too.
+Compiling takes the time, and the StableHLO of every case is interpreted by the tests beside these. So the default run
+has, for each device: one case of each op (in f32 if the op has it), every case that shows a known fault of the device's
+compiler (``compile_hlo/quirks``), and a sample of the rest, drawn with a fixed seed that the test prints: some of each
+dtype, of fusions, of what stands around products, of packed weights and of attention. With TAPELINE_LONG=1 in the
+environment a device runs all of them.
 """
 
 import dataclasses
+import functools
 import os
+import random
 import re
 from typing import Final
 
+from compile_hlo.quirks import FAULTS
+from run_iree import target_of_device
 from tests.emission._attention_cases import ATTENTION_CASES
 from tests.emission._between_cases import BETWEEN_CASES
 from tests.emission._cases import Case
@@ -43,72 +47,6 @@ DEVICE_CASES: Final = (
     *PACKED_CASES,
     *ATTENTION_CASES,
 )
-_CPU: Final = ("local-task", "local-sync")
-_IN_F32: Final = frozenset(case.op for case in DEVICE_CASES if case.dtype.name == "f32")
-_PLAIN: Final = frozenset(case.name for case in CASES if case.dtype.name != "f32" and case.op in _IN_F32)
-
-
-# Of what a device has its own ideas: NaN, conversions, a few indices of 64 bits, tensors without elements; in f32 all
-# that adds up.
-_TOUCHY: Final = re.compile(
-    r"(cast|argm..|sort)_.*|.*_(nan|special|itself|wide|empty|far|long|no_channels)(_.*)?|(take|put|update)_int64_.*|"
-    r"(scatter_.*_int32|conv_.*|dot_general.*|pow)_f32"
-)
-_FIRST: Final = {(case.op, case.dtype.name): case.name for case in reversed(CASES) if is_run(case)}
-# Cases that the other encodings have too, in the same ways; of some only the product with exact x in f32 remains.
-_LIKE_OTHERS: Final = re.compile(
-    r"(dequantize|dequantize_beyond|packed_linear_one_row)_(q8_0|q6_k)(_f32)?|"
-    r"(dequantize|dequantize_beyond|packed_linear_one_row)_(q4_1|q5_.|q[23]_k|iq4_..|mxfp4)(_f32|_bf16)?|"
-    r"packed_linear_(q4_1|q5_.|q[23]_k|iq4_..|mxfp4)_b?f16|"
-    r"(packed_linear|block_product|packed_expert_linear)_(q4_1|q5_.|q[236]_k|iq4_..)(_2)?"
-)
-_FURTHER: Final = frozenset(
-    case.name
-    for case in CASES
-    if case.name != _FIRST.get((case.op, case.dtype.name)) and _TOUCHY.fullmatch(case.name) is None
-) | frozenset(case.name for case in PACKED_CASES if _LIKE_OTHERS.fullmatch(case.name))
-# The compiler's own code on a CPU, where tests of run_iree/kernels hold the products of each encoding.
-_OF_CPU: Final = re.compile(r"dequantize_.*_f32")
-_OF_KERNELS: Final = re.compile(r"packed_linear_(q4_1|q5_.|q[23]_k|iq4_..)_exact")
-_PRODUCT: Final = re.compile(r"(packed|expert|block|dequantize|cached_attention|dot_general_of)_.*")
-_FIRST_ON_DEVICES: Final = {(case.op, case.dtype.name): case.name for case in reversed(DEVICE_CASES)}
-_LATER: Final = [
-    case.name
-    for case in DEVICE_CASES
-    if case.dtype.name == "f32"
-    and case.name not in {*_FURTHER, *_FIRST_ON_DEVICES.values()}
-    and _PRODUCT.fullmatch(case.name)
-]
-# The later cases of products, each on one of the two devices that compile no kernels.
-_IN_TURNS: Final = {"vmvx": frozenset(_LATER[::2]), "vulkan": frozenset(_LATER[1::2])}
-
-
-# Dtypes that no bundle computes with, and f16, which is emitted as bf16 is.
-_RARE: Final = ("f16", "f64", "i64", "u8")
-# One case per kind: the rules are the same in every dtype.
-_PER_KIND: Final = re.compile(
-    r"(cast|constant|concat|less|select|add|sum_1|max_1|dot_general|while|gather_int32|put_int32|argmax|sort|"
-    r"block_quantize|packed_linear_q4_0|cached_attention_one)_[a-z0-9]+|cast_.*"
-)
-
-
-def is_sampled(case: Case, device: str) -> bool:
-    """Returns whether a device runs the case also without TAPELINE_LONG."""
-    if os.environ.get("TAPELINE_LONG"):
-        return True
-    if case.name in _LATER and case.name not in _IN_TURNS.get(device, _LATER):
-        return False
-    if device in _CPU and _OF_KERNELS.fullmatch(case.name):
-        return False
-    if case.name in _FURTHER and not (device in _CPU and _OF_CPU.fullmatch(case.name)):
-        return False
-    if _is_reduced(case, device) and case.op in _IN_F32 and not _PER_KIND.fullmatch(case.name):
-        return False
-    return case.name not in _PLAIN or _SELECTED.match(case.name) is not None
-
-
-def _is_reduced(case: Case, device: str) -> bool:
-    return case.dtype.name in _RARE or (device not in _CPU and case.dtype.name != "f32")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -126,6 +64,7 @@ class Limit:
     why: str
 
 
+_CPU: Final = ("local-task", "local-sync")
 _MOVES: Final = "reverse|concat|pad|constant|while|cond|take|gather|dynamic_slice|update|put|select|scatter_set"
 
 # Of IREE 3.13. The first gives wrong numbers, as the one of attention does; the compiler refuses the others.
@@ -149,3 +88,42 @@ LIMITS: Final = (
 def limit_of(case: Case, device: str) -> Limit | None:
     """Returns the limit by which a device cannot run a case; None where it can."""
     return next((x for x in LIMITS if device in x.devices and re.fullmatch(x.cases, case.name)), None)
+
+
+SEED: Final = 20261129
+"""Seed of the sample that a device runs without TAPELINE_LONG."""
+# Number of drawn cases: of each dtype, and of each table beside the ops alone.
+_DRAWN: Final = {"f32": 6, "bf16": 4, "i32": 3, "fusion": 5, "between": 3, "packed": 5, "attention": 3}
+_DRAWN_ELSE: Final = 2
+_TABLES: Final = {
+    **{case.name: "fusion" for case in FUSION_CASES},
+    **{case.name: "between" for case in BETWEEN_CASES},
+    **{case.name: "packed" for case in PACKED_CASES},
+    **{case.name: "attention" for case in ATTENTION_CASES},
+}
+
+
+@functools.cache
+def _default(device: str) -> frozenset[str]:
+    """Returns the names of the cases that a device runs without TAPELINE_LONG."""
+    able = [case for case in DEVICE_CASES if limit_of(case, device) is None]
+    first: dict[str, Case] = {}
+    for case in able:
+        if case.op not in first or (case.dtype.name == "f32" and first[case.op].dtype.name != "f32"):
+            first[case.op] = case
+    target = target_of_device(device)
+    faulty = {name for fault in FAULTS if target in fault.targets for name in fault.cases}
+    chosen = {case.name for case in first.values()} | {case.name for case in able if case.name in faulty}
+    rest: dict[str, list[str]] = {}
+    for case in able:
+        if case.name not in chosen:
+            rest.setdefault(_TABLES.get(case.name, case.dtype.name), []).append(case.name)
+    rng = random.Random(f"{SEED} {target}")
+    for kind, names in sorted(rest.items()):
+        chosen.update(rng.sample(names, min(len(names), _DRAWN.get(kind, _DRAWN_ELSE))))
+    return frozenset(chosen)
+
+
+def is_sampled(case: Case, device: str) -> bool:
+    """Returns whether a device runs the case: one of the sample, or with TAPELINE_LONG=1 any."""
+    return bool(os.environ.get("TAPELINE_LONG")) or case.name in _default(device)

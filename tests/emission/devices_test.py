@@ -1,9 +1,11 @@
 """Runs every op on every device against the eager context, and checks the table of what a device cannot run.
 
-With TAPELINE_LONG=1 in the environment every case runs, also all that are said not to run there.
+By default a device runs the sample of ``_device_cases``: each op, the cases of known faults, and drawn ones. With
+TAPELINE_LONG=1 in the environment every case runs, also all that are said not to run there.
 """
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,18 +17,20 @@ import pytest
 from compile_dag import record
 from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters, InlineParameters
+from compile_hlo.quirks import FAULTS
 from lang_core import Argument, CompileError, DeviceError, EntryPoint, TensorSpec, as_dtype, f32, i8
-from run_iree import DEVICES, Session
+from run_iree import DEVICES, Session, target_of_device
 from run_iree._device_testing import compiled, device_params, sharing
 from tests.emission._cases import Array, Case, small
-from tests.emission._device_cases import DEVICE_CASES, LIMITS, is_sampled, limit_of
+from tests.emission._device_cases import DEVICE_CASES, LIMITS, SEED, is_sampled, limit_of
 from tests.emission._support import EITHER_ZERO, assert_agrees, eager_results, graph_of, text_of
 
 # vmvx rounds -0.5 to 0.0.
 _EITHER_ZERO = (*EITHER_ZERO, "round")
-_OF_A_LIMIT = 4
+# Cases of one module: a run of the compiler costs more than a function.
+_BATCH = 64
+_OF_A_LIMIT = 2
 _SESSIONS = 3
-_DTYPES = sorted({case.dtype.name for case in DEVICE_CASES})
 
 
 def _compiled(cases: list[Case], device: str, folder: Path) -> Path:
@@ -66,21 +70,62 @@ def _failures(cases: list[Case], output: Path, device: str) -> Iterator[str]:
                 raise
 
 
-@pytest.mark.parametrize("dtype", _DTYPES)
-@pytest.mark.parametrize("device", device_params(shared=True))
-def test_ops_run_right(device: str, dtype: str, tmp_path: Path):
-    """One module per dtype, to keep the number of compiler runs low."""
-    cases = [case for case in DEVICE_CASES if case.dtype.name == dtype and is_sampled(case, device)]
-    cases = [case for case in cases if limit_of(case, device) is None]
-    output = _compiled(cases, device, tmp_path)
+def _compile_failures(cases: list[Case], device: str, folder: Path) -> list[str]:
+    """Compiles cases one by one; returns what the compiler says of those that it refuses."""
     failures = []
-    for beside in sharing(device):
-        failures += [f"{beside}: {failure}" for failure in _failures(cases, output, beside)]
+    for case in cases:
+        try:
+            _compiled([case], device, folder)
+        except CompileError as error:
+            failures.append(f"{case.name}: {' '.join(str(error).split())[:300]}")
+    return failures
+
+
+def _batch_failures(cases: list[Case], device: str, folder: Path) -> list[str]:
+    """Compiles cases into one module, and runs them on each device of its target."""
+    try:
+        output = _compiled(cases, device, folder)
+    except CompileError as error:
+        return _compile_failures(cases, device, folder) or [f"together: {error}"]
+    return [f"{beside}: {failure}" for beside in sharing(device) for failure in _failures(cases, output, beside)]
+
+
+@pytest.mark.parametrize("device", device_params(shared=True))
+def test_ops_run_right(device: str, tmp_path: Path):
+    """Modules of many cases; a case that the compiler refuses among others is found alone."""
+    cases = [case for case in DEVICE_CASES if is_sampled(case, device) and limit_of(case, device) is None]
+    print(f"{len(cases)} of {len(DEVICE_CASES)} cases on {device}, seed {SEED}; TAPELINE_LONG=1 runs all")
+    assert cases
+    failures: list[str] = []
+    for begin in range(0, len(cases), _BATCH):
+        failures += _batch_failures(cases[begin : begin + _BATCH], device, tmp_path)
     assert not failures, "\n".join(failures)
 
 
+def _negated(case: Case) -> Case:
+    """Returns a case of the same name that computes something else."""
+    return dataclasses.replace(case, fn=lambda c, *given: c.ops.negate(case.fn(c, *given)))
+
+
+def test_a_fault_among_many_cases_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """One case of a module computes something else than its rule says; another one is refused by the compiler."""
+    cases = [case for case in DEVICE_CASES if case.name in ("add_f32", "mul_f32", "concat_i32")]
+    wrong = [_negated(case) if case.name == "mul_f32" else case for case in cases]
+    output = _compiled(wrong, "local-sync", tmp_path)
+    assert [failure.partition(":")[0] for failure in _failures(cases, output, "local-sync")] == ["mul_f32"]
+    text = text_of(map(graph_of, cases[:1]))
+
+    def refusing(cases: list[Case], device: str, folder: Path) -> Path:
+        broken = any(case.name == "mul_f32" for case in cases)
+        return compiled(text.replace("stablehlo.add", "stablehlo.none") if broken else text, device, folder)
+
+    monkeypatch.setitem(globals(), "_compiled", refusing)
+    (failure,) = _batch_failures(cases, "local-sync", tmp_path)
+    assert failure.startswith("mul_f32: ")
+
+
 def _limited(device: str) -> list[Case]:
-    """Returns what the device cannot run: some cases of each limit, or all; each takes a run of the compiler."""
+    """Returns what the device cannot run: two cases of each limit, or all; each takes a run of the compiler."""
     limited = []
     for limit in LIMITS:
         cases = [case for case in DEVICE_CASES if limit_of(case, device) is limit]
@@ -187,7 +232,11 @@ def test_what_a_lost_device_leaves_is_run_on_another(losses: int, tmp_path: Path
 def test_what_is_sampled_has_every_op(device: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("TAPELINE_LONG", raising=False)
     sampled = [case for case in DEVICE_CASES if is_sampled(case, device)]
-    assert {case.op for case in sampled} == {case.op for case in DEVICE_CASES}
+    able = [case for case in DEVICE_CASES if limit_of(case, device) is None]
+    assert {case.op for case in sampled} == {case.op for case in able} == {case.op for case in DEVICE_CASES}
+    target = target_of_device(device)
+    faulty = {name for fault in FAULTS if target in fault.targets for name in fault.cases}
+    assert {case.name for case in able if case.name in faulty} <= {case.name for case in sampled}
     assert {case.dtype for case in sampled} == {case.dtype for case in DEVICE_CASES}
     monkeypatch.setenv("TAPELINE_LONG", "1")
     assert len(sampled) < len(DEVICE_CASES) == sum(is_sampled(case, device) for case in DEVICE_CASES)

@@ -30,8 +30,8 @@ This page is generated, and a test keeps it up to date: run `bazel run //tools/d
   reference interpreter against the eager rule.
 - **gradient**: the op has a gradient rule in `compile_dag/gradient`, held to jax and to differences by the tests there;
   else why none flows through it.
-- **devices**: how many cases `tests/emission/devices_test.py` runs against the eager rule; where `TAPELINE_LONG=1` is
-  not in its environment, a selection in i32 and bf16. Cases that IREE 3.13 cannot
+- **devices**: how many cases `tests/emission/devices_test.py` runs against the eager rule if `TAPELINE_LONG=1` is in
+  its environment; by default one of each op, those of known faults, and a drawn sample. Cases that IREE 3.13 cannot
   run or gets wrong there are left out, with the number of the reason below; a test fails when one of them begins to
   work. Tests on `vulkan` and `cuda` are skipped, with the reason, on a machine that has no such device.
 
