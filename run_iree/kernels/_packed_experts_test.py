@@ -1,6 +1,10 @@
-"""Kernels of products with stacked experts against the eager op: every kernel of a product, per group of rows."""
+"""Kernels of products with stacked experts against the eager op: every kernel of a product, per group of rows.
+
+By default each set of kernels has one encoding, in turn; with TAPELINE_LONG=1 in the environment both.
+"""
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,8 +74,17 @@ def _inputs(sizes: _Sizes, encoding: Encoding) -> list[np.ndarray[Any, Any]]:
     return [x, expert, blocks.reshape(_EXPERTS, sizes.outputs, -1)]
 
 
-@pytest.mark.parametrize("encoding", _ENCODINGS, ids=lambda encoding: encoding.name)
-@pytest.mark.parametrize(("kernels", "has"), _KERNELS)
+def _sampled() -> list[Any]:
+    """Returns sets of kernels with encodings."""
+    return [
+        pytest.param(*set_.values, encoding, id=f"{set_.id}-{encoding.name}", marks=set_.marks)
+        for i, set_ in enumerate(_KERNELS)
+        for j, encoding in enumerate(_ENCODINGS)
+        if os.environ.get("TAPELINE_LONG") or i % 2 == j
+    ]
+
+
+@pytest.mark.parametrize(("kernels", "has", "encoding"), _sampled())
 def test_kernels_compute_what_the_eager_op_does(
     kernels: CpuKernels, has: bool, encoding: Encoding, tmp_path: Path
 ) -> None:
