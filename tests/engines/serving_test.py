@@ -1,5 +1,6 @@
 """The server's engine on a bundle in JAX: every answer is that of the request alone, bit for bit."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,16 @@ from tapeline.serving._reference_testing import Received, alone, random_requests
 from tests.product._bundles import export
 
 _COUNT = 5
+_LONG = bool(os.environ.get("TAPELINE_LONG"))
 
 
-@pytest.mark.parametrize("pages", [{}, {"pages": 8, "page_tokens": 16}], ids=["rows", "pages"])
+@pytest.mark.parametrize(
+    "pages",
+    [
+        pytest.param({}, id="rows", marks=pytest.mark.skipif(not _LONG, reason="slots of rows: TAPELINE_LONG=1")),
+        pytest.param({"pages": 8, "page_tokens": 16}, id="pages"),
+    ],
+)
 def test_answers_are_those_of_requests_alone(pages: dict[str, int], tmp_path: Path) -> None:
     sizes: Any = {"num_layers": 1, "slots": 3, "max_sequence": 64, "target": (), **pages}
     bundle = Bundle(export("demo", tmp_path / "bundle", **sizes))

@@ -1,5 +1,6 @@
 """Bundles cut over four virtual devices in JAX, against the same bundle on one device."""
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tests.product._bundles import export
 
 _PROMPT = [5, 60, 7, 200, 9, 300, 4]
 _STEPS = 12
+_LONG = bool(os.environ.get("TAPELINE_LONG"))
 
 
 def _exported(folder: Path, **options: Any) -> Bundle:
@@ -84,6 +86,7 @@ def test_more_devices_than_heads_of_keys(tmp_path: Path) -> None:
     _check_alike(_exported(tmp_path, mesh="tp=4"), "tp=4")
 
 
+@pytest.mark.skipif(not _LONG, reason="tests/mesh cuts packed weights: TAPELINE_LONG=1")
 def test_packed_weights_are_cut_too(tmp_path: Path) -> None:
     _check_alike(_exported(tmp_path, mesh="tp=2", quantize="q8_0"), "tp=2")
 
@@ -112,7 +115,13 @@ def test_rows_of_a_batch_lie_on_devices_of_their_own(tmp_path: Path) -> None:
     np.testing.assert_allclose(cut, whole, rtol=0, atol=1e-6 * np.abs(whole).max())
 
 
-@pytest.mark.parametrize("pages", [{}, {"pages": 5, "page_tokens": 16}], ids=["rows", "pages"])
+@pytest.mark.parametrize(
+    "pages",
+    [
+        pytest.param({}, id="rows", marks=pytest.mark.skipif(not _LONG, reason="slots of rows: TAPELINE_LONG=1")),
+        pytest.param({"pages": 5, "page_tokens": 16}, id="pages"),
+    ],
+)
 def test_rows_of_slots_are_read_and_written_through_cut_caches(pages: dict[str, int], tmp_path: Path) -> None:
     sizes: Any = {"max_sequence": 32, "slots": 2, "sequence": 8, **pages}
     bundle = _exported(tmp_path, mesh="tp=2", **sizes)
