@@ -15,8 +15,8 @@ from typing import Any, Final
 from compile_dag import ComputeGraph, GraphExecutionContext, Tape
 from lang_core import TensorSpec
 
-FEW: Final = 10_000
-MANY: Final = 100_000
+FEW: Final = 5_000
+MANY: Final = 50_000
 X: Final = TensorSpec((2,), "f32")
 
 

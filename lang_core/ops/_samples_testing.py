@@ -1,5 +1,6 @@
 """Support for the ops' tests: values worth trying, drawn shapes, and comparison. Only tests import this."""
 
+import os
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +14,10 @@ CTX: Final = EagerExecutionContext()
 OPS_NOW: Final[Any] = CTX.ops
 
 # A busy machine must not fail a property test, and the same commit must always draw the same examples.
-DRAWN: Final = settings(deadline=None, derandomize=True, max_examples=60, database=None)
+# With TAPELINE_LONG=1 in the environment twice as many.
+DRAWN: Final = settings(
+    deadline=None, derandomize=True, max_examples=60 if os.environ.get("TAPELINE_LONG") else 30, database=None
+)
 
 FLOATING: Final = tuple(dtype for dtype in DTYPES if dtype.is_floating)
 INTEGERS: Final = tuple(dtype for dtype in DTYPES if dtype.is_integer)

@@ -1,5 +1,9 @@
-"""Blocks as private functions: alike blocks once, the same results, the same text streamed and buffered."""
+"""Blocks as private functions: alike blocks once, the same results, the same text streamed and buffered.
 
+By default a third of the drawn programs runs; with TAPELINE_LONG=1 in the environment all.
+"""
+
+import os
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +33,7 @@ def lowered_with_module(points: Any, streaming: bool) -> tuple[str, LoweredModul
     return "".join(pieces), module
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if os.environ.get("TAPELINE_LONG") else 70, deadline=None)
 @given(_programs.programs(), st.lists(st.integers(0, 999), min_size=1, max_size=4))
 def test_streamed_is_buffered(steps: Any, outputs: list[int]) -> None:
     point = _programs.entry_point(steps, outputs)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 _MIB: Final = 1 << 20
-_FEW, _MANY = 22, 500
+_FEW, _MANY = 22, 300
 _CONFIG: Final[dict[str, Any]] = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -45,7 +45,7 @@ def _phases(folder: Path, layers: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("phase", ["load", "lower"])
 def test_the_peak_does_not_grow_with_the_layers(phase: str, phases: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    """Making description and archive table in memory took 6 MiB more for 500 layers; what is left grows by 0.9 MiB."""
+    """Making description and archive table in memory took 6 MiB more for 500 layers: 3.4 MiB for 300."""
     few, many = phases
     for kind in ("anonymous_delta_bytes", "rss_delta_bytes"):
         assert many[phase][kind] - few[phase][kind] < 2 * _MIB, kind

@@ -1,6 +1,10 @@
-"""Streamed text is that of the whole graph, byte for byte, whatever the blocks and the outputs."""
+"""Streamed text is that of the whole graph, byte for byte, whatever the blocks and the outputs.
+
+By default a third of the drawn programs runs; with TAPELINE_LONG=1 in the environment all.
+"""
 
 import gc
+import os
 from typing import Any
 
 import numpy as np
@@ -17,6 +21,7 @@ from tests.streaming._reference import lower_graphs
 from transformer_core.models import DecoderConfig, DecoderLM, entry_points
 
 SPEC = _programs.SPEC
+_LONG = bool(os.environ.get("TAPELINE_LONG"))
 
 
 def lowered(points: Any, streaming: bool) -> tuple[str, LoweredModule]:
@@ -38,13 +43,13 @@ def check_same(points: Any) -> str:
     return streamed
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300 if _LONG else 100, deadline=None)
 @given(_programs.programs(), st.lists(st.integers(0, 999), min_size=1, max_size=4))
 def test_random_block_programs(steps: Any, outputs: list[int]) -> None:
     check_same([_programs.entry_point(steps, outputs)])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50 if _LONG else 20, deadline=None)
 @given(_programs.programs(), _programs.programs())
 def test_several_entry_points(first: Any, second: Any) -> None:
     points = [_programs.entry_point(first, [3]), _programs.entry_point(second, [5])]
