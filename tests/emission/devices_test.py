@@ -22,7 +22,7 @@ from lang_core import Argument, CompileError, DeviceError, EntryPoint, TensorSpe
 from run_iree import DEVICES, Session, target_of_device
 from run_iree._device_testing import compiled, device_params, sharing
 from tests.emission._cases import Array, Case, small
-from tests.emission._device_cases import DEVICE_CASES, LIMITS, SEED, is_sampled, limit_of
+from tests.emission._device_cases import DEVICE_CASES, LIMITS, SEED, TARGETS, is_sampled, limit_of
 from tests.emission._support import EITHER_ZERO, assert_agrees, eager_results, graph_of, text_of
 
 # vmvx rounds -0.5 to 0.0.
@@ -235,6 +235,7 @@ def test_what_is_sampled_has_every_op(device: str, monkeypatch: pytest.MonkeyPat
     able = [case for case in DEVICE_CASES if limit_of(case, device) is None]
     assert {case.op for case in sampled} == {case.op for case in able} == {case.op for case in DEVICE_CASES}
     target = target_of_device(device)
+    assert target == TARGETS[device]
     faulty = {name for fault in FAULTS if target in fault.targets for name in fault.cases}
     assert {case.name for case in able if case.name in faulty} <= {case.name for case in sampled}
     assert {case.dtype for case in sampled} == {case.dtype for case in DEVICE_CASES}
