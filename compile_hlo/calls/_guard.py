@@ -11,6 +11,10 @@ class CallGuard(Protocol):
         """Takes the lock that the session holds during a call."""
         ...
 
+    def holds_writers(self) -> bool:
+        """Returns True if other processes that write the files wait until no call runs."""
+        ...
+
     def check(self) -> None:
         """Raises a TapelineError if a file is not, or is no longer, the one that was loaded; the lock is held."""
         ...

@@ -1,7 +1,8 @@
-"""Maps parameter archives, in large pages where Linux has them."""
+"""Maps or reads parameter archives, in large pages where Linux has them."""
 
 import ctypes
 import mmap
+import os
 from pathlib import Path
 from typing import Final
 
@@ -30,11 +31,48 @@ def load_index(path: Path) -> runtime.ParameterIndex:
     except IREE_ERRORS as error:
         failure = reason(error)
     if failure:
-        raise InputError(
-            f"cannot load the parameters {str(path)!r}: truncated, or not an archive ({failure}); export again"
-        )
+        raise InputError(_refusal(path, failure))
     ask_for_large_pages(index)
     return index
+
+
+def read_index(path: Path) -> runtime.ParameterIndex:
+    """Reads an archive into memory, which no change of the file reaches; one that takes half of what is free is mapped.
+
+    Raises:
+        InputError: the file is missing, truncated, or not an archive.
+    """
+    if not path.is_file() or path.stat().st_size > _free_memory() // 2:
+        return load_index(path)
+    index = runtime.ParameterIndex()
+    failure = ""
+    try:
+        with path.open("rb", buffering=0) as file:
+            contents = mmap.mmap(-1, max(1, os.fstat(file.fileno()).st_size), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            if _LARGE_PAGES is not None:
+                contents.madvise(_LARGE_PAGES)
+            size, memory = 0, memoryview(contents)
+            while count := file.readinto(memory[size:]):
+                size += count
+        index.load_from_file_handle(runtime.FileHandle.wrap_memory(contents), path.suffix.removeprefix(".") or "irpa")
+    except IREE_ERRORS as error:
+        failure = reason(error)
+    if failure:
+        raise InputError(_refusal(path, failure))
+    return index
+
+
+def _free_memory() -> int:
+    """Returns the bytes that Linux could give without swapping; 0 on other systems."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), 0)
+
+
+def _refusal(path: Path, failure: str) -> str:
+    return f"cannot load the parameters {str(path)!r}: truncated, or not an archive ({failure}); export again"
 
 
 def ask_for_large_pages(index: runtime.ParameterIndex) -> None:

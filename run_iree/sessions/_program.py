@@ -16,7 +16,7 @@ from iree import runtime
 from compile_hlo.calls import CallGuard, Counters
 from lang_core import DeviceError, InputError
 from run_iree.devices import IREE_ERRORS, Device, reason, too_many_buffers
-from run_iree.sessions._parameters import load_index
+from run_iree.sessions._parameters import load_index, read_index
 
 _ZIP_END: Final = b"PK\x05\x06"  # begins the last record of a ZIP file
 _ZIP_END_BYTES: Final = 22  # size of that record, without a comment
@@ -105,7 +105,8 @@ class Program:
         check_module_file(vmfb_path)
         self._modules.append(runtime.create_hal_module(self._instance, device.hal, debug_sink=self._sink))
         if parameters is not None:
-            self._index = load_index(parameters)
+            maps = self._guard is None or self._guard.holds_writers() or not device.is_local
+            self._index = load_index(parameters) if maps else read_index(parameters)
             provider = self._index.create_provider(scope=scope)
             self._modules.append(runtime.create_io_parameters_module(self._instance, provider))
         failure = ""

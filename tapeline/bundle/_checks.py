@@ -147,6 +147,10 @@ class WeightsGuard:
         """Takes the lock that the session holds during a call."""
         self._locks.append(lock)
 
+    def holds_writers(self) -> bool:
+        """Returns True if Linux has given a lease on the archive."""
+        return self._watch.is_leased
+
     def check(self) -> None:
         """Raises an error if the weights are not, or are no longer, those that were loaded."""
         self._watch.check()
@@ -166,7 +170,7 @@ class _WeightsWatch:
 
     Where Linux allows it, a lease makes another process that opens the archive for writing, or truncates it, wait until
     no call runs: a call that reads a page beyond the end of a file ends the process with SIGBUS. Without a lease, size
-    and time of change are compared before each call.
+    and time of change are compared before each call, and sessions on the CPU read the archive where memory allows it.
 
     Raises:
         DescriptionError: the archive cannot be read.
@@ -188,6 +192,11 @@ class _WeightsWatch:
         self._compared: Final = threading.Event()
         self._compared.set()
         self._ended: threading.Event | None = None
+
+    @property
+    def is_leased(self) -> bool:
+        """True if a process that writes the archive waits until no call runs."""
+        return self._ended is not None
 
     def compare(self, *, wait: bool) -> None:
         """Compares the hash, in the background unless the archive is small, was compared before, or ``wait`` is True.

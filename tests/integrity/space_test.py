@@ -123,18 +123,24 @@ def test_caches_that_cannot_be_written(model: Path, tmp_path: Path) -> None:
     assert len(list((tmp_path / "cache").rglob(MARK))) == 1
 
 
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("*")}
+
+
 def test_trainings_that_cannot_be_written(model: Path, tmp_path: Path) -> None:
     """The traceback of a thread of the library of checkpoints may stand before the error."""
     output, data = tmp_path / "output", tmp_path / "data.txt"
     data.write_text(20 * f"{_PROMPT} it was the worst of times. ")
     words = ["train", f"--model={model}", f"--data={data}", f"--output={output}", "--steps=1", "--sequence=16"]
     words += ["--batch=1", "--lora=2"]
+    former = dict[str, bytes]()
     for run in _runs(words, tmp_path):
         if run.limit == _ENOUGH:
             assert run.code == 0, run
         if run.code == 0:
             assert (output / "training.json").exists()
             assert (output / "adapter_model.safetensors").exists()
+            former = _contents(output)
             continue
         _check_refusal(run)
-        assert not output.exists()
+        assert _contents(output) == former
