@@ -1,8 +1,12 @@
 """Processes that are killed, and folders that cannot be written: everything is usable afterwards."""
 
+import contextlib
+import http.client
+import json
 import multiprocessing
 import os
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
@@ -33,7 +37,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def begin() -> Iterator[Callable[..., BaseProcess]]:
     """Begins jobs in processes without threads, which import nothing again."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tapeline.exporting", "tests.integrity._jobs"])
+    context.set_forkserver_preload(["tapeline.command", "tapeline.exporting", "tests.integrity._jobs"])
     begun: list[BaseProcess] = []
 
     def start(job: Callable[..., None], *arguments: Any) -> BaseProcess:
@@ -92,6 +96,70 @@ def test_writers_of_the_caches_that_are_killed_leave_whole_entries(
             assert facts is None or output.stat().st_size == 50_000
     modules.store("7", output, {})
     assert modules.fetch("7", output) == {}
+
+
+@pytest.mark.skipif(not _LONG, reason="kills of servers, some seconds each, run with TAPELINE_LONG=1")
+def test_servers_that_are_killed_leave_whole_caches_and_start_again(
+    begin: Callable[..., BaseProcess], cache: Path, tmp_path: Path
+) -> None:
+    """Killed while they export, while they start and while they answer."""
+    draw, address = random.Random(46), tmp_path / "address"
+    for number in range(_KILLS):
+        address.unlink(missing_ok=True)
+        process = begin(_jobs.serve_for_ever, cache.parent, address)
+        if number % 3:
+            asking = threading.Thread(target=_ask_until_killed, args=(_address(address, process),))
+            asking.start()
+            time.sleep(draw.random() * 0.2)
+        else:
+            asking = None
+            _wait_for(address, process)
+            time.sleep(draw.random() * 2)
+        process.kill()
+        process.join()
+        if asking is not None:
+            asking.join()
+    address.unlink()
+    process = begin(_jobs.serve_for_ever, cache.parent, address)
+    status, body = _ask(_address(address, process))
+    assert status == 200, body
+    bundles = [Bundle(mark.parent) for mark in cache.rglob(MARK)]
+    assert bundles
+    assert [bundle.path for bundle in bundles if bundle.checks.damaged() is not None] == []
+    with tapeline.load(bundles[0]) as model:
+        assert json.loads(body)["choices"][0]["text"] == model.generate(_PROMPT, max_new_tokens=8).text
+
+
+def _address(path: Path, process: BaseProcess) -> str:
+    """Returns the address of a server, once it listens."""
+    _wait_for(path, process)
+    until = time.monotonic() + _SECONDS
+    while not path.read_text().endswith("\n"):
+        assert process.is_alive()
+        assert time.monotonic() < until, "the server does not listen"
+        time.sleep(0.01)
+    return path.read_text().split()[-1].removeprefix("http://").rstrip("/")
+
+
+def _ask(address: str) -> tuple[int, bytes]:
+    """Returns status and body of an answer; a server that loads its model is asked again."""
+    body = json.dumps({"prompt": _PROMPT, "max_tokens": 8, "temperature": 0})
+    until = time.monotonic() + _SECONDS
+    while True:
+        connection = http.client.HTTPConnection(address, timeout=_SECONDS)
+        with contextlib.closing(connection):
+            connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            status, answer = response.status, response.read()
+        if status != 503 or time.monotonic() > until:
+            return status, answer
+        time.sleep(0.05)
+
+
+def _ask_until_killed(address: str) -> None:
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        while True:
+            _ask(address)
 
 
 def test_without_a_home_that_can_be_written_bundles_run(
