@@ -73,7 +73,8 @@ def compile_constraints(
     key = _key(spec, limits, prefix)
     checked, worker = _kept.get(tokenizer, key), None
     if checked is None:
-        source = prefix + source_of(spec, limits).encode()
+        forces = not _has_special(spec, table.specials)
+        source = prefix + source_of(spec, limits, forces=forces).encode()
         error, worker = _error(spec, source, table)
         checked = _Checked(source, error)
         if key and salt is not None:
@@ -89,6 +90,12 @@ def compile_constraints(
     except WorkerEndedError as problem:
         raise InputError(f"{_name(spec)}: {TOO_HARD}") from problem
     return [GrammarConstraint(checked.source, table, end_ids, family) for _ in range(count)]
+
+
+def _has_special(spec: GrammarSpec, specials: Iterable[str]) -> bool:
+    r"""Returns True if a specification has the text of a special token, maybe escaped as in ``<\|end\|>``."""
+    text = repr(_values(spec)).replace("\\", "")
+    return any(special.replace("\\", "") in text for special in specials)
 
 
 @dataclass(frozen=True, slots=True)

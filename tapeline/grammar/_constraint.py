@@ -15,6 +15,7 @@ from tapeline.grammar._workers import LIMITS, Worker, WorkerEndedError
 
 _NO_MORE: Final = "NoExtension"  # no byte may follow, and the text is not complete
 _CONTRADICTION: Final = "the grammar allows no text that begins with the tokens so far: its parts contradict each other"
+_ENDS_ONLY: Final = "the grammar allows only the text of a token that ends the answer: leave that text out"
 TOO_HARD: Final = (
     f"the grammar is too complex: it needs more than {LIMITS.compile_cpu_seconds:.0f} s of CPU time to be compiled, "
     f"{LIMITS.mask_cpu_seconds:.0f} s for a token or {LIMITS.answer_cpu_seconds:.0f} s for an answer, or more than "
@@ -103,10 +104,11 @@ class GrammarConstraint:
         """
         out[:] = False
         complete = self._ended or self._fill(out)
-        size = len(out)
-        for end in self._ends:
-            if end < size:
-                out[end] = complete
+        ends = [end for end in self._ends if end < len(out)]
+        is_text = not complete and bool(out[ends].any())
+        out[ends] = complete
+        if is_text and not out.any():
+            raise InputError(_ENDS_ONLY)
 
     def accept(self, token_id: int) -> None:
         """Notes the token that came next, an end token included.

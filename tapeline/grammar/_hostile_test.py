@@ -1,6 +1,7 @@
 """Grammars that would hang or exhaust memory: they end within the limits of a worker, and touch no other answer."""
 
 import contextlib
+import gc
 import json
 import os
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from tapeline.grammar import (
     _workers,
     compile_constraint,
 )
-from tapeline.grammar._walks_testing import saved, text_ids
+from tapeline.grammar._walks_testing import saved, text_ids, walk
 from tapeline.text import Tokenizer, _samples_testing
 
 LONG = os.environ.get("TAPELINE_LONG") == "1"
@@ -104,6 +105,40 @@ def test_a_mask_that_hangs_ends_its_answer_alone(tokenizer: Tokenizer) -> None:
         _mask(hanging, tokenizer)
     again = compile_constraint(grammar, tokenizer, {_END})  # the grammar itself is not refused
     assert _mask(again, tokenizer).any()
+
+
+def test_a_worker_that_the_garbage_collector_closed_is_not_used_again(tokenizer: Tokenizer) -> None:
+    """In a cycle, as of an error and its frames, a worker's socket is closed before its constraint gives it back."""
+    constraint: Any = compile_constraint(JsonObject(), tokenizer, {_END})
+    assert _mask(constraint, tokenizer).any()
+    constraint.cycle = constraint
+    del constraint
+    gc.collect()
+    assert _mask(compile_constraint(Choices(["a"]), tokenizer, {_END}), tokenizer).any()
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        (RegularExpression("a</s>b"), "a</s>b"),
+        (RegularExpression(r"<\/s>"), "</s>"),
+        (Choices(["<s>"]), "<s>"),
+        (Choices(["<s></s>", "<s></s>"]), "<s></s>"),
+        (JsonSchema({"const": "x</s>y"}), '"x</s>y"'),
+        (JsonSchema({"enum": ["<s>"]}), '"<s>"'),
+    ],
+)
+def test_the_text_of_a_special_token_is_text(spec: Any, text: str, tokenizer: Tokenizer) -> None:
+    constraint = compile_constraint(spec, tokenizer, {_END})
+    ids, ended = walk(constraint, tokenizer, frozenset({_END}), np.random.default_rng(0), 40)
+    assert ended
+    assert tokenizer.decode(ids) == text
+
+
+def test_a_mask_that_allows_an_end_alone_as_text_is_an_error(tokenizer: Tokenizer) -> None:
+    constraint = compile_constraint(RegularExpression(r"<\x73>"), tokenizer, {_END})
+    with pytest.raises(InputError, match="allows only the text of a token that ends the answer"):
+        _mask(constraint, tokenizer)
 
 
 def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,13 +39,34 @@ _DIRECTIVES: Final = "give JSON schemas as `json_schema`"
 _OBEYED: Final = "it would not be obeyed"
 
 
-def source_of(spec: GrammarSpec, limits: GrammarLimits) -> str:
+def source_of(spec: GrammarSpec, limits: GrammarLimits, *, forces: bool = True) -> str:
     """Returns a specification in llguidance's own format, which is also its key in caches.
+
+    Args:
+        spec: specification.
+        limits: its bounds.
+        forces: True gives a text that the grammar forces the tokens that the tokenizer gives that text. False allows
+            any tokens: where the text has that of a special token, the tokenizer gives the special token, which does
+            not stand for its text. Lark grammars say themselves.
 
     Raises:
         InputError: it is empty, too large, or uses what would not be obeyed.
     """
-    return _SOURCES[type(spec)](spec, limits)
+    source = _SOURCES[type(spec)](spec, limits)
+    return source if forces or isinstance(spec, LarkGrammar) else _unforced(source)
+
+
+def _unforced(source: str) -> str:
+    if not source.startswith("{"):
+        return f"{source}\n{_UNFORCED}"
+    grammars = json.loads(source)["grammars"]
+    first = grammars[0]
+    if "lark_grammar" in first:
+        first["lark_grammar"] += f"\n{_UNFORCED}"
+    else:
+        first["name"] = "the_schema"
+        grammars.insert(0, {"lark_grammar": f"start: @the_schema\n{_UNFORCED}"})
+    return json.dumps({"grammars": grammars}, ensure_ascii=False)
 
 
 def schema_source(schema: Schema) -> str:

@@ -32,6 +32,7 @@ class TokenTable:
         workers: processes that have llguidance's table.
         size: number of the tokenizer's own ids.
         end: id of the end, one beyond them.
+        specials: texts of special tokens.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -43,6 +44,8 @@ class TokenTable:
         self.size: Final = tokenizer.vocabulary_size
         self.end: Final = self.size
         state = json_value(tokenizer.serialized(), LARGE_JSON_BOUNDS)
+        added = state.get("added_tokens") or ()
+        self.specials: Final = tuple(token["content"] for token in added if token.get("special") and token["content"])
         state["added_tokens"] = [*(state.get("added_tokens") or ()), _end_token(self.end)]
         state["decoder"] = _decoder(state.get("decoder"))
         try:

@@ -120,6 +120,8 @@ class Worker:
         Raises:
             WorkerEndedError: the worker has ended.
         """
+        if self._connection.fileno() < 0:  # the garbage collector closed it, and its constraint gave it back afterwards
+            raise WorkerEndedError("the worker has ended")
         while self.outstanding:
             if self.receive(0.0) is None:
                 return False

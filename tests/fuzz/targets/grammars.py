@@ -245,12 +245,21 @@ def _walked(constraint: Any, generator: np.random.Generator) -> str | None:
     return None
 
 
+def _plain(value: Any) -> Any:
+    """Returns a value in which whole numbers are integers: 0 and 0.0 are the same in JSON."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _check(spec: GrammarSpec, text: str) -> None:
     if isinstance(spec, Choices) and text not in spec.texts:
         raise AssertionError(f"{text!r} is none of the choices")
     if isinstance(spec, JsonObject) and not isinstance(json.loads(text), dict):
         raise AssertionError(f"{text!r} is no JSON object")
-    if isinstance(spec, JsonSchema) and not satisfies(json.loads(text), spec.schema):
+    if isinstance(spec, JsonSchema) and not satisfies(_plain(json.loads(text)), _plain(spec.schema)):
         raise AssertionError(f"{text!r} is not what the schema allows")
 
 
