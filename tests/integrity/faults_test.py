@@ -108,7 +108,10 @@ def test_servers_that_are_killed_leave_whole_caches_and_start_again(
         address.unlink(missing_ok=True)
         process = begin(_jobs.serve_for_ever, cache.parent, address)
         if number % 3:
-            asking = threading.Thread(target=_ask_until_killed, args=(_address(address, process),))
+            place = _address(address, process)
+            if number % 3 == 2:
+                assert _ask(place)[0] == 200  # from here on it answers
+            asking = threading.Thread(target=_ask_until_killed, args=(place,))
             asking.start()
             time.sleep(draw.random() * 0.2)
         else:
