@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from llguidance import LLMatcher
 
-from lang_core import InputError
+from lang_core import LARGE_JSON_BOUNDS, InputError, json_value
 from tapeline.grammar._schema import check_schema
 from tapeline.grammar._specs import (
     Choices,
@@ -59,7 +59,7 @@ def source_of(spec: GrammarSpec, limits: GrammarLimits, *, forces: bool = True) 
 def _unforced(source: str) -> str:
     if not source.startswith("{"):
         return f"{source}\n{_UNFORCED}"
-    grammars = json.loads(source)["grammars"]
+    grammars = json_value(source, LARGE_JSON_BOUNDS)["grammars"]
     first = grammars[0]
     if "lark_grammar" in first:
         first["lark_grammar"] += f"\n{_UNFORCED}"
