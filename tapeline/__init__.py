@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     )
     from tapeline._comparing import compare_bundles
     from tapeline._inspecting import draw_graph, inspect_bundle, inspect_model, list_parameters, list_tensors
-    from tapeline.audio import AudioLimits
     from tapeline.bundle import Bundle
     from tapeline.cli import VERSION, Progress, ProgressEvent, TerminalProgress
     from tapeline.compare import Comparison, compare_dumps
     from tapeline.exporting import ExportOptions, cached_export, export, predict_export
     from tapeline.finetuning import TrainedModel, TrainOptions, train
     from tapeline.hub import HubError
-    from tapeline.images import ImageLimits
+    from tapeline.media.audio import AudioLimits
+    from tapeline.media.images import ImageLimits
     from tapeline.running import (
         Conversation,
         DumpOptions,
@@ -105,8 +105,8 @@ _MODULES: Final = {
     ),
     "tapeline._comparing": ("compare_bundles",),
     "tapeline._inspecting": ("draw_graph", "inspect_bundle", "inspect_model", "list_parameters", "list_tensors"),
-    "tapeline.audio": ("AudioLimits",),
-    "tapeline.images": ("ImageLimits",),
+    "tapeline.media.audio": ("AudioLimits",),
+    "tapeline.media.images": ("ImageLimits",),
     "tapeline.bundle": ("Bundle",),
     "tapeline.cli": ("VERSION", "Progress", "ProgressEvent", "TerminalProgress"),
     "tapeline.compare": ("Comparison", "compare_dumps"),

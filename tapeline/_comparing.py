@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 
 from lang_core import InputError, MeshShape, checked_choices
+from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle, Verify
 from tapeline.compare import Comparison
 from tapeline.divergence import DeviceSide, Side, check_alike, compare_runs, eager_side
-from tapeline.engines import Place, open_session
 from tapeline.exporting import open_source
 
 

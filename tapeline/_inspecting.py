@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lang_core import WeightSource, checked_choices, near_keywords
+from tapeline.analysis.inspecting import facts, graph_text, model_facts, parameters, stored_tensors
 from tapeline.bundle import Bundle
 from tapeline.exporting import ModelSource, open_source
-from tapeline.inspecting import facts, graph_text, model_facts, parameters, stored_tensors
 
 
 @checked_choices

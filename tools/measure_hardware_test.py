@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeline.planning import read_hardware
+from tapeline.analysis.planning import read_hardware
 from tools import measure_hardware
 
 

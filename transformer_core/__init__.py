@@ -43,6 +43,7 @@ from transformer_core._kv_cache import KVCache, RingCache, cache_spec, kv_layout
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._latent_experts import LatentExperts
 from transformer_core._linear import Linear, VocabularyLinear
+from transformer_core._logits import NEXT_IDS
 from transformer_core._mamba2 import GateOrder, GroupedGatedNorm, Mamba2, Mamba2Sizes, Mamba2State
 from transformer_core._masks import causal_mask, mask_bias, padding_bias
 from transformer_core._moe import Experts, SparseFeedForward
@@ -67,6 +68,7 @@ from transformer_core._short_convolution import ConvState, ShortConv
 from transformer_core._step import StepInputs, for_heads, make_step
 
 __all__ = [
+    "NEXT_IDS",
     "STORED",
     "Activation",
     "AltUp",

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from compile_hlo.calls import DeviceHandle
 from run_iree.devices import address, read_back
 from run_iree.sessions._program import Program
+from runtime import DeviceHandle
 
 _NO_KEY = -1
 

@@ -7,14 +7,14 @@ from typing import Final
 import numpy as np
 from iree.runtime import HalBufferView, VmVariantList
 
-from compile_hlo.calls import ArgumentChecks, Value, admitted
 from compile_hlo.directions import LoweredArgument, Signature
 from lang_core import DeviceError
 from run_iree.devices import IREE_ERRORS, address, duplicate, reason, upload
-from run_iree.dump import CallDumper, Companion
 from run_iree.sessions._device_tensor import DeviceTensor
 from run_iree.sessions._program import Program
 from run_iree.sessions._tap import Tap
+from runtime import ArgumentChecks, Value, admitted
+from runtime.dump import CallDumper, Companion
 
 
 class Function:

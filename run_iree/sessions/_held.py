@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from compile_hlo.calls import HELD, Holding, Part
 from run_iree.devices import address, duplicate, peek, upload
 from run_iree.sessions._device_tensor import DeviceTensor
 from run_iree.sessions._program import Program
+from runtime import HELD, Holding, Part
 
 
 class HeldTensors(Holding[Program, DeviceTensor]):

@@ -13,10 +13,10 @@ from typing import Any, Final, Protocol
 
 from iree import runtime
 
-from compile_hlo.calls import CallGuard, Counters
 from lang_core import DeviceError, InputError
 from run_iree.devices import IREE_ERRORS, Device, reason, too_many_buffers
 from run_iree.sessions._parameters import load_index, read_index
+from runtime import CallGuard, Counters
 
 _ZIP_END: Final = b"PK\x05\x06"  # begins the last record of a ZIP file
 _ZIP_END_BYTES: Final = 22  # size of that record, without a comment

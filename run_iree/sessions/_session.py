@@ -7,12 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from compile_hlo.calls import BaseSession, CallGuard
 from compile_hlo.directions import Signature
 from lang_core import TensorSpec
 from run_iree.compiler import target_of_device
 from run_iree.devices import Device, upload
-from run_iree.dump import CallDumper, Companion
 from run_iree.sessions._device_tensor import DeviceTensor
 from run_iree.sessions._function import Function
 from run_iree.sessions._held import HeldTensors
@@ -25,6 +23,8 @@ from run_iree.sessions._signature import (
     signature_of_reflection,
 )
 from run_iree.sessions._updating import Updating
+from runtime import BaseSession, CallGuard
+from runtime.dump import CallDumper, Companion
 
 
 class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors]):

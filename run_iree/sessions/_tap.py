@@ -8,9 +8,9 @@ from iree.runtime import HalBufferView
 
 from compile_hlo.directions import LoweredArgument, Signature
 from run_iree.devices import peek
-from run_iree.dump import Companion, DumpedCall, add_traced, traced_specs
 from run_iree.sessions._device_tensor import DeviceTensor
 from run_iree.sessions._program import Program
+from runtime.dump import Companion, DumpedCall, add_traced, traced_specs
 
 
 class Tap:

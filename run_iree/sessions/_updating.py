@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from compile_hlo.calls import BaseUpdating, UpdatePlan, Value
 from lang_core import TensorSpec
 from run_iree.devices import IREE_ERRORS, reason
 from run_iree.sessions._function import Function
@@ -10,6 +9,7 @@ from run_iree.sessions._held import HeldTensors
 from run_iree.sessions._prepared import PreparedCall
 from run_iree.sessions._program import Program
 from run_iree.sessions._results import Results, ResultTable
+from runtime import BaseUpdating, UpdatePlan, Value
 
 
 class Updating(BaseUpdating[Program, Function, HeldTensors, Results]):

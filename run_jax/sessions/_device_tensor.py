@@ -3,9 +3,9 @@
 import jax
 import numpy as np
 
-from compile_hlo.calls import DeviceHandle
 from run_jax.sessions._memory import Sharding, addresses, fetch, settled
 from run_jax.sessions._program import Program
+from runtime import DeviceHandle
 
 
 class DeviceTensor(DeviceHandle[Program]):

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from compile_hlo.calls import ArgumentChecks, Value, admitted
 from compile_hlo.directions import LoweredArgument, Signature
 from lang_core import DeviceError
 from run_jax.sessions._compiled import CompiledEntry, as_array
 from run_jax.sessions._device_tensor import DeviceTensor
 from run_jax.sessions._memory import Sharding, placed
 from run_jax.sessions._program import Program
+from runtime import ArgumentChecks, Value, admitted
 
 
 class Function:

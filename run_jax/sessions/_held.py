@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import jax
 import numpy as np
 
-from compile_hlo.calls import HELD, Holding, Part
 from run_jax.sessions._device_tensor import DeviceTensor
 from run_jax.sessions._memory import Zeros, addresses, duplicate, read, settled, write
 from run_jax.sessions._program import Program
+from runtime import HELD, Holding, Part
 
 
 class HeldTensors(Holding[Program, DeviceTensor]):

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from compile_hlo.calls import Part
 from lang_core import TensorSpec, plain_bools
 from run_jax.sessions._partitions import CPU
+from runtime import Part
 
 Box = list[tuple[int, int]]
 Sharding = jax.sharding.NamedSharding

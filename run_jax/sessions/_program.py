@@ -8,12 +8,12 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from compile_hlo.calls import CallGuard, Counters
 from lang_core import CheckpointError, WeightSource, part_of
 from run_jax.sessions._artifact import Artifact
 from run_jax.sessions._memory import Zeros
 from run_jax.sessions._observed import Observer
 from run_jax.sessions._partitions import Partitions
+from runtime import CallGuard, Counters
 
 
 class Program:

@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 
-from compile_hlo.calls import BaseSession, CallGuard
 from compile_hlo.directions import Signature
 from lang_core import DescriptionError, TensorSpec, WeightSource, near_names
 from run_jax.sessions._artifact import Artifact
@@ -19,6 +18,7 @@ from run_jax.sessions._observed import Observer
 from run_jax.sessions._partitions import Partitions, single
 from run_jax.sessions._program import Program
 from run_jax.sessions._updating import Updating
+from runtime import BaseSession, CallGuard
 
 
 class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors]):

@@ -5,13 +5,13 @@ from typing import Any
 
 import jax
 
-from compile_hlo.calls import BaseUpdating, Value
 from lang_core import DeviceError, TensorSpec, i32
 from run_jax.sessions._device_tensor import DeviceTensor
 from run_jax.sessions._function import Function
 from run_jax.sessions._held import HeldTensors
 from run_jax.sessions._memory import fetch, settled
 from run_jax.sessions._program import Program
+from runtime import BaseUpdating, Value
 
 
 class Results:

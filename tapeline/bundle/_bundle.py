@@ -13,7 +13,7 @@ from compile_hlo.emit import portable_text
 from lang_core import DescriptionError, InputError, TensorSpec, WeightSource, checked_choices, near_names
 from run_iree import Device, Session, host_cpu, target_of_device
 from run_iree.archive import ArchiveWeights, read_archive_index
-from run_iree.dump import CallDumper, Dumper
+from runtime.dump import CallDumper, Dumper
 from tapeline.bundle._checkpoint import CheckpointWeights, checkpoint_of
 from tapeline.bundle._checks import BundleChecks
 from tapeline.bundle._companions import SecondModule, tolerance_of

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from lang_core import VerificationError, as_dtype, checked_choices
-from run_iree.dump import ModuleAgreement
+from runtime.dump import ModuleAgreement
 from tapeline.compare import TOLERANCE, agreement, precision_of
 
 Array = np.ndarray[Any, Any]

@@ -7,9 +7,9 @@ from typing import Any
 
 from compile_hlo.emit import is_helper
 from lang_core import DescriptionError, near_names
+from tapeline.analysis.outline import PrivateFunction, private_functions
 from tapeline.bundle._json_text import sorted_pieces
 from tapeline.bundle._kernels import KernelRecord
-from tapeline.outline import PrivateFunction, private_functions
 
 _PARTS = ("entry_points", "kernels")
 _FIELDS = "fields"

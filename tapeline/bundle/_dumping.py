@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from lang_core import InputError
 from run_iree import target_of_device
-from run_iree.dump import LEVELS, Dumper, DumpLimits, DumpWriter
+from runtime.dump import LEVELS, Dumper, DumpLimits, DumpWriter
 from tapeline.bundle._bundle import Bundle
 from tapeline.bundle._files import MODULE, debug_executable_name, executable_name
 

@@ -13,14 +13,14 @@ from absl import flags
 import tapeline
 from lang_core import InputError, VerificationError
 from tapeline import cli
+from tapeline.analysis.drawing import check_picture, write_picture
+from tapeline.backends import all_devices, device_aliases, engine_names
 from tapeline.bundle import VERIFY
 from tapeline.command._choices import define_choice
 from tapeline.command._format_flags import FormatFlag, put_json
 from tapeline.command._place_flags import PlaceKeywords, define_place_flags
 from tapeline.compare import Comparison, comparison_text, is_dump
 from tapeline.divergence import INSIDE
-from tapeline.drawing import check_picture, write_picture
-from tapeline.engines import all_devices, device_aliases, engine_names
 from tapeline.running import read_inputs
 
 EAGER: Final = "eager"

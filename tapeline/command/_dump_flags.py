@@ -6,7 +6,7 @@ from typing import Final
 from absl import flags
 
 from lang_core import InputError
-from run_iree.dump import DumpLimits
+from runtime.dump import DumpLimits
 from tapeline.cli import parse_size, user_path
 from tapeline.running import DumpOptions
 

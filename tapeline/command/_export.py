@@ -14,6 +14,8 @@ from absl import flags
 
 import tapeline
 from lang_core import InputError, quantizable
+from tapeline.analysis.inspecting import GRAPH_FORMATS
+from tapeline.analysis.planning import preset_names
 from tapeline.bundle import REPORT
 from tapeline.cli import TerminalProgress, parse_size, say, user_path
 from tapeline.command._flags import flag_translator
@@ -30,8 +32,6 @@ from tapeline.exporting import (
     report_summary,
     write_prediction,
 )
-from tapeline.inspecting import GRAPH_FORMATS
-from tapeline.planning import preset_names
 
 FLAGS: Final = flags.FlagValues()
 OPERANDS: Final = (("model",),)

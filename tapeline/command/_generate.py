@@ -21,6 +21,7 @@ import numpy as np
 from absl import flags
 
 import tapeline
+from generation import DEFAULT_SAMPLING
 from lang_core import InputError
 from tapeline.cli import TerminalProgress, output_file, say, user_path, whole_file
 from tapeline.command._dump_flags import define_dump_flags
@@ -42,7 +43,6 @@ from tapeline.running import (
     let_workers_run,
 )
 from tapeline.text import parse_token_ids
-from transformer_core.generation import DEFAULT_SAMPLING
 
 FLAGS: Final = flags.FlagValues()
 OPERANDS: Final = (("model", "bundle"),)

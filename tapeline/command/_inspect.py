@@ -14,8 +14,8 @@ from absl import flags
 import tapeline
 from lang_core import InputError
 from tapeline import cli
+from tapeline.analysis.inspecting import GRAPH_FORMATS, check_whole, facts_text, model_text, parameters_text
 from tapeline.command._format_flags import FormatFlag, json_text
-from tapeline.inspecting import GRAPH_FORMATS, check_whole, facts_text, model_text, parameters_text
 
 FLAGS: Final = flags.FlagValues()
 OPERANDS: Final = (("model", "bundle"),)

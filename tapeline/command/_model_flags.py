@@ -8,9 +8,9 @@ from absl import flags
 import tapeline
 from lang_core import InputError
 from run_iree import target_of_device
+from tapeline.backends import Place
 from tapeline.cli import Progress, user_path
 from tapeline.command._export_process import ExportProcess
-from tapeline.engines import Place
 
 
 @dataclass(frozen=True, slots=True)

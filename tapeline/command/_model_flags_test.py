@@ -5,9 +5,9 @@ import pytest
 from absl import flags
 
 import tapeline
+from tapeline.backends import Place
 from tapeline.cli import no_progress
 from tapeline.command._model_flags import define_model_flags
-from tapeline.engines import Place
 from tapeline.exporting import ExportOptions
 
 

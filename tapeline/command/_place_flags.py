@@ -7,10 +7,10 @@ from typing import Any, TypedDict
 from absl import flags
 
 from lang_core import MeshShape
+from tapeline.backends import Place, all_devices, device_aliases, engine_named, engine_names
 from tapeline.bundle import TRUST, VERIFY, Verify
 from tapeline.cli import user_path
 from tapeline.command._choices import define_choice
-from tapeline.engines import Place, all_devices, device_aliases, engine_named, engine_names
 
 
 class PlaceKeywords(TypedDict):

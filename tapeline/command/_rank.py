@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from lang_core import MeshShape, ProcessError
 from run_jax.processes import Leader, Meeting, connect_devices, exit_for, follow, join, lead, leading, leave, place_of
+from tapeline.backends import Place, open_on_rank
 from tapeline.bundle import VERIFY, Bundle
 from tapeline.cli import VERSION, say_error, whole_file
 from tapeline.command._program import load_command, run_command
-from tapeline.engines import Place, open_on_rank
 from tapeline.launching import TOKEN, guard_rank, stdout_is_ours
 
 _LEFT_TO_RANK_0: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

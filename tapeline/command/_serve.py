@@ -18,6 +18,7 @@ from typing import Any, Final
 from absl import flags
 
 import tapeline
+from generation.engine import EngineSettings
 from lang_core import InputError
 from tapeline.cli import ProgressEvent, parse_size, user_path
 from tapeline.command._export_process import ExportProcess
@@ -37,7 +38,6 @@ from tapeline.server import (
     bundle_source,
     serve,
 )
-from tapeline.serving import EngineSettings
 
 FLAGS: Final = flags.FlagValues()
 VARIABLES: Final[list[str]] = []

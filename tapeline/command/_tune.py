@@ -18,9 +18,9 @@ from absl import flags
 
 from lang_core import InputError
 from tapeline import cli
+from tapeline.analysis.drawing import Candidate, check_picture, write_candidate_bars
 from tapeline.bundle import Bundle
 from tapeline.command._format_flags import FormatFlag, put_json
-from tapeline.drawing import Candidate, check_picture, write_candidate_bars
 from tapeline.tuning import (
     CacheEntry,
     PersistentCache,

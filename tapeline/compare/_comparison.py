@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 from lang_core import as_dtype, checked_choices
-from run_iree.dump import TensorLabel
+from runtime.dump import TensorLabel
 from tapeline.compare._agreement import PACKED, PACKED_Q8, TOLERANCE, Agreement
 
 # agrees, differs: within the tolerance or not. unlike: other shapes or kinds of dtype. missing: only the reference has

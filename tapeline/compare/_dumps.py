@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from lang_core import InputError, near_keywords
-from run_iree.dump import MANIFEST, Dump, DumpRecord, TensorLabel, read_dump
+from runtime.dump import MANIFEST, Dump, DumpRecord, TensorLabel, read_dump
 from tapeline.cli import Progress, ProgressEvent, no_progress
 from tapeline.compare._agreement import Agreement
 from tapeline.compare._comparison import ComparedTensor, Comparison, tolerance_of

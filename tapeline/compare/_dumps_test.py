@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lang_core import InputError
-from run_iree.dump import Dump, DumpLimits, DumpWriter, TensorLabel, read_dump
+from runtime.dump import Dump, DumpLimits, DumpWriter, TensorLabel, read_dump
 from tapeline.compare import PACKED, PACKED_Q8, Comparison, block_of, compare_dumps, compare_tensors, tolerance_of
 
 _LAYERS = 3

@@ -3,7 +3,7 @@
 import numpy as np
 
 from lang_core import TensorSpec, as_dtype, checked_choices
-from run_iree.dump import TensorLabel
+from runtime.dump import TensorLabel
 from tapeline.compare._agreement import agreement
 from tapeline.compare._comparison import ComparedTensor
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from lang_core import TensorSpec
-from run_iree.dump import TensorLabel
+from runtime.dump import TensorLabel
 from tapeline.compare import ComparedTensor, Comparison, compare_tensors, comparison_text, error_of, left_out
 
 _ONES = np.ones((2, 3), np.float32)

@@ -5,9 +5,10 @@ from typing import Final
 
 import numpy as np
 
+from generation import likeliest_ids
 from lang_core import TensorSpec
 from tapeline.divergence._slot_calls import Arrays, slot_inputs, slot_state, works_on_rows
-from transformer_core.generation import NEXT_IDS, likeliest_ids
+from transformer_core import NEXT_IDS
 
 _LOGITS: Final = "logits"
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from compile_dag import Value
 from lang_core import EntryPoint
-from run_iree.dump import TensorLabel
+from runtime.dump import TensorLabel
 from tapeline.compare import ComparedTensor, Comparison, compare_tensors, left_out
 from tapeline.divergence._references import Reference, recorded
 from tapeline.divergence._runners import Runner

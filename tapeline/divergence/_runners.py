@@ -23,8 +23,8 @@ from compile_hlo.portable import interpret
 from compile_hlo.quirks import QUIRKS, XLA_QUIRKS
 from lang_core import Argument, WeightSource
 from run_iree import Session, compile_module, target_named, target_of_device
+from tapeline.backends import xla_function
 from tapeline.bundle import SCOPE
-from tapeline.engines import xla_function
 
 Array = np.ndarray[Any, Any]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from compile_hlo.directions import Signature
 from lang_core import InputError, TensorSpec, WeightSource
-from run_iree.dump import TensorLabel
+from runtime.dump import TensorLabel
 from tapeline.cli import say
 from tapeline.compare import ComparedTensor, Comparison, compare_tensors, tolerance_of
 from tapeline.divergence._example_calls import Arrays, example_inputs, expected_result, next_state

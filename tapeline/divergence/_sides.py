@@ -10,12 +10,13 @@ from compile_hlo.directions import Signature
 from lang_core import EagerExecutionContext, Encoding, EntryPoint, InputError, WeightSource, encoding_named
 from run_iree import DEVICES
 from run_iree.archive import ArchiveWeights
+from runtime import Session
+from tapeline.backends import XLA
 from tapeline.bundle import ARCHIVE, Bundle
 from tapeline.compare import FORMER_ACTIVATIONS, precision_of
 from tapeline.divergence._example_calls import Arrays
 from tapeline.divergence._references import EagerReference, Reference, RunnerReference
 from tapeline.divergence._runners import DeviceRunner, Runner, XlaRunner
-from tapeline.engines import XLA, Session
 from transformer_core import STORED, keep_packed
 from transformer_core.models import DRAFT, Model, entry_points, load_model, weights_of
 

@@ -1,9 +1,9 @@
 """Plan of an export's entry points on the devices of a mesh."""
 
-from compile_hlo.counting import TensorAxes
 from lang_core import Axes, EntryPoint, InputError, MeshShape, TensorSpec
+from tapeline.analysis.counting import TensorAxes
+from tapeline.analysis.planning import DevicePlan, Hardware, MeshLayout, plan
 from tapeline.exporting._load import Export, entry_points_of
-from tapeline.planning import DevicePlan, Hardware, MeshLayout, plan
 from transformer_core.sharding import argument_axes, cache_axes, result_axes, sharding
 
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tapeline.analysis.planning import plan_text, read_hardware
 from tapeline.bundle import PhaseMeter, check_output
 from tapeline.cli import Progress, no_progress, size_text
 from tapeline.exporting._adapters import with_adapters
@@ -15,7 +16,6 @@ from tapeline.exporting._options import ExportOptions
 from tapeline.exporting._predict import predict
 from tapeline.exporting._replacing import check_replaced
 from tapeline.exporting._source import open_source
-from tapeline.planning import plan_text, read_hardware
 
 
 def dry_run(

@@ -11,6 +11,7 @@ from compile_hlo.portable import verify_text
 from lang_core import CachedWeights, VerificationError, WeightSource, has_extra
 from run_iree import available, check_text
 from run_iree.archive import WrittenArchive
+from tapeline.analysis.inspecting import write_graphs
 from tapeline.bundle import (
     ARCHIVE,
     ARTIFACT,
@@ -54,7 +55,6 @@ from tapeline.exporting._verify import (
     invariances,
 )
 from tapeline.exporting._weights import UNFINISHED, form_of, warn, write_weights
-from tapeline.inspecting import write_graphs
 from tapeline.reference import reference_python
 from tapeline.running import Invariance
 

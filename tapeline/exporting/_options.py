@@ -18,7 +18,7 @@ from lang_core import (
     quantizable,
     some_of,
 )
-from tapeline.inspecting import GRAPH_FORMATS
+from tapeline.analysis.inspecting import GRAPH_FORMATS
 from transformer_core import STORED
 from transformer_core.models import POSITIONS, WINDOW_CACHES, Model
 

@@ -20,6 +20,8 @@ from lang_core import (
     WeightSource,
 )
 from run_iree import DEVICES, available, target_of_device
+from runtime import Session
+from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle
 from tapeline.cli import Progress, ProgressEvent
 from tapeline.compare import TOLERANCE
@@ -33,7 +35,6 @@ from tapeline.divergence import (
     locate,
     next_state,
 )
-from tapeline.engines import Place, Session, open_session
 from tapeline.exporting._compared import compared
 from tapeline.running import Invariance, measured_invariance
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from generation import load_eos_ids
 from lang_core import ConfigError, EagerExecutionContext, Parameter, WeightSource
 from run_jax.training import OptimizerOptions, Trainer, TrainingMesh
 from tapeline.exporting import ModelSource
@@ -16,7 +17,6 @@ from tapeline.finetuning._objective import adapter_objective, full_objective
 from tapeline.finetuning._options import TrainOptions
 from tapeline.finetuning._windows import PackedWindows
 from tapeline.text import Tokenizer
-from transformer_core.generation import load_eos_ids
 from transformer_core.models import DecoderLM, load_model, weights_of
 from transformer_core.sharding import parameter_axes
 

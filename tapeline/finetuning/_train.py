@@ -10,9 +10,9 @@ import numpy as np
 
 from lang_core import TensorSpec, VerificationError
 from run_jax.training import TrainingCheckpoints, device_names, is_writer, wait_for_all
+from tapeline.analysis.drawing import write_loss_curve
 from tapeline.bundle import sha256_of, typed_refusals
 from tapeline.cli import VERSION, Progress, ProgressEvent, no_progress
-from tapeline.drawing import write_loss_curve
 from tapeline.exporting import ModelSource, open_source
 from tapeline.finetuning._options import TrainOptions
 from tapeline.finetuning._output import write_adapter, write_checkpoint

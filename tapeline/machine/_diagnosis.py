@@ -10,8 +10,8 @@ from typing import Final
 from lang_core import has_extra, load_extra, plugin_versions
 from run_iree import DEVICES, available, host_cpu
 from run_iree.kernels import missing_features, registered_kernels
+from tapeline.backends import engine_named, engine_names
 from tapeline.cli import VERSION
-from tapeline.engines import engine_named, engine_names
 from tapeline.hub import HubState, hub_state
 from tapeline.machine._folders import CacheFolder, cache_folders
 

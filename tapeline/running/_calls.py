@@ -6,8 +6,8 @@ from functools import cache
 import numpy as np
 
 from lang_core import InputError
+from runtime import Session
 from tapeline.bundle import Bundle
-from tapeline.engines import Session
 from tapeline.running._text_settings import TextSettings
 from tapeline.text import EncodedText
 

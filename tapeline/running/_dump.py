@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from run_iree.dump import Dumper, DumpLimits
+from runtime.dump import Dumper, DumpLimits
+from tapeline.backends import Place, dumped_module
 from tapeline.bundle import Bundle, dumping
 from tapeline.cli import Progress, ProgressEvent
-from tapeline.engines import Place, dumped_module
 
 DUMP_LIMITS: Final = DumpLimits(256 * 2**20, 16 * 2**30)
 """Bytes of the largest tensor that is written, and of all of them, where nothing else is asked for."""

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from runtime import Session
 from tapeline.bundle import Bundle
-from tapeline.engines import Session
 from tapeline.running._calls import TextCalls
 from tapeline.running._prompts import Prompts
 from tapeline.running._text_array import TextArray

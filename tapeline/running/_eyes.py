@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
+from runtime import Session
 from tapeline.bundle import Bundle
-from tapeline.engines import Session
-from tapeline.images import DEFAULT_IMAGE_LIMITS, ImageLimits
+from tapeline.media.images import DEFAULT_IMAGE_LIMITS, ImageLimits
 from tapeline.running._picture_prompts import PicturePrompts
 from tapeline.running._pictures import ImageSource, padded_call
 from tapeline.running._prompt_pictures import PromptPictures, SeenPicture

@@ -6,9 +6,9 @@ from typing import Final, Literal, Protocol, TypedDict
 
 import numpy as np
 
+from generation import SamplingConfig, Speculation, TokenStep
 from lang_core import ConfigError, InputError, checked_choices, near_names, some_of
 from tapeline.text import IdStream, StopText, Tokenizer
-from transformer_core.generation import SamplingConfig, Speculation, TokenStep
 
 MOST_NEW_TOKENS: Final = 1024
 """Largest number of new tokens of an answer whose user gives none, such as a conversation's."""

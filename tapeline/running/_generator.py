@@ -8,10 +8,11 @@ from typing import Final
 
 import numpy as np
 
+from generation import Sampler, Speculation, StopRule, TokenStep, check_room, generate, generate_batch
 from lang_core import InputError
+from runtime import Session
 from tapeline.bundle import Bundle
 from tapeline.cli import check_writable
-from tapeline.engines import Session
 from tapeline.running._arrays import ordered_inputs
 from tapeline.running._generation import GenerateOptions, TokenStream
 from tapeline.running._measured_invariance import open_slots
@@ -30,7 +31,6 @@ from tapeline.running._row_model import RowModel
 from tapeline.running._slots import SLOTS
 from tapeline.running._speculating import Speculating
 from tapeline.text import Tokenizer
-from transformer_core.generation import Sampler, Speculation, StopRule, TokenStep, check_room, generate, generate_batch
 from transformer_core.models import DRAFT
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from lang_core import InputError, MeshShape, checked_choices
+from tapeline.backends import Place, open_session
 from tapeline.bundle import VERIFY, Bundle, Verify
 from tapeline.cli import Progress, no_progress
-from tapeline.engines import Place, open_session
 from tapeline.running._dump import DumpOptions, dumper_of
 from tapeline.running._generator import Generator
 from tapeline.running._loaded import LoadedModel

@@ -9,11 +9,11 @@ from typing import Final, Self, Unpack, overload
 import numpy as np
 
 import tapeline.text
-from compile_hlo.calls import Counters
+from generation import load_default_sampling, load_eos_ids
 from lang_core import InputError, near_keywords
+from runtime import Counters, Session
 from tapeline.bundle import Bundle
 from tapeline.cli import Progress, ProgressEvent, no_progress
-from tapeline.engines import Session
 from tapeline.running._arrays import ordered_inputs
 from tapeline.running._conversation import Conversation
 from tapeline.running._eyes import Eyes
@@ -33,7 +33,6 @@ from tapeline.running._prompt_pictures import SeenPicture
 from tapeline.running._scores import Scores, cached_logits, forward_logits, scores
 from tapeline.running._senses import Senses
 from tapeline.text import Tokenizer, check_ids, find_tokenizer
-from transformer_core.generation import load_default_sampling, load_eos_ids
 
 _COMPARING: Final = "comparing the weights with their hash, once for each copy of a bundle ..."
 

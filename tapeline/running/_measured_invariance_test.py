@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from generation import KnownLogits
 from tapeline.running._measured_invariance import all_calls_agree, all_rows_agree
-from transformer_core.generation import KnownLogits
 
 
 @dataclass(frozen=True, slots=True)

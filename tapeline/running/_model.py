@@ -7,14 +7,15 @@ from typing import Final
 
 import numpy as np
 
+from generation import Prediction
 from lang_core import InputError
+from runtime import Session, Tensor
 from tapeline.bundle import Bundle
-from tapeline.engines import Session, Tensor
 from tapeline.running._arrays import read_inputs
 from tapeline.running._predictions import LOGITS, Rows, Single
 from tapeline.running._prompt_pictures import PromptPictures
 from tapeline.running._rope_lengths import RopeLengths
-from transformer_core.generation import NEXT_IDS, Prediction
+from transformer_core import NEXT_IDS
 from transformer_core.models import DRAFT, PREFILL_EMBEDDINGS
 
 # The entry point of a model whose decoder attends to an encoder's states (Whisper).

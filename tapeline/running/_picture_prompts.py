@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from lang_core import ConfigError, InputError
 from tapeline.bundle import Bundle
-from tapeline.images import DEFAULT_IMAGE_LIMITS, ImageLimits, TilePreprocessor, Tiles
+from tapeline.media.images import DEFAULT_IMAGE_LIMITS, ImageLimits, TilePreprocessor, Tiles
 from tapeline.running._pictures import ImageSource, picture_of
 from tapeline.text import Tokenizer
 from transformer_core import config_fields

@@ -9,9 +9,9 @@ import numpy as np
 
 from compile_hlo.directions import Signature
 from lang_core import InputError
+from runtime import Function, Session
 from tapeline.bundle import Bundle
-from tapeline.engines import Function, Session
-from tapeline.images import DEFAULT_IMAGE_LIMITS, ImageLimits, ImagePreprocessor, Picture, read_image
+from tapeline.media.images import DEFAULT_IMAGE_LIMITS, ImageLimits, ImagePreprocessor, Picture, read_image
 
 ImageSource = str | os.PathLike[str] | bytes | np.ndarray | Picture
 """Path of an image file, the bytes of one, pixels u8 [height, width, 3], or a picture that was read."""

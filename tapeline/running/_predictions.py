@@ -6,9 +6,9 @@ from typing import Final, overload
 
 import numpy as np
 
+from generation import likeliest_ids
 from lang_core import i32
-from tapeline.engines import Results
-from transformer_core.generation import likeliest_ids
+from runtime import Results
 
 LOGITS: Final = 0  # their place among results
 
@@ -71,7 +71,7 @@ class Rows(Sequence["Row"]):
 
 @dataclass(slots=True)
 class Row:
-    """Prediction of one row: a ``Prediction`` of transformer_core/generation.
+    """Prediction of one row: a ``Prediction`` of generation.
 
     Attributes:
         rows: all of them.

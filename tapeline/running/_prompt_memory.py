@@ -5,9 +5,9 @@ from typing import Final
 
 import numpy as np
 
+from generation import common_length
 from lang_core import TensorSpec
 from tapeline.running._model import BundleModel
-from transformer_core.generation import common_length
 
 
 def is_whole(name: str, spec: TensorSpec, capacity: int) -> bool:

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from transformer_core.generation import PromptMemory
+from generation import PromptMemory
 
 
 @dataclass(frozen=True, slots=True)

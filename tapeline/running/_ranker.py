@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from lang_core import ConfigError, InputError
+from runtime import Session
 from tapeline.bundle import Bundle
-from tapeline.engines import Session
 from tapeline.running._calls import TextCalls
 from tapeline.running._prompts import Prompts
 from tapeline.running._text_array import TextArray

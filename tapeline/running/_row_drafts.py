@@ -5,15 +5,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from generation import Drafter, DraftModel, PromptLookup
 from lang_core import InputError
+from runtime import Session
+from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle
-from tapeline.engines import Place, Session, open_session
 from tapeline.running._invariance import Invariance
 from tapeline.running._prompt_memory import BundlePromptMemory
 from tapeline.running._row_model import RowModel
 from tapeline.running._slots import SLOTS, BundleSlots
 from tapeline.running._speculating import HEAD, check_draft, check_one_way, lookup_length
-from transformer_core.generation import Drafter, DraftModel, PromptLookup
 
 BeginDraft = Callable[[int, bool], Drafter]
 """Returns the drafter of a new answer in a row, by the row's index; True forgets what the row holds."""

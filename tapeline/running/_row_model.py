@@ -5,11 +5,11 @@ from typing import Final
 
 import numpy as np
 
+from generation import Prediction
 from lang_core import TensorSpec
 from tapeline.running._model import BundleModel
 from tapeline.running._prompt_pictures import PromptPictures
 from tapeline.running._slots import BundleSlots
-from transformer_core.generation import Prediction
 
 
 class RowModel(BundleModel):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lang_core import InputError
+from runtime import Session
 from tapeline.bundle import Bundle
-from tapeline.engines import Session
 from tapeline.running._model import BundleModel, ScoringBundle
 from tapeline.running._rope_lengths import RopeLengths
 

@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from lang_core import checked_choices, near_keywords
-from tapeline.audio import DEFAULT_LIMITS, AudioLimits
+from runtime import Session
 from tapeline.bundle import Bundle
-from tapeline.engines import Session
-from tapeline.images import DEFAULT_IMAGE_LIMITS, ImageLimits
+from tapeline.media.audio import DEFAULT_LIMITS, AudioLimits
+from tapeline.media.images import DEFAULT_IMAGE_LIMITS, ImageLimits
 from tapeline.running._embedder import SentenceEmbedder
 from tapeline.running._given_prompts import check_text, checked_texts
 from tapeline.running._pictures import ImageEmbedder, ImageSource

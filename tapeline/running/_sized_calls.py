@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
+from runtime import Session
 from tapeline.bundle import Bundle
-from tapeline.engines import Session
 from tapeline.running._predictions import LOGITS
-from transformer_core.generation import NEXT_IDS
+from transformer_core import NEXT_IDS
 
 
 class SizedCall:

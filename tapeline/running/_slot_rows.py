@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from generation.engine import PageCopy, PagePool
 from lang_core import InputError, TensorSpec
-from tapeline.engines import Held
-from tapeline.paging import PageCopy, PagePool
+from runtime import Held
 
 POSITIONS: Final = 1
 """Axis of positions in a row's part of a cache [K, S, H], and in a page [K, S / M, H]."""

@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from generation import DraftModel, PredictionHead, PromptLookup, Speculation
 from lang_core import InputError
+from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle, sha256_of
-from tapeline.engines import Place, open_session
 from tapeline.running._model import ENCODE, BundleModel, DraftingBundle, ScoringBundle
 from tapeline.running._prompt_memory import BundlePromptMemory, is_whole
 from tapeline.text import TOKENIZER_FILE
-from transformer_core.generation import DraftModel, PredictionHead, PromptLookup, Speculation
 from transformer_core.models import DRAFT
 
 Speculating = Callable[[ScoringBundle], Speculation]

@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-import tapeline.audio
+import tapeline.media.audio
 from lang_core import InputError
+from runtime import Session
 from tapeline.bundle import Bundle
-from tapeline.engines import Session
 from tapeline.running._model import ENCODE, BundleModel, encoded
 
 Sound = str | os.PathLike[str] | bytes | np.ndarray
@@ -23,7 +23,7 @@ def blocks_of(
     audio: Sound,
     rate: int | None,
     wanted: int,
-    limits: tapeline.audio.AudioLimits,
+    limits: tapeline.media.audio.AudioLimits,
     check: Callable[[], object] | None,
 ) -> Callable[[], Iterable[np.ndarray]]:
     """Returns a function that begins to read mono samples of a rate, and returns blocks f32 [samples].
@@ -39,11 +39,11 @@ def blocks_of(
         InputError: an array is not one row of finite floats, or has no samples.
     """
     if isinstance(audio, np.ndarray):
-        tapeline.audio.check_samples(audio)
-        samples = audio if rate is None else tapeline.audio.resample(audio, rate, wanted)
+        tapeline.media.audio.check_samples(audio)
+        samples = audio if rate is None else tapeline.media.audio.resample(audio, rate, wanted)
         return lambda: (samples,)
     source = audio if isinstance(audio, bytes) else Path(audio)
-    return lambda: tapeline.audio.read_blocks(source, wanted, limits, check=check)
+    return lambda: tapeline.media.audio.read_blocks(source, wanted, limits, check=check)
 
 
 class SpeechBundle(BundleModel):

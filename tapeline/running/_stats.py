@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from compile_hlo.calls import Counters
+from runtime import Counters
 from tapeline.bundle import Bundle
 from tapeline.running._generation import TokenStream
 

@@ -1,4 +1,4 @@
-"""The OpenAI-compatible server: text and HTTP around the engine of ``tapeline.serving``."""
+"""The OpenAI-compatible server: text and HTTP around the engine of ``generation.engine``."""
 
 from tapeline.server._app import create_app
 from tapeline.server._embedding_model import EmbeddingModel

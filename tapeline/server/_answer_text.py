@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tapeline.serving import TokenEvent
+from generation.engine import TokenEvent
 from tapeline.text import StopText, TextStream
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Final
 
+from generation.engine import EndEvent, EngineClosedError, Event, PromptEvent, Ticket, TokenRequest
 from lang_core import InputError, TapelineError
 from tapeline.server._answer_text import AnswerText, Delta
 from tapeline.server._errors import RequestError
 from tapeline.server._mailbox import Mailbox
 from tapeline.server._model import TokenEngine
 from tapeline.server._paths import without_paths
-from tapeline.serving import EndEvent, EngineClosedError, Event, PromptEvent, Ticket, TokenRequest
 
 _LATE: Final = 5.0  # seconds after its deadline in which the engine must have ended an answer
 _REASONS: Final = {"eos": "stop", "length": "length"}

@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from generation.engine import TokenConstraint
 from lang_core import InputError
 from tapeline.grammar import GrammarLimits, GrammarSpec, compile_constraints
 from tapeline.server._errors import RequestError
 from tapeline.server._model import TextModel
 from tapeline.server._options import ServerOptions
-from tapeline.serving import TokenConstraint
 
 _AT_ONCE: Final = 3  # the event loop has at least five threads for calls that take long
 

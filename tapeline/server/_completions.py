@@ -8,6 +8,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from generation.engine import TokenEvent
 from tapeline.server._answer_text import Delta, PlacedToken
 from tapeline.server._answers import Answer
 from tapeline.server._compiling import compiled
@@ -16,7 +17,6 @@ from tapeline.server._logprobs import completion_logprobs, prompt_logprobs
 from tapeline.server._model import TextModel
 from tapeline.server._requests import CompletionRequest
 from tapeline.server._service import in_thread, model_of, service_of
-from tapeline.serving import TokenEvent
 
 _NEW_TOKENS: Final = 16  # OpenAI's default
 

@@ -4,10 +4,10 @@ from typing import Final
 
 from starlette.exceptions import HTTPException
 
+from generation.engine import BusyError, EngineClosedError
 from lang_core import InputError, TapelineError
 from tapeline.server._errors import RequestError
 from tapeline.server._paths import without_paths
-from tapeline.serving import BusyError, EngineClosedError
 
 _ROUTING: Final = {
     404: "no such route: /openapi.json lists them",

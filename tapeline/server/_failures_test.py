@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from generation import Prediction
 from lang_core import InputError, TapelineError
 from tapeline.running import TextArray
 from tapeline.server import EmbeddingModel, RankingModel, _answers
@@ -21,7 +22,6 @@ from tapeline.server._server_testing import VOCABULARY, RunningServer, running, 
 from tapeline.server._transcription_model import TranscriptionModel
 from tapeline.text import EncodedText
 from tapeline.transcribing import Transcription
-from transformer_core.generation import Prediction
 
 _ERRORS = [
     InputError("/secret/place/kernel_config.json: the file is damaged"),

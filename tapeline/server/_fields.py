@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
+from generation import SAMPLING_FIELDS, SamplingConfig
 from tapeline.grammar import GrammarSpec
 from tapeline.server._errors import RequestError
 from tapeline.server._formats import ResponseFormat, StructuredOutputs
 from tapeline.server._readers import Choice, Either, Flag, Items, Number, Table, Text, Whole
 from tapeline.server._records import Record, option
-from transformer_core.generation import SAMPLING_FIELDS, SamplingConfig
 
 MOST_ANSWERS: Final = 16
 MOST_STOPS: Final = 16

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 
+from generation.engine import PromptPicture, TokenConstraint, TokenRequest
 from tapeline.server._answer_text import AnswerText, Delta
 from tapeline.server._answers import Answer, Answers
 from tapeline.server._errors import RequestError
@@ -16,7 +17,6 @@ from tapeline.server._fields import GenerationFields
 from tapeline.server._gone import unless_gone
 from tapeline.server._model import TextModel
 from tapeline.server._service import note, service_of
-from tapeline.serving import PromptPicture, TokenConstraint, TokenRequest
 
 JSON: Final = "application/json"
 

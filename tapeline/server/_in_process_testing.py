@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from starlette.types import Message, Scope
 
-from tapeline.audio import AudioLimits, read_blocks
+from tapeline.media.audio import AudioLimits, read_blocks
 from tapeline.server._app import create_app
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._log import Log

@@ -7,10 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from generation import load_default_sampling, load_eos_ids
+from generation.engine import Drafting, Engine, EngineFigures, EngineSettings, Event, Ticket, TokenRequest
 from lang_core import InputError
-from tapeline.audio import LogMel
+from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle
-from tapeline.engines import Place, open_session
+from tapeline.media.audio import LogMel
 from tapeline.running import (
     SLOTS,
     BundleSlots,
@@ -31,10 +33,8 @@ from tapeline.server._pictures import PictureReader
 from tapeline.server._progress import LoadProgress
 from tapeline.server._ranking_model import RankingModel
 from tapeline.server._transcription_model import TranscriptionModel
-from tapeline.serving import Drafting, Engine, EngineFigures, EngineSettings, Event, Ticket, TokenRequest
 from tapeline.text import Chat, ChatTemplate, Tokenizer
 from tapeline.toolcalls import ToolSupport
-from transformer_core.generation import load_default_sampling, load_eos_ids
 
 _EMBEDDING: Final = "sentence_embedding"
 _ENCODE: Final = "encode"  # entry point of a Whisper, and of other encoders with a decoder

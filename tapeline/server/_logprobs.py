@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from generation.engine import TokenEvent
 from tapeline.server._answer_text import PlacedToken
-from tapeline.serving import TokenEvent
 from tapeline.text import Tokenizer
 
 _LEAST = -9999.0  # which OpenAI sends for a probability of 0; JSON has no infinity

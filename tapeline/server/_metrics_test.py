@@ -5,8 +5,8 @@ import json
 import re
 from pathlib import Path
 
+from generation.engine import EngineFigures, PartTimes
 from tapeline.server._metrics import Metrics
-from tapeline.serving import EngineFigures, PartTimes
 
 FIGURES = EngineFigures(
     running=1,

@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from generation import SamplingConfig
+from generation.engine import EngineFigures, Event, PromptPicture, Ticket, TokenRequest
 from lang_core import checked_choices
 from tapeline.server._errors import RequestError
 from tapeline.server._messages import ChatMessage, template_messages
 from tapeline.server._options import PrefixCache
 from tapeline.server._pictures import PictureReader, PixelBudget, refuse_pictures
 from tapeline.server._values import joined
-from tapeline.serving import EngineFigures, Event, PromptPicture, Ticket, TokenRequest
 from tapeline.text import ChatTemplate, Tokenizer, check_ids
 from tapeline.toolcalls import ToolSupport
-from transformer_core.generation import SamplingConfig
 
 _SECRET: Final = os.urandom(32)
 _RESERVED: Final = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
@@ -29,7 +29,7 @@ _OF_JINJA: Final = frozenset(
 
 
 class TokenEngine(Protocol):
-    """Engine of ``tapeline.serving``, as far as the server needs it."""
+    """Engine of ``generation.engine``, as far as the server needs it."""
 
     def check_room(self, count: int) -> None:
         """Checks whether the engine takes some requests now."""

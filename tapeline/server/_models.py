@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeVar
 
+from generation.engine import EngineFigures
 from lang_core import ProcessError, TapelineError, checked_choices, near_names
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._errors import RequestError
@@ -17,7 +18,6 @@ from tapeline.server._progress import LoadProgress, LoadStep
 from tapeline.server._ranking_model import Ranking
 from tapeline.server._shortening import shortened
 from tapeline.server._transcription_model import TranscriptionModel
-from tapeline.serving import EngineFigures
 
 M = TypeVar("M", bound=ServedModel | Ranking)
 

@@ -9,14 +9,14 @@ from typing import Final, TypeVar
 
 import numpy as np
 
+from generation.engine import PromptPicture
 from lang_core import InputError
-from tapeline.images import ImageLimits, Tiles, read_image
+from tapeline.media.images import ImageLimits, Tiles, read_image
 from tapeline.running import PicturePrompts
 from tapeline.server._errors import RequestError
 from tapeline.server._messages import ChatMessage, ImagePart
 from tapeline.server._options import ServerOptions
 from tapeline.server._values import joined
-from tapeline.serving import PromptPicture
 
 _DATA: Final = "data:"
 _BASE64: Final = ";base64"

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from generation import DEFAULT_SAMPLING, SamplingConfig
+from generation.engine import Event, Ticket, TokenRequest
 from tapeline.server._models import ModelSource
 from tapeline.server._script_slots_testing import ScriptSlots
 from tapeline.server._scripted_server_testing import HELLO
 from tapeline.server._server_testing import VOCABULARY, RunningServer, running, text_model
-from tapeline.serving import Event, Ticket, TokenRequest
-from transformer_core.generation import DEFAULT_SAMPLING, SamplingConfig
 
 _OWN = SamplingConfig(temperature=0.6, top_k=20, top_p=0.9, min_p=0.0, repetition_penalty=1.1)
 _GREEDY = replace(DEFAULT_SAMPLING, temperature=0.0)

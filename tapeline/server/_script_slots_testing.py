@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from transformer_core.generation import KnownLogits, Prediction
+from generation import KnownLogits, Prediction
 
 
 class ScriptSlots:

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import uvicorn
 
+from generation import DEFAULT_SAMPLING
+from generation.engine import Engine, EngineSettings, SlotModel
 from tapeline.demo import write_demo_checkpoint
 from tapeline.server._log import Log
 from tapeline.server._model import TextModel
@@ -21,10 +23,8 @@ from tapeline.server._models import Models, ModelSource
 from tapeline.server._options import ServerOptions
 from tapeline.server._process import server_config
 from tapeline.server._service import Service
-from tapeline.serving import Engine, EngineSettings, SlotModel
 from tapeline.text import ChatTemplate, Tokenizer
 from tapeline.toolcalls import ToolSupport
-from transformer_core.generation import DEFAULT_SAMPLING
 
 TEMPLATE: Final = (  # as Hermes' models have it
     "{% if tools %}<tools>{% for tool in tools %}{{ tool|tojson }}{% endfor %}</tools>"

@@ -7,6 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 
+from generation import SAMPLING_FIELDS
 from tapeline.server._errors import RequestError
 from tapeline.server._events import to_json
 from tapeline.server._generation import JSON
@@ -16,7 +17,6 @@ from tapeline.server._openapi import document
 from tapeline.server._options import ServerOptions
 from tapeline.server._service import Service, is_known, service_of
 from tapeline.server._transcription_model import TranscriptionModel
-from transformer_core.generation import SAMPLING_FIELDS
 
 _PAGE: Final = files(__package__ or "").joinpath("page")
 _ASSETS: Final = {

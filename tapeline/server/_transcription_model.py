@@ -6,10 +6,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from generation.engine import BusyError
 from lang_core import checked_choices
-from tapeline.audio import AudioLimits
+from tapeline.media.audio import AudioLimits
 from tapeline.server._activity import Activity
-from tapeline.serving import BusyError
 from tapeline.transcribing import Segment, Task, Transcription
 
 MOST_TRANSCRIPTIONS: Final = 16

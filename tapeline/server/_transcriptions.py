@@ -8,7 +8,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tapeline.audio import AudioLimits
+from tapeline.media.audio import AudioLimits
 from tapeline.server._errors import RequestError
 from tapeline.server._form import read_form
 from tapeline.server._gone import ClientGoneError, unless_gone

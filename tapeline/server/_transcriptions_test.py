@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 from lang_core import InputError
-from tapeline.audio import AudioLimits, read_blocks
+from tapeline.media.audio import AudioLimits, read_blocks
 from tapeline.server._models import ModelSource
 from tapeline.server._options import ServerOptions
 from tapeline.server._server_testing import Answered, RunningServer, running

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from generation.engine import BusyError
 from tapeline.server._activity import Activity
-from tapeline.serving import BusyError
 
 _MOST_WAITING: Final = 64
 Result = TypeVar("Result")

@@ -6,8 +6,9 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from generation import CachedModel, run_prompt
 from lang_core import InputError
-from tapeline.audio import LogMel, LogMelWindows
+from tapeline.media.audio import LogMel, LogMelWindows
 from tapeline.text import Tokenizer
 from tapeline.transcribing._config import SpeechConfig
 from tapeline.transcribing._prompt import Task, prompt_tokens
@@ -15,7 +16,6 @@ from tapeline.transcribing._rules import TokenRules
 from tapeline.transcribing._segments import Cut, cut_window
 from tapeline.transcribing._transcription import Segment, Transcription
 from tapeline.transcribing._turns import FairLock
-from transformer_core.generation import CachedModel, run_prompt
 
 
 class SpeechModel(CachedModel, Protocol):

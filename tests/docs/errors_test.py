@@ -9,14 +9,14 @@ import pytest
 
 from lang_core import CheckpointError
 from tapeline.command import COMMANDS, ERRORS_PAGE, EXPLANATIONS, load_command, main, see_also
+from tests.layering._layers import LAYERS
 from tests.layering._sources import workspace_root
 
 _ROOT: Final = workspace_root()
-_PACKAGES: Final = "lang_core compile_dag compile_hlo transformer_core run_iree run_jax autotune tapeline".split()
 
 
 def _classes() -> Iterator[ast.ClassDef]:
-    for package in _PACKAGES:
+    for package in LAYERS:
         for path in sorted((_ROOT / package).rglob("*.py")):
             text = path.read_text(encoding="utf-8")
             if "Error(" in text and not path.name.endswith(("_test.py", "_testing.py")):

@@ -22,7 +22,7 @@ _DEFINED: Final = re.compile(r"(?:flags\.DEFINE_\w+|define_choice)\(\s*\"(\w+)\"
 _SHARED_FLAGS: Final = tuple(f"tapeline/command/_{kind}_flags.py" for kind in ("dump", "format", "model", "place"))
 # A path in backquotes that begins with one of our folders, and what it may end with besides a name.
 _PATH: Final = re.compile(
-    r"`((?:autotune|build_defs|compile_dag|compile_hlo|docs|lang_core|run_iree|run_jax|tapeline|tests|tools|transformer_core)/[^`\s:]*)"
+    r"`((?:autotune|build_defs|compile_dag|compile_hlo|docs|generation|lang_core|run_iree|run_jax|runtime|tapeline|tests|tools|transformer_core)/[^`\s:]*)"
 )
 
 

@@ -9,8 +9,8 @@ import pytest
 
 import tapeline
 from lang_core import InputError, Parts, part_of
+from tapeline.backends import Place
 from tapeline.demo import write_demo_checkpoint
-from tapeline.engines import Place
 
 
 @pytest.fixture(scope="module")

@@ -5,15 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from generation import Sampler, SamplingConfig, StopRule, generate
+from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle
-from tapeline.engines import Place, open_session
 from tapeline.running import BundleModel
 from tests.goldens.cases import CASES
 from tests.goldens.device_cases import JAX_BY_DEFAULT, ON_JAX, DeviceCase
 from tests.goldens.golden_files import read_golden
 from tests.goldens.samples import LONG
 from tests.product._bundles import export_case
-from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
 
 
 @pytest.mark.parametrize("plan", ON_JAX if LONG else JAX_BY_DEFAULT, ids=lambda plan: plan.name)

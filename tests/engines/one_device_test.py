@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import tapeline
+from generation import Sampler, SamplingConfig, StopRule, generate
 from lang_core import InputError, VerificationError
 from run_jax.sessions import PLATFORMS
+from tapeline.backends import ENGINES, Place, open_session
 from tapeline.bundle import Bundle
 from tapeline.compare import TOLERANCE
 from tapeline.divergence import model_of
-from tapeline.engines import ENGINES, Place, open_session
 from tapeline.running import BundleModel, open_slots
 from tests.product._bundles import Finished, export, invoke, refused
 from tests.product._eager_model import EagerModel
-from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
 
 _PROMPT = [5, 60, 7, 200, 9, 300, 4]
 _STEPS = 12

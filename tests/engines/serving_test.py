@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from generation.engine import Engine, EngineSettings, canonical_pieces
+from generation.engine._reference_testing import Received, alone, random_requests
+from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle
-from tapeline.engines import Place, open_session
 from tapeline.running import BundleSlots, open_slots
-from tapeline.serving import Engine, EngineSettings, canonical_pieces
-from tapeline.serving._reference_testing import Received, alone, random_requests
 from tests.product._bundles import export
 
 _COUNT = 5

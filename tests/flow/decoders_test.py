@@ -10,9 +10,9 @@ from compile_dag import record
 from lang_core import ConfigError, EagerExecutionContext, EntryPoint, ExecutionContext, Module, Tensor, TraceEscapeError
 from tests.flow._support import eager, inputs_of, lowered, random_weights, recorded
 from tests.goldens.cases import CASES
+from transformer_core import NEXT_IDS
 from transformer_core.flow import CompileProfile, FlowModel, Maker, Memory, ModelFlow
 from transformer_core.flow import entry_points as flow_entry_points
-from transformer_core.generation import NEXT_IDS
 from transformer_core.models import DecoderConfig, DecoderLM, decoder_flow
 from transformer_core.models import entry_points as all_results
 

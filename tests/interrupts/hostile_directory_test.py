@@ -27,9 +27,11 @@ _OURS: Final = (
     "lang_core",
     "compile_dag",
     "compile_hlo",
+    "generation",
     "transformer_core",
     "run_iree",
     "run_jax",
+    "runtime",
     "autotune",
     "tapeline",
 )

@@ -25,15 +25,19 @@ LAYERS: Final = {
     "lang_core": _layer("", "ml_dtypes numpy"),
     "compile_dag": _layer("lang_core", "ml_dtypes numpy"),
     "compile_hlo": _layer("compile_dag lang_core", "jaxlib ml_dtypes numpy"),
+    "runtime": _layer("compile_dag compile_hlo lang_core", "numpy"),
     "transformer_core": _layer("lang_core", "gguf google_re2 numpy"),
-    "run_iree": _layer("compile_dag compile_hlo lang_core", "iree_base_compiler iree_base_runtime ml_dtypes numpy"),
-    "run_jax": _layer("compile_dag compile_hlo lang_core", "jax jaxlib numpy optax orbax_checkpoint"),
+    "generation": _layer("lang_core", "numpy"),
+    "run_iree": _layer(
+        "compile_dag compile_hlo lang_core runtime", "iree_base_compiler iree_base_runtime ml_dtypes numpy"
+    ),
+    "run_jax": _layer("compile_dag compile_hlo lang_core runtime", "jax jaxlib numpy optax orbax_checkpoint"),
     "autotune": _layer(
-        "compile_dag compile_hlo lang_core run_iree run_jax transformer_core",
+        "compile_dag compile_hlo lang_core run_iree run_jax runtime transformer_core",
         "jax ml_dtypes numpy",
     ),
     "tapeline": _layer(
-        "autotune compile_dag compile_hlo lang_core run_iree run_jax transformer_core",
+        "autotune compile_dag compile_hlo generation lang_core run_iree run_jax runtime transformer_core",
         "absl_py gguf huggingface_hub jinja2 llguidance matplotlib ml_dtypes numpy pillow prometheus_client "
         "python_multipart rich shtab soundfile soxr starlette tokenizers uvicorn",
     ),
@@ -61,19 +65,19 @@ BEHIND_EXTRAS: Final[Mapping[str, str]] = {
     "compile_hlo.portable._stablehlo": "jax",
     "run_jax.training": "train",
     "autotune.jax_compiler": "jax",
-    "tapeline.audio._reading": "audio",
-    "tapeline.audio._resampling": "audio",
+    "tapeline.media.audio._reading": "audio",
+    "tapeline.media.audio._resampling": "audio",
     "tapeline.command._rank": "jax",
-    "tapeline.drawing._charts": "plots",
-    "tapeline.drawing._heat_strip": "plots",
-    "tapeline.engines._jax": "jax",
+    "tapeline.analysis.drawing._charts": "plots",
+    "tapeline.analysis.drawing._heat_strip": "plots",
+    "tapeline.backends._jax": "jax",
     "tapeline.finetuning._adapter": "train",
     "tapeline.finetuning._objective": "train",
     "tapeline.finetuning._output": "train",
     "tapeline.finetuning._plan": "train",
     "tapeline.finetuning._train": "train",
-    "tapeline.images._reading": "images",
-    "tapeline.images._resizing": "images",
+    "tapeline.media.images._reading": "images",
+    "tapeline.media.images._resizing": "images",
 }
 
 

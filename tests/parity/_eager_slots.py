@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from generation import KnownLogits
 from lang_core import EagerExecutionContext, EntryPoint
-from transformer_core.generation import KnownLogits
 
 
 class EagerSlots:

@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from lang_core import EagerExecutionContext
-from tests.goldens.mtp_cases import MTP_CASES, agreeing_weights, mtp_case, stored_key
-from tests.goldens.samples import LONG
-from tests.parity._golden_models import empty_caches
-from transformer_core.checkpoints import SafetensorsCheckpoint
-from transformer_core.generation import (
+from generation import (
     Prediction,
     PredictionHead,
     Sampler,
@@ -23,6 +18,11 @@ from transformer_core.generation import (
     generate,
     rows_of,
 )
+from lang_core import EagerExecutionContext
+from tests.goldens.mtp_cases import MTP_CASES, agreeing_weights, mtp_case, stored_key
+from tests.goldens.samples import LONG
+from tests.parity._golden_models import empty_caches
+from transformer_core.checkpoints import SafetensorsCheckpoint
 from transformer_core.models import entry_points, load_model, weights_of
 
 _TAKES, _TOKENS, _ROOM = 4, 13, 24

@@ -11,12 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lang_core import EagerExecutionContext
-from tests.goldens.cases import CASES, GoldenCase
-from tests.goldens.golden_files import read_golden
-from tests.goldens.samples import SAMPLE, config_of
-from tests.parity._golden_models import empty_caches, opened
-from transformer_core.generation import (
+from generation import (
     DraftModel,
     Prediction,
     Sampler,
@@ -26,6 +21,11 @@ from transformer_core.generation import (
     generate,
     rows_of,
 )
+from lang_core import EagerExecutionContext
+from tests.goldens.cases import CASES, GoldenCase
+from tests.goldens.golden_files import read_golden
+from tests.goldens.samples import SAMPLE, config_of
+from tests.parity._golden_models import empty_caches, opened
 from transformer_core.models import DecoderLM, entry_points
 
 _EXAMPLES = 60 if os.environ.get("TAPELINE_LONG") else 6

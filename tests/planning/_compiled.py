@@ -13,10 +13,10 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from compile_hlo import lower_module
-from compile_hlo.counting import Work, count_work
 from compile_hlo.emit import PARTITIONED, ArgumentParameters
 from lang_core import Axes, EntryPoint, MappingWeights, MeshShape, TensorSpec
 from run_jax.sessions import Partitions, Session, device_mesh
+from tapeline.analysis.counting import Work, count_work
 from transformer_core.models import Model
 from transformer_core.sharding import cache_axes, result_axes, sharding
 

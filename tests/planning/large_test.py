@@ -7,8 +7,8 @@ from typing import Any, Final
 import pytest
 
 import tapeline
+from tapeline.analysis.planning import plan_text
 from tapeline.bundle import PhaseMeter
-from tapeline.planning import plan_text
 from tools.benching.suites._experts import DEEPSEEK_V3, MIXTRAL_8X22B
 from tools.benching.suites._plan import LLAMA_405B, large_config
 

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 import tapeline
+from generation import Sampler, SamplingConfig, StopRule, generate
 from run_iree import CompileReport, ModuleCache, Target, available, compile_module, target_of_device
 from tapeline.bundle import MARK, Bundle
 from tapeline.command import main
 from tapeline.running import BundleModel
 from tests.goldens.cases import GoldenCase
 from tests.goldens.weights import write_checkpoint
-from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
 
 # Mesa's Vulkan device and vmvx take up to a minute per token. There goldens_test runs a whole bundle and tests/emission
 # every op; the other device tests run with TAPELINE_LONG=1.

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from generation import KnownLogits
 from lang_core import EagerExecutionContext, EntryPoint, WeightSource
-from transformer_core.generation import KnownLogits
 
 
 class EagerModel:

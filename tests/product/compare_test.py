@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from run_iree.archive import read_archive_index
-from run_iree.dump import DumpWriter, TensorLabel, read_dump
+from runtime.dump import DumpWriter, TensorLabel, read_dump
 from tapeline.bundle import MARK
 from tapeline.command import load_command
 from tests.goldens.cases import CASES

@@ -12,8 +12,8 @@ import pytest
 from jaxlib.mlir import ir
 
 from lang_core import DescriptionError
+from tapeline.analysis.inspecting import facts, graph_text
 from tapeline.bundle import MARK, MODULE, Bundle, executable_name
-from tapeline.inspecting import facts, graph_text
 from tests.emission._support import parsed
 from tests.goldens.cases import CASES
 from tests.product import _bundles

@@ -14,9 +14,9 @@ import pytest
 import tapeline
 from compile_hlo.emit import is_helper
 from lang_core import InputError
-from run_iree.dump import Dump, Dumper, DumpWriter, eager_call, kernel_sites, read_dump, tags_by_entry_point
+from runtime.dump import Dump, Dumper, DumpWriter, eager_call, kernel_sites, read_dump, tags_by_entry_point
+from tapeline.backends import ENGINES
 from tapeline.bundle import ARTIFACT, DEBUG_MODULE, MARK, MODULE, Bundle, KernelConfig, debug_executable_name
-from tapeline.engines import ENGINES
 from tapeline.exporting import ExportOptions
 from tests.goldens.cases import CASES
 from tests.product import _bundles

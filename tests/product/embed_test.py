@@ -11,7 +11,7 @@ import pytest
 
 import tapeline
 from lang_core import EagerExecutionContext, InputError, MappingWeights
-from tapeline.engines import ENGINES
+from tapeline.backends import ENGINES
 from tests.goldens.cases import CASES
 from tests.goldens.encoders.files import encoder_weights
 from tests.product import _bundles

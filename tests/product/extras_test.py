@@ -55,8 +55,8 @@ import tapeline
 from pathlib import Path
 from autotune.compilers import compiler_named
 from compile_hlo.portable import interpret, verify_text
-from tapeline.audio import read_audio
-from tapeline.images import read_image
+from tapeline.media.audio import read_audio
+from tapeline.media.images import read_image
 
 assert not [name for name in tapeline.__all__ if getattr(tapeline, name) is None]
 for call in (

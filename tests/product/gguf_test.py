@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, GGUFWriter
 
+from generation import load_eos_ids
 from lang_core import CheckpointError, ConfigError, InputError
 from run_iree import target_of_device
 from run_iree.archive import ArchiveWeights
@@ -23,7 +24,6 @@ from tests.goldens.gguf_files import write_gguf
 from tests.goldens.golden_files import read_golden
 from tests.product._bundles import export, export_case, greedy
 from transformer_core.checkpoints.gguf import GgufFile
-from transformer_core.generation import load_eos_ids
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 

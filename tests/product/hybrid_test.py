@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from run_iree.dump import read_dump
+from runtime.dump import read_dump
 from tests.goldens.cases import CASES
 from tests.goldens.weights import stored_weights, write_checkpoint
 from tests.product._bundles import export, export_case, invoke

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Kind
 
+from generation import Sampler, SamplingConfig, StopRule, generate
 from run_iree._device_testing import sharing
 from run_iree.archive import ArchiveWeights
+from tapeline.analysis.inspecting import facts, parameters, parameters_text
 from tapeline.bundle import ARCHIVE, Bundle, PhaseMeter
 from tapeline.compare import PACKED, TOLERANCE
 from tapeline.divergence import DeviceSide, compare_runs, eager_side, model_of
 from tapeline.exporting import ExportOptions, dry_run
-from tapeline.inspecting import facts, parameters, parameters_text
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.gguf_files import write_gguf
 from tests.product._bundles import ON_FAST_DEVICES, export, export_stored, greedy
 from tests.product._eager_model import EagerModel
 from transformer_core.checkpoints.gguf import GgufFile
-from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
 
 _DEVICE: Final = os.environ.get("TAPELINE_DEVICE", "local-task")
 pytestmark = ON_FAST_DEVICES

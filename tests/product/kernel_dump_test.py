@@ -14,7 +14,8 @@ from lang_core import Argument, DescriptionError, EntryPoint, InputError, TagSel
 from lang_core.ops import PLANE_BASE
 from run_iree import Session, compile_module
 from run_iree.archive import ArchiveWeights
-from run_iree.dump import (
+from runtime import Session as AnySession
+from runtime.dump import (
     Dump,
     Dumper,
     DumpLimits,
@@ -24,9 +25,8 @@ from run_iree.dump import (
     kernel_sites,
     read_dump,
 )
+from tapeline.backends import ENGINES, Place, dumped_module, open_session
 from tapeline.bundle import ARCHIVE, ARTIFACT, DEBUG_MODULE, Bundle, dumping
-from tapeline.engines import ENGINES, Place, dumped_module, open_session
-from tapeline.engines import Session as AnySession
 from tests.goldens.cases import CASES
 from tests.product import _bundles
 from tests.product._bundles import export_case

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import tapeline
+from generation import Sampler, SamplingConfig, StopRule, generate, generate_batch
 from run_iree import available, target_of_device
 from tapeline.bundle import Bundle
 from tapeline.running import BundleBatch, BundleModel, BundlePromptMemory
 from tests.goldens.length_cases import LENGTHS, MODELS, PROMPTS, STEPS, prompt_of
 from tests.product._bundles import ON_FAST_DEVICES, export_case
-from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate, generate_batch
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 pytestmark = [

@@ -17,6 +17,7 @@ from gguf import GGMLQuantizationType as Kind
 
 from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters
+from generation import Sampler, SamplingConfig, StopRule, generate
 from lang_core import (
     Argument,
     EagerExecutionContext,
@@ -39,7 +40,6 @@ from tests.product._eager_model import EagerModel
 from transformer_core import Experts
 from transformer_core.checkpoints import PackedWeights
 from transformer_core.checkpoints.gguf import GgufFile
-from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
 
 _DEVICE: Final = os.environ.get("TAPELINE_DEVICE", "local-task")
 pytestmark = ON_FAST_DEVICES

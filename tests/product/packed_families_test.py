@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from generation import KnownLogits
 from run_iree import available, target_of_device
 from run_iree.archive import ArchiveWeights
 from tapeline.bundle import ARCHIVE
@@ -15,7 +16,6 @@ from tests.goldens.packed_families import FAMILIES, packed_case, packed_case_wei
 from tests.goldens.samples import LONG, in_turns
 from tests.product._bundles import ON_FAST_DEVICES, export, greedy
 from tests.product._eager_model import EagerModel
-from transformer_core.generation import KnownLogits
 from transformer_core.models import entry_points, load_model
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from generation import Sampler, SamplingConfig, StopRule, generate
 from lang_core import Activations, as_dtype
 from run_iree import available, target_of_device
 from run_iree._device_testing import sharing
@@ -19,7 +20,6 @@ from tapeline.demo import write_demo_checkpoint
 from tests.product._bundles import ON_FAST_DEVICES, export, greedy
 from tests.product._eager_model import EagerModel
 from transformer_core.checkpoints import LlamaSizes, write_random_llama
-from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
 from transformer_core.models import entry_points, load_model
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")

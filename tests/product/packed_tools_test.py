@@ -13,12 +13,12 @@ import safetensors.numpy
 
 from lang_core import InputError, MappingWeights
 from run_iree.archive import read_archive_index
-from run_iree.dump import read_dump
+from runtime.dump import read_dump
+from tapeline.analysis.inspecting import facts, facts_text, parameters, parameters_text
 from tapeline.bundle import ARCHIVE, Bundle
 from tapeline.compare import PACKED, TOLERANCE
 from tapeline.demo import write_demo_checkpoint
 from tapeline.divergence import DeviceSide, check_alike, compare_runs, eager_side
-from tapeline.inspecting import facts, facts_text, parameters, parameters_text
 from tests.goldens.encoders.cases import ENCODER_CASES
 from tests.goldens.packed_models import nmse
 from tests.goldens.weights import unit_values

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 import tapeline
+from generation.engine import Engine, EngineSettings, PagesError, canonical_pieces
+from generation.engine._reference_testing import Received, alone, random_requests
 from lang_core import ConfigError, DeviceError, InputError
 from run_iree import target_of_device
+from tapeline.backends import Place
 from tapeline.bundle import Bundle
-from tapeline.engines import Place
-from tapeline.paging import PagesError
 from tapeline.running import BundleSlots, row_drafters
-from tapeline.serving import Engine, EngineSettings, canonical_pieces
-from tapeline.serving._reference_testing import Received, alone, random_requests
 from tests.goldens.cases import CASES
 from tests.product import _bundles
 from tests.product._bundles import ON_FAST_DEVICES, export, export_case

@@ -9,7 +9,7 @@ import pytest
 
 import tapeline
 from lang_core import InputError
-from tapeline.images import ImagePreprocessor, read_image
+from tapeline.media.images import ImagePreprocessor, read_image
 from tests.goldens.encoders.cases import ENCODER_CASES
 from tests.goldens.encoders.files import write_encoder_checkpoint
 from tests.goldens.pictures.cases import PICTURES

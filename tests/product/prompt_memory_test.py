@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from generation import PromptMemory, Sampler, SamplingConfig, StopRule, generate
 from run_iree import Session, available, target_of_device
 from run_iree._device_testing import sharing
 from tapeline.bundle import Bundle
 from tapeline.running import BundleModel, BundlePromptMemory
 from tests.goldens.cases import CASES
 from tests.product._bundles import ON_FAST_DEVICES, export_case
-from transformer_core.generation import PromptMemory, Sampler, SamplingConfig, StopRule, generate
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 pytestmark = ON_FAST_DEVICES

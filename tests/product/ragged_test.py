@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from generation import Sampler, SamplingConfig, StopRule, generate_batch
 from lang_core import InputError
 from run_iree import available, target_of_device
 from run_iree._device_testing import sharing
@@ -17,7 +18,6 @@ from tapeline.running import BundleBatch
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
 from tests.product._bundles import ON_FAST_DEVICES, export_case, greedy
-from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate_batch
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 pytestmark = ON_FAST_DEVICES

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from run_iree.dump import read_dump
+from runtime.dump import read_dump
 from tapeline.bundle import Bundle
 from tapeline.command import load_command
 from tests.goldens.cases import CASES

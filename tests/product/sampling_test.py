@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import tapeline
+from generation import DEFAULT_SAMPLING, default_sampling
 from lang_core import ConfigError
 from tests.goldens.cases import CASES
 from tests.goldens.gguf_files import write_gguf
 from tests.product._bundles import Finished, export, invoke, replace_file
 from tests.product._serving import ServerProcess, serving
-from transformer_core.generation import DEFAULT_SAMPLING, default_sampling
 
 _PROMPT = "zebra"
 _TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}"

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from generation.engine import Drafting, EndEvent, Engine, TokenRequest, canonical_pieces
+from generation.engine._reference_testing import Received, alone, random_requests
 from lang_core import ConfigError, InputError
 from run_iree import target_of_device
+from tapeline.backends import Place
 from tapeline.bundle import MARK, Bundle
-from tapeline.engines import Place
 from tapeline.running import BundleSlots, open_slots, row_drafters
-from tapeline.serving import Drafting, EndEvent, Engine, TokenRequest, canonical_pieces
-from tapeline.serving._reference_testing import Received, alone, random_requests
 from tests.product import _bundles
 from tests.product._bundles import ON_FAST_DEVICES, export
 

@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from run_iree import target_of_device
-from tapeline.bundle import Bundle
-from tapeline.running import BundleSlots, open_slots
-from tapeline.serving import EndEvent, Engine, EngineSettings, TokenRequest, canonical_pieces
-from tapeline.serving._reference_testing import (
+from generation.engine import EndEvent, Engine, EngineSettings, TokenRequest, canonical_pieces
+from generation.engine._reference_testing import (
     PictureKind,
     Received,
     alone,
@@ -21,6 +18,9 @@ from tapeline.serving._reference_testing import (
     random_requests,
     with_pictures,
 )
+from run_iree import target_of_device
+from tapeline.bundle import Bundle
+from tapeline.running import BundleSlots, open_slots
 from tests.goldens.cases import CASES
 from tests.goldens.vision_language.cases import CASES as SEEING
 from tests.goldens.vision_language.cases import IMAGE_TOKEN

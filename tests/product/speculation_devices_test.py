@@ -6,14 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from run_iree import available, target_of_device
-from run_iree._device_testing import sharing
-from tapeline.bundle import Bundle
-from tapeline.running import BundlePromptMemory, ScoringBundle
-from tests.goldens.cases import CASES
-from tests.goldens.golden_files import read_golden
-from tests.product._bundles import ON_FAST_DEVICES, export_case
-from transformer_core.generation import (
+from generation import (
     Drafter,
     DraftModel,
     PromptLookup,
@@ -23,6 +16,13 @@ from transformer_core.generation import (
     StopRule,
     generate,
 )
+from run_iree import available, target_of_device
+from run_iree._device_testing import sharing
+from tapeline.bundle import Bundle
+from tapeline.running import BundlePromptMemory, ScoringBundle
+from tests.goldens.cases import CASES
+from tests.goldens.golden_files import read_golden
+from tests.product._bundles import ON_FAST_DEVICES, export_case
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 pytestmark = ON_FAST_DEVICES

@@ -13,8 +13,8 @@ import pytest
 
 import tapeline
 from lang_core import InputError
-from tapeline.audio import AudioLimits
 from tapeline.bundle import Bundle
+from tapeline.media.audio import AudioLimits
 from tapeline.server import Loading, ModelSource, load_bundle
 from tapeline.server._server_testing import running
 from tapeline.transcribing import Segment

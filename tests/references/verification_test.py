@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from lang_core import InputError
+from tapeline.analysis.inspecting import facts, facts_text
 from tapeline.bundle import Bundle
 from tapeline.demo import write_demo_checkpoint
-from tapeline.inspecting import facts, facts_text
 from tapeline.reference import CONVERSATIONS, PYTHON_VARIABLE, TEXTS, kind_of, reference_python
 from tests.product._bundles import Finished, export, invoke, refused
 

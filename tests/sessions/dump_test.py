@@ -13,7 +13,7 @@ from compile_hlo.emit import ExternalParameters
 from lang_core import Argument, EntryPoint, InputError, TagSelection, TensorSpec
 from run_iree import Session
 from run_iree._device_testing import compiled, device_params
-from run_iree.dump import Dump, DumpedCall, Dumper, DumpWriter, eager_call, read_dump, tags_by_entry_point
+from runtime.dump import Dump, DumpedCall, Dumper, DumpWriter, eager_call, read_dump, tags_by_entry_point
 
 B, T, D, ROUNDS = 2, 5, 7, 3
 _ARGUMENTS = (

@@ -1,6 +1,6 @@
 """The engine ``acme-numpy``: it runs a bundle's model with NumPy, and counts calls by entry point.
 
-A session has the methods of ``tapeline.engines.Session``, and need not derive from it. Tensors are arrays, which
+A session has the methods of ``runtime.Session``, and need not derive from it. Tensors are arrays, which
 nothing changes once they are made, so that a copy is another name of the same array.
 """
 
@@ -9,10 +9,10 @@ from functools import partial
 
 import numpy as np
 
-from compile_hlo.calls import ArgumentChecks, Counters, number_as_tensor
 from lang_core import DeviceError, EagerExecutionContext, TensorSpec, as_dtype, near_names
+from runtime import ArgumentChecks, Counters, number_as_tensor
+from tapeline.backends import Engine, register_engine
 from tapeline.divergence import model_of
-from tapeline.engines import Engine, register_engine
 
 
 class ArrayTensor:

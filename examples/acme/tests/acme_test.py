@@ -18,9 +18,9 @@ from run_iree import host_cpu
 from run_iree.checking import check_kernel
 from run_iree.kernels import CpuKernels, missing_features
 from run_jax import jax_function
+from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle
 from tapeline.command import main
-from tapeline.engines import Place, open_session
 from transformer_core.family import architectures
 
 X = np.linspace(-9, 9, 24, dtype=np.float32).reshape(4, 6)

@@ -10,8 +10,8 @@ import pytest
 
 import tapeline
 from lang_core import ConfigError, DeviceError, InputError, MeshShape
+from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle
-from tapeline.engines import Place, open_session
 from tapeline.running import BundleBatch, BundleModel, BundleSlots, DumpOptions
 from tests.product._bundles import export
 

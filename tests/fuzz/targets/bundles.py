@@ -14,13 +14,13 @@ from random import Random
 from typing import Any
 
 import tapeline
+from generation import load_default_sampling, load_eos_ids
 from lang_core import CheckpointError
 from tapeline.bundle import ARCHIVE, MARK, Bundle
 from tapeline.text import TOKENIZER_FILE, ChatTemplate, NoTemplateError, Tokenizer
 from tests.fuzz._files import written
 from tests.fuzz._json_mutations import mutate_json
 from tests.fuzz._target import Target
-from transformer_core.generation import load_default_sampling, load_eos_ids
 
 _TEMPLATE = "chat_template.jinja"
 _LARGEST = 60_000  # bytes of a file that is mutated

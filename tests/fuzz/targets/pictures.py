@@ -6,7 +6,7 @@ from random import Random
 import numpy as np
 from PIL import Image
 
-from tapeline.images import ImageLimits, read_image
+from tapeline.media.images import ImageLimits, read_image
 from tests.fuzz._target import Target
 
 _LIMITS = ImageLimits(max_bytes=2**17, max_pixels=2**20, max_scans=16)

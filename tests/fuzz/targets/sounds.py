@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import soundfile
 
-from tapeline.audio import AudioLimits, read_blocks
+from tapeline.media.audio import AudioLimits, read_blocks
 from tests.fuzz._target import Target
 
 _LIMITS = AudioLimits(max_seconds=30, max_samples=2**22)

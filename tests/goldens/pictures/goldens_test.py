@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lang_core import InputError
-from tapeline.images import ImagePreprocessor, TilePreprocessor, Tiles, read_image
+from tapeline.media.images import ImagePreprocessor, TilePreprocessor, Tiles, read_image
 from tests.goldens.pictures.cases import PICTURES, PROCESSORS
 from tests.goldens.pictures.files import picture_bytes, picture_digest, read_picture_goldens
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from tapeline.audio import read_audio
+from tapeline.media.audio import read_audio
 from tests.goldens.byte_level import ADDED_FLAGS, byte_level_tokenizer
 from tests.goldens.speech.cases import ADDED, CONFIG, GENERATION, PREPROCESSOR, RULES, RULES_VOCABULARY, SEED, WORDS
 from tests.goldens.weights import unit_values

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lang_core import EagerExecutionContext, EntryPoint, MappingWeights
-from tapeline.images import TilePreprocessor, read_image
+from tapeline.media.images import TilePreprocessor, read_image
 from tests.goldens.vision_language.cases import CASES, IMAGE_TOKEN, Turn
 from tests.goldens.vision_language.files import (
     read_vision_language_golden,

@@ -17,11 +17,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from generation import run_prompt
+from runtime import Session
+from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle
-from tapeline.engines import Place, Session, open_session
 from tapeline.running import BundleModel, let_workers_run
 from tools.benching.jobs._measure import Meter, serve_requests
-from transformer_core.generation import run_prompt
 
 _LOGITS: Final = "logits"
 

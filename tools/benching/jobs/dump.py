@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lang_core import as_dtype
-from run_iree.dump import DumpWriter, TensorLabel
+from runtime.dump import DumpWriter, TensorLabel
 from tools.benching.jobs._measure import Meter, serve
 
 

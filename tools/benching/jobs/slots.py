@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle
-from tapeline.engines import Place, open_session
 from tapeline.running import BundleSlots, Invariance, let_workers_run
 from tools.benching.jobs._measure import memory_now, serve_requests
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from tapeline.drawing import Bar, write_measured_bars
+from tapeline.analysis.drawing import Bar, write_measured_bars
 from tools.benching.suites._figures import Panel
 
 

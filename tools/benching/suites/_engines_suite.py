@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from run_iree import target_of_device
+from tapeline.backends import ENGINES, Place
 from tapeline.bundle import Bundle
 from tapeline.compare import agreement
-from tapeline.engines import ENGINES, Place
 from tools.benching.suites._decode_systems import step_bytes
 from tools.benching.suites._decode_turns import token_ids
 from tools.benching.suites._figures import Case, Goal, SuiteResult, Table

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from generation.engine import PagePool
 from tapeline.bundle import Bundle
-from tapeline.paging import PagePool
 from tools.benching.suites._checkpoint import suite_folder
 from tools.benching.suites._decode_turns import token_ids
 from tools.benching.suites._figures import Case, Goal, SuiteResult, Table

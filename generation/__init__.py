@@ -1,0 +1,65 @@
+"""Choosing the next token and knowing when to stop.
+
+Axes: V vocabulary, C candidates (the tokens that no filter has removed yet).
+
+>>> import numpy as np
+>>> from generation import Sampler, SamplingConfig
+>>> Sampler(SamplingConfig(), vocabulary_size=3)(np.array([0.5, 2.0, 1.0], np.float32), history=[])
+1
+"""
+
+from generation._batch import CachedBatch, generate_batch
+from generation._config import SamplingConfig
+from generation._defaults import (
+    DEFAULT_SAMPLING,
+    SAMPLING_FIELDS,
+    default_sampling,
+    load_default_sampling,
+)
+from generation._drafts import Drafter, DraftingModel, DraftModel, PredictionHead, PromptLookup
+from generation._loop import TokenStep, generate
+from generation._prediction import KnownLogits, Prediction, likeliest_ids, rows_of
+from generation._prompt import (
+    CachedModel,
+    PromptMemory,
+    RevertibleModel,
+    check_room,
+    common_length,
+    run_prompt,
+)
+from generation._sampler import Sampler
+from generation._speculation import ScoringModel, Speculation
+from generation._stop import StopRule, eos_ids, load_eos_ids
+
+__all__ = [
+    "DEFAULT_SAMPLING",
+    "SAMPLING_FIELDS",
+    "CachedBatch",
+    "CachedModel",
+    "DraftModel",
+    "Drafter",
+    "DraftingModel",
+    "KnownLogits",
+    "Prediction",
+    "PredictionHead",
+    "PromptLookup",
+    "PromptMemory",
+    "RevertibleModel",
+    "Sampler",
+    "SamplingConfig",
+    "ScoringModel",
+    "Speculation",
+    "TokenStep",
+    "StopRule",
+    "check_room",
+    "common_length",
+    "default_sampling",
+    "eos_ids",
+    "generate",
+    "generate_batch",
+    "likeliest_ids",
+    "load_default_sampling",
+    "load_eos_ids",
+    "rows_of",
+    "run_prompt",
+]

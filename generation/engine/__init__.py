@@ -1,0 +1,52 @@
+"""The engine of the server: requests of tokens in, events out; many answers at once from one model.
+
+It sees tokens only: no text, no HTTP, no bundle. A model is anything with the ``SlotModel`` protocol.
+"""
+
+from generation.engine._drafts import Drafting
+from generation.engine._engine import Engine, Ticket
+from generation.engine._errors import BusyError, ConstraintError, EngineClosedError, ModelFailedError
+from generation.engine._figures import EngineFigures
+from generation.engine._pictures import PromptPicture
+from generation.engine._pieces import canonical_pieces
+from generation.engine._pool import PageCopy, PagePool, PagesError
+from generation.engine._request import (
+    AwaitedConstraint,
+    EndEvent,
+    Event,
+    OnEvent,
+    PromptEvent,
+    TokenConstraint,
+    TokenEvent,
+    TokenRequest,
+)
+from generation.engine._settings import EngineSettings
+from generation.engine._slots import SlotModel
+from generation.engine._times import PartTimes
+
+__all__ = [
+    "AwaitedConstraint",
+    "BusyError",
+    "ConstraintError",
+    "Drafting",
+    "EndEvent",
+    "Engine",
+    "EngineClosedError",
+    "EngineFigures",
+    "EngineSettings",
+    "Event",
+    "ModelFailedError",
+    "OnEvent",
+    "PageCopy",
+    "PagePool",
+    "PagesError",
+    "PartTimes",
+    "PromptEvent",
+    "PromptPicture",
+    "SlotModel",
+    "Ticket",
+    "TokenConstraint",
+    "TokenEvent",
+    "TokenRequest",
+    "canonical_pieces",
+]

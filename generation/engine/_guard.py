@@ -1,0 +1,115 @@
+"""Model whose failures are told apart from all others."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from generation import Prediction
+from generation.engine._errors import ModelFailedError
+from generation.engine._slots import SlotModel
+
+
+class GuardedModel:
+    """Model of which every call, and every reading of a prediction, raises ``ModelFailedError`` or nothing.
+
+    Attributes:
+        slots, capacity, vocabulary, score_tokens, invariant, recurrent, position_axes, position_bytes, pages: the
+            model's.
+        chunks: those of the model that are to be used, ascending.
+    """
+
+    def __init__(self, model: SlotModel, largest_chunk: int | None = None) -> None:
+        """Guards a model.
+
+        Args:
+            model: the model.
+            largest_chunk: of its chunks, larger ones are not used, except for the smallest of all; None uses all.
+        """
+        self._model = model
+        self.slots = model.slots
+        self.capacity = model.capacity
+        self.vocabulary = model.vocabulary
+        self.chunks = tuple(
+            chunk for chunk in model.chunks if not largest_chunk or chunk <= max(largest_chunk, model.chunks[0])
+        )
+        self.score_tokens = model.score_tokens
+        self.invariant = model.invariant
+        self.recurrent = model.recurrent
+        self.position_axes = model.position_axes
+        self.position_bytes = model.position_bytes
+        self.pages = model.pages
+
+    def release(self) -> None:
+        """Lets go of the model, so that its memory is free; calls fail from now on."""
+        del self._model
+
+    def prefill_row(
+        self, token_ids: Sequence[int], row: int, position: int, embeddings: np.ndarray | None = None
+    ) -> Prediction:
+        """See ``SlotModel``."""
+        with guarded("prefill_row"):
+            return _GuardedPrediction(self._model.prefill_row(token_ids, row, position, embeddings))
+
+    def encode_image(self, pixels: np.ndarray) -> np.ndarray:
+        """See ``SlotModel``."""
+        with guarded("encode_image"):
+            return self._model.encode_image(pixels)
+
+    def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
+        """See ``SlotModel``."""
+        with guarded("decode"):
+            predictions = self._model.decode(rows, token_ids, positions)
+            return [_GuardedPrediction(predictions[index]) for index in range(len(rows))]
+
+    def score_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
+        """See ``SlotModel``."""
+        with guarded("score_row"):
+            return [_GuardedPrediction(prediction) for prediction in self._model.score_row(token_ids, row, position)]
+
+    def copy_row(self, source: int, target: int, count: int) -> None:
+        """See ``SlotModel``."""
+        with guarded("copy_row"):
+            self._model.copy_row(source, target, count)
+
+    def clear_row(self, row: int) -> None:
+        """See ``SlotModel``."""
+        with guarded("clear_row"):
+            self._model.clear_row(row)
+
+    def read_row(self, row: int, start: int, stop: int) -> Sequence[np.ndarray]:
+        """See ``SlotModel``."""
+        with guarded("read_row"):
+            return self._model.read_row(row, start, stop)
+
+    def write_row(self, row: int, start: int, arrays: Sequence[np.ndarray]) -> None:
+        """See ``SlotModel``."""
+        with guarded("write_row"):
+            self._model.write_row(row, start, arrays)
+
+
+class _GuardedPrediction:
+    __slots__ = ("_prediction",)
+
+    def __init__(self, prediction: Prediction) -> None:
+        self._prediction = prediction
+
+    def logits(self) -> np.ndarray:
+        with guarded("reading of logits"):
+            return self._prediction.logits()
+
+    def likeliest(self) -> int:
+        with guarded("reading of the likeliest token"):
+            return self._prediction.likeliest()
+
+
+@contextmanager
+def guarded(call: str) -> Iterator[None]:
+    """Turns whatever a call of the model raises into ``ModelFailedError``."""
+    try:
+        yield
+    except Exception as error:
+        raise ModelFailedError(
+            f"the model's {call} failed ({type(error).__name__}: {error}): all answers that were running have ended; "
+            "ask again"
+        ) from error

@@ -1,0 +1,176 @@
+"""Reuse of prefixes: in a row, from another row, from the store.
+
+What may be reused depends on the model. An invariant one's entries are the same however they were computed, so any
+prefix serves, generated tokens too; any other one's only up to where the new prompt would be cut as well, and only what
+whole pieces of a prompt made. A recurrent model goes on where a row ended, and nowhere before.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from generation.engine._guard import GuardedModel
+from generation.engine._pieces import whole_stops
+from generation.engine._slot import Slot
+from generation.engine._store import Block, BlockStore, common
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Prefix in the store.
+
+    Attributes:
+        block: its last block.
+        length: number of its tokens; it may end within the block.
+    """
+
+    block: Block
+    length: int
+
+
+class Prefixes:
+    """Prefixes of one model.
+
+    Attributes:
+        store: blocks that outlive rows.
+    """
+
+    def __init__(self, model: GuardedModel, budget: int, block_tokens: int) -> None:
+        """Begins with an empty store."""
+        self._model: Final = model
+        self._block_tokens: Final = block_tokens
+        self.store: Final = BlockStore(budget)
+
+    def held(self, slot: Slot, prompt: np.ndarray, salt: str | None) -> int:
+        """Returns how many of a prompt's first tokens a row's entries serve. The last one is always run.
+
+        Args:
+            slot: the row.
+            prompt: keys of the prompt's tokens, i64 [P].
+            salt: whose entries may serve; None for nobody's.
+        """
+        if salt is None or slot.salt != salt:
+            return 0
+        model, most = self._model, min(common(slot.tokens, prompt), len(prompt) - 1)
+        if not model.invariant:
+            stops = whole_stops(len(prompt), model.chunks)
+            same = sum(1 for mine, theirs in zip(slot.cut, stops, strict=False) if mine == theirs)
+            most = max((stop for stop in stops[:same] if stop <= most), default=0)
+        return most if not model.recurrent or most == slot.filled else 0
+
+    def stored(self, prompt: np.ndarray, salt: str) -> Stored:
+        """Returns the longest prefix of a prompt that the store has for a salt."""
+        usable = prompt[:-1]
+        block = self.store.deepest(salt, usable, self._steps(len(prompt)))
+        self.store.use(block)
+        if self._any_length and (nearest := self.store.nearest(block, usable)):
+            self.store.use(nearest[0])
+            return Stored(nearest[0], block.stop + nearest[1])
+        return Stored(block, block.stop)
+
+    def restore(self, slot: Slot, stored: Stored, prompt: np.ndarray, salt: str) -> None:
+        """Fills a row from the store's blocks of a salt, in one call of the model."""
+        path = stored.block.path()
+        arrays = [
+            _joined([block.arrays[index] for block in path], axis)
+            for index, axis in enumerate(self._model.position_axes)
+        ]
+        self._model.write_row(slot.row, 0, arrays)
+        slot.hold(prompt[: stored.length], [block.stop for block in path], salt)
+        slot.block = stored.block
+
+    def save(self, slot: Slot, kept: int) -> None:
+        """Stores what a row holds before all but its first ``kept`` tokens are lost, by one call of the model."""
+        if self.store.budget == 0 or slot.salt is None or slot.filled <= kept:
+            return
+        if self._model.recurrent:
+            if self._model.invariant:
+                self.checkpoint(slot)
+            return
+        block = self.store.root(slot.salt)
+        while known := self._known(slot, block):
+            block = known
+        if not self._held_by_child(slot, block):
+            self._add(slot, block, self._stops(slot, block.stop))
+
+    def checkpoint(self, slot: Slot) -> None:
+        """Stores where a row of a recurrent model stands now."""
+        block = slot.block
+        if block and block.stop < slot.filled and self.store.holds(block):
+            slot.block = self._child(slot, block, slot.filled) or self._add(slot, block, [slot.filled])
+
+    @property
+    def _any_length(self) -> bool:
+        """True where a prefix may end at any token."""
+        return self._model.invariant and not self._model.recurrent
+
+    def _steps(self, length: int) -> dict[int, int] | None:
+        """Returns the pieces of a prompt, where blocks have to be these."""
+        if self._model.invariant:
+            return None
+        stops = whole_stops(length, self._model.chunks)
+        return dict(pairwise([0, *stops]))
+
+    def _next_stop(self, slot: Slot, start: int) -> int:
+        """Returns where a block of a row that starts at ``start`` is to stop; 0 where nothing is left for one."""
+        if not self._model.invariant:
+            return next((stop for stop in slot.cut if stop > start), 0)
+        stop = (start // self._block_tokens + 1) * self._block_tokens
+        return min(stop, slot.filled) if start < slot.filled else 0
+
+    def _stops(self, slot: Slot, start: int) -> list[int]:
+        """Returns where the blocks of a row behind a position stop, as far as the store could ever hold them."""
+        most, stops = self.store.budget // max(1, self._model.position_bytes), []
+        while (stop := self._next_stop(slot, start)) and stop <= most:
+            stops.append(stop)
+            start = stop
+        return stops
+
+    def _known(self, slot: Slot, block: Block) -> Block | None:
+        """Returns the block of the store that has a row's next tokens behind another one."""
+        stop = self._next_stop(slot, block.stop)
+        return self._child(slot, block, None if self._any_length else stop) if stop else None
+
+    def _child(self, slot: Slot, block: Block, stop: int | None) -> Block | None:
+        known = self.store.children(block, slot.tokens, stop)
+        if known:
+            self.store.use(known[0])
+        return known[0] if known else None
+
+    def _held_by_child(self, slot: Slot, block: Block) -> bool:
+        """Returns whether a longer block has all tokens of a row that are left."""
+        nearest = self.store.nearest(block, slot.tokens) if self._any_length else None
+        if nearest:
+            self.store.use(nearest[0])
+        return nearest is not None and block.stop + nearest[1] == slot.filled
+
+    def _add(self, slot: Slot, block: Block, stops: Sequence[int]) -> Block | None:
+        """Adds blocks with a row's tokens behind another, and returns the last; None where one does not fit."""
+        if not stops:
+            return None
+        begin, last = block.stop, block
+        arrays = self._model.read_row(slot.row, begin, stops[-1])
+        for stop in stops:
+            part = slice(last.stop - begin, stop - begin)
+            added = self.store.add(last, slot.tokens[last.stop : stop], partial(self._cut, arrays, part))
+            if added is None:
+                return None
+            last = added
+        return last
+
+    def _cut(self, arrays: Sequence[np.ndarray], part: slice) -> list[np.ndarray]:
+        """Returns a part of the positions of what ``read_row`` returned."""
+        axes = self._model.position_axes
+        return [
+            array if axis is None else array[(*[slice(None)] * axis, part)]
+            for array, axis in zip(arrays, axes, strict=True)
+        ]
+
+
+def _joined(parts: Sequence[np.ndarray], axis: int | None) -> np.ndarray:
+    """Returns blocks' arrays one after the other; the last of those that have no axis of positions."""
+    return parts[-1] if axis is None or len(parts) == 1 else np.concatenate(parts, axis)

@@ -1,0 +1,232 @@
+"""The engine's tick."""
+
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from generation import Prediction
+from generation.engine._answer import Answer
+from generation.engine._drafts import Drafting, RowDrafts
+from generation.engine._errors import ModelFailedError
+from generation.engine._figures import EngineFigures
+from generation.engine._guard import GuardedModel
+from generation.engine._pace import Pace
+from generation.engine._prefill import Prefill
+from generation.engine._queue import WaitingQueue
+from generation.engine._row_pages import RowPages
+from generation.engine._settings import EngineSettings
+from generation.engine._slot import Slot
+from generation.engine._slots import SlotModel
+from generation.engine._times import TickTimes
+from lang_core import TapelineError
+
+_WAIT: Final = 0.005  # seconds for a constraint while no answer can go on
+
+
+class Scheduler:
+    """Runs answers on a model, a tick at a time. One thread only, but for ``figures``."""
+
+    def __init__(
+        self,
+        model: SlotModel,
+        queue: WaitingQueue,
+        settings: EngineSettings,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        drafting: Drafting | None = None,
+    ) -> None:
+        """Begins with free rows; raises ``ConfigError`` where the model cannot verify the drafts that are wanted."""
+        self._queue: Final = queue
+        self._settings: Final = settings
+        self._drafting: Final = drafting
+        self._clock: Final = clock
+        self._totals: Final[Counter[str]] = Counter()
+        self._ended: Final[Counter[str]] = Counter()
+        self._times: Final = TickTimes(clock)
+        self._ticks = 0
+        self.replace(model)
+
+    def replace(self, model: SlotModel) -> None:
+        """Goes on with another model, whose rows are empty, and an empty store."""
+        self._model = GuardedModel(model, self._settings.largest_chunk)
+        self._slots = [Slot(row, model.capacity) for row in range(model.slots)]
+        self._pace = Pace(self._clock)  # of a tick's next tokens, by the number of rows
+        self._drafts = None if self._drafting is None else RowDrafts(self._model, self._drafting)
+        self._prefill = Prefill(self._model, self._slots, self._settings, self._clock, self._totals, self._times)
+        self._pages = RowPages(self._model, self._slots, self._prefill.prefixes)
+
+    @property
+    def busy(self) -> bool:
+        """True while an answer is running."""
+        return any(slot.answer for slot in self._slots)
+
+    def tick(self) -> None:
+        """Drops, admits, runs pieces of prompts, and a step of all running answers.
+
+        Raises:
+            ModelFailedError: a call of the model raised.
+        """
+        self._ticks += 1
+        with self._times.part("tick"):
+            self._drop()
+            self._admit()
+            self._resume()
+            self._prefill.run(self._take, self._pace.seconds(sum(slot.ready for slot in self._slots)))
+            self._decode()
+            self._free()
+        self._times.end()
+
+    def fail(self, error: ModelFailedError) -> None:
+        """Ends all running answers, for a call of the model has failed, and lets go of the model."""
+        self._totals["failures"] += 1
+        self._end_running(error)
+        for raised in (error, error.__cause__):
+            traceback.clear_frames(raised.__traceback__ if raised else None)  # they hold the model
+        self._model.release()
+
+    def end(self, error: TapelineError) -> None:
+        """Ends all answers, running and waiting, with an error."""
+        self._end_running(error)
+        for answer in self._queue.remove(lambda _: True):
+            answer.end("error", error)
+            self._ended["error"] += 1
+
+    def figures(self) -> EngineFigures:
+        """Returns the figures. Any thread may call it."""
+        return EngineFigures(
+            running=sum(slot.answer is not None for slot in self._slots),
+            waiting=len(self._queue),
+            slots=len(self._slots),
+            cache_usage=self._pages.usage(),
+            prefix_queries=self._totals["prefix_queries"],
+            prefix_hits=self._totals["prefix_hits"],
+            prompt_tokens=self._totals["prompt_tokens"],
+            generated_tokens=self._totals["generated_tokens"],
+            draft_tokens=self._totals["draft_tokens"],
+            accepted_tokens=self._totals["accepted_tokens"],
+            ended=dict(self._ended),
+            failures=self._totals["failures"],
+            store_bytes=self._prefill.prefixes.store.nbytes,
+            store_budget=self._settings.store_bytes,
+            tick_seconds=self._times.histograms(),
+        )
+
+    def _drop(self) -> None:
+        now = self._clock()
+        for answer in self._queue.remove(lambda answer: answer.leaves(now)):
+            answer.leave()
+            self._ended[str(answer.reason)] += 1
+        for slot in self._slots:
+            if slot.answer and slot.answer.leaves(now):
+                slot.answer.leave()
+        self._free()
+
+    def _end_running(self, error: TapelineError) -> None:
+        for slot in self._slots:
+            if slot.answer:
+                slot.answer.end("error", error)
+        self._free()
+
+    def _free(self) -> None:
+        """Frees the rows of answers that have ended."""
+        for slot in self._slots:
+            answer = slot.answer
+            if answer and answer.reason:
+                self._ended[answer.reason] += 1
+                slot.free(self._ticks)
+                self._pages.free(slot)
+                if answer.reason == "error":  # nobody knows why, so nothing of it is used again
+                    self._pages.forget(slot)
+
+    def _admit(self) -> None:
+        while (free := [slot for slot in self._slots if slot.answer is None]) and (answer := self._queue.first()):
+            slot = self._place(answer, free)
+            if not self._pages.reserve(slot, answer):
+                return  # until others have ended
+            self._queue.take()
+            self._prefill.add(slot, answer)
+            self._advance(slot, answer.begin)
+
+    def _place(self, answer: Answer, free: list[Slot]) -> Slot:
+        """Returns the row that holds most of a prompt, if that is at least half of what it holds; else the oldest."""
+        held = {slot: self._prefill.prefixes.held(slot, answer.prompt_keys, answer.request.cache_salt) for slot in free}
+        best = max(free, key=lambda slot: held[slot])
+        if held[best] and 2 * held[best] >= best.filled:
+            return best
+        return min(free, key=lambda slot: (slot.filled > 0, slot.used))
+
+    def _decode(self) -> None:
+        slots = [slot for slot in self._slots if slot.ready and slot.answer and not slot.answer.reason]
+        if slots:
+            self._pace.measured(len(slots), partial(self._run_next, slots))
+
+    def _run_next(self, slots: Sequence[Slot]) -> None:
+        """Runs the next token of each of some rows, with its draft where there is one."""
+        drafts = self._propose(slots)
+        plain = [slot for slot, draft in zip(slots, drafts, strict=True) if not draft]
+        if plain:
+            self._run_step(plain)
+        for slot, draft in zip(slots, drafts, strict=True):
+            if draft:
+                self._run_draft(slot, draft)
+
+    def _propose(self, slots: Sequence[Slot]) -> Sequence[list[int]]:
+        if self._drafts is None:
+            return [[]] * len(slots)
+        with self._times.part("draft"):
+            return self._drafts.propose(slots)
+
+    def _run_step(self, slots: Sequence[Slot]) -> None:
+        """Runs the next token of each of some rows."""
+        rows, positions = [slot.row for slot in slots], [slot.filled for slot in slots]
+        with self._times.part("decode"):
+            predictions = self._model.decode(rows, [slot.next_token for slot in slots], positions)
+        for slot, prediction in zip(slots, predictions, strict=True):
+            slot.feed(1)
+            self._take(slot, prediction)
+
+    def _run_draft(self, slot: Slot, draft: list[int]) -> None:
+        """Runs a row's next token and a draft, up to the draft's first token that is not the one that is chosen."""
+        self._totals["draft_tokens"] += len(draft)
+        with self._times.part("decode"):
+            predictions = self._model.score_row([slot.next_token, *draft], slot.row, slot.filled)
+        for prediction, guess in zip(predictions, [*draft, None], strict=True):
+            slot.feed(1)
+            self._take(slot, prediction)
+            assert slot.answer
+            if slot.answer.reason or slot.answer.waiting or slot.next_token != guess:
+                return
+            self._totals["accepted_tokens"] += 1
+
+    def _take(self, slot: Slot, prediction: Prediction) -> None:
+        answer = slot.answer
+        assert answer
+        self._advance(slot, partial(answer.take, prediction))
+
+    def _resume(self) -> None:
+        """Goes on with answers whose constraints have computed what they waited for."""
+        waiting = [slot for slot in self._slots if slot.answer and slot.answer.waiting]
+        for slot in waiting:
+            assert slot.answer
+            self._advance(slot, partial(slot.answer.resume, 0.0))
+        if waiting and all(slot.answer is None or slot.answer.waiting for slot in self._slots):
+            first = waiting[0].answer
+            assert first
+            self._advance(waiting[0], partial(first.resume, _WAIT))  # nothing else is to be done
+
+    def _advance(self, slot: Slot, call: Callable[[], None]) -> None:
+        """Makes a call of an answer, which ends if that raises."""
+        answer = slot.answer
+        assert answer
+        generated = answer.generated
+        with self._times.part("choose"):
+            try:
+                call()
+            except ModelFailedError:
+                raise
+            except TapelineError as error:
+                answer.end("error", error)
+        self._totals["generated_tokens"] += answer.generated - generated

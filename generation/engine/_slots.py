@@ -1,0 +1,134 @@
+"""The engine's model: B sequences in the rows of one set of caches.
+
+Axes: B rows, S positions, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from generation import Prediction
+from generation.engine._pool import PagePool
+
+
+class SlotModel(Protocol):
+    """Causal language model with caches of B rows, each of which holds one sequence.
+
+    Predictions are read before the next call that makes some.
+    """
+
+    @property
+    def slots(self) -> int:
+        """Number of rows, B."""
+        ...
+
+    @property
+    def capacity(self) -> int:
+        """Positions of a row, S."""
+        ...
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens, V."""
+        ...
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Numbers of tokens that calls of ``prefill_row`` are made for, ascending."""
+        ...
+
+    @property
+    def score_tokens(self) -> int:
+        """Number of tokens that calls of ``score_row`` take; 0 where there are none, or their bits differ."""
+        ...
+
+    @property
+    def invariant(self) -> bool:
+        """True where every token's bits are the same in whatever chunk and batch it is computed."""
+        ...
+
+    @property
+    def recurrent(self) -> bool:
+        """True where some layer has a state or a ring, so that a row can only go on where it ended."""
+        ...
+
+    @property
+    def position_axes(self) -> tuple[int | None, ...]:
+        """Axis of positions of each array that ``read_row`` returns; None of a state or a ring."""
+        ...
+
+    @property
+    def position_bytes(self) -> int:
+        """Bytes of one position of a row in all arrays that have an axis of positions."""
+        ...
+
+    @property
+    def pages(self) -> PagePool | None:
+        """Pages of the rows, to be reserved for a request before it gets its row; None where rows have all positions.
+
+        Such a model is not recurrent.
+        """
+        ...
+
+    @property
+    def image_token(self) -> int | None:
+        """Token in whose places embeddings of pictures stand; None of a model that takes no pictures."""
+        ...
+
+    def prefill_row(
+        self, token_ids: Sequence[int], row: int, position: int, embeddings: np.ndarray | None = None
+    ) -> Prediction:
+        """Appends 1 to ``max(chunks)`` tokens to a row at ``position``, in the smallest chunk that fits, padded.
+
+        Args:
+            token_ids: the tokens.
+            row: the row.
+            position: position of the first token.
+            embeddings: f32 [tokens, D] for the tokens that stand for pictures; None where none does.
+
+        Returns:
+            The prediction after the last of them.
+        """
+        ...
+
+    def encode_image(self, pixels: np.ndarray) -> np.ndarray:
+        """Returns the embeddings f32 [T', D] of a picture f32 [3, height, width]; asked only of models that see."""
+        ...
+
+    def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
+        """Appends a token to each of 1 to B distinct rows, and returns the predictions after them.
+
+        An invariant model takes the smallest batch that fits. Any other one always runs all B rows, each in its place,
+        where those that are not named rest, or each row alone.
+        """
+        ...
+
+    def score_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
+        """Appends 1 to ``score_tokens`` tokens to a row at ``position``.
+
+        Tokens are taken back by going on from an earlier position.
+
+        Returns:
+            The predictions after each of them, bit-equal to those of ``decode``.
+        """
+        ...
+
+    def copy_row(self, source: int, target: int, count: int | None = None) -> None:
+        """Makes a row's states those of another, and its first ``count`` positions; all where None."""
+        ...
+
+    def clear_row(self, row: int) -> None:
+        """Makes a row's states zero; does nothing where there are none."""
+        ...
+
+    def read_row(self, row: int, start: int, stop: int) -> Sequence[np.ndarray]:
+        """Returns copies of a row's entries of positions ``start`` to ``stop`` in every cache, and of whole states.
+
+        A cache [B, K, S, H] gives [K, stop - start, H], a state [B, ..] its row [..].
+        """
+        ...
+
+    def write_row(self, row: int, start: int, arrays: Sequence[np.ndarray]) -> None:
+        """Writes into a row arrays of the shapes that ``read_row`` returns, beginning at position ``start``."""
+        ...

@@ -1,0 +1,34 @@
+"""Sessions of every backend: the ``Session`` protocol and its base, with handles, held tensors, checks and totals."""
+
+from runtime._checks import ArgumentChecks, Value, admitted, admitted_value, number_as_tensor
+from runtime._counters import Counters
+from runtime._guard import CallGuard
+from runtime._handle import DeviceHandle, Owner
+from runtime._holding import HELD, Holding, Part
+from runtime._protocol import Function, Held, Results, Session, Tensor, Updating
+from runtime._replacing import BaseUpdating, UpdatePlan
+from runtime._session import BaseSession
+
+__all__ = [
+    "HELD",
+    "ArgumentChecks",
+    "BaseSession",
+    "BaseUpdating",
+    "CallGuard",
+    "Counters",
+    "DeviceHandle",
+    "Holding",
+    "Owner",
+    "Part",
+    "UpdatePlan",
+    "Value",
+    "admitted",
+    "admitted_value",
+    "number_as_tensor",
+    "Function",
+    "Held",
+    "Results",
+    "Session",
+    "Tensor",
+    "Updating",
+]

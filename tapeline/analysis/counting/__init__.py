@@ -1,0 +1,11 @@
+"""Counting: flops, bytes and collectives of an entry point on one device of a mesh, from its recording.
+
+Each op is a set of loops (factors); a mesh cuts some of them, and what the cut asks devices to exchange is counted.
+No op is counted by its model family, and nothing is compiled (docs/planning.md).
+"""
+
+from tapeline.analysis.counting import _product_rules as _product_rules
+from tapeline.analysis.counting._count import CountedWork, TensorAxes, count_work
+from tapeline.analysis.counting._work import Collective, Work
+
+__all__ = ["Collective", "CountedWork", "TensorAxes", "Work", "count_work"]

@@ -1,0 +1,215 @@
+"""Walk over the nodes of a stretch or of a loop's body: layouts, work, and what is alive."""
+
+import re
+from collections.abc import Callable, Sequence, Set
+from typing import Final, NamedTuple
+
+from compile_dag import ComputeGraph, Node, Value
+from compile_hlo.passes import with_row_writes
+from lang_core import Axes, TensorSpec
+from tapeline.analysis.counting._costs import PRODUCTS, UPDATES, VIEWS, bytes_of, flops_of
+from tapeline.analysis.counting._factors import Factors
+from tapeline.analysis.counting._grid import DeviceGrid, Layout, whole
+from tapeline.analysis.counting._loops import rounds_of
+from tapeline.analysis.counting._rules import factors_of
+from tapeline.analysis.counting._spread import Spread, Transfer, moved, spread
+from tapeline.analysis.counting._work import Collective, Work
+
+ParameterAxes = Callable[[str, TensorSpec], Axes]
+
+_NUMBER: Final = re.compile(r"\d+")
+_FREE: Final = frozenset({"iota", "constant", "parameter", "broadcast"})
+
+
+class Tensor(NamedTuple):
+    """Tensor as a device has it.
+
+    Attributes:
+        layout: how it is cut.
+        source: bytes that reading it reads.
+        owned: bytes that it takes, besides weights and caches.
+        stored: whether it is a weight or a cache, or a view of one.
+    """
+
+    layout: Layout
+    source: int
+    owned: int = 0
+    stored: bool = False
+
+
+class Walk:
+    """Walk over nodes.
+
+    Args:
+        grid: the devices.
+        parameter_axes: returns the axes of a parameter as it is stored.
+        tensors: tensors by number of their value; those that are made are added.
+        around: numbers of the values that are made around the loop whose body is walked over.
+
+    Attributes:
+        work: work so far.
+        before: exchanges that a loop needs once, before it begins.
+        needs: by number, layouts that ops need of values that are cut less.
+    """
+
+    def __init__(
+        self,
+        grid: DeviceGrid,
+        parameter_axes: ParameterAxes,
+        tensors: dict[int, Tensor],
+        around: Set[int] = frozenset(),
+    ) -> None:
+        self._grid = grid
+        self._parameter_axes = parameter_axes
+        self.tensors = tensors
+        self._around = around
+        self.work, self.before = Work(), Work()
+        self.needs: dict[int, Layout] = {}
+
+    def nodes(self, nodes: Sequence[Node], needed: set[int], dying: Set[int] = frozenset()) -> None:
+        """Walks over nodes.
+
+        Args:
+            nodes: the nodes, in order.
+            needed: numbers of the values that are used afterwards.
+            dying: numbers of values from before that are not.
+        """
+        nodes = with_row_writes(nodes, needed)
+        last = {value.number: i for i, node in enumerate(nodes) for value in node.inputs}
+        own = dying | {value.number for node in nodes for value in node.results}
+        alive = sum(self.tensors[number].owned for number in dying)
+        for i, node in enumerate(nodes):
+            gone = {v.number for v in node.inputs if last[v.number] == i and v.number in own and v.number not in needed}
+            freed = sum(self.tensors[number].owned for number in gone)
+            inner = self._node(node)
+            made = sum(self.tensors[value.number].owned for value in node.results)
+            before = alive if node.op.name in PRODUCTS or inner else alive - freed
+            self.work.activation_bytes = max(self.work.activation_bytes, before + made + inner)
+            alive += made - freed
+
+    def _node(self, node: Node) -> int:
+        """Walks over one node; returns the bytes that are alive inside of it."""
+        name = node.op.name
+        if name == "parameter":
+            path, spec = node.attributes
+            layout = self._grid.layout(self._parameter_axes(path, spec))
+            self._made(node.results[0], Tensor(layout, self._grid.local_bytes(spec, layout), 0, stored=True))
+        elif name == "while":
+            return self._loop(node)
+        elif name == "cond":
+            return self._branches(node)
+        else:
+            self._op(node)
+        return 0
+
+    def _made(self, value: Value, tensor: Tensor) -> None:
+        self.tensors[value.number] = tensor
+
+    def _op(self, node: Node) -> None:
+        operands = [self.tensors[value.number] for value in node.inputs]
+        layouts = [operand.layout for operand in operands]
+        factors = factors_of(node, layouts)
+        placed = spread(
+            self._grid,
+            factors,
+            layouts,
+            [value.spec for value in node.inputs],
+            [value.spec for value in node.results],
+        )
+        self._bring(node, operands, placed)
+        self._exchange([*_greatest(node, placed.summed), *placed.summed], node.results[0].path)
+        self._cost(node, factors, placed, operands)
+        for value, layout in zip(node.results, placed.results, strict=True):
+            self._made(value, self._result(node, value.spec, layout, operands))
+
+    def _bring(self, node: Node, operands: Sequence[Tensor], placed: Spread) -> None:
+        """Brings the operands of an op into their layouts; those from around a loop before it begins."""
+        for value, operand, layout, moves in zip(node.inputs, operands, placed.operands, placed.moved, strict=True):
+            around = value.number in self._around
+            self._exchange(moves, node.results[0].path, self.before if around else self.work)
+            if layout != operand.layout:
+                self.needs[value.number] = finer(operand.layout, layout)
+
+    def _cost(self, node: Node, factors: Factors, placed: Spread, operands: Sequence[Tensor]) -> None:
+        flops = flops_of(node, factors, placed, self._grid)
+        if flops:
+            self.work.flops[node.inputs[0].spec.dtype.name] += flops
+        self.work.memory_bytes += bytes_of(node, placed, self._grid, [operand.source for operand in operands])
+
+    def _result(self, node: Node, spec: TensorSpec, layout: Layout, operands: Sequence[Tensor]) -> Tensor:
+        name, size = node.op.name, self._grid.local_bytes(spec, layout)
+        if name in VIEWS and operands[0].stored:
+            return Tensor(layout, min(size, operands[0].source), 0, stored=True)
+        if name in UPDATES and operands[0].stored:
+            return Tensor(layout, size, 0, stored=True)
+        return Tensor(layout, size, 0 if name in _FREE else size)
+
+    def _exchange(self, transfers: Sequence[Transfer], path: str, work: Work | None = None) -> None:
+        work = self.work if work is None else work
+        for transfer in transfers:
+            devices, axes = self._grid.size(transfer.cuts), self._grid.axes(transfer.cuts)
+            collective = Collective(transfer.kind, transfer.bytes, devices, axes, _NUMBER.sub("*", path))
+            work.collectives[collective] += 1
+            work.calls[collective] += 1
+
+    def wanted(self, value: Value, layout: Layout, path: str) -> None:
+        """Brings a result into a layout, from that in which ops need it: a partitioner makes it so."""
+        tensor = self.tensors[value.number]
+        made = finer(tensor.layout, self.needs.get(value.number, tensor.layout))
+        self._exchange(tuple(moved(self._grid, value.spec, made, layout)), path)
+
+    def _loop(self, node: Node) -> int:
+        cond, body, carried = node.attributes
+        starts = [self.tensors[value.number] for value in node.inputs[:carried]]
+        layouts = [tensor.layout for tensor in starts]
+        for _ in range(carried + 1):  # each round may cut one more value
+            after = self._region(body, layouts)[0]
+            cut = [finer(old, new) for old, new in zip(layouts, after, strict=True)]
+            if cut == layouts:
+                break
+            layouts = cut
+        rounds = rounds_of(node)
+        tested, inner = self._region(cond, layouts)[1], self._region(body, layouts)[1]
+        for walk in (tested, inner):
+            self.work.add(walk.work, rounds)
+            self.work.add(walk.before)
+        for value, layout in zip(node.results, layouts, strict=True):
+            size = self._grid.local_bytes(value.spec, layout)
+            self._made(value, Tensor(layout, size, size))
+        return inner.work.activation_bytes
+
+    def _branches(self, node: Node) -> int:
+        layouts = [self.tensors[value.number].layout for value in node.inputs[1:]]
+        results = [self._region(region, layouts) for region in node.attributes]
+        for _, walk in results:
+            self.work.add(walk.work)
+            self.work.add(walk.before)
+        for i, value in enumerate(node.results):
+            layout = results[0][0][i] if results[0][0][i] == results[1][0][i] else whole(value.spec.ndim)
+            size = self._grid.local_bytes(value.spec, layout)
+            self._made(value, Tensor(layout, size, size))
+        return max(walk.work.activation_bytes for _, walk in results)
+
+    def _region(self, region: ComputeGraph, layouts: Sequence[Layout]) -> "tuple[list[Layout], Walk]":
+        """Returns the layouts of a region's results, and the walk over it; what it takes from around it is known."""
+        inner = Walk(self._grid, self._parameter_axes, dict(self.tensors), self.tensors.keys())
+        for value, layout in zip(region.inputs.values(), layouts, strict=False):
+            size = self._grid.local_bytes(value.spec, layout)
+            inner._made(value, Tensor(layout, size, size))
+        outputs = list(region.outputs.values())
+        inner.nodes(region.nodes, {value.number for value in outputs})
+        return [inner.tensors[value.number].layout for value in outputs], inner
+
+
+def _greatest(node: Node, transfers: Sequence[Transfer]) -> list[Transfer]:
+    """Returns the exchange of the greatest values, for an op whose results are their indices."""
+    if node.op.name not in ("argmax", "argmin"):
+        return []
+    value, index = node.inputs[0].spec.dtype.itemsize, node.results[0].spec.dtype.itemsize
+    summed = [transfer for transfer in transfers if transfer.kind == "all-reduce"]
+    return [transfer._replace(bytes=transfer.bytes // index * value) for transfer in summed]
+
+
+def finer(old: Layout, new: Layout) -> Layout:
+    """Returns a layout with the cuts of another one along dimensions that it leaves whole."""
+    return tuple(after if before == () else before for before, after in zip(old, new, strict=True))

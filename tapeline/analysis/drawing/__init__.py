@@ -1,0 +1,20 @@
+"""Pictures of figures and comparisons, with Matplotlib, which is loaded when a picture is asked for."""
+
+from tapeline.analysis.drawing._bars import Bar, Candidate
+from tapeline.analysis.drawing._pictures import (
+    check_picture,
+    write_candidate_bars,
+    write_loss_curve,
+    write_measured_bars,
+    write_picture,
+)
+
+__all__ = [
+    "Bar",
+    "Candidate",
+    "check_picture",
+    "write_candidate_bars",
+    "write_loss_curve",
+    "write_measured_bars",
+    "write_picture",
+]

@@ -1,0 +1,21 @@
+"""Facts of bundles and models, for a person or a program; nothing is loaded or run."""
+
+from tapeline.analysis.inspecting._facts import check_whole, facts, files, parameters
+from tapeline.analysis.inspecting._graph import GRAPH_FORMATS, graph_text, write_graphs
+from tapeline.analysis.inspecting._model_facts import model_facts, stored_tensors
+from tapeline.analysis.inspecting._text import facts_text, model_text, parameters_text
+
+__all__ = [
+    "GRAPH_FORMATS",
+    "check_whole",
+    "facts",
+    "facts_text",
+    "files",
+    "graph_text",
+    "model_facts",
+    "model_text",
+    "parameters",
+    "parameters_text",
+    "stored_tensors",
+    "write_graphs",
+]

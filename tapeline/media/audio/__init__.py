@@ -1,0 +1,17 @@
+"""Sound: WAV and FLAC files, rates, and the features that models take."""
+
+from tapeline.media.audio._files import read_audio, read_blocks, resample
+from tapeline.media.audio._limits import DEFAULT_LIMITS, AudioLimits
+from tapeline.media.audio._log_mel import PREPROCESSOR_FILE, LogMel, LogMelWindows, check_samples
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "PREPROCESSOR_FILE",
+    "AudioLimits",
+    "LogMel",
+    "LogMelWindows",
+    "check_samples",
+    "read_audio",
+    "read_blocks",
+    "resample",
+]

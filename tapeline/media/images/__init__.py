@@ -1,0 +1,16 @@
+"""Pictures: image files, and the pixels that models take. Pillow is loaded when a file is read or a picture resized."""
+
+from tapeline.media.images._files import read_image
+from tapeline.media.images._limits import DEFAULT_IMAGE_LIMITS, ImageLimits
+from tapeline.media.images._picture import Picture
+from tapeline.media.images._preprocessor import ImagePreprocessor, TilePreprocessor, Tiles
+
+__all__ = [
+    "DEFAULT_IMAGE_LIMITS",
+    "ImageLimits",
+    "ImagePreprocessor",
+    "Picture",
+    "TilePreprocessor",
+    "Tiles",
+    "read_image",
+]

@@ -1,0 +1,138 @@
+"""Pictures as pixels of a model, by the settings of its image processor."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lang_core import ConfigError
+from tapeline.media.images._limits import DEFAULT_IMAGE_LIMITS, ImageLimits
+from tapeline.media.images._picture import Picture
+from tapeline.media.images._pixels import cropped, normalized, resized
+from tapeline.media.images._settings import PREPROCESSOR_FILE, ImageSettings
+from tapeline.media.images._sizes import tiled_size
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePreprocessor:
+    """Image processor of ViT, SigLIP and CLIP: one array of pixels per picture.
+
+    Attributes:
+        settings: steps that are taken.
+        limits: bounds of the sizes between.
+    """
+
+    settings: ImageSettings
+    limits: ImageLimits = DEFAULT_IMAGE_LIMITS
+
+    @classmethod
+    def load(cls, directory: Path, limits: ImageLimits = DEFAULT_IMAGE_LIMITS) -> "ImagePreprocessor":
+        """Reads the settings of a checkpoint or a bundle.
+
+        Raises:
+            ConfigError: there are none, they cut pictures into tiles, or as for ``ImageSettings``.
+        """
+        settings = ImageSettings.load(directory)
+        if settings.tile is not None:
+            raise ConfigError(
+                f"{directory / PREPROCESSOR_FILE}: cuts pictures into tiles, and the model takes one picture: expected "
+                "settings of another kind"
+            )
+        return cls(settings, limits)
+
+    def __call__(self, picture: Picture) -> np.ndarray:
+        """Returns the pixels f32 [3, height, width] of a picture.
+
+        Raises:
+            InputError: it is too narrow.
+        """
+        settings, pixels = self.settings, _seen(picture, self.settings)
+        if settings.resize is not None:
+            pixels = resized(pixels, settings.resize(_size(pixels)), settings.resample, self.limits)
+        if settings.crop is not None:
+            pixels = cropped(pixels, settings.crop)
+        return normalized(pixels, settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """A picture as tiles, row by row, then the whole of it.
+
+    Attributes:
+        pixels: f32 [tiles, 3, side, side].
+        rows: rows of tiles; 0 of a picture that is one tile.
+        columns: columns of tiles; 0 of a picture that is one tile.
+    """
+
+    pixels: np.ndarray
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True, slots=True)
+class TilePreprocessor:
+    """Image processor of SmolVLM and Idefics 3: a picture is cut into square tiles, and is one of them as a whole.
+
+    Attributes:
+        settings: steps that are taken.
+        side: side of a tile.
+        limits: bounds of the sizes between.
+    """
+
+    settings: ImageSettings
+    side: int
+    limits: ImageLimits = DEFAULT_IMAGE_LIMITS
+
+    @classmethod
+    def load(cls, directory: Path, limits: ImageLimits = DEFAULT_IMAGE_LIMITS) -> "TilePreprocessor":
+        """Reads the settings of a checkpoint or a bundle.
+
+        Raises:
+            ConfigError: there are none, they do not cut pictures into tiles, or as for ``ImageSettings``.
+        """
+        settings = ImageSettings.load(directory)
+        if settings.tile is None:
+            raise ConfigError(
+                f"{directory / PREPROCESSOR_FILE}: gives one picture, and the model takes tiles: expected settings of "
+                "SmolVLMImageProcessor or Idefics3ImageProcessor"
+            )
+        return cls(settings, settings.tile, limits)
+
+    def __call__(self, picture: Picture) -> Tiles:
+        """Returns the tiles of a picture.
+
+        Raises:
+            InputError: it is too narrow.
+        """
+        pixels = _seen(picture, self.settings)
+        if self.settings.resize is not None:
+            pixels = self._resized(pixels, *self.settings.resize(_size(pixels)))
+        if self.settings.splits:
+            parts, rows, columns = self._cut(pixels)
+        else:
+            parts, rows, columns = [self._resized(pixels, self.side, self.side)], 0, 0
+        return Tiles(np.stack([normalized(part, self.settings) for part in parts]), rows, columns)
+
+    def _cut(self, pixels: np.ndarray) -> tuple[list[np.ndarray], int, int]:
+        side, (height, width) = self.side, tiled_size(_size(pixels), self.side)
+        pixels = self._resized(pixels, height, width)
+        rows, columns = height // side, width // side
+        if rows == columns == 1:
+            return [pixels], 0, 0
+        parts = [
+            pixels[row * side : (row + 1) * side, column * side : (column + 1) * side]
+            for row in range(rows)
+            for column in range(columns)
+        ]
+        return [*parts, self._resized(pixels, side, side)], rows, columns
+
+    def _resized(self, pixels: np.ndarray, height: int, width: int) -> np.ndarray:
+        return resized(pixels, (height, width), self.settings.resample, self.limits)
+
+
+def _size(pixels: np.ndarray) -> tuple[int, int]:
+    return pixels.shape[0], pixels.shape[1]
+
+
+def _seen(picture: Picture, settings: ImageSettings) -> np.ndarray:
+    return picture.on_white() if settings.on_white else picture.pixels
