@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,14 +23,15 @@ _END: Final = "ended with"
 # Stands for a full disk: each write beyond the limit fails, at any place of any file. One process runs the command once
 # per limit, as imports are most of a command's time, and waits for a line after each run.
 _PROGRAM: Final = f"""
-import resource, signal, sys
+import os, resource, signal, sys
 from tapeline.command import main
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 for limit in sys.argv[1].split(","):
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
     code = main(sys.argv[2:])
     sys.stdout.flush()
-    print({_END!r}, code, file=sys.stderr, flush=True)
+    sys.stderr.flush()
+    os.write(2, f"\\n{_END} {{code}}\\n".encode())  # at once: a library's thread may be writing, too
     sys.stdin.readline()
 """
 
@@ -83,7 +85,7 @@ def _runs(words: Sequence[str], folder: Path) -> Iterator[Run]:
 
 
 def _check_refusal(run: Run) -> None:
-    errors = [line for line in run.err.splitlines() if line.startswith("error: ")]
+    errors = re.findall(r"(?<!\w)error: .*", run.err)  # maybe behind half a line of a thread
     assert run.code == 2, run
     assert len(errors) == 1, run
     assert "File too large" in errors[0] or "No usable temporary directory" in errors[0], run
