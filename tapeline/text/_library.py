@@ -1,13 +1,30 @@
-"""Failures of the tokenizers library, as errors of this one."""
+"""Calls of the tokenizers library: texts encoded beside other threads, and failures as errors of this one."""
 
 import contextlib
 from collections.abc import Iterator
 from typing import Final
 
+import tokenizers
+
 from lang_core import CheckpointError, TapelineError
 
 _PANIC: Final = "PanicException"  # of the library's Rust code: no Exception, and no module has its class
 _LONGEST: Final = 200
+
+
+def encoding_of(
+    inner: tokenizers.Tokenizer, text: str, second: str | None = None, *, special_tokens: bool = True
+) -> tokenizers.Encoding:
+    """Encodes a text or a pair of texts while other threads go on: ``inner.encode`` holds the interpreter's lock.
+
+    Args:
+        inner: tokenizer without padding.
+        text: the text.
+        second: second text of a pair.
+        special_tokens: whether the post-processor adds its special tokens.
+    """
+    (encoding,) = inner.encode_batch([text if second is None else (text, second)], add_special_tokens=special_tokens)
+    return encoding
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from tokenizers import normalizers
 
 from lang_core import InputError, checked_choices
 from tapeline.text._ids import check_ids
-from tapeline.text._library import library_errors
+from tapeline.text._library import encoding_of, library_errors
 from tapeline.text._tokenizer import Tokenizer
 
 _COPY: Final = "it is damaged: copy it again from where the model came"
@@ -108,10 +108,10 @@ class TextEncoder:
         for text in (first, second or ""):
             _check_unicode(text)
         with library_errors(f"{self._path} cannot encode a text", _COPY):
-            encoding = self._whole.encode(first, second)
+            encoding = encoding_of(self._whole, first, second)
             whole = len(encoding.ids)
             if self.max_tokens is not None and whole > self.max_tokens:
-                encoding = self._cut.encode(first, second)
+                encoding = encoding_of(self._cut, first, second)
         if not encoding.ids:
             raise InputError(f"the text {first!r} gives no token with {self._path}: give a longer text")
         check_ids(encoding.ids, model_size, f"a text, encoded with {self._path} ({self._size} entries),")

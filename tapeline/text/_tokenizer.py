@@ -16,7 +16,7 @@ from tapeline.text._assembly import (
     special_tokens,
 )
 from tapeline.text._ids import check_ids
-from tapeline.text._library import library_errors
+from tapeline.text._library import encoding_of, library_errors
 from tapeline.text._spaces import without_spaces
 from tapeline.text._stream import TextStream, dropped_tokens
 from tapeline.text._token_bytes import token_bytes
@@ -171,7 +171,7 @@ class Tokenizer:
         ids = self.encode(text, model_size, special_tokens=False)
         with library_errors(f"{self.path} cannot encode a text", _COPY):
             first, start = self._begun(text)
-            offsets = self._inner.encode(text[start:], add_special_tokens=False).offsets
+            offsets = encoding_of(self._inner, text[start:], special_tokens=False).offsets
         return ids, [*(0 for _ in first), *(start + begin for begin, _ in offsets)]
 
     def encode_pair(self, first: str, second: str, model_size: int) -> tuple[list[int], list[int]]:
@@ -189,7 +189,7 @@ class Tokenizer:
         for text in (first, second):
             _check_unicode(text)
         with library_errors(f"{self.path} cannot encode a pair of texts", _COPY):
-            pair = self._inner.encode(first, second)
+            pair = encoding_of(self._inner, first, second)
         if not pair.ids:
             raise InputError(f"a pair of texts gives no token with {self.path}: give longer texts")
         check_ids(pair.ids, model_size, f"a pair of texts, encoded with {self.path} ({self.vocabulary_size} entries),")
@@ -250,7 +250,7 @@ class Tokenizer:
     def _encoded(self, text: str, special_tokens: bool) -> list[int]:
         first, start = ([], 0) if special_tokens else self._begun(text)
         with library_errors(f"{self.path} cannot encode a text", _COPY):
-            return [*first, *self._inner.encode(text[start:], add_special_tokens=special_tokens).ids]
+            return [*first, *encoding_of(self._inner, text[start:], special_tokens=special_tokens).ids]
 
     def _begun(self, text: str) -> tuple[list[int], int]:
         """Returns the id of ``bos_token`` if it begins a text and the library does not match it; and its length."""

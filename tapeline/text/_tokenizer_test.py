@@ -3,6 +3,8 @@
 import doctest
 import json
 import shutil
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,17 @@ def test_encode_adds_special_tokens(tmp_path: Path) -> None:
     stream = tokenizer.stream()
     assert [stream.push(one) for one in ids] == ["", "the", " the"]
     assert tokenizer.vocabulary_size == _samples_testing.byte_fallback().get_vocab_size()
+
+
+def test_other_threads_go_on_while_a_long_text_is_encoded(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(_directory(tmp_path))
+    encoding = threading.Thread(target=tokenizer.encode, args=("the " * 200_000,))
+    encoding.start()
+    steps = 0
+    while encoding.is_alive():
+        time.sleep(0.001)
+        steps += 1
+    assert steps > 20  # 1 to 3 if encoding holds the interpreter's lock
 
 
 def test_tokens_that_are_matched_whole(tmp_path: Path) -> None:
