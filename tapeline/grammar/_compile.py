@@ -36,7 +36,15 @@ def compile_constraint(
     *,
     salt: str | None = "",
 ) -> GrammarConstraint:
-    """Returns a new constraint, for one answer; see ``compile_constraints``."""
+    """Returns a new constraint, for one answer; see ``compile_constraints``.
+
+    Args:
+        spec: constraint.
+        tokenizer: tokenizer of the model.
+        ends: ids that end an answer.
+        limits: bounds of the specification.
+        salt: who shares what is kept of grammars.
+    """
     return compile_constraints(spec, tokenizer, ends, 1, limits, salt=salt)[0]
 
 
