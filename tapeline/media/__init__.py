@@ -1,0 +1,1 @@
+"""Pictures and sound as what models read."""
