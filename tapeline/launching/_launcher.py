@@ -14,6 +14,13 @@ from lang_core import InputError, python_command
 from tapeline.launching._environment import PIPE, environment_of, graphics_cards, shares_of
 from tapeline.launching._output import PrefixedLines
 
+# A rank starts with SIGINT blocked: Ctrl-C would print a traceback before the program's guard of interrupts runs.
+_UNBLOCK: Final = """
+import signal
+if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+"""
 PROGRAM: Final = "from tapeline.program import main; main()"
 _SOCKET: Final = "TAPELINE_LAUNCH_SOCKET"  # of run_jax.processes, which loads JAX
 _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -76,6 +83,7 @@ def _start(
     token, cards = secrets.token_hex(32), graphics_cards()
     where = f"127.0.0.1:{server.getsockname()[1]}"
     cores = os.sched_getaffinity(0)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which the child keeps as well
     started: list[subprocess.Popen[bytes]] = []
     try:
         for rank, share in enumerate(shares_of([*cores], processes)):
@@ -86,7 +94,7 @@ def _start(
             place = [f"--coordinator={where}", f"--num_processes={processes}", f"--process_id={rank}"]
             started.append(
                 subprocess.Popen(
-                    python_command("-c", *program, *place, *flags),
+                    python_command("-c", _UNBLOCK + program[0], *program[1:], *place, *flags),
                     env=environment,
                     stdin=None if rank == 0 else subprocess.DEVNULL,
                     stderr=subprocess.PIPE,
@@ -101,6 +109,7 @@ def _start(
         raise
     finally:
         os.sched_setaffinity(0, cores)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return started
 
 
