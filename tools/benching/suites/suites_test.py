@@ -35,7 +35,7 @@ def cases(result: SuiteResult) -> list[str]:
 
 
 # Suites of several processes per figure run with TAPELINE_LONG=1, but for the one of the decode step.
-_SLOW = () if os.environ.get("TAPELINE_LONG") else ("engines", "kernels", "lowering", "rows", "serve")
+_SLOW = () if os.environ.get("TAPELINE_LONG") else ("engines", "kernels", "lowering", "pages", "rows", "serve")
 
 
 @pytest.mark.parametrize("name", [name for name in SUITES if name not in ("streaming", *_SLOW)])
