@@ -11,15 +11,8 @@ cache and with its own login; it is imported when the first name of the hub is r
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tapeline.hub._names import (
-    HubError,
-    HubName,
-    ModelLocation,
-    check_model,
-    parse_hub_name,
-    resolve_adapter,
-    resolve_model,
-)
+from tapeline.hub._names import HubError, HubName, ModelLocation, parse_hub_name
+from tapeline.hub._resolve import check_model, resolve_adapter, resolve_model
 
 if TYPE_CHECKING:
     from tapeline.hub._state import HubState, hub_state

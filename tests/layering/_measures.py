@@ -77,8 +77,9 @@ class Tree:
 
     @functools.cached_property
     def imports(self) -> Graph:
-        """Modules of the tree that each module imports, below ``if TYPE_CHECKING:`` too."""
-        return self._graph(typing=True)
+        """Modules of the tree that each module imports, below ``if TYPE_CHECKING:`` and by ``import_module`` too."""
+        graph = self._graph(typing=True)
+        return {module: {*graph[module], *self._deferred(module)} & graph.keys() for module in graph}
 
     @functools.cached_property
     def runtime_imports(self) -> Graph:
@@ -95,6 +96,23 @@ class Tree:
             module_name(path): {item.module for item in filter(counts, imports_of(text, modules))}
             for path, text in self.texts.items()
         }
+
+    def _deferred(self, module: str) -> Iterator[str]:
+        """Returns the modules that a module imports by name, as ``importlib.import_module("...")``."""
+        path = self._paths[module]
+        if "import_module" not in self.texts[path]:
+            return
+        for node in ast.walk(self.syntax[path]):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr == "import_module"
+            ):
+                yield from (str(given.value) for given in node.args if isinstance(given, ast.Constant))
+
+    @functools.cached_property
+    def _paths(self) -> Mapping[str, str]:
+        return {module_name(path): path for path in self.texts}
 
     def package(self, name: str) -> Package:
         """Returns the measures of a top-level package."""

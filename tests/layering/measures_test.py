@@ -56,6 +56,14 @@ def test_circles_below_type_checking_count_and_run_time_imports_are_apart(tree: 
     assert measures.circles(tree.runtime_imports) == []
 
 
+def test_imports_by_name_count_in_circles(tmp_path: Path) -> None:
+    package = tmp_path / "lang_core"
+    package.mkdir()
+    (package / "_a.py").write_text("import importlib\ndef f():\n    return importlib.import_module('lang_core._b')\n")
+    (package / "_b.py").write_text("import lang_core._a\n")
+    assert measures.circles(measures.Tree(tmp_path).imports) == [["lang_core._a", "lang_core._b"]]
+
+
 def test_docstrings_and_bindings_that_break_the_rules_are_named(tree: measures.Tree) -> None:
     assert list(map(str, measures.banned_docstrings(tree))) == [
         "lang_core/_a.py:1: What is here.",
