@@ -12,8 +12,8 @@ from absl import flags
 
 from lang_core import InputError
 from tapeline.cli import say, show, size_text, table
+from tapeline.command._cache_folders import CacheFolder, cache_folders, clear_caches
 from tapeline.command._format_flags import FormatFlag, put_json
-from tapeline.machine import CacheFolder, cache_folders, clear_caches
 
 FLAGS: Final = flags.FlagValues()
 

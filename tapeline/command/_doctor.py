@@ -11,8 +11,9 @@ from typing import Final
 from absl import flags
 
 from tapeline.cli import show
+from tapeline.command._diagnosis import diagnose
+from tapeline.command._diagnosis_text import diagnosis_text
 from tapeline.command._format_flags import FormatFlag, put_json
-from tapeline.machine import diagnose, diagnosis_text
 
 FLAGS: Final = flags.FlagValues()
 

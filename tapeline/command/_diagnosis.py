@@ -12,8 +12,8 @@ from run_iree import DEVICES, available, host_cpu
 from run_iree.kernels import missing_features, registered_kernels
 from tapeline.backends import engine_named, engine_names
 from tapeline.cli import VERSION
+from tapeline.command._cache_folders import CacheFolder, cache_folders
 from tapeline.hub import HubState, hub_state
-from tapeline.machine._folders import CacheFolder, cache_folders
 
 _PACKAGES: Final = (
     "numpy",

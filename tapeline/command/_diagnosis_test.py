@@ -7,7 +7,9 @@ import pytest
 from lang_core import InputError
 from run_iree.kernels import missing_features
 from tapeline.command import main
-from tapeline.machine import CacheFolder, cache_folders, clear_caches, diagnose, diagnosis_text
+from tapeline.command._cache_folders import CacheFolder, cache_folders, clear_caches
+from tapeline.command._diagnosis import diagnose
+from tapeline.command._diagnosis_text import diagnosis_text
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tapeline.cli import size_text, table
-from tapeline.machine._diagnosis import Diagnosis, EngineState
+from tapeline.command._diagnosis import Diagnosis, EngineState
 
 _NO_JAX: Final = ("none: JAX is not installed (pip install 'tapeline[jax]')",)
 
