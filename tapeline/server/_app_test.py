@@ -2,12 +2,14 @@
 
 import base64
 import re
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tapeline.server._embedding_model import EmbeddingModel
+from tapeline.server._records import read_record
 from tapeline.server._scripted_server_testing import (
     HELLO,
     Lengths,
@@ -19,6 +21,9 @@ from tapeline.server._scripted_server_testing import (
 from tapeline.server._server_testing import Answered, RunningServer
 
 __all__ = ["script_tokens", "scripted_server"]  # fixtures
+
+
+LONG = [{"role": "user", "content": "b" * 90_000}]
 
 
 def content(answered: Answered) -> str:
@@ -173,6 +178,8 @@ def test_embeddings_and_ranks(server: RunningServer) -> None:
         ("/v1/completions", {"model": "demo", "prompt": [600]}, 400, "the model's vocabulary ends at 511"),
         ("/v1/completions", {"model": "demo", "prompt": "a", "max_tokens": 10**6}, 400, "context is"),
         ("/v1/completions", {"model": "demo", "prompt": [5] * 1000}, 400, "the prompt has 1000"),
+        ("/v1/completions", {"model": "demo", "prompt": ["a", "b" * 90_000]}, 400, "the prompt has at least"),
+        ("/v1/chat/completions", {"model": "demo", "messages": LONG}, 400, "the prompt has at least"),
         ("/v1/completions", {"model": "demo", "prompt": "a", "logit_bias": {"512": 1}}, 400, "token ids from 0 to 511"),
         ("/tokenize", {"model": "demo"}, 400, "give either `prompt` or `messages`"),
         ("/detokenize", {"model": "demo", "tokens": [512]}, 400, "`tokens` has token id 512"),
@@ -186,6 +193,28 @@ def test_refusals(server: RunningServer, path: str, body: Any, status: int, mess
     assert answered.status == status, answered.body
     assert message in answered.error["message"]
     assert answered.headers["x-request-id"]
+
+
+def test_tokens_of_a_text_that_is_longer_than_the_context(server: RunningServer) -> None:
+    for body in ({"prompt": "b" * 90_000}, {"messages": LONG}):
+        counted = server.request("/tokenize", {"model": "demo", **body}).json
+        assert counted["count"] > counted["max_model_len"]
+
+
+def test_large_bodies_are_read_beside_the_event_loop(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+
+    def read(kind: Any, given: Any) -> Any:
+        threads.append(threading.current_thread())
+        return read_record(kind, given)
+
+    monkeypatch.setattr("tapeline.server._service.read_record", read)
+    for letters in (1, 90_000):
+        assert server.request("/tokenize", {"model": "demo", "prompt": "b" * letters}).status == 200
+    refused = server.request("/tokenize", {"model": "demo", "prompt": "b" * 90_000, "none": 1})
+    assert (refused.status, refused.error["code"]) == (400, "unknown_parameter")
+    loop, beside, _ = threads
+    assert loop is not beside
 
 
 def test_a_method_that_a_route_does_not_take(server: RunningServer) -> None:

@@ -1,27 +1,25 @@
 """Bodies of requests, read within limits of size and time."""
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
 
 from tapeline.server._errors import RequestError
 from tapeline.server._gone import ClientGoneError
-from tapeline.server._json import parse_json
 from tapeline.server._options import ServerOptions
 
 _JSON: Final = "application/json"
 
 
-async def read_json(request: Request, options: ServerOptions) -> Any:
-    """Returns the JSON value of a request's body.
+async def read_json_text(request: Request, options: ServerOptions) -> bytes:
+    """Returns a request's body, which says that it is JSON.
 
     Raises:
-        RequestError: the body is of another type, too large, too slow, or no JSON.
+        RequestError: the body is of another type, too large or too slow.
         ClientGoneError: the client has gone before the end of the body.
     """
-    body = await read_body(request, options, _JSON, options.max_body_bytes)
-    return parse_json(body, options.max_json_depth)
+    return await read_body(request, options, _JSON, options.max_body_bytes)
 
 
 async def read_body(request: Request, options: ServerOptions, media: str, most: int) -> bytes:

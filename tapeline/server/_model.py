@@ -156,7 +156,10 @@ class TextModel:
 
         Raises:
             InputError: a token is none of the model's, or the text has none.
+            RequestError: the text is too long for the context, which its length tells.
         """
+        if isinstance(prompt, str):
+            self._check_length(prompt, "prompt")
         token_ids = self.encode(prompt) if isinstance(prompt, str) else list(prompt)
         check_ids(token_ids, self.vocabulary, "`prompt`")
         if self.pictures is not None:
@@ -172,6 +175,7 @@ class TextModel:
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
+        any_length: bool = False,
     ) -> ChatPrompt:
         """Returns a conversation in the model's template, as tokens and pictures.
 
@@ -181,19 +185,36 @@ class TextModel:
             variables: further variables of the template.
             tools: tools that the model may call.
             add_generation_prompt: True appends the beginning of the answer.
+            any_length: True encodes a conversation that is longer than the context.
 
         Raises:
             InputError: there is no template, it refuses the messages, or a picture cannot be taken.
-            RequestError: the model has no chat template, or a variable is one that the server gives.
+            RequestError: the model has no chat template, a variable is one that the server gives, or the conversation
+                is too long for the context, which the length of its text tells.
         """
         if self.pictures is None:
             refuse_pictures(messages, self.name)
-            text = self._rendered(messages, variables or {}, tools, add_generation_prompt)
-            return ChatPrompt(self.encode(text, special_tokens=False))  # the template writes them
-        tiles = self.pictures.read(messages, budget)
-        text = self._rendered(messages, variables or {}, tools, add_generation_prompt)
-        token_ids = self.encode(self.pictures.written(text, tiles), special_tokens=False)
+            text, tiles = self._rendered(messages, variables or {}, tools, add_generation_prompt), ()
+        else:
+            tiles = self.pictures.read(messages, budget)
+            rendered = self._rendered(messages, variables or {}, tools, add_generation_prompt)
+            text = self.pictures.written(rendered, tiles)
+        if not any_length:
+            self._check_length(text, "messages")
+        token_ids = self.encode(text, special_tokens=False)  # the template writes them
+        if self.pictures is None:
+            return ChatPrompt(token_ids)
         return ChatPrompt(token_ids, self.pictures.placed(token_ids, tiles))
+
+    def _check_length(self, text: str, field: str) -> None:
+        """Checks a text by its length, before it is encoded: to encode megabytes takes seconds."""
+        least = self.tokenizer.least_tokens(text)
+        if least > self.context:
+            raise RequestError(
+                f"the model's context is {self.context} tokens: the prompt has at least {least}; shorten it",
+                param=field,
+                code="context_length_exceeded",
+            )
 
     def _rendered(
         self,

@@ -6,8 +6,9 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from starlette.requests import Request
 
-from tapeline.server._body import read_json
+from tapeline.server._body import read_json_text
 from tapeline.server._compiling import CompileTurns
+from tapeline.server._json import parse_json
 from tapeline.server._log import Log
 from tapeline.server._metrics import Metrics
 from tapeline.server._model import ServedModel
@@ -21,6 +22,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R", bound=RecordType)
 M = TypeVar("M", bound=ServedModel | Ranking)
+
+_INLINE_BYTES: Final = 1 << 16  # of a body that is parsed on the event loop
 
 
 class Service:
@@ -58,7 +61,13 @@ class Service:
         Raises:
             RequestError: the body is not what the route takes.
         """
-        return read_record(kind, await read_json(request, self.options))
+        body = await read_json_text(request, self.options)
+        if len(body) > _INLINE_BYTES:  # 100,000 messages take seconds, in which others would have no answer
+            return await in_thread(self._fields, kind, body)
+        return self._fields(kind, body)
+
+    def _fields(self, kind: type[R], body: bytes) -> R:
+        return read_record(kind, parse_json(body, self.options.max_json_depth))
 
 
 def service_of(request: Request) -> Service:

@@ -42,7 +42,8 @@ def _ids(model: TextModel, fields: TokenizeRequest, service: Service) -> Sequenc
         raise RequestError("prompt: give either `prompt` or `messages`", param="prompt")
     if fields.messages is not None:
         add = fields.add_generation_prompt
-        return model.chat_prompt(fields.messages, service.pixels, add_generation_prompt=add).token_ids
+        prompt = model.chat_prompt(fields.messages, service.pixels, add_generation_prompt=add, any_length=True)
+        return prompt.token_ids
     if not fields.prompt:
         return []
     return model.encode(fields.prompt, special_tokens=fields.add_special_tokens)

@@ -42,7 +42,7 @@ def _kinds(tokenizer: tokenizers.Tokenizer) -> Iterator[str]:
 
 
 def _byte_level(token: str) -> bytes:
-    table = _bytes_of_characters()
+    table = bytes_of_letters()
     return b"".join(table.get(character) or character.encode() for character in token)
 
 
@@ -52,7 +52,7 @@ def _sentencepiece(token: str, fallback: bool) -> bytes:
 
 
 @functools.cache
-def _bytes_of_characters() -> Mapping[str, bytes]:
+def bytes_of_letters() -> Mapping[str, bytes]:
     """Returns the byte that each character of a token stands for, as GPT-2 has it.
 
     Printable bytes stand for themselves, all others, in order, for the characters from U+0100.

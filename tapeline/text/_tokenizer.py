@@ -1,6 +1,7 @@
 """A directory's tokenizer: text to ids and back, by the `tokenizers` library."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,8 @@ from tapeline.text._assembly import (
     special_tokens,
 )
 from tapeline.text._ids import check_ids
-from tapeline.text._library import encoding_of, library_errors
+from tapeline.text._least_tokens import least_tokens
+from tapeline.text._library import encoding_of, ids_of, library_errors
 from tapeline.text._spaces import without_spaces
 from tapeline.text._stream import TextStream, dropped_tokens
 from tapeline.text._token_bytes import token_bytes
@@ -157,6 +159,14 @@ class Tokenizer:
             check_ids(ids, model_size, f"`prompt`, encoded with {self.path} ({self.vocabulary_size} entries),")
         return ids
 
+    def least_tokens(self, text: str) -> int:
+        """Returns a number of tokens that a text has at least, without encoding it; 0 if nothing is known."""
+        return 0 if self._least is None else self._least(text)
+
+    @cached_property
+    def _least(self) -> Callable[[str], int] | None:
+        return least_tokens(self._inner, len(self._unmatched_begin[0]))
+
     def encode_with_starts(self, text: str, model_size: int) -> tuple[list[int], list[int]]:
         """Returns the ids of a text that has its special tokens, and the character at which each token begins.
 
@@ -250,7 +260,7 @@ class Tokenizer:
     def _encoded(self, text: str, special_tokens: bool) -> list[int]:
         first, start = ([], 0) if special_tokens else self._begun(text)
         with library_errors(f"{self.path} cannot encode a text", _COPY):
-            return [*first, *encoding_of(self._inner, text[start:], special_tokens=special_tokens).ids]
+            return [*first, *ids_of(self._inner, text[start:], special_tokens=special_tokens)]
 
     def _begun(self, text: str) -> tuple[list[int], int]:
         """Returns the id of ``bos_token`` if it begins a text and the library does not match it; and its length."""
