@@ -33,6 +33,9 @@ _ACTIVATIONS: Final = 12
 _SCORES: Final = 4
 _OUTPUTS: Final = 4
 
+# Copies of one entry point's caches at once, where those of the other entry points are not kept.
+_CACHES: Final = 5
+
 
 @dataclass(frozen=True, slots=True)
 class VerifiedModel:
@@ -127,22 +130,39 @@ def verification_memory(
 ) -> int:
     """Anonymous bytes while results are compared.
 
-    They are the caches of every entry point, twice, as arguments and as results; the weights that are kept unpacked,
-    and one that is being unpacked; the activations and the scores of attention of the layer that runs, in the eager
-    context and on the device; and the results that are no caches, with the differences from their reference.
+    They are the caches (see ``_cache_bytes``); the weights that are kept unpacked, and one that is being unpacked; the
+    activations and the scores of attention of the layer that runs, in the eager context and on the device; and the
+    results that are no caches, with the differences from their reference.
     """
     if weights is None or options.verify in ("none", "parse"):
         return 4 * _MIB
     parameters = dict(lowered.parameters().items())
     widened = max(_widened_bytes(spec, weights, path) for path, spec in parameters.items())
-    caches = sum(a.spec.nbytes for point in points for a in point.arguments if a.alias_result is not None)
     updates = {(point.name, a.alias_result) for point in points for a in point.arguments if a.alias_result is not None}
     results = {(f.name, name): spec.nbytes for f in lowered.functions for name, spec in f.results.items()}
-    outputs = max((size for key, size in results.items() if key not in updates), default=0)
+    others = [size for key, size in results.items() if key not in updates]
     copies = sum(spec.nbytes for spec in parameters.values()) if "vulkan-spirv" in options.target else 0
     kept = kept_bytes(options, lowered, weights)
     own = _SESSION + _ACTIVATIONS * model.activation_bytes(parameters.values()) + _SCORES * model.score_bytes
-    return own + kept + widened + caches + sum(results.values()) + _OUTPUTS * outputs + copies
+    return own + kept + widened + _cache_bytes(points) + sum(others) + _OUTPUTS * max(others, default=0) + copies
+
+
+def keeps_calls(points: Iterable[EntryPoint]) -> bool:
+    """Returns whether verification keeps inputs and results of all entry points for further devices.
+
+    It does not if the caches have rows for a server: they are large, and there are many entry points.
+    """
+    return not {"row", "pages"}.intersection(argument.name for point in points for argument in point.arguments)
+
+
+def _cache_bytes(points: tuple[EntryPoint, ...]) -> int:
+    """Returns the bytes of caches that verification holds at once.
+
+    If it keeps all calls, these are the arguments and results of every entry point. Otherwise they are those of the
+    largest entry point: its arguments and results, those of the device, and what the call before left.
+    """
+    sizes = [sum(a.spec.nbytes for a in point.arguments if a.alias_result is not None) for point in points]
+    return 2 * sum(sizes) if keeps_calls(points) else _CACHES * max(sizes, default=0)
 
 
 def kept_bytes(options: ExportOptions, lowered: LoweredModule, weights: WeightSource | None) -> int:

@@ -36,6 +36,7 @@ from tapeline.divergence import (
     next_state,
 )
 from tapeline.exporting._compared import compared
+from tapeline.exporting._memory import keeps_calls
 from tapeline.running import Invariance, measured_invariance
 
 # vmvx interprets: on more multiplications than this a check would take minutes.
@@ -110,9 +111,7 @@ class References:
         self.vocabulary: Final = vocabulary
         self._made: dict[str, tuple[Arrays, Arrays]] = {}
         self._is_complete = False
-        arguments = [argument.name for entry_point in entry_points for argument in entry_point.arguments]
-        # Caches of many rows, of many entry points, are too much.
-        self._keeps: Final = not {"row", "pages"}.intersection(arguments)
+        self._keeps: Final = keeps_calls(entry_points)
 
     def calls(self) -> Iterator[tuple[str, Arrays, Arrays]]:
         """Yields names of entry points, inputs and results, in order; each is there for ``of`` until the next is made.

@@ -63,6 +63,18 @@ def test_it_is_told_to_people_and_to_programs(tmp_path: Path, model: Path) -> No
     assert json.loads((tmp_path / "report.json").read_text()) == {"predicted": predicted}
 
 
+@pytest.mark.parametrize("changes", [{"slots": 256}, {"slots": 1024}, {"slots": 256, "page_tokens": 16, "pages": 2049}])
+def test_verification_counts_the_caches_of_a_server_once(tmp_path: Path, model: Path, changes: dict[str, int]) -> None:
+    """More slots mean more entry points, whose calls are not kept: their caches are there five times in all."""
+    asked = options(
+        tmp_path / "bundle", model, max_sequence=128, target=("llvm-cpu",), verify="iree", weights="external", **changes
+    )
+    predicted = dry_run(asked, model, PhaseMeter())
+    anonymous, caches = predicted["peak_anonymous_bytes"], predicted["caches"]["bytes"]
+    assert caches >= 20 << 20
+    assert 5 * caches < anonymous["verify"] - anonymous["lower"] < 5 * caches + (40 << 20)
+
+
 def test_it_says_what_rings_save(tmp_path: Path) -> None:
     """Two of Gemma 3's three layers have a window of 6: 11 places for calls of up to 6 tokens, in place of 50."""
     case, model = CASES["gemma3"], tmp_path / "gemma"
