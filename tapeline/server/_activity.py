@@ -36,13 +36,17 @@ class Activity:
         """Notes progress."""
         self._worked_at = self._clock()
 
+    def stalled_seconds(self) -> float:
+        """Returns the time since the last progress; 0 while no call runs."""
+        return self._clock() - self._worked_at if self._calls else 0.0
+
     def fault(self, seconds: float) -> str | None:
         """Returns why the model cannot answer, or None if it can.
 
         Args:
             seconds: time without progress after which a model with running calls counts as stuck; 0 for never.
         """
-        stalled = self._clock() - self._worked_at
-        if not seconds or not self._calls or stalled < seconds:
+        stalled = self.stalled_seconds()
+        if not seconds or stalled < seconds:
             return None
         return f"the model has made no progress for {stalled:.0f} s: a call of it does not return"

@@ -1,7 +1,7 @@
 """Models that embed texts."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -9,7 +9,6 @@ import numpy as np
 from lang_core import checked_choices
 from tapeline.running import TextArray, similarities
 from tapeline.server._ranking_model import Ranked, Ranking
-from tapeline.server._turns import Turns
 
 
 class TextEmbedder(Protocol):
@@ -45,7 +44,6 @@ class EmbeddingModel(Ranking):
     """
 
     embedder: TextEmbedder
-    _turns: Turns = field(default_factory=Turns, repr=False)
 
     @checked_choices
     def embed(self, texts: Sequence[str], prompt_name: str | None = None, *, truncate: bool = True) -> TextArray:
@@ -76,14 +74,6 @@ class EmbeddingModel(Ranking):
         alike = similarities(self.embedder.similarity, plain[:1], plain[1:])[0]
         tokens, truncated = int(vectors.tokens.sum()), int(vectors.truncated.sum())
         return Ranked([float(score) for score in alike], tokens, truncated)
-
-    def fault(self, seconds: float) -> str | None:
-        """Returns why the model cannot answer: a call makes no progress for some seconds; None if it can."""
-        return self._turns.activity.fault(seconds)
-
-    def drain(self, seconds: float) -> None:
-        """Waits for the call that runs."""
-        self._turns.drain(seconds)
 
     def close(self) -> None:
         """Frees the model."""

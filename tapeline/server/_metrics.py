@@ -25,10 +25,6 @@ _GAUGES: Final[Mapping[str, tuple[str, Callable[[EngineFigures], float]]]] = {
     ),
     "prefix_store_bytes": ("Bytes of the prefix store.", lambda figures: figures.store_bytes),
     "engine_up": ("1 while the engine's thread runs, 0 once it has ended.", lambda figures: figures.up),
-    "engine_stalled_seconds": (
-        "Time since the engine's last progress, 0 while it has no work.",
-        lambda figures: figures.stalled_seconds,
-    ),
     "prefix_store_budget_bytes": ("Bytes that the prefix store may take.", lambda figures: figures.store_budget),
 }
 _COUNTERS: Final[Mapping[str, tuple[str, Callable[[EngineFigures], float]]]] = {
@@ -49,12 +45,18 @@ class Metrics:
 
     Args:
         figures: returns the figures of each model's engine, by the model's name.
+        stalled: returns the time since each model's last progress, by the model's name; of embedders and others too.
         prefix: first part of each name.
     """
 
-    def __init__(self, figures: Callable[[], Mapping[str, EngineFigures]], prefix: str = "tapeline:") -> None:
+    def __init__(
+        self,
+        figures: Callable[[], Mapping[str, EngineFigures]],
+        stalled: Callable[[], Mapping[str, float]],
+        prefix: str = "tapeline:",
+    ) -> None:
         self._registry: Final = CollectorRegistry()
-        self._registry.register(_Engines(figures, prefix))
+        self._registry.register(_Engines(figures, stalled, prefix))
         named = {"labelnames": [_MODEL], "registry": self._registry}
         self._prompt: Final = Counter(f"{prefix}prompt_tokens", "Tokens of prompts.", **named)
         self._generated: Final = Counter(f"{prefix}generation_tokens", "New tokens.", **named)
@@ -107,8 +109,14 @@ class Metrics:
 class _Engines(Collector):
     """Collector of the engines' figures, which are read when somebody asks."""
 
-    def __init__(self, figures: Callable[[], Mapping[str, EngineFigures]], prefix: str) -> None:
+    def __init__(
+        self,
+        figures: Callable[[], Mapping[str, EngineFigures]],
+        stalled: Callable[[], Mapping[str, float]],
+        prefix: str,
+    ) -> None:
         self._figures: Final = figures
+        self._stalled: Final = stalled
         self._prefix: Final = prefix
 
     def collect(self) -> Iterable[Metric]:
@@ -117,6 +125,11 @@ class _Engines(Collector):
         yield from self._families(GaugeMetricFamily, _GAUGES, figures)
         yield from self._families(CounterMetricFamily, _COUNTERS, figures)
         yield self._ticks(figures)
+        text = "Time since the last progress of the engine, or of the model's calls; 0 while it has no work."
+        family = GaugeMetricFamily(f"{self._prefix}engine_stalled_seconds", text, labels=[_MODEL])
+        for model, seconds in self._stalled().items():
+            family.add_metric([model], seconds)
+        yield family
 
     def _ticks(self, figures: Mapping[str, EngineFigures]) -> Metric:
         text = "Time of the engine's ticks, and of their parts: prefix, prefill, draft, decode, choose; tick is all."

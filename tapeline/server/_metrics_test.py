@@ -37,12 +37,12 @@ def test_the_dashboard_names_metrics_that_there_are() -> None:
     text = Path(__file__).with_name("grafana.json").read_text()
     named = set(re.findall(r"tapeline:\w+", text))
     assert len(named) >= 12
-    assert named <= names(Metrics(lambda: {"demo": FIGURES}))
+    assert named <= names(Metrics(lambda: {"demo": FIGURES}, dict))
     assert len({panel["id"] for panel in json.loads(text)["panels"]}) == 8
 
 
 def test_figures_of_each_engine_have_its_name() -> None:
-    text = Metrics(lambda: {"one": FIGURES, "two": FIGURES}).text().decode()
+    text = Metrics(lambda: {"one": FIGURES, "two": FIGURES}, dict).text().decode()
     assert 'tapeline:num_requests_waiting{model_name="two"} 2.0' in text
     assert 'tapeline:prefix_cache_hits_total{model_name="one"} 5.0' in text
     assert 'tapeline:kv_cache_usage_perc{model_name="one"} 0.5' in text
@@ -51,7 +51,7 @@ def test_figures_of_each_engine_have_its_name() -> None:
 def test_times_of_ticks_are_histograms_by_their_parts() -> None:
     times = PartTimes((0, 3, 0, 1, *[0] * 10, 1), 7.5)
     figures = dataclasses.replace(FIGURES, tick_seconds={"decode": times, "tick": times})
-    text = Metrics(lambda: {"one": figures}).text().decode()
+    text = Metrics(lambda: {"one": figures}, dict).text().decode()
     for bound, count in (("0.0001", 0), ("0.00025", 3), ("0.001", 4), ("2.5", 4), ("+Inf", 5)):
         assert f'tapeline:engine_tick_seconds_bucket{{le="{bound}",model_name="one",part="decode"}} {count}.0' in text
     assert 'tapeline:engine_tick_seconds_sum{model_name="one",part="tick"} 7.5' in text

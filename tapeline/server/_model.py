@@ -78,6 +78,10 @@ class ServedModel(Protocol):
         """Returns why the model cannot answer, or None if it can; ``seconds`` without progress count as stuck."""
         ...
 
+    def stalled_seconds(self) -> float:
+        """Returns the time since the model's last progress; 0 while it has no work."""
+        ...
+
     def drain(self, seconds: float) -> None:
         """Waits for the answers that run."""
         ...
@@ -137,6 +141,10 @@ class TextModel:
     def fault(self, seconds: float) -> str | None:
         """Returns why the engine cannot answer: it has ended, or makes no progress for some seconds; None if it can."""
         return self.engine.fault(seconds)
+
+    def stalled_seconds(self) -> float:
+        """Returns the time since the engine's last progress; 0 while it has no work."""
+        return self.engine.figures().stalled_seconds
 
     def drain(self, seconds: float) -> None:
         """Waits for the answers that run."""

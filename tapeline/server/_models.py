@@ -255,6 +255,10 @@ class Models:
         models = [model for model in self.loaded() if isinstance(model, TextModel)]
         return {model.name: model.engine.figures() for model in models}
 
+    def stalled_seconds(self) -> Mapping[str, float]:
+        """Returns the time since the last progress of every model that has work, 0 for others, by the model's name."""
+        return {model.name: model.stalled_seconds() for model in self.loaded()}
+
     def _model(self, name: str | None, kind: type[M], does_not: str, does: str) -> M:
         if name is not None:
             model = self.named(name)

@@ -27,7 +27,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking(ABC):
-    """Model that says how well documents answer a query.
+    """Model that says how well documents answer a query, for several threads: one call runs at a time.
 
     Attributes:
         name: name of the model.
@@ -38,6 +38,7 @@ class Ranking(ABC):
     name: str
     created: int
     context: int
+    _turns: Turns = field(default_factory=Turns, repr=False)
 
     @abstractmethod
     def rank(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> Ranked:
@@ -53,9 +54,17 @@ class Ranking(ABC):
             BusyError: too many calls wait.
         """
 
-    @abstractmethod
     def fault(self, seconds: float) -> str | None:
         """Returns why the model cannot answer: a call makes no progress for some seconds; None if it can."""
+        return self._turns.activity.fault(seconds)
+
+    def drain(self, seconds: float) -> None:
+        """Waits for the call that runs."""
+        self._turns.drain(seconds)
+
+    def stalled_seconds(self) -> float:
+        """Returns the time since the last progress of the call that runs; 0 if none does."""
+        return self._turns.activity.stalled_seconds()
 
 
 class TextRanking(Protocol):
@@ -90,7 +99,6 @@ class RankingModel(Ranking):
     """
 
     ranker: TextRanking
-    _turns: Turns = field(default_factory=Turns, repr=False)
 
     @checked_choices
     def rank(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> Ranked:
@@ -98,14 +106,6 @@ class RankingModel(Ranking):
         beat = self._turns.activity.beat
         scores = self._turns.take(lambda: self.ranker.rerank(query, documents, truncate=truncate, check=beat))
         return Ranked([float(score) for score in scores], int(scores.tokens.sum()), int(scores.truncated.sum()))
-
-    def fault(self, seconds: float) -> str | None:
-        """Returns why the model cannot answer: a call makes no progress for some seconds; None if it can."""
-        return self._turns.activity.fault(seconds)
-
-    def drain(self, seconds: float) -> None:
-        """Waits for the call that runs."""
-        self._turns.drain(seconds)
 
     def close(self) -> None:
         """Frees the model."""

@@ -49,7 +49,7 @@ class Service:
         self.models: Final = models
         self.options: Final = options
         self.log: Final = log
-        self.metrics: Final = Metrics(models.figures)
+        self.metrics: Final = Metrics(models.figures, models.stalled_seconds)
         self.pixels: Final = PixelBudget(options)
         self.compiling: Final = CompileTurns()
         self.draining = False

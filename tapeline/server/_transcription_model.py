@@ -114,6 +114,10 @@ class TranscriptionModel:
                 check=go_on,
             )
 
+    def stalled_seconds(self) -> float:
+        """Returns the time since the last progress of any transcription; 0 if none runs."""
+        return self._activity.stalled_seconds()
+
     def fault(self, seconds: float) -> str | None:
         """Returns why the model cannot answer: no transcription makes progress for some seconds; None if it can."""
         return self._activity.fault(seconds)
