@@ -173,5 +173,5 @@ def test_a_bundle_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_conversation_is_not_for_every_bundle(model: LoadedModel) -> None:
-    with pytest.raises(InputError, match="has no chat template"):
+    with pytest.raises(InputError, match=r"has no chat template.*or continue a plain text: generate without `chat`"):
         model.chat()

@@ -212,7 +212,7 @@ def _configured(template: object, directory: Path) -> tuple[str, str | None]:
     if template is None:
         raise NoTemplateError(
             f"`chat`: {directory} has no chat template, neither {_FILE} nor chat_template in {TOKENIZER_CONFIG}: "
-            f"put the model's {_FILE} there, or work without `chat`"
+            f"put the model's {_FILE} there, or continue a plain text: generate without `chat`"
         )
     if not isinstance(template, str):
         raise InputError(
