@@ -95,6 +95,13 @@ def test_the_class_replaces_parts_of_the_file(tmp_path: Path) -> None:
     assert lower.encode("TAPE") == lower.encode("tape") == cased.encode("tape") != cased.encode("TAPE")
 
 
+@pytest.mark.parametrize("kind", ["QuestionEncoder", "ContextEncoder", "Reader"])
+def test_the_classes_of_dpr_lowercase_whatever_the_files_say(kind: str, tmp_path: Path) -> None:
+    config = {"tokenizer_class": f"DPR{kind}TokenizerFast", "do_lower_case": False, "unk_token": "<unk>"}
+    tokenizer = Tokenizer.load(write(tmp_path, config, scheme="word_piece", model="dpr"))
+    assert tokenizer.encode("TAPE") == tokenizer.encode("tape")
+
+
 def test_another_model_than_that_of_the_class_is_used_as_it_is(tmp_path: Path) -> None:
     tokenizer = Tokenizer.load(write(tmp_path, {"tokenizer_class": "LlamaTokenizer"}, scheme="no_decoder"))
     assert tokenizer.encode("the tape") == [2, 3]
@@ -105,6 +112,8 @@ def test_another_model_than_that_of_the_class_is_used_as_it_is(tmp_path: Path) -
     own = Tokenizer.load(write(tmp_path, {"auto_map": {"AutoTokenizer": ["code.Own", None]}}, scheme="no_decoder"))
     assert [note[:37] for note in own.notes] == ["the tokenizer has code of its own (au"]
     assert unknown.notes == ("tokenizer class AlbertTokenizer is not known here: tokenizer.json is used as it is",)
+    speech = Tokenizer.load(write(tmp_path, {"tokenizer_class": "ParakeetTokenizer"}, scheme="no_decoder"))
+    assert speech.notes == ("tokenizer class ParakeetTokenizer is not known here: tokenizer.json is used as it is",)
 
 
 def test_vocabularies_without_a_tokenizer_json(tmp_path: Path) -> None:

@@ -232,6 +232,10 @@ def _finish_bert(tokenizer: Tokenizer, arguments: Arguments, named: Named) -> No
     _set_template(tokenizer, single, [*single, "$B:1", "last:1"], pieces)
 
 
+def _always_lower(arguments: Arguments) -> None:
+    arguments["do_lower_case"] = True  # DPR's classes take the field and do not pass it on
+
+
 def _strip_masks(arguments: Arguments) -> None:
     """Makes tokens of MPNet's names, of which the mask takes the space before it."""
     for name in ("bos_token", "eos_token", "sep_token", "cls_token", "unk_token", "pad_token", "mask_token"):
@@ -395,6 +399,14 @@ CLASSES: Final[Mapping[str, TokenizerClass]] = MappingProxyType(
             finish=_finish_bert,
             files=("vocab.txt",),
         ),
+        "DPRQuestionEncoderTokenizer": TokenizerClass(
+            model="WordPiece",
+            defaults={**_tokens(unk="[UNK]", sep="[SEP]", pad="[PAD]", cls="[CLS]", mask="[MASK]"), **_BERTS},
+            build=_bert,
+            prepare=_always_lower,
+            finish=_finish_bert,
+            files=("vocab.txt",),
+        ),
         "MPNetTokenizer": TokenizerClass(
             model="WordPiece",
             defaults={**_ANGLED, "unk_token": "[UNK]", **_BERTS},
@@ -437,12 +449,10 @@ _ALIASES: Final = {
             "LxmertTokenizer",
             "MobileBertTokenizer",
             "SqueezeBertTokenizer",
-            "DPRQuestionEncoderTokenizer",
-            "DPRContextEncoderTokenizer",
-            "DPRReaderTokenizer",
         ),
         "BertTokenizer",
     ),
+    **dict.fromkeys(("DPRContextEncoderTokenizer", "DPRReaderTokenizer"), "DPRQuestionEncoderTokenizer"),
     **dict.fromkeys(("BartTokenizer", "LEDTokenizer", "LongformerTokenizer", "MvpTokenizer"), "RobertaTokenizer"),
 }
 # Classes of transformers that set up what this module does not know.
@@ -452,9 +462,9 @@ _OTHERS: Final = frozenset(
         "Albert Barthez Bartpho BertGeneration BertJapanese Bertweet BigBird BioGpt BlenderbotSmall Blenderbot ByT5 "
         "CLIP CTRL Camembert Canine Clvp CpmAnt Cpm Deberta DebertaV2 Dia Esm Esmc FNet FSMT Flaubert Funnel "
         "GPTNeoXJapanese GPTSw3 Herbert Lasr LayoutLMv2 LayoutLMv3 LayoutXLM Luke M2M100 MBart50 MBart MLuke Marian "
-        "MarkupLM Mgpstr MyT5 Nllb Nougat OpenAIGPT PLBart Pegasus Perceiver Phobert ProphetNet Rag Reformer RemBert "
-        "RoCBert RoFormer SeamlessM4T Siglip Siglip2 Speech2Text SpeechT5 Splinter Tapas Tipsv2 Udop VideoPrism Vits "
-        "Wav2Vec2CTC Wav2Vec2PhonemeCTC XGLM XLM XLNet"
+        "MarkupLM Mgpstr MyT5 Nllb Nougat OpenAIGPT PLBart Parakeet Pegasus Perceiver Phobert ProphetNet Rag Reformer "
+        "RemBert RoCBert RoFormer SeamlessM4T Siglip Siglip2 Speech2Text SpeechT5 Splinter Tapas Tipsv2 Udop "
+        "VideoPrism Vits Wav2Vec2CTC Wav2Vec2PhonemeCTC XGLM XLM XLNet"
     ).split()
 )
 _OF_MODELS: Final = {
