@@ -1,5 +1,7 @@
 """Answers of transformers' ``AutoTokenizer`` to drawn directories: data/drawn_tokenizers.json.
 
+Also the classes that it has for types of models, registered and if no file names a class: data/tokenizer_classes.json.
+
 Run outside of Bazel, with transformers (5.23) and tokenizers installed:
 
     PYTHONPATH=. python tests/goldens/make_tokenizer_goldens.py
@@ -21,10 +23,13 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")
 
 import transformers
 from transformers import AutoTokenizer
+from transformers.models.auto import tokenization_auto
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from tests.goldens.drawn_tokenizers import MESSAGES, DrawnDirectory, draw_directory
 
 _OUTPUT: Final = Path(__file__).parent / "data" / "drawn_tokenizers.json"
+_CLASSES: Final = Path(__file__).parent / "data" / "tokenizer_classes.json"
 _COUNT: Final = 80
 
 
@@ -59,6 +64,23 @@ def _answers(tokenizer: Any, directory: DrawnDirectory) -> dict[str, Any]:
     return answers
 
 
+def classes() -> dict[str, Any]:
+    """Returns the classes of tokenizers of all types of models, by their names without ``Fast``."""
+    registered = {
+        model_type: name.removesuffix("Fast")
+        for model_type, name in sorted(tokenization_auto.TOKENIZER_MAPPING_NAMES.items())
+        if name is not None
+    }
+    unnamed: dict[str, str] = {}
+    for model_type in registered:
+        mapped = None
+        if model_type in CONFIG_MAPPING:
+            mapped = tokenization_auto.TOKENIZER_MAPPING.get(CONFIG_MAPPING[model_type], None)
+        unnamed[model_type] = "TokenizersBackend" if mapped is None else mapped.__name__.removesuffix("Fast")
+    wrong = sorted(tokenization_auto.MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS)
+    return {"registered": registered, "unnamed": unnamed, "wrong": wrong}
+
+
 def main() -> None:
     """Writes the file, or prints answers."""
     if len(sys.argv) > 1:
@@ -66,6 +88,7 @@ def main() -> None:
         for seed in range(first, first + count):
             print(json.dumps(answer(draw_directory(seed)), ensure_ascii=False), flush=True)
         return
+    _CLASSES.write_text(json.dumps(classes(), indent=1) + "\n", encoding="utf-8")
     golden = {
         "made_by": "tests/goldens/make_tokenizer_goldens.py",
         "transformers": transformers.__version__,

@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+from tokenizers import models, pre_tokenizers
 
 from lang_core import InputError
 from tapeline.text import Chat, ChatTemplate, Tokenizer
 from tests.goldens.drawn_tokenizers import MESSAGES, DrawnDirectory, draw_directory
 from tests.goldens.golden_files import DATA
 
+_CLASSES: dict[str, Any] = json.loads((DATA / "tokenizer_classes.json").read_text())
 _GOLDEN: dict[str, Any] = json.loads((DATA / "drawn_tokenizers.json").read_text())
 _LONG = 5_000
 _FIRST = 1_000
@@ -87,6 +90,33 @@ def test_the_drawn_directories_have_every_class() -> None:
     classes = {answer.get("class") for answer in _GOLDEN["answers"]}
     wanted = ("TokenizersBackend", "LlamaTokenizer", "Qwen2Tokenizer", "GemmaTokenizer", "BertTokenizer", "T5Tokenizer")
     assert classes >= {*wanted}
+
+
+def _read(folder: Path, model_type: str, named: str | None = None) -> tuple[Any, ...]:
+    """Returns ids of a text that classes split differently, and the notes of the tokenizer."""
+    (folder / "config.json").write_text(json.dumps({"model_type": model_type}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": named} if named else {}))
+    tokenizer = Tokenizer.load(folder)
+    return tokenizer.encode("e\u0301a 123 a"), tokenizer.tokens, tokenizer.notes
+
+
+def test_every_type_of_models_has_the_class_of_transformers(tmp_path: Path) -> None:
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = ["<unk>", "[UNK]", "<s>", "</s>", "12", "123", "Ġ1", "Ġ12", "Ġ123", "Ġa"]
+    merges = [("1", "2"), ("12", "3"), ("Ġ", "1"), ("Ġ1", "2"), ("Ġ12", "3"), ("Ġ", "a")]
+    inner = HuggingFaceTokenizer(models.BPE({token: i for i, token in enumerate([*letters, *words])}, merges))
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level])
+    inner.save(str(tmp_path / "tokenizer.json"))
+    plain = "TokenizersBackend"
+    for model_type, registered in _CLASSES["registered"].items():
+        unnamed = _CLASSES["unnamed"][model_type]
+        same = _read(tmp_path, model_type) == _read(tmp_path, "strange", unnamed)
+        assert same == (unnamed != "LlamaTokenizer"), model_type  # named for a byte-level file, it is generic
+        # The class of the type wins over the named one if it is generic, or if repositories name a wrong one.
+        for named in ("GPT2Tokenizer", "Qwen2Tokenizer"):
+            chosen = registered if registered == plain or model_type in _CLASSES["wrong"] else named
+            assert _read(tmp_path, model_type, named) == _read(tmp_path, "strange", chosen), (model_type, named)
 
 
 def _live(count: int) -> Iterator[dict[str, Any]]:

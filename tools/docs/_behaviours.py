@@ -82,6 +82,7 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "Two arguments that alias one result are refused", "tests/emission/forms_test.py::test_two_arguments_of_one_result_are_refused"),
     ("results", "Tuning leaves a caller's arrays alone", "autotune/tuning/_trials_test.py::test_candidates_write_to_copies"),
     ("results", "A tokenizer is assembled from all files of its directory, as transformers does it", "tests/parity/drawn_tokenizers_test.py::test_a_drawn_directory_is_read_as_by_transformers"),
+    ("results", "The class of a tokenizer follows from the type of model as in transformers, for every type", "tests/parity/drawn_tokenizers_test.py::test_every_type_of_models_has_the_class_of_transformers"),
     ("results", "Tied tensors of encoders that are stored with different values are read as transformers reads them", "tests/parity/stored_test.py::test_tied_tensors_of_encoders_with_values_of_their_own"),
     ("results", "SentencePiece scores that are equal merge as in llama.cpp, or the file's tokenizer is refused", "tests/parity/drawn_vocabularies_test.py::test_equal_scores_merge_as_in_llama_cpp_or_are_refused"),
     ("results", "A GGUF file without types of tokens has the special tokens that llama.cpp takes", "tests/parity/drawn_vocabularies_test.py::test_tokens_without_types_are_special_only_by_their_names"),
