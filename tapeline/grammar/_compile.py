@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import re
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -26,6 +28,12 @@ _KEPT: Final = 64  # results of checks per tokenizer
 _SEARCHED: Final = 300  # parts of a schema that are compiled alone to name the one at fault
 _LARGEST: Final = 4 << 20  # characters of all these parts
 _DEFAULTS: Final = GrammarLimits()
+_SPACED: Final = re.compile(r"\(\?[a-zA-Z]*x")
+_ESCAPED: Final = re.compile(
+    r"(?<!\\)\\+(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|[xuU]\{([0-9a-fA-F]{1,8})\})"
+)
+_SET: Final = re.compile(r"\[(.)\]")
+_ONE: Final = re.compile(r"\((?:\?(?:P?<\w+>|[a-zA-Z]*:))?|\)|\{1(?:,1)?\}")
 
 
 def compile_constraint(
@@ -101,9 +109,24 @@ def compile_constraints(
 
 
 def _has_special(spec: GrammarSpec, specials: Iterable[str]) -> bool:
-    r"""Returns True if a specification has the text of a special token, maybe escaped as in ``<\|end\|>``."""
-    text = repr(_values(spec)).replace("\\", "")
-    return any(special.replace("\\", "") in text for special in specials)
+    r"""Returns True if a specification has the text of a special token, maybe as ``<\|end\|>`` or ``[<]\x7cend``."""
+    values = repr(_values(spec))
+    if _SPACED.search(values):
+        return True  # its spaces and line ends mean nothing
+    text = _ESCAPED.sub(_letter, values).replace("\\", "")
+    plain = _plain(text)
+    bare = ((special.replace("\\", ""), _plain(special.replace("\\", ""))) for special in specials)
+    return any(special in text or (spelled and spelled in plain) for special, spelled in bare)
+
+
+def _letter(escape: re.Match[str]) -> str:
+    code = int(next(filter(None, escape.groups())), 16)
+    return chr(code) if code <= sys.maxunicode else ""
+
+
+def _plain(text: str) -> str:
+    """Returns a text without what a regular expression may have around a letter: sets of one, groups, ``{1}``."""
+    return _ONE.sub("", _SET.sub(r"\1", text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,12 @@ def test_a_worker_that_the_garbage_collector_closed_is_not_used_again(tokenizer:
     [
         (RegularExpression("a</s>b"), "a</s>b"),
         (RegularExpression(r"<\/s>"), "</s>"),
+        (RegularExpression(r"<\x73>"), "<s>"),
+        (RegularExpression(r"\x{3c}\u0073\U0000003e"), "<s>"),
+        (RegularExpression(r"[<][\/]s\u{3E}"), "</s>"),
+        (RegularExpression(r"(?:<)(s)>{1}"), "<s>"),
+        (RegularExpression(r"(?x) < s >"), "<s>"),
+        (JsonSchema({"type": "string", "pattern": r"^<\x73>$"}), '"<s>"'),
         (Choices(["<s>"]), "<s>"),
         (Choices(["<s></s>", "<s></s>"]), "<s></s>"),
         (JsonSchema({"const": "x</s>y"}), '"x</s>y"'),
@@ -136,7 +142,7 @@ def test_the_text_of_a_special_token_is_text(spec: Any, text: str, tokenizer: To
 
 
 def test_a_mask_that_allows_an_end_alone_as_text_is_an_error(tokenizer: Tokenizer) -> None:
-    constraint = compile_constraint(RegularExpression(r"<\x73>"), tokenizer, {_END})
+    constraint = compile_constraint(LarkGrammar('start: "<s>"', ends=True), tokenizer, {_END})
     with pytest.raises(InputError, match="allows only the text of a token that ends the answer"):
         _mask(constraint, tokenizer)
 
