@@ -9,6 +9,7 @@ import contextlib
 import json
 import marshal
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -30,6 +31,7 @@ _WORKERS: Final = 8  # at once; further calls wait
 _IDLE: Final = 4  # workers that stay
 _GRACE: Final = 5.0  # seconds beside the time of a rendering, in which the worker itself ends it
 _END_SECONDS: Final = 2.0
+_ENDING: Final = 0.1  # seconds between the end of a connection and that of the process that had it
 _BYTES: Final = 4  # of a character of UTF-8, at most
 _REPLY: Final = 1 << 16  # bytes of a reply beside its text
 
@@ -102,6 +104,15 @@ class Renderer:
 
     def _call(self, text: str, variables: Mapping[str, Any] | None, limits: RenderLimits) -> bytes:
         call = _packed((text, variables, limits.seconds, limits.characters))
+        try:
+            return self._asked(call, limits)
+        except TemplateFault as error:
+            if error.kind != "memory" or not self._server_ended():
+                raise
+        return self._asked(call, limits)  # the worker was never forked, or ended with the process that forks
+
+    def _asked(self, call: bytes, limits: RenderLimits) -> bytes:
+        """Returns the reply of a worker to a call."""
         worker = self._take()
         began, reply = time.monotonic(), b""
         try:
@@ -117,6 +128,11 @@ class Renderer:
             kind, message = json_value(reply[1:])
             raise TemplateFault(kind, message)
         return reply[1:]
+
+    def _server_ended(self) -> bool:
+        """Returns True if the process that forks workers has ended: a worker that it had yet to fork never answers."""
+        with self._changed:
+            return self._server is None or self._server.ended()
 
     def _take(self) -> socket.socket:
         """Returns the connection to a worker that waits for a call."""
@@ -200,6 +216,12 @@ class _Server:
                 ours.close()
                 raise
         return ours
+
+    def ended(self) -> bool:
+        """Returns True if the process has ended; waits a moment for one that is ending."""
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
+        return bool(poll.poll(_ENDING * 1000))
 
     def close(self) -> None:
         """Ends the process."""

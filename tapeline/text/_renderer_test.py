@@ -1,12 +1,16 @@
 """Templates that would take for ever, or all memory, and the processes that render them."""
 
 import concurrent.futures
+import fcntl
 import json
 import os
 import resource
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -144,6 +148,29 @@ def test_processes_that_end_are_replaced_and_leave_no_zombies() -> None:
     assert renderer.render(_ECHO, {"x": "e"}, _LONG) == "e"
     renderer.close()
     assert not Path(f"/proc/{server}").exists()
+
+
+def _unread(connection: socket.socket) -> int:
+    """Returns the number of bytes that the other side has yet to read, as the kernel counts them."""
+    return struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)))[0]
+
+
+def test_a_call_whose_worker_was_never_forked_is_made_again() -> None:
+    renderer = Renderer()
+    assert renderer.render(_ECHO, {"x": "a"}, _LONG) == "a"
+    assert renderer._server
+    server = renderer._server.process.pid
+    [worker] = _children(server)
+    os.kill(worker, signal.SIGKILL)
+    _until(lambda: _children(server) == [])
+    os.kill(server, signal.SIGSTOP)
+    control = renderer._server.control
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        text = pool.submit(renderer.render, _ECHO, {"x": "b"}, _LONG)
+        _until(lambda: _unread(control) > 0)
+        os.kill(server, signal.SIGKILL)  # with the connection of a worker that it has yet to fork
+        assert text.result(30) == "b"
+    renderer.close()
 
 
 def test_a_worker_that_is_killed_while_it_renders_is_one_error() -> None:
