@@ -25,7 +25,7 @@ def least_tokens(tokenizer: tokenizers.Tokenizer, longest_begin: int = 0) -> Cal
 
     Args:
         tokenizer: tokenizer without padding and truncation.
-        longest_begin: letters at the beginning of a text that may be one token beside the library.
+        longest_begin: letters at the beginning of a text that become one token without the library.
     """
     shrinking = _shrinking(tokenizer)
     if shrinking is None or not _covers(tokenizer):
@@ -37,7 +37,7 @@ def least_tokens(tokenizer: tokenizers.Tokenizer, longest_begin: int = 0) -> Cal
         forms += [normalizer.normalize_str(token.content) for token in added if token.normalized]
     longest = max(map(len, (*tokenizer.get_vocab(with_added_tokens=False), *forms)), default=0)
     letters = max(shrinking * longest, longest_begin, 1)
-    strips = any(token.lstrip or token.rstrip for token in added)  # such a token takes all spaces beside it
+    strips = any(token.lstrip or token.rstrip for token in added)  # such a token takes the spaces around it
 
     def least(text: str) -> int:
         spaces = sum(map(text.count, _SPACES)) if strips else 0
