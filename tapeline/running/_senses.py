@@ -154,8 +154,8 @@ class Senses:
             rate: samples per second of an array; the model's where None.
             limits: bounds of a file's size and duration.
             on_segment: receives each segment as it comes; what it raises ends the transcription.
-            check: is called before each block of a file that is decoded and before each token; what it raises ends the
-                transcription.
+            check: is called before each block of a file that is decoded, each window and each token; what it raises
+                ends the transcription.
 
         Raises:
             InputError: the sound is damaged or beyond a bound, or the bundle does not have the language or the task.

@@ -14,6 +14,7 @@ import uvicorn
 
 from lang_core import InputError, TapelineError
 from tapeline.interrupts import EXIT_INTERRUPTED, Deadline, other_handlers, say_interrupted
+from tapeline.server._allocator import bound_free_memory
 from tapeline.server._app import create_app
 from tapeline.server._log import Log, LogHandler
 from tapeline.server._models import Models, ModelSource
@@ -58,6 +59,7 @@ def serve(
     """
     chosen = log or Log()
     sys.setswitchinterval(_SWITCH)
+    bound_free_memory()
     models = Models(sources, chosen, watchdog_seconds=options.watchdog_seconds)
     service = Service(models, options, chosen)
     with _listener(options) as listener, _logged(chosen), other_handlers():

@@ -78,8 +78,8 @@ class TranscriptionModel:
             language: language that is spoken; None to detect it.
             limits: bounds of the file.
             timestamps: whether the model gives times.
-            check: is called before each block that is decoded, each token, and after each segment; what it raises ends
-                the transcription.
+            check: is called before each block that is decoded, each window and each token, and after each segment; what
+                it raises ends the transcription.
 
         Returns:
             The transcription. It raises InputError if the sound is damaged or beyond a bound, or the model does not

@@ -86,11 +86,12 @@ class Transcriber:
             task: what to do.
             timestamps: whether segments are cut by timestamps in a single window, too.
             on_segment: receives each segment as it comes.
-            check: is called before each token; what it raises ends the transcription.
+            check: is called before each window and each token; what it raises ends the transcription.
 
         Raises:
             InputError: samples are none or not finite, or the model does not have the language or the task.
         """
+        check = check or _go_on
         features = LogMelWindows(self.log_mel, read)
         timestamps = timestamps or features.frames > self.log_mel.frames
         rules = TokenRules(self._config, self._model.vocabulary, timestamps=timestamps)
@@ -101,6 +102,7 @@ class Transcriber:
         while seek < features.frames:
             window = features.window(seek)
             with self._turns:  # between two windows another transcription may use the model
+                check()  # the wait may have been long
                 self._model.encode(window[None])
                 prompt = prompt or prompt_tokens(self._config, language, task, timestamps, self._detected)
                 tokens = self._tokens(prompt, rules, check)
@@ -126,7 +128,7 @@ class Transcriber:
     def _seconds(self, frame: int) -> float:
         return frame * self.log_mel.hop / self.log_mel.rate
 
-    def _tokens(self, prompt: Sequence[int], rules: TokenRules, check: Callable[[], object] | None) -> list[int]:
+    def _tokens(self, prompt: Sequence[int], rules: TokenRules, check: Callable[[], object]) -> list[int]:
         """Returns the tokens of the window that is encoded, without prompt and end."""
         limit = self._model.capacity
         if self._config.max_length is not None:
@@ -134,8 +136,7 @@ class Transcriber:
         tokens: list[int] = []
         prediction = run_prompt(self._model, prompt)
         while True:
-            if check is not None:
-                check()
+            check()
             token = rules.choose(prediction.logits(), tokens)
             if token == self._config.eos:
                 return tokens
@@ -158,3 +159,7 @@ class Transcriber:
 
     def _text(self, tokens: Sequence[int]) -> str:
         return self._tokenizer.decode([token for token in tokens if token < self._config.first_timestamp])
+
+
+def _go_on() -> None:
+    """Lets the transcription go on."""

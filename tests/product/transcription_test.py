@@ -15,6 +15,7 @@ import tapeline
 from lang_core import InputError
 from tapeline.bundle import Bundle
 from tapeline.media.audio import AudioLimits
+from tapeline.running._speech import SpeechBundle
 from tapeline.server import Loading, ModelSource, load_bundle
 from tapeline.server._server_testing import running
 from tapeline.transcribing import Segment
@@ -138,6 +139,27 @@ def test_check_is_called_while_sound_is_decoded_and_for_each_token(bundle: Bundl
             model.transcribe(SPEECH, check=check)
         transcription = model.transcribe(sound("speech"), check=lambda: calls.append(None))
         assert len(calls) - 3 >= sum(len(segment.token_ids) for segment in transcription.segments)
+
+
+def test_a_transcription_that_is_not_wanted_any_more_does_not_use_the_model(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client leaves while its transcription waits for the model: the transcription ends without a window."""
+    encoded: list[int] = []
+    encode = SpeechBundle.encode
+    monkeypatch.setattr(
+        SpeechBundle, "encode", lambda *arguments: (encoded.append(threading.get_ident()), encode(*arguments))[1]
+    )
+
+    def gone() -> None:
+        raise TimeoutError("the client has left")
+
+    with tapeline.load(bundle) as model:
+        with pytest.raises(TimeoutError, match="has left"):
+            model.transcribe(sound("speech"), check=gone)
+        assert not encoded
+        assert model.transcribe(sound("speech"), check=lambda: None).text == _GOLDENS["cases"]["plain"]["text"]
+    assert len(encoded) == 1
 
 
 def test_bad_input(bundle: Bundle, english: Bundle, transcribing: Transcribing, tmp_path: Path) -> None:
