@@ -15,7 +15,7 @@ from tapeline.cli._main import (
     user_path,
     whole_file,
 )
-from tapeline.cli._say import say, say_error, show
+from tapeline.cli._say import say, say_error, saying, show
 from tapeline.cli._size import parse_size, size_text
 from tapeline.cli._table import table
 from tapeline.cli._version import VERSION
@@ -41,6 +41,7 @@ __all__ = [
     "run",
     "say",
     "say_error",
+    "saying",
     "show",
     "size_text",
     "table",

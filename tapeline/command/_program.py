@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from absl import flags
 
 from lang_core import InputError, OpError
-from tapeline.cli import EXIT_INPUT, guarded, say_error
+from tapeline.cli import EXIT_INPUT, guarded, say_error, saying
 from tapeline.command._arguments import (
     checked_values,
     from_environment,
@@ -104,7 +104,8 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     code = parse_command(name, arguments)
     if code is not None:
         return code
-    return guarded(command.main, functools.partial(_message, command))
+    with saying(functools.partial(_with_flags, command)):
+        return guarded(command.main, functools.partial(_message, command))
 
 
 def parse_command(name: str, arguments: Sequence[str]) -> int | None:
@@ -168,9 +169,13 @@ def _message(command: Command, error: BaseException) -> str:
     """Returns an error's text with options written as flags, and where it is explained."""
     text = str(error)
     if not isinstance(error, OpError):  # attributes of an op are no options
-        text = as_flags(text, {*command.FLAGS, *load_command(_OPTIONS_OF).FLAGS})
-        text = _with_variables(text, command)
+        text = _with_variables(_with_flags(command, text), command)
     return text + see_also(error)
+
+
+def _with_flags(command: Command, text: str) -> str:
+    """Returns a text of the library with options written as flags."""
+    return as_flags(text, {*command.FLAGS, *load_command(_OPTIONS_OF).FLAGS})
 
 
 def _with_variables(text: str, command: Command) -> str:
