@@ -246,7 +246,7 @@ def run(*, samples: bool) -> None:
         raise InputError("give either `prompt` or `token_ids`")
     if bundle is None:
         with TerminalProgress(flag_translator(FLAGS)) as progress:
-            bundle = _MODEL.bundle(_PLACE.place(), progress)
+            bundle = _MODEL.bundle(_PLACE.place(), progress, chats=_CHAT.value)
     with (
         TerminalProgress() as progress,
         tapeline.load(

@@ -49,6 +49,7 @@ class ModelFlags:
         slots: int | None = None,
         score_tokens: int | None = None,
         process: ExportProcess | None = None,
+        chats: bool = False,
     ) -> tapeline.Bundle:
         """Returns the model's bundle for an engine's device.
 
@@ -59,12 +60,13 @@ class ModelFlags:
             slots: rows of a bundle for a server; None for another bundle.
             score_tokens: tokens that a call of such a bundle verifies; None where there are no drafts.
             process: exports, where that is not to be done here; None for here.
+            chats: True refuses a model without a chat template before it is exported.
         """
         sizes = {"slots": slots, "score_tokens": score_tokens}
         given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
         given |= {name: holder.value for name, holder in self.options.items() if holder.value is not None}
         given["target"] = [target_of_device(place.name)] if place.engine == "iree" else []
-        given |= {"base": user_path(""), "again": self.again.value}
+        given |= {"base": user_path(""), "again": self.again.value, "chats": chats}
         name = self.model.value or model or ""
         if process is not None:
             return process.run(name, progress, given)

@@ -19,7 +19,9 @@ from tapeline.exporting._api import export
 from tapeline.exporting._options import ExportKeywords
 from tapeline.exporting._producer import producer
 from tapeline.exporting._replacing import model_title
+from tapeline.exporting._source import open_source
 from tapeline.hub import resolve_model
+from tapeline.text import ChatTemplate, NoTemplateError
 
 BUNDLE_CACHE: Final = "TAPELINE_BUNDLE_CACHE"
 """Variable of the environment with the bound of the cache of bundles."""
@@ -35,6 +37,7 @@ def cached_export(
     progress: Progress = no_progress,
     base: str | os.PathLike[str] = "",
     again: bool = False,
+    chats: bool = False,
     **options: Unpack[ExportKeywords],
 ) -> Bundle:
     """Returns a verified bundle of a model from the user's cache, which is exported where it is not there.
@@ -48,10 +51,11 @@ def cached_export(
         progress: receives steps, warnings and bytes.
         base: directory that relative paths start from.
         again: True exports also where the bundle is there.
+        chats: True refuses a model without a chat template before it is exported.
         **options: fields of ``ExportOptions``.
 
     Raises:
-        InputError: what ``export`` refuses, or the cache cannot be written.
+        InputError: what ``export`` refuses, the cache cannot be written, or the model has no chat template.
     """
     name = os.fspath(model)
     limit = parse_size(BUNDLE_CACHE, os.environ.get(BUNDLE_CACHE) or _DEFAULT_BOUND)
@@ -62,11 +66,27 @@ def cached_export(
     with _locked(directory, path.name, progress):
         bundle = None if again else _bundle_at(path, progress)
         if bundle is None:
+            if chats:
+                _check_template(name, Path(base, name))
             bundle = export(name, path, progress=progress, base=base, **options | {"overwrite": True})
             evict(directory, limit, keep=path, is_used=is_kept)
         os.utime(path)
         keep_cached(bundle)
     return bundle
+
+
+def _check_template(model: str, path: Path) -> None:
+    """Checks that a model has a chat template, before any work is done for it.
+
+    Raises:
+        NoTemplateError: it has none.
+        InputError: the template is damaged.
+    """
+    with open_source(model, path, False) as source:
+        try:
+            ChatTemplate.find(source.directory, tokens={})
+        except NoTemplateError as error:
+            raise NoTemplateError(str(error).replace(str(source.directory), model)) from error
 
 
 @contextlib.contextmanager

@@ -13,6 +13,8 @@ from lang_core import InputError
 from tapeline.bundle import Bundle
 from tapeline.demo import write_demo_checkpoint
 from tapeline.exporting import cached_export
+from tests.goldens.cases import CASES
+from tests.goldens.gguf_files import write_gguf
 from tests.product._bundles import Finished, export, invoke, stablehlo_here
 
 Chat = Callable[..., Finished]
@@ -60,14 +62,28 @@ def test_a_model_is_exported_once_and_answers(chat: Chat, model: Path, monkeypat
     assert one.out == f"{answers[0]}\n"
 
 
-def test_flags_that_contradict_each_other(chat: Chat, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["demo", "without", "without.gguf"])
+def test_a_model_without_a_template_is_refused_before_it_is_exported(
+    name: str, chat: Chat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tapeline.exporting._bundle_cache.export", lambda *_, **__: pytest.fail("exported"))
+    without = tmp_path / "without"
+    without.mkdir()
+    write_demo_checkpoint(without)
+    write_gguf(tmp_path / "without.gguf", CASES["qwen3"])
+    done = chat(f"--model={name}", "--prompt=It was")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: --chat: {name} has no chat template, neither chat_template.jinja nor chat_")
+
+
+def test_flags_that_contradict_each_other(chat: Chat, model: Path, tmp_path: Path) -> None:
     for flags, message in {
         (): "error: give either --bundle or --model",
         ("--bundle=b", "--model=m"): "error: give either --bundle or --model",
         ("--bundle=b", "--dtype=bf16", "--export_again"): (
             "error: --dtype, --export_again: options of an export go with --model; a --bundle is exported already"
         ),
-        ("--model=demo", "--dtype=f31"): "error: --dtype=f31: unknown 'f31': known are f32, bf16, f16",
+        (f"--model={model}", "--dtype=f31"): "error: --dtype=f31: unknown 'f31': known are f32, bf16, f16",
         ("--model=nowhere",): f"error: --model=nowhere: there is no directory or file {tmp_path / 'nowhere'}: give",
     }.items():
         done = chat(*flags)
