@@ -90,7 +90,9 @@ def test_a_command_names_the_flag_that_runs_a_module_of_others(copy: Path, capsy
     capsys.readouterr()
     assert main(["generate", f"--bundle={copy}", f"--prompt={_PROMPT}", "--max_new_tokens=4"]) == 0
     (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("compiling "))
-    assert line.endswith("was not compiled by this user (--trust_compiled runs it as it is, if you trust its origin) ...")
+    assert line.endswith(
+        "was not compiled by this user (--trust_compiled runs it as it is, if you trust its origin) ..."
+    )
 
 
 def test_it_is_compiled_once(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
