@@ -1,6 +1,8 @@
 """Compiled kernels: what they take after the example, and what they refuse, for every compiler."""
 
+import collections
 import itertools
+import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,6 +77,42 @@ def test_another_shape_gets_a_configuration_of_its_own(compiler: Any) -> None:
     for weight in (eight, six, seven, six, eight):
         np.testing.assert_allclose(f(x, weight), x @ weight.T, rtol=1e-5)
     assert [cfg for (_, weight), cfg in sorted(f.configurations().items(), key=str) if weight.shape[0] > 0] == [3, 1, 4]
+
+
+class InJax(Kernel[int, Any]):
+    """The same, written in JAX."""
+
+    op_id = "tests.blocked_linear_in_jax"
+    heuristic_cfg = BlockedLinear.heuristic_cfg
+
+    def run(self, x: Any, weight: Any, *, cfg: int) -> Any:
+        size = weight.shape[0] // cfg
+        return jnp.concatenate([x @ weight[i * size : (i + 1) * size].T for i in range(cfg)], -1)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "compiler"),
+    [(BlockedLinear(), "iree"), (BlockedLinear(), "jax"), (BlockedLinear(), Python()), (InJax(), "jax")],
+    ids=["iree", "jax", "python", "written in jax"],
+)
+def test_a_given_configuration_serves_other_shapes_that_it_fits_alone(kernel: Any, compiler: Any) -> None:
+    random = np.random.default_rng(0)
+    x, *weights = (random.standard_normal((n, 3)).astype(np.float32) for n in (2, 8, 12, 6, 7))
+    f = _heuristics().compile(kernel, x, weights[0], compiler=compiler, cfg=4)
+    for weight in weights:
+        np.testing.assert_allclose(f(x, weight), x @ weight.T, rtol=1e-5)
+    chosen = {specs[1].shape[0]: cfg for specs, cfg in f.configurations().items()}
+    assert chosen == {8: 4, 12: 4, 6: 3, 7: 1}
+
+
+def test_a_given_configuration_of_a_kernel_without_heuristics_serves_all() -> None:
+    class Without(BlockedLinear):
+        op_id = "tests.without_heuristics"
+        heuristic_cfg = Kernel.heuristic_cfg
+
+    x, weight = np.ones((2, 3), np.float32), np.ones((6, 3), np.float32)
+    f = _heuristics().compile(Without(), x, weight[:4], compiler="jax", cfg=2)
+    np.testing.assert_array_equal(f(x, weight), x @ weight.T)
 
 
 def test_another_shape_that_jax_traces_gets_its_configuration_too() -> None:
@@ -238,6 +276,58 @@ def test_an_attribute_of_the_kernel_that_changes_is_noticed(compiler: Any) -> No
     assert [f(_X).item(), f(_X).item()] == [2.0, 2.0]
     kernel.factor = 3.0
     with pytest.raises(KernelError, match=r"attributes of the compiled tests.held@v0 have changed .* compile it again"):
+        f(_X)
+
+
+class Several(Kernel[int, Any]):
+    """x times values of the kernel's own, in containers and in its class; it lists its runs."""
+
+    op_id = "tests.several"
+    shift = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factors, self.table, self.parts, self.queue = [2.0], {"a": 3.0}, {5.0}, collections.deque([7.0])
+        self.more = types.SimpleNamespace(factor=11.0)
+        self.runs: list[Any] = []
+        self.shapes: dict[Any, Any] = {}
+        self.nested: Any = collections.defaultdict(lambda: {"a": []})
+
+    def run(self, x: Any, *, cfg: int, ctx: Any) -> Any:
+        self.runs.append(x.shape)
+        self.shapes[len(self.runs)] = x.shape
+        self.nested[len(self.factors)]["a"].append(1)
+        self.nested[1]["b"] = [None] * len(self.runs)
+        values = [*self.factors, *self.table.values(), *self.parts, *self.queue, self.more.factor]
+        return ctx.ops.add(ctx.ops.mul(x, float(np.prod(values))), self.shift)
+
+    def heuristic_cfg(self, inv: Invocation[Any, Any]) -> int:
+        return 1
+
+
+_CHANGES: list[Callable[[Any], None]] = [
+    lambda kernel: kernel.factors.append(2.0),
+    lambda kernel: kernel.factors.__setitem__(0, -2.0),
+    lambda kernel: kernel.table.update(a=1.0),
+    lambda kernel: kernel.parts.add(4.0),
+    lambda kernel: kernel.queue.append(4.0),
+    lambda kernel: setattr(kernel.more, "factor", 1.0),
+    lambda kernel: setattr(kernel, "shift", 2.0),
+    lambda kernel: setattr(type(kernel), "shift", 2.0),
+]
+
+
+@pytest.mark.parametrize("compiler", ["jax", Python()], ids=["jax", "python"])
+@pytest.mark.parametrize("change", _CHANGES)
+def test_a_container_of_the_kernel_or_a_value_of_its_class_that_changes_is_noticed(compiler: Any, change: Any) -> None:
+    kernel = type("Own", (Several,), {"shift": 1.0})()
+    executor = _heuristics()
+    f = executor.compile(kernel, _X, compiler=compiler)
+    for _ in range(2):
+        np.testing.assert_array_equal(f(_X), executor(kernel, _X))
+    assert len(kernel.runs) > 1
+    change(kernel)
+    with pytest.raises(KernelError, match="have changed since it was compiled"):
         f(_X)
 
 

@@ -15,6 +15,7 @@ from autotune.compilers import (
     compile_request,
     compiled_call,
     compiler_named,
+    serves,
 )
 from autotune.kernel import (
     Invocation,
@@ -229,8 +230,9 @@ class Executor(Generic[Cfg_co, Out_co]):
         """Chooses a configuration for the example arguments on the compiler's device, and compiles the kernel with it.
 
         Candidates are timed compiled. Configurations that were chosen for another runtime are not taken. Arrays of
-        other shapes or dtypes are compiled for when they come, each with a configuration of their own unless ``cfg`` is
-        given. Static arguments, and the kernel's attributes, are those of this call for good.
+        other shapes or dtypes are compiled for when they come, each with a configuration of their own. A ``cfg`` serves
+        them too if its results have the shapes of those of the kernel's heuristic configuration. Static arguments, and
+        the kernel's attributes, are those of this call for good.
 
         Args:
             kernel: kernel to compile.
@@ -247,7 +249,7 @@ class Executor(Generic[Cfg_co, Out_co]):
         args, kwargs = prepared(kernel, examples, kwargs)
         chosen = self._compiler_for(kernel, compiler, method)
 
-        def request(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompileRequest:
+        def request(args: tuple[Any, ...], kwargs: dict[str, Any], cfg: Any) -> CompileRequest:
             inv = compile_invocation(chosen, kernel, args, kwargs, cfg, method, mesh=mesh, batch_axes=batch_axes)
             best, key = self._chosen(kernel, inv)
             self._note(kernel, inv, key)
@@ -255,9 +257,11 @@ class Executor(Generic[Cfg_co, Out_co]):
             return compile_request(inv.where(), kernel, args, kwargs, best, method, label)
 
         def compile_for(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledCall:
-            return compiled_call(request(args, kwargs), chosen)
+            inv = compile_invocation(chosen, kernel, args, kwargs, cfg, method, mesh=mesh, batch_axes=batch_axes)
+            own = cfg is None or not serves(chosen, kernel, inv)
+            return compiled_call(request(args, kwargs, None if own else cfg), chosen)
 
-        return CompiledKernel(request(args, kwargs), chosen, compile_for)
+        return CompiledKernel(request(args, kwargs, cfg), chosen, compile_for)
 
     def _note(self, kernel: Kernel[Any, Any], inv: Invocation[Any, Any], key: Key) -> None:
         if is_recording_calls():

@@ -10,6 +10,7 @@ from autotune.compilers._compiler import (
     compiled_call,
     compiler_named,
     register_compiler,
+    serves,
     traced_context,
     with_jax_arrays,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "compiled_call",
     "compiler_named",
     "register_compiler",
+    "serves",
     "traced_context",
     "with_jax_arrays",
 ]

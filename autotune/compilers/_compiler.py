@@ -1,12 +1,16 @@
 """The protocol of compilers, the kernels that they compile, and compilers by name."""
 
+import collections
 import copy
 import dataclasses
 import dis
 import functools
 import importlib
 import inspect
+import itertools
 import threading
+import types
+from array import array as Array
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
@@ -27,12 +31,15 @@ from autotune.kernel import (
     exact_key,
     functions_of,
     has_gradient,
+    heuristic_of,
     is_array,
     is_jax,
     is_tracer,
     map_arrays,
     ordered_key,
     prepared,
+    recorded_specs,
+    result_shapes,
     run_in_jax,
     run_takes_context,
     spec_of,
@@ -89,6 +96,12 @@ class CompileRequest:
             )
         remaining = iter(arrays)
         return map_arrays(lambda _: next(remaining), self.arguments)
+
+    def result_specs(self) -> list[ArraySpec]:
+        """Returns the specs of the results; nothing is computed."""
+        if self.takes_context:
+            return recorded_specs(self.run, self.specs)
+        return list(map(spec_of, arrays_of(result_shapes(self.run_in_jax, self.arrays))))
 
     def run(self, *arrays: Any, ctx: Any = None) -> Any:
         """Runs the call on arrays, under its label."""
@@ -165,6 +178,7 @@ class CompiledKernel(Generic[Cfg, Out]):
         self.label, self.function, self.compiler = first.label, first.function, compiler.name
         self._kernel, self._compile_for = request.call.kernel, compile_for
         self._attributes: Final = _attributes_key(self._kernel)
+        self._has_settings: Final = bool(_settings(type(self._kernel)))
         self._specs: Final = tuple(request.specs)
         self._wanted: Final = [(spec.shape, _numpy_dtype(spec.dtype)) for spec in self._specs]
         self._others: Final[dict[Any, CompiledCall]] = {}
@@ -197,7 +211,7 @@ class CompiledKernel(Generic[Cfg, Out]):
             form, arrays = ordered_key(statics), arrays_of((args, kwargs))
             if form != self._form and exact_key(statics) != self._statics_key:
                 self._refuse(statics)
-        if len(vars(self._kernel)) > 1 and self._attributes != _attributes_key(self._kernel):
+        if (self._has_settings or len(vars(self._kernel)) > 1) and self._attributes != _attributes_key(self._kernel):
             raise KernelError(
                 f"the attributes of the compiled {self._kernel.op} have changed since it was compiled, and the "
                 f"compiled code has the earlier ones: compile it again"
@@ -247,6 +261,16 @@ class CompiledKernel(Generic[Cfg, Out]):
 
 
 _STATIC: Final = statics_of(np.zeros(()))
+# Types of attributes that count by their content.
+_VALUES: Final = (
+    *(bool, int, float, complex, str, bytes, bytearray, tuple, list, dict, set, frozenset),
+    *(np.ndarray, np.generic, Array, collections.deque, types.SimpleNamespace),
+)
+_CONTAINERS: Final = (list, dict, set, bytearray, Array, collections.deque)
+# Methods that change the container that they are called on.
+_CHANGES: Final = frozenset(
+    "add append appendleft clear discard extend extendleft insert pop popitem popleft remove setdefault update".split()
+)
 
 
 def _kept(tree: Any) -> Any:
@@ -272,31 +296,78 @@ def _numpy_dtype(name: str) -> Any:
 
 
 def _attributes_key(kernel: Kernel[Any, Any]) -> tuple[Any, ...]:
-    """Returns a key of a kernel's own attributes: records and arrays by their content, other objects by identity.
+    """Returns a key of a kernel's own attributes, and those of its class that are values.
 
-    Attributes that the kernel's methods assign, such as counters, are left out: they do not tell what it computes.
+    Containers, records and arrays count by their content, other objects by identity. Attributes that the kernel's
+    methods change, such as counters, are left out: they do not tell what it computes.
     """
-    own = _assigned(type(kernel))
-    return tuple([(name, _attribute_key(value)) for name, value in vars(kernel).items() if name not in own])
+    kind = type(kernel)
+    assigned, changed = _assigned(kind), _changed(kind)
+    names = {**dict.fromkeys(_settings(kind)), **vars(kernel)}
+    values = {name: getattr(kernel, name) for name in names if name not in assigned}
+    kept = {k: v for k, v in values.items() if k not in changed or not isinstance(v, _CONTAINERS)}
+    return tuple([(name, _attribute_key(value)) for name, value in kept.items()])
+
+
+@functools.cache
+def _settings(kernel: type) -> tuple[str, ...]:
+    """Returns the names of a class's attributes that are values and of its own, not those that every kernel has."""
+    names = dict.fromkeys(name for part in kernel.__mro__ for name in vars(part) if not hasattr(Kernel, name))
+    return tuple(name for name in names if not name.startswith("__") and isinstance(getattr(kernel, name), _VALUES))
 
 
 @functools.cache
 def _assigned(kernel: type) -> frozenset[str]:
     """Returns the names of attributes that methods other than ``__init__`` assign."""
-    names: set[str] = set()
-    for part in kernel.__mro__:
-        for name, member in vars(part).items():
-            for function in functions_of(member) if name != "__init__" else ():
-                steps = dis.get_instructions(function)
-                names.update(step.argval for step in steps if step.opname in ("STORE_ATTR", "DELETE_ATTR"))
-    return frozenset(names)
+    steps = itertools.chain.from_iterable(_steps(kernel))
+    return frozenset(step.argval for step in steps if step.opname in ("STORE_ATTR", "DELETE_ATTR"))
+
+
+@functools.cache
+def _changed(kernel: type) -> frozenset[str]:
+    """Returns the names of containers that methods other than ``__init__`` change, such as a list of calls."""
+    names: set[str | None] = set()
+    for steps in _steps(kernel):
+        for place, step in enumerate(steps):
+            if step.opname in ("STORE_SUBSCR", "DELETE_SUBSCR"):
+                names.add(_indexed(steps, place))
+            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and step.argval in _CHANGES:
+                names.add(_attribute_at(steps, place - 1))
+    return frozenset(name for name in names if name is not None)
+
+
+def _attribute_at(steps: list[dis.Instruction], place: int) -> str | None:
+    """Returns the name of the attribute that a step of bytecode loads, or that it takes an element of."""
+    step = steps[place]
+    if step.opname == "BINARY_SUBSCR":
+        return _indexed(steps, place)
+    return step.argval if step.opname == "LOAD_ATTR" else None
+
+
+def _indexed(steps: list[dis.Instruction], place: int) -> str | None:
+    """Returns the name of the attribute that a step of bytecode reads or writes an element of."""
+    missing = 1  # values on the stack that make the index
+    while missing > 0 and place > 1:
+        place -= 1
+        missing -= dis.stack_effect(steps[place].opcode, steps[place].arg, jump=False)
+    return _attribute_at(steps, place - 1)
+
+
+def _steps(kernel: type) -> list[list[dis.Instruction]]:
+    """Returns the bytecode of each method but ``__init__``."""
+    members = [(name, member) for part in kernel.__mro__ for name, member in vars(part).items()]
+    functions = [function for name, member in members if name != "__init__" for function in functions_of(member)]
+    return [list(dis.get_instructions(function)) for function in functions]
 
 
 def _attribute_key(value: Any) -> Any:
     kind = type(value)
     if kind is str or kind is bool or value is None:
         return kind, value
-    content = isinstance(value, int | float | np.ndarray | np.generic | tuple)
+    if kind is list or kind is dict:
+        parts = value if kind is list else [part for pair in value.items() for part in pair]
+        return kind, *map(_attribute_key, parts)
+    content = isinstance(value, _VALUES)
     if content or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
         return exact_key(value)
     return Same(value)
@@ -360,6 +431,30 @@ def compile_invocation(
         environment=environment,
         candidate_runner=candidate,
     )
+
+
+def serves(compiler: KernelCompiler, kernel: Kernel[Any, Any], inv: Invocation[Any, Any]) -> bool:
+    """Returns whether the configuration that a call was given has results of the same specs as the heuristic one.
+
+    True if the kernel has no heuristic configuration for the call, and for a kernel that cannot be traced.
+
+    Args:
+        compiler: compiler of the kernel.
+        kernel: kernel to compile.
+        inv: call with a configuration of its own.
+    """
+    where = inv.where()
+    if not run_takes_context(kernel, where.platform, inv.method) and compiler.name != "jax":
+        return True
+
+    def specs(cfg: Any) -> list[ArraySpec]:
+        return compile_request(where, kernel, inv.args, dict(inv.kwargs), cfg, inv.method).result_specs()
+
+    try:
+        usual = specs(heuristic_of(kernel, inv))
+    except Exception:  # noqa: BLE001 - the kernel's own; its heuristic configuration was not asked for
+        return True
+    return specs(inv.override_cfg) == usual
 
 
 def compile_request(

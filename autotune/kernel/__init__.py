@@ -1,6 +1,6 @@
 """The contract of a kernel: its class, a call of it, and what decides about the configuration of a call."""
 
-from autotune.kernel._by_ops import pullback_by_ops
+from autotune.kernel._by_ops import pullback_by_ops, recorded_specs
 from autotune.kernel._call import COMPOSITE, KernelCall, bound_method, run_in_jax, traced, value_and_pullback
 from autotune.kernel._contract import (
     candidates_of,
@@ -43,6 +43,7 @@ from autotune.kernel._jax_arrays import (
     jax_module,
     jitted,
     named_scope,
+    result_shapes,
     wait,
     without_gradient,
 )
@@ -126,6 +127,8 @@ __all__ = [
     "powers_of_two",
     "prepared",
     "pullback_by_ops",
+    "recorded_specs",
+    "result_shapes",
     "run_in_jax",
     "data_of",
     "traced",

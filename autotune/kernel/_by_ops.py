@@ -1,15 +1,17 @@
-"""The gradient of a kernel that is written in ctx.ops and has none of its own: that of its ops."""
+"""Recordings of a kernel that is written in ctx.ops: the gradient of its ops, and the specs of its results."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from autotune.kernel._call import KernelCall
 from autotune.kernel._errors import KernelError
-from autotune.kernel._specs import aligned, arrays_of, map_arrays, spec_of
+from autotune.kernel._specs import ArraySpec, aligned, arrays_of, map_arrays, spec_of
 from compile_dag import GraphExecutionContext
 from compile_dag.gradient import value_and_gradient
-from lang_core import ExecutionContext, Tensor, TraceEscapeError, as_dtype
+from lang_core import ExecutionContext, Tensor, TensorSpec, TraceEscapeError, as_dtype
 
 
 def pullback_by_ops(
@@ -60,6 +62,15 @@ def pullback_by_ops(
 
     output = run(ctx, tuple(given))
     return output, pullback
+
+
+def recorded_specs(run: Callable[..., Any], specs: list[ArraySpec]) -> list[ArraySpec]:
+    """Returns the specs of what ``run(*tensors, ctx=ctx)`` gives for tensors of these specs; nothing is computed."""
+    ctx = GraphExecutionContext()
+    with ctx.recording():
+        wanted = [TensorSpec(spec.shape, as_dtype(np.dtype(spec.dtype))) for spec in specs]
+        tensors = [ctx.placeholder(f"x{number}", spec) for number, spec in enumerate(wanted)]
+        return [spec_of(array) for array in arrays_of(run(*tensors, ctx=ctx))]
 
 
 def _tensor(ctx: ExecutionContext, array: Any) -> Tensor:

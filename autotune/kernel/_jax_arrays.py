@@ -69,6 +69,11 @@ def jitted(fn: Callable[..., Any]) -> Callable[..., Any]:
     return jax_module().jit(fn)
 
 
+def result_shapes(fn: Callable[..., Any], arrays: Sequence[Any]) -> Any:
+    """Returns what a function of arrays gives, with shapes and dtypes in place of arrays; nothing is computed."""
+    return jax_module().eval_shape(fn, *arrays)
+
+
 def with_gradient(
     primal: Callable[..., Any], forward: Callable[..., Any], backward: Callable[..., Any]
 ) -> Callable[..., Any]:

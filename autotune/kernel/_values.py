@@ -1,6 +1,8 @@
 """Values of arguments as JSON texts and keys: equal for values that behave alike, in any process."""
 
+import contextlib
 import dataclasses
+import dis
 import enum
 import functools
 import hashlib
@@ -8,7 +10,7 @@ import json
 import re
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +21,11 @@ from autotune.kernel._specs import is_array, map_arrays, spec_of
 from lang_core import DType, EagerTensor, ExecutionContext, Tensor
 
 _PLAIN: Final = frozenset((bool, int, str, type(None)))
+_DESCRIPTORS: Final = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+# Steps of Python's bytecode that read or write a global.
+_GLOBAL_STEPS: Final = frozenset(
+    ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "STORE_GLOBAL", "DELETE_GLOBAL")
+)
 # Text of an object that names its place in memory, which another process does not share.
 _ADDRESS: Final = re.compile(r"\bat 0x[0-9a-fA-F]+")
 
@@ -230,19 +237,35 @@ class _Describer:
             return {"module": value.__name__}
         if isinstance(value, types.BuiltinFunctionType) and isinstance(value.__self__, types.ModuleType | None):
             return {"builtin": f"{value.__module__}.{value.__qualname__}"}
+        if isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType):
+            return {"builtin": value.__name__, "of": self._within(value, lambda value: self.of(value.__self__))}
+        if isinstance(value, _DESCRIPTORS):
+            return {"builtin": value.__name__, "of": self.of(value.__objclass__)}
         if isinstance(value, np.ufunc):
             return {"builtin": f"numpy.{value.__name__}"}
         if hasattr(value, "model_dump"):
-            return {_text(name): self.of(value.model_dump())}  # pyright: ignore[reportAttributeAccessIssue]
+            return {_text(name): self.of(value.model_dump())}
         if not self._exact:
             raise KernelError(
                 f"the argument {value!r} of type {_plain_name(kind)} cannot be part of a key that other processes "
                 f"understand: pass numbers, strings, dtypes, tuples or dataclasses, or give the kernel a key_builder"
             )
-        attributes = getattr(value, "__dict__", None)
-        if type(attributes) is not dict or not attributes:
+        return self._within(value, self._content)
+
+    def _content(self, value: Any) -> Any:
+        """Returns the description of an object: its attributes, or what ``copy`` would make another of."""
+        kind = type(value)
+        attributes = _attributes_of(value)
+        if attributes and kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__:
+            return {_text(self._class(kind)): self._mapping(attributes)}
+        try:
+            parts = value.__reduce_ex__(4)
+        except Exception:  # noqa: BLE001 - an object of any class, such as a lock or a generator
+            parts = None
+        if not attributes and (parts is None or parts[1:] == ((kind,), None, None, None)):
             return self._opaque(value)
-        return {_text(name): self._within(value, lambda _: self._mapping(attributes))}
+        made = [list(part) if isinstance(part, Iterator) else part for part in parts or ()]
+        return {_text(self._class(kind)): [self.of(made), self._mapping(attributes)]}
 
     def _opaque(self, value: Any) -> Any:
         self.opaque.append(_Opaque(value))
@@ -252,7 +275,10 @@ class _Describer:
         return [self.of(part) for part in value]
 
     def _fields(self, value: Any) -> Any:
-        return {field.name: self.of(getattr(value, field.name, None)) for field in dataclasses.fields(value)}
+        names = [field.name for field in dataclasses.fields(value)]
+        if self._exact:  # attributes that are no fields, too
+            names = list(dict.fromkeys([*names, *_attributes_of(value)]))
+        return {name: self.of(getattr(value, name, None)) for name in names}
 
     def _attributes(self, value: Any) -> Any:
         attributes = getattr(value, "__dict__", None)
@@ -338,6 +364,18 @@ def _plain_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
+def _attributes_of(value: Any) -> dict[str, Any]:
+    """Returns an object's own attributes, also those in slots."""
+    attributes = getattr(value, "__dict__", None)
+    own = dict(attributes) if type(attributes) is dict else {}
+    for part in type(value).__mro__:
+        for name, member in vars(part).items():
+            if isinstance(member, types.MemberDescriptorType) and part.__module__ != "builtins":
+                with contextlib.suppress(AttributeError):  # a slot that is empty
+                    own.setdefault(name, member.__get__(value))
+    return own
+
+
 def _text(name: Any) -> str:
     return name if isinstance(name, str) else json.dumps(name, sort_keys=True)
 
@@ -378,10 +416,16 @@ def code_text(code: types.CodeType) -> str:
     return _digest(json.dumps([counts, names, tables, constants], sort_keys=True).encode())
 
 
-def names_of(code: types.CodeType) -> set[str]:
-    """Returns the names of globals and attributes that a code object uses, and the code objects in it."""
+@functools.lru_cache(maxsize=1024)
+def names_of(code: types.CodeType) -> frozenset[str]:
+    """Returns the names of globals that a code object uses, and the code objects in it; names of attributes are none.
+
+    >>> sorted(names_of((lambda x: len(x.size)).__code__))
+    ['len']
+    """
     inner = [names_of(value) for value in code.co_consts if isinstance(value, types.CodeType)]
-    return set(code.co_names).union(*inner)
+    own = {step.argval for step in dis.get_instructions(code) if step.opname in _GLOBAL_STEPS}
+    return frozenset(own).union(*inner)
 
 
 def quick_key(value: Any, data: bool = False) -> Any:

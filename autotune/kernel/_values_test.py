@@ -1,5 +1,8 @@
 """Keys of values: equal if and only if the values behave alike."""
 
+import array
+import collections
+import copy
 import enum
 import functools
 import os
@@ -7,9 +10,12 @@ import struct
 import subprocess
 import sys
 import textwrap
+import threading
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -269,3 +275,97 @@ def test_a_settings_copy_has_the_same_key() -> None:
     settings = Settings(0.0, (1, [True]))
     assert exact_key(settings) == exact_key(replace(settings))
     assert exact_key(settings) != exact_key(replace(settings, first=-0.0))
+
+
+class Slots:
+    """Record in slots."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Deque(collections.deque[Any]):
+    """Container with attributes."""
+
+
+def _named(value: Any) -> Any:
+    made = Deque([1])
+    made.name = value  # pyright: ignore[reportAttributeAccessIssue]
+    return made
+
+
+@pytest.mark.parametrize("values", [(0.0, -0.0), (1, True), (1, 1.0), (0, False)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda value: collections.deque([value]),
+        Slots,
+        Scaler,
+        lambda value: Deque([value]),
+        _named,
+        lambda value: types.SimpleNamespace(value=value),
+        lambda value: {"key": value}.get,
+        lambda value: functools.lru_cache(lambda: value),
+        lambda value: Scaler(collections.deque([Slots(value)])).apply,
+    ],
+)
+def test_objects_of_any_class_have_exact_keys_of_their_content(make: Callable[[Any], Any], values: Any) -> None:
+    one, other = map(make, values)
+    assert exact_key(one) == exact_key(copy.deepcopy(one))
+    assert exact_key(one) != exact_key(other)
+
+
+def test_objects_whose_equality_hides_a_difference_have_other_keys() -> None:
+    pairs: list[tuple[Any, Any]] = [
+        (array.array("d", [0.0]), array.array("d", [-0.0])),
+        (Decimal("0"), Decimal("-0")),
+        (Decimal("1.0"), Decimal("1.00")),
+        (Fraction(1, 2), Fraction(1, 3)),
+        (bytearray(b"a"), bytearray(b"b")),
+        (str.upper, str.lower),
+        ("a".upper, "b".upper),
+    ]
+    for one, other in pairs:
+        assert exact_key(one) == exact_key(copy.deepcopy(one))
+        assert exact_key(one) != exact_key(other)
+    lock = threading.Lock()
+    assert exact_key(lock) == exact_key(lock) != exact_key(threading.Lock())
+
+
+def test_attributes_that_are_no_fields_count_in_exact_keys() -> None:
+    one, other = Settings(1), Settings(1)
+    other.third = 2  # pyright: ignore[reportAttributeAccessIssue]
+    assert exact_key(one) != exact_key(other)
+
+
+def test_names_of_attributes_are_no_globals_of_a_function() -> None:
+    """A field of a record that has the name of a script's variable once gave a key that changed with the variable."""
+    source = """
+    from dataclasses import dataclass
+    from typing import NamedTuple
+    from autotune import stable_json
+    from autotune.kernel import exact_key
+    import copy
+
+    @dataclass(frozen=True)
+    class Own:
+        scale: object
+
+    class Pair(NamedTuple):
+        scale: object
+
+    for kind in (Own, Pair):
+        scale = kind((kind(1),))
+        one = stable_json(scale), exact_key(scale)
+        assert exact_key(scale) == exact_key(copy.deepcopy(scale))
+        held, scale = scale, 3.0
+        assert (stable_json(held), exact_key(held)) == one
+        assert stable_json(kind(1)) != stable_json(kind(True)) != stable_json(kind(1.0))
+    print("same")
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    text = textwrap.dedent(source)
+    child = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=False)
+    assert (child.returncode, child.stdout) == (0, "same\n"), child.stderr
