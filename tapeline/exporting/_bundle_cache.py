@@ -55,7 +55,8 @@ def cached_export(
         **options: fields of ``ExportOptions``.
 
     Raises:
-        InputError: what ``export`` refuses, the cache cannot be written, or the model has no chat template.
+        NoTemplateError: ``chats``, and the model has no chat template.
+        InputError: what ``export`` refuses, or the cache cannot be written.
     """
     name = os.fspath(model)
     limit = parse_size(BUNDLE_CACHE, os.environ.get(BUNDLE_CACHE) or _DEFAULT_BOUND)
