@@ -21,7 +21,7 @@ from tapeline.grammar._schema_finite import check_finite
 from tapeline.grammar._sources import schema_source, source_of
 from tapeline.grammar._specs import GrammarLimits, GrammarSpec, JsonSchema, LarkGrammar, Schema
 from tapeline.grammar._table import TokenTable, table_of
-from tapeline.grammar._workers import LIMITS, Worker, WorkerEndedError
+from tapeline.grammar._workers import ENDING, LIMITS, Worker, WorkerEndedError
 from tapeline.text import Tokenizer
 
 _KEPT: Final = 64  # results of checks per tokenizer
@@ -227,6 +227,7 @@ def _asked(table: TokenTable, kind: bytes, payload: bytes) -> tuple[Worker, tupl
         WorkerEndedError: the request needs more than a worker may take.
         InputError: there is no worker.
     """
+    again = True
     while True:
         worker = _acquired(table)
         try:
@@ -234,6 +235,12 @@ def _asked(table: TokenTable, kind: bytes, payload: bytes) -> tuple[Worker, tupl
             reply = worker.receive(2 * LIMITS.reply_seconds)  # it raises before that
             if reply is None:
                 raise WorkerEndedError("the worker has not replied in time")
+        except WorkerEndedError:
+            worker.close()
+            if again and table.workers.lost(worker, ENDING):
+                again = False
+                continue
+            raise
         except BaseException:
             worker.close()
             raise

@@ -11,7 +11,7 @@ from lang_core import InputError
 from tapeline.grammar import _worker
 from tapeline.grammar._messages import short
 from tapeline.grammar._table import TokenTable
-from tapeline.grammar._workers import LIMITS, Worker, WorkerEndedError
+from tapeline.grammar._workers import ENDING, LIMITS, Worker, WorkerEndedError, WorkerPool
 
 _NO_MORE: Final = "NoExtension"  # no byte may follow, and the text is not complete
 _CONTRADICTION: Final = "the grammar allows no text that begins with the tokens so far: its parts contradict each other"
@@ -51,6 +51,11 @@ class GrammarFamily:
             raise
         return Worker(ours)
 
+    def lost(self, worker: Worker, seconds: float) -> bool:
+        """Returns True if a worker of ``fork`` has ended because it was never forked; see ``WorkerPool.lost``."""
+        with self._lock:
+            return not worker.replied and self._worker.ended(min(seconds, ENDING))
+
 
 class GrammarConstraint:
     """Tokens that may come next in an answer; has the protocol ``AwaitedConstraint`` of the engine.
@@ -71,7 +76,9 @@ class GrammarConstraint:
     ) -> None:
         self._source: Final = source
         self._family = family
+        self._forker: GrammarFamily | WorkerPool = table.workers
         self._first = False
+        self._again = True
         self._table: Final = table
         self._ends: Final = sorted(ends)
         self._end_set: Final = frozenset(self._ends)
@@ -160,7 +167,7 @@ class GrammarConstraint:
 
     def close(self) -> None:
         """Gives the worker back; the constraint fails from now on, if it has begun."""
-        self._family = None
+        self._family, self._forker = None, self._table.workers
         worker, self._worker = self._worker, None
         if worker is not None:
             self._table.workers.release(worker)
@@ -182,13 +189,15 @@ class GrammarConstraint:
 
     def _forked(self) -> Worker | None:
         """Returns a worker of the family; None if there is no family, or its worker has ended."""
-        family, self._family = self._family, None
+        family, self._family, self._forker = self._family, None, self._table.workers
         if family is None:
             return None
         try:
-            return family.fork()
+            worker = family.fork()
         except OSError:
             return None
+        self._forker = family
+        return worker
 
     def _await_settled(self) -> None:
         self._begin()
@@ -203,7 +212,10 @@ class GrammarConstraint:
         try:
             reply = worker.receive(seconds)
         except WorkerEndedError:
-            self._discard(TOO_HARD)
+            again, self._again = self._again and self._forker.lost(worker, seconds), False
+            self._discard(None if again else TOO_HARD)
+            if again:
+                self._start()
             return True
         if reply is None:
             return False
@@ -213,7 +225,7 @@ class GrammarConstraint:
     def _take(self, kind: bytes, payload: bytes) -> None:
         if self._first:
             self._table.workers.count(kind, payload)
-            self._first = False
+            self._first, self._forker = False, self._table.workers
         if kind == _worker.RENEW:
             self._discard(None)
             self._start()

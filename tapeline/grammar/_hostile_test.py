@@ -1,10 +1,16 @@
 """Grammars that would hang or exhaust memory: they end within the limits of a worker, and touch no other answer."""
 
+import concurrent.futures
 import contextlib
+import fcntl
 import gc
 import json
 import os
-from collections.abc import Iterator
+import socket
+import struct
+import termios
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +30,9 @@ from tapeline.grammar import (
     _compile,
     _workers,
     compile_constraint,
+    compile_constraints,
 )
+from tapeline.grammar._constraint import GrammarFamily
 from tapeline.grammar._walks_testing import saved, text_ids, walk
 from tapeline.text import Tokenizer, _samples_testing
 
@@ -205,6 +213,60 @@ def _broken_socket() -> Any:
     ours, theirs = _workers.socket.socketpair()
     theirs.close()
     return ours
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def _unread(connection: socket.socket) -> int:
+    """Returns the number of bytes that the other side has yet to read, as the kernel counts them."""
+    return struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)))[0]
+
+
+@contextlib.contextmanager
+def _ends_before_it_forks(pool: _workers.WorkerPool) -> Iterator[None]:
+    """Lets the process that forks workers end while it has the connection of a worker that it has yet to fork."""
+    while pool._idle:
+        pool._idle.pop().close()
+    control, process = socket.socketpair()
+    pool._control = control
+
+    def end() -> None:
+        with process:
+            _until(lambda: _unread(control) > 0)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as others:
+        ended = others.submit(end)
+        yield
+        ended.result()
+
+
+def test_a_grammar_whose_worker_was_never_forked_is_compiled_again(tokenizer: Tokenizer) -> None:
+    with _ends_before_it_forks(_compile.table_of(tokenizer).workers):
+        constraint = compile_constraint(Choices(["ab"]), tokenizer, {_END})
+    assert _mask(constraint, tokenizer).any()
+
+
+def test_an_answer_whose_worker_was_never_forked_is_begun_again(tokenizer: Tokenizer) -> None:
+    first, second = (compile_constraint(Choices(["ab"]), tokenizer, {_END}) for _ in range(2))
+    truth = list(_trace(first, tokenizer))
+    with _ends_before_it_forks(_compile.table_of(tokenizer).workers):
+        assert list(_trace(second, tokenizer)) == truth
+
+
+def test_an_answer_whose_family_ends_is_begun_again(tokenizer: Tokenizer) -> None:
+    first, second = compile_constraints(Choices(["ab"]), tokenizer, {_END}, 2)
+    truth = list(_trace(first, tokenizer))
+    connection, process = socket.socketpair()
+    second._family = GrammarFamily(_workers.Worker(connection))
+    with connection:
+        with process:
+            assert not second.ready(0.0)  # the family has the connection of a worker that it has yet to fork
+        assert list(_trace(second, tokenizer)) == truth
 
 
 def test_a_closed_constraint_fails(tokenizer: Tokenizer) -> None:

@@ -25,6 +25,8 @@ _TABLE_SECONDS: Final = 300.0
 _PACKAGES: Final = str(Path(llguidance.__file__).parent.parent)
 _PIECE: Final = 1 << 18
 _EXPECTED: Final[Mapping[bytes, int]] = {_worker.START: 1, _worker.FIND: 1, _worker.TOKEN: 2}
+ENDING: Final = 0.1
+"""Most time in seconds between the end of a connection and that of the process that had it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +60,24 @@ class WorkerEndedError(ConnectionError):
 class Worker:
     """Worker process of one answer at a time. One thread at a time may use it.
 
+    Args:
+        connection: connection to the worker, which may have yet to be forked.
+        forks: number of the pool's process that forks the worker; 0 if another worker forks it.
+
     Attributes:
         outstanding: number of replies that have yet to come.
+        replied: whether a reply has come, so that the worker exists.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, forks: int = 0) -> None:
         connection.setblocking(False)
         self._connection: Final = connection
         self._outgoing: Final = bytearray()
         self._incoming: Final = bytearray()
         self._sent_at = 0.0
+        self.forks: Final = forks
         self.outstanding = 0
+        self.replied = False
         weakref.finalize(self, connection.close)  # an answer that nobody holds any more ends its worker
 
     def send(self, kind: bytes, payload: bytes = b"") -> None:
@@ -99,6 +108,7 @@ class Worker:
             frame = self._frame()
             if frame is not None:
                 self.outstanding -= 1
+                self.replied = True
                 self._sent_at = time.monotonic()
                 return frame
             try:
@@ -130,6 +140,10 @@ class Worker:
         if poll.poll(0):
             raise WorkerEndedError("the worker has ended")
         return True
+
+    def ended(self, seconds: float) -> bool:
+        """Returns True if a worker that only forks others has ended; waits some seconds for a worker that is ending."""
+        return _ended(self._connection, seconds)
 
     def close(self) -> None:
         """Ends the worker: at once, or, if native code runs, when that exceeds its CPU time."""
@@ -189,6 +203,7 @@ class WorkerPool:
         self._idle: Final[deque[Worker]] = deque()
         self._starting: Final = threading.Lock()
         self._counting: Final = threading.Lock()
+        self._forks = 1  # number of the process that forks workers
         self.compiled = 0
         self._control, self.vocabulary = self._start()
 
@@ -204,11 +219,23 @@ class WorkerPool:
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                self._pass(theirs)
+                forks = self._pass(theirs)
         except BaseException:
             ours.close()
             raise
-        return Worker(ours)
+        return Worker(ours, forks)
+
+    def lost(self, worker: Worker, seconds: float) -> bool:
+        """Returns True if a worker of ``acquire`` has ended because it was never forked: its request can be sent again.
+
+        Args:
+            worker: worker that has ended.
+            seconds: most time to wait for the end of the process that forks workers.
+        """
+        if worker.replied:
+            return False
+        with self._starting:
+            return worker.forks != self._forks or _ended(self._control, min(seconds, ENDING))
 
     def count(self, kind: bytes, payload: bytes) -> None:
         """Counts the grammar that the reply to a START says was compiled."""
@@ -243,15 +270,20 @@ class WorkerPool:
             self._idle.appendleft(worker)
         return free
 
-    def _pass(self, connection: socket.socket) -> None:
-        """Sends a worker's socket to the process that forks workers, which is started again if it has ended."""
+    def _pass(self, connection: socket.socket) -> int:
+        """Sends a worker's socket to the process that forks workers, which is started again if it has ended.
+
+        Returns the number of that process, which may end before it forks: see ``lost``.
+        """
         with self._starting:
             try:
                 socket.send_fds(self._control, [b"+"], [connection.fileno()])
             except ConnectionError:
                 self._control.close()
                 self._control, _ = self._start()
+                self._forks += 1
                 socket.send_fds(self._control, [b"+"], [connection.fileno()])
+            return self._forks
 
     def _start(self) -> tuple[socket.socket, int]:
         ours, theirs = socket.socketpair()
@@ -278,6 +310,13 @@ class WorkerPool:
             raise InputError(payload.decode())
         ours.settimeout(None)
         return ours, int(payload)
+
+
+def _ended(connection: socket.socket, seconds: float) -> bool:
+    """Returns True if the process that only forks workers has closed its side; waits some seconds for that."""
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 def _end(control: socket.socket, process: subprocess.Popen[Any]) -> None:
