@@ -37,10 +37,11 @@ def work(connection: socket.socket) -> None:
             message = receive(connection, _LARGEST)
         except (FrameError, OSError):
             return
-        text, variables, seconds, characters = marshal.loads(message)
+        text, variables, seconds, characters, used = marshal.loads(message)
         del message
-        _set_clock(seconds)
-        reply = _answer(templates, text, variables, RenderLimits(seconds=seconds, characters=characters))
+        _set_clock(max(seconds - used, 0.0))
+        limits = RenderLimits(seconds=seconds, characters=characters, used=used)
+        reply = _answer(templates, text, variables, limits)
         signal.setitimer(signal.ITIMER_REAL, 0)
         send(connection, reply)
 

@@ -1,6 +1,8 @@
 """A model's chat template: messages to the text that the model continues."""
 
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -134,18 +136,19 @@ class ChatTemplate:
             InputError: the template refuses the messages, fails, takes too long, makes too much, or does what the
                 sandbox does not allow.
         """
-        return self._rendered(self._in_form(messages), {"add_generation_prompt": add_generation_prompt, **more})
-
-    def _rendered(self, messages: list[dict[str, Any]], more: Mapping[str, Any]) -> str:
+        began = time.monotonic()
+        copies = self._in_form(messages)
         try:
-            return self._made(messages, more)
+            return self._made(copies, {"add_generation_prompt": add_generation_prompt, **more}, began)
         except TemplateFault as fault:
             raise self._error(fault) from fault
 
-    def _made(self, messages: list[dict[str, Any]], more: Mapping[str, Any]) -> str:
+    def _made(self, messages: list[dict[str, Any]], more: Mapping[str, Any], began: float) -> str:
+        """Returns a rendering within the time that is left for a call, which began at ``began``."""
         variables = {"tools": None, "documents": None, **self.tokens, **more}
         template = self._tool_template if variables["tools"] else self._template
-        return RENDERER.render(template, {"messages": messages, **variables}, self._limits)
+        limits = replace(self._limits, used=min(time.monotonic() - began, self._limits.seconds))
+        return RENDERER.render(template, {"messages": messages, **variables}, limits)
 
     def _error(self, fault: TemplateFault) -> InputError:
         return InputError(f"{self.origin}: {_FAULTS[fault.kind].format(fault.message)}")
@@ -153,13 +156,14 @@ class ChatTemplate:
     @cached_property
     def takes_parts(self) -> bool:
         """True of a template that reads a message's content as a list of parts, and text alone not at all."""
+        began = time.monotonic()
         whole, parts = _MARK, [{"type": "text", "text": _MARK}]
-        return not self._shows(whole) and self._shows(parts)
+        return not self._shows(whole, began) and self._shows(parts, began)
 
-    def _shows(self, content: object) -> bool:
+    def _shows(self, content: object, began: float) -> bool:
         """Returns whether a user's turn with this content is rendered with the mark in it."""
         try:
-            return _MARK in self._made([{"role": "user", "content": content}], {})
+            return _MARK in self._made([{"role": "user", "content": content}], {}, began)
         except TemplateFault as fault:
             if fault.kind in ("limit", "memory"):  # three renderings would take three times as long to fail
                 raise self._error(fault) from fault

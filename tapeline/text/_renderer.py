@@ -103,24 +103,26 @@ class Renderer:
         self._server: _Server | None = None
 
     def _call(self, text: str, variables: Mapping[str, Any] | None, limits: RenderLimits) -> bytes:
-        call = _packed((text, variables, limits.seconds, limits.characters))
+        call = _packed((text, variables, limits.seconds, limits.characters, limits.used))
+        worker, server = self._take()
         try:
-            return self._asked(call, limits)
+            return self._asked(worker, call, limits)
         except TemplateFault as error:
-            if error.kind != "memory" or not self._server_ended():
+            if error.kind != "memory" or not self._ended(server):
                 raise
-        return self._asked(call, limits)  # the worker was never forked, or ended with the process that forks
+        worker, _ = self._take()  # that worker was never forked, or ended with the process that forks
+        return self._asked(worker, call, limits)
 
-    def _asked(self, call: bytes, limits: RenderLimits) -> bytes:
+    def _asked(self, worker: socket.socket, call: bytes, limits: RenderLimits) -> bytes:
         """Returns the reply of a worker to a call."""
-        worker = self._take()
         began, reply = time.monotonic(), b""
+        seconds = limits.seconds - limits.used
         try:
-            worker.settimeout(limits.seconds + _GRACE)
+            worker.settimeout(seconds + _GRACE)
             send(worker, call)
             reply = receive(worker, limits.characters * _BYTES + _REPLY)
         except (OSError, FrameError) as error:
-            late = isinstance(error, TimeoutError) or time.monotonic() - began >= limits.seconds
+            late = isinstance(error, TimeoutError) or time.monotonic() - began >= seconds
             raise _killed(limits, late=late) from error
         finally:
             self._put(worker, whole=bool(reply))
@@ -129,20 +131,20 @@ class Renderer:
             raise TemplateFault(kind, message)
         return reply[1:]
 
-    def _server_ended(self) -> bool:
-        """Returns True if the process that forks workers has ended: a worker that it had yet to fork never answers."""
+    def _ended(self, server: "_Server") -> bool:
+        """Returns True if a process that forks workers has ended: a worker that it had yet to fork never answers."""
         with self._changed:
-            return self._server is None or self._server.ended()
+            return server is not self._server or server.ended()
 
-    def _take(self) -> socket.socket:
-        """Returns the connection to a worker that waits for a call."""
+    def _take(self) -> "tuple[socket.socket, _Server]":
+        """Returns the connection to a worker that waits for a call, and the process that forks workers."""
         with self._changed:
             self._changed.wait_for(lambda: self._working < self._most)
             self._working += 1
             while self._idle:
                 worker = self._idle.pop()
-                if _waits(worker):
-                    return worker
+                if self._server is not None and _waits(worker):
+                    return worker, self._server
                 worker.close()
         try:
             return self._started()
@@ -165,16 +167,16 @@ class Renderer:
             self._working -= 1
             self._changed.notify()
 
-    def _started(self) -> socket.socket:
+    def _started(self) -> "tuple[socket.socket, _Server]":
         """Returns the connection to a new worker; the process that forks it is started anew if it has ended."""
         with self._changed:
             if self._server is not None:
                 with contextlib.suppress(OSError):
-                    return self._server.fork()
+                    return self._server.fork(), self._server
                 self._server.close()
             self._server = _Server()
             try:
-                return self._server.fork()
+                return self._server.fork(), self._server
             except OSError as error:
                 raise ProcessError(f"templates: the process that renders them cannot be started: {error}") from error
 

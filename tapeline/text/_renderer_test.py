@@ -24,10 +24,12 @@ from lang_core import InputError, python_command
 from tapeline.rendering import RenderLimits
 from tapeline.rendering._environment import environment
 from tapeline.rendering._limits import limited
+from tapeline.text import _chat_template
 from tapeline.text._chat_template import ChatTemplate
 from tapeline.text._renderer import Renderer, TemplateFault
 
 LIMITS = RenderLimits(seconds=0.1, characters=1000)
+_SMALL = RenderLimits(seconds=30, characters=1000)
 MESSAGES = [{"role": "user", "content": "Hello"}]
 
 
@@ -59,7 +61,7 @@ def test_a_template_that_takes_too_long_is_given_up(template: str) -> None:
 )
 def test_a_template_that_makes_too_much_is_given_up(template: str) -> None:
     with pytest.raises(InputError, match="the chat template makes more than 1000 characters"):
-        ChatTemplate(template, "here", limits=LIMITS).render(MESSAGES)
+        ChatTemplate(template, "here", limits=_SMALL).render(MESSAGES)
 
 
 def test_what_is_within_the_limits_is_rendered_as_ever() -> None:
@@ -68,10 +70,40 @@ def test_what_is_within_the_limits_is_rendered_as_ever() -> None:
         "{% else %}none{% endfor %}{{ 'ab' * 3 + 'c' }}{{ 2 ** 10 }}{{ [1] + [2] }}{{ missing|default('-') }}"
         "{% for x in missing %}{% endfor %}",
         "here",
-        limits=LIMITS,
+        limits=_SMALL,
     )
     assert template.render([*MESSAGES, *MESSAGES]) == "1/2,Hello!2/2Hello!abababc1024[1, 2]-"
     assert template.render([]) == "noneabababc1024[1, 2]-"
+
+
+def test_time_that_earlier_renderings_used_is_missing() -> None:
+    renderer, template = Renderer(), "{% for m in x %}{{ m }}{% endfor %}"
+    assert renderer.render(template, {"x": "abc"}, RenderLimits(seconds=40, used=10)) == "abc"
+    with pytest.raises(TemplateFault, match="takes longer than 30 s"):
+        renderer.render(template, {"x": "abc"}, RenderLimits(seconds=30, used=30))
+    renderer.close()
+
+
+def test_all_renderings_of_a_call_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A template that reads content as parts, or fails on it, is rendered three times."""
+    clock, used = [100.0], list[float]()
+
+    def render(text: str, variables: dict[str, Any], limits: RenderLimits) -> str:
+        used.append(limits.used)
+        clock[0] += 4.0
+        return f"{text} {variables['messages'][0]['content']}"
+
+    template = ChatTemplate("of one", "here", limits=RenderLimits(seconds=5))
+    monkeypatch.setattr(_chat_template.RENDERER, "render", render)
+    monkeypatch.setattr(_chat_template.time, "monotonic", lambda: clock[0])
+    assert template.render(MESSAGES) == "of one Hello"  # the first one shows that content is text
+    assert template.render(MESSAGES) == "of one Hello"
+    assert used == [0.0, 4.0, 0.0]
+    monkeypatch.setattr(_chat_template.RENDERER, "render", lambda *call: render(*call) and "nothing")
+    used.clear()
+    del template.takes_parts
+    assert template.render(MESSAGES) == "nothing"
+    assert used == [0.0, 4.0, 5.0]
 
 
 _DAG = (
@@ -170,6 +202,27 @@ def test_a_call_whose_worker_was_never_forked_is_made_again() -> None:
         _until(lambda: _unread(control) > 0)
         os.kill(server, signal.SIGKILL)  # with the connection of a worker that it has yet to fork
         assert text.result(30) == "b"
+    renderer.close()
+
+
+def test_a_call_is_made_again_also_if_another_call_has_started_the_process_again() -> None:
+    renderer = Renderer()
+    assert renderer.render(_ECHO, {"x": "a"}, _LONG) == "a"
+    [idle], process = renderer._idle, renderer._server
+    renderer._idle.clear()
+    idle.close()
+    control, theirs = socket.socketpair()
+    assert process
+    ours, process.control = process.control, control
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        text = pool.submit(renderer.render, _ECHO, {"x": "b"}, _LONG)
+        _until(lambda: _unread(control) > 0)
+        renderer._server = None  # as another call replaces it
+        assert renderer.render(_ECHO, {"x": "c"}, _LONG) == "c"
+        theirs.close()
+        assert text.result(30) == "b"
+    ours.close()
+    process.close()
     renderer.close()
 
 
