@@ -69,10 +69,8 @@ class SentenceEmbedder:
         encoded: list[EncodedText] = []
         for text in texts:
             check()
-            encoded.append(self._encoder.encode(f"{before}{text}", vocabulary))
-        if not self._types:
-            encoded = [replace(one, types=[0] * len(one.ids)) for one in encoded]
-        for text, one in zip(texts, encoded, strict=True):
+            one = self._encoder.encode(f"{before}{text}", vocabulary)
             self._calls.check(text, one, truncate=truncate)
+            encoded.append(one if self._types else replace(one, types=[0] * len(one.ids)))
         skipped = self._encoder.prompt_tokens(before, vocabulary) if before and self._skips_prompt else 0
         return TextArray.of(self._calls(encoded, skipped, check), encoded)

@@ -82,9 +82,9 @@ class TextRanker:
         pairs: list[EncodedText] = []
         for document in documents:
             check()
-            pairs.append(self._pair(query, document))
-        for document, pair in zip(documents, pairs, strict=True):
+            pair = self._pair(query, document)
             self._calls.check(document, pair, truncate=truncate)
+            pairs.append(pair)
         return TextArray.of(self._activation(self._calls(pairs, check=check)[:, 0]), pairs)
 
     def pair_tokens(self, query: str, document: str) -> int:

@@ -27,7 +27,8 @@ async def chat_completions(request: Request) -> Response:
     fields.check()
     model = model_of(request, service.models.text_model, fields.model)
     model.engine.check_room(fields.n)
-    prepared = await in_thread(_prepare, model, fields, service)
+    async with service.turn(request):
+        prepared = await in_thread(_prepare, model, fields, service)
     state = request.scope["state"]
     job = Job(
         model=model,

@@ -13,7 +13,7 @@ from tapeline.server._errors import RequestError
 from tapeline.server._model import TextModel
 from tapeline.server._options import ServerOptions
 
-_AT_ONCE: Final = 3  # the event loop has at least five threads for calls that take long
+_AT_ONCE: Final = 3  # the event loop has more threads for calls that take long
 
 
 class CompileTurns:

@@ -28,7 +28,8 @@ async def completions(request: Request) -> Response:
     fields.check()
     model = model_of(request, service.models.text_model, fields.model)
     model.engine.check_room(len(fields.prompts) * fields.n)
-    prompts = [await in_thread(model.prompt_ids, prompt) for prompt in fields.prompts]
+    async with service.turn(request):
+        prompts = [await in_thread(model.prompt_ids, prompt) for prompt in fields.prompts]
     echoes = [_echo(model, text, ids) if fields.echo else "" for text, ids in zip(fields.prompts, prompts, strict=True)]
     state = request.scope["state"]
     job = Job(

@@ -20,7 +20,9 @@ async def embeddings(request: Request) -> Response:
     service = service_of(request)
     fields = await service.read(request, EmbeddingRequest)
     model = model_of(request, service.models.embedding_model, fields.model)
-    vectors = await in_thread(partial(model.embed, fields.texts, fields.prompt_name, truncate=fields.truncate))
+    model.check_texts(fields.texts, "input")
+    async with model.turn():
+        vectors = await in_thread(partial(model.embed, fields.texts, fields.prompt_name, truncate=fields.truncate))
     if fields.dimensions not in (None, vectors.shape[1]):
         raise RequestError(
             f"dimensions: expected {vectors.shape[1]}, which the model gives; found {fields.dimensions}",
@@ -41,7 +43,9 @@ async def rerank(request: Request) -> Response:
     service = service_of(request)
     fields = await service.read(request, RerankRequest)
     model = model_of(request, service.models.ranking_model, fields.model)
-    ranked = await in_thread(partial(model.rank, fields.query, fields.texts, truncate=fields.truncate))
+    model.check_texts(fields.texts, "documents", fields.query)
+    async with model.turn():
+        ranked = await in_thread(partial(model.rank, fields.query, fields.texts, truncate=fields.truncate))
     scores = ranked.scores
     best = sorted(range(len(scores)), key=lambda index: -scores[index])[: fields.top_n]
     results = [

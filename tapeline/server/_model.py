@@ -11,6 +11,7 @@ from generation import SamplingConfig
 from generation.engine import EngineFigures, Event, PromptPicture, Ticket, TokenRequest
 from lang_core import checked_choices
 from tapeline.server._errors import RequestError
+from tapeline.server._lengths import check_length, most_letters
 from tapeline.server._messages import ChatMessage, template_messages
 from tapeline.server._options import PrefixCache
 from tapeline.server._pictures import PictureReader, PixelBudget, refuse_pictures
@@ -19,6 +20,7 @@ from tapeline.text import ChatTemplate, Tokenizer, check_ids
 from tapeline.toolcalls import ToolSupport
 
 _SECRET: Final = os.urandom(32)
+_UNKNOWN: Final = 4  # times as many letters as others, if a tokenizer may join or drop any number of them
 _RESERVED: Final = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
 _OF_JINJA: Final = frozenset(
     """
@@ -168,6 +170,8 @@ class TextModel:
         """
         if isinstance(prompt, str):
             self._check_length(prompt, "prompt")
+        elif len(prompt) > self.context:
+            raise self._too_long(str(len(prompt)), "prompt")
         token_ids = self.encode(prompt) if isinstance(prompt, str) else list(prompt)
         check_ids(token_ids, self.vocabulary, "`prompt`")
         if self.pictures is not None:
@@ -193,7 +197,7 @@ class TextModel:
             variables: further variables of the template.
             tools: tools that the model may call.
             add_generation_prompt: True appends the beginning of the answer.
-            any_length: True encodes a conversation that is longer than the context.
+            any_length: True encodes a conversation that is longer than the context, up to ``most_letters``.
 
         Raises:
             InputError: there is no template, it refuses the messages, or a picture cannot be taken.
@@ -207,7 +211,9 @@ class TextModel:
             tiles = self.pictures.read(messages, budget)
             rendered = self._rendered(messages, variables or {}, tools, add_generation_prompt)
             text = self.pictures.written(rendered, tiles)
-        if not any_length:
+        if any_length:
+            check_length(len(text), self.context, "messages")
+        else:
             self._check_length(text, "messages")
         token_ids = self.encode(text, special_tokens=False)  # the template writes them
         if self.pictures is None:
@@ -218,11 +224,16 @@ class TextModel:
         """Checks a text by its length, before it is encoded: to encode megabytes takes seconds."""
         least = self.tokenizer.least_tokens(text)
         if least > self.context:
-            raise RequestError(
-                f"the model's context is {self.context} tokens: the prompt has at least {least}; shorten it",
-                param=field,
-                code="context_length_exceeded",
-            )
+            raise self._too_long(f"at least {least}", field)
+        if not least and len(text) > most_letters(_UNKNOWN * self.context):
+            raise self._too_long(f"{len(text)} letters", field)
+
+    def _too_long(self, length: str, field: str) -> RequestError:
+        return RequestError(
+            f"the model's context is {self.context} tokens: the prompt has {length}; shorten it",
+            param=field,
+            code="context_length_exceeded",
+        )
 
     def _rendered(
         self,

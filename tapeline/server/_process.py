@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from tapeline.server._service import Service
 from tapeline.server._stop_signals import StopSignals
 
 _TICK: Final = 0.05
+_THREADS: Final = 16  # for calls that take long: most kinds of them run a few at once
 _INTERRUPTED_DRAIN: Final = 0.7  # seconds that answers have after Ctrl-C
 _INTERRUPTED_END: Final = 1.6  # seconds after which Ctrl-C has ended the process
 _END: Final = 4.0  # seconds from the end of the drain to that of the process, at most
@@ -107,6 +109,7 @@ class _Process:
 
     async def run(self, signals: StopSignals, on_listening: Callable[[], object]) -> None:
         self._loop = loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="work"))
         loop.add_reader(signals.fileno(), lambda: signals.clear() or loop.remove_reader(signals.fileno()))
         self._start(_beat())
         for call in self._early:

@@ -2,11 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from lang_core import checked_choices
 from tapeline.running import TextArray
+from tapeline.server._lengths import check_length, check_lengths
 from tapeline.server._turns import Turns
 
 
@@ -54,6 +56,23 @@ class Ranking(ABC):
             BusyError: too many calls wait.
         """
 
+    def check_texts(self, texts: Sequence[str], field: str, query: str = "") -> None:
+        """Checks the lengths of texts, and of the query that they are compared with, before they are encoded.
+
+        Raises:
+            RequestError: a text is too long, or all together are; ``field`` has the texts.
+        """
+        check_length(len(query), self.context, "query")
+        check_lengths([len(text) for text in texts], self.context, field)
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Waits, without a thread, until the block may make a call.
+
+        Raises:
+            BusyError: too many calls wait.
+        """
+        return self._turns.turn()
+
     def fault(self, seconds: float) -> str | None:
         """Returns why the model cannot answer: a call makes no progress for some seconds; None if it can."""
         return self._turns.activity.fault(seconds)
@@ -99,6 +118,11 @@ class RankingModel(Ranking):
     """
 
     ranker: TextRanking
+
+    def check_texts(self, texts: Sequence[str], field: str, query: str = "") -> None:
+        """Checks the lengths of texts, each of which is encoded together with the query."""
+        check_length(len(query), self.context, "query")
+        check_lengths([len(query) + len(text) for text in texts], self.context, field)
 
     @checked_choices
     def rank(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> Ranked:

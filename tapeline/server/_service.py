@@ -1,7 +1,8 @@
 """State that all routes share."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final, ParamSpec, TypeVar
 
 from starlette.requests import Request
@@ -24,6 +25,7 @@ R = TypeVar("R", bound=RecordType)
 M = TypeVar("M", bound=ServedModel | Ranking)
 
 _INLINE_BYTES: Final = 1 << 16  # of a body that is parsed on the event loop
+_LARGE_AT_ONCE: Final = 2  # larger bodies that are read and prepared at once
 
 
 class Service:
@@ -52,6 +54,7 @@ class Service:
         self.metrics: Final = Metrics(models.figures, models.stalled_seconds)
         self.pixels: Final = PixelBudget(options)
         self.compiling: Final = CompileTurns()
+        self._large: Final = asyncio.Semaphore(_LARGE_AT_ONCE)
         self.draining = False
         self.active = 0
 
@@ -62,9 +65,23 @@ class Service:
             RequestError: the body is not what the route takes.
         """
         body = await read_json_text(request, self.options)
-        if len(body) > _INLINE_BYTES:  # 100,000 messages take seconds, in which others would have no answer
+        request.scope["state"]["large"] = large = len(body) > _INLINE_BYTES
+        if not large:
+            return self._fields(kind, body)
+        async with self.turn(request):  # 100,000 messages take seconds, in which others would have no answer
             return await in_thread(self._fields, kind, body)
-        return self._fields(kind, body)
+
+    @asynccontextmanager
+    async def turn(self, request: Request) -> AsyncIterator[None]:
+        """Waits for a turn of a request with a large body and has it for the block; others need no turn.
+
+        A few large requests have their turn at once, so that they do not take the threads of other requests.
+        """
+        if not request.scope["state"].get("large"):
+            yield
+            return
+        async with self._large:
+            yield
 
     def _fields(self, kind: type[R], body: bytes) -> R:
         return read_record(kind, parse_json(body, self.options.max_json_depth))

@@ -1,7 +1,9 @@
 """Calls of a model that takes one at a time."""
 
+import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -12,9 +14,19 @@ _MOST_WAITING: Final = 64
 Result = TypeVar("Result")
 
 
+@dataclass(slots=True)
+class _Line:
+    """Calls of an event loop that wait."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    count: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Turns:
     """Turns of the calls of several threads: one runs, and a bounded number waits.
+
+    A request waits in ``turn`` for its call, so that it takes no thread of other requests meanwhile.
 
     Attributes:
         activity: progress of the call that runs.
@@ -23,6 +35,25 @@ class Turns:
     activity: Activity = field(default_factory=Activity, repr=False)
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _waiting: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_MOST_WAITING), repr=False)
+
+    _line: _Line = field(default_factory=_Line, repr=False)
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Waits in the event loop until no other block runs.
+
+        Raises:
+            BusyError: too many blocks wait.
+        """
+        line = self._line
+        if line.count > _MOST_WAITING:
+            raise BusyError(_MOST_WAITING, 1.0)
+        line.count += 1
+        try:
+            async with line.lock:
+                yield
+        finally:
+            line.count -= 1
 
     def take(self, call: Callable[[], Result]) -> Result:
         """Makes a call when it is its turn.

@@ -29,6 +29,7 @@ _CONNECTIONS: Final = 2
 _COMPLETIONS: Final = "/v1/completions"
 _CHAT: Final = "/v1/chat/completions"
 _TRANSCRIPTIONS: Final = "/v1/audio/transcriptions"
+_LONG: Final = "the quick brown fox " * 195_000
 _STREAM: Final = {"model": "demo", "prompt": "It was", "max_tokens": 200, "temperature": 0, "ignore_eos": True}
 Send = Callable[[ServerProcess], int]
 
@@ -64,6 +65,12 @@ _INPUTS: Final[dict[str, Callable[[], Send]]] = {
     "PNG, 5,700 x 5,700 pixels of one bit": lambda: _picture(5_700, 5_700, "PNG"),
     "PNG, 60,000 x 9,000 pixels": lambda: _picture(60_000, 9_000, "PNG"),
     "a prompt of 3.9 MB": lambda: _post(_COMPLETIONS, {"model": "demo", "prompt": "a" * 3_900_000}),
+    "/tokenize, a text of 3.9 MB": lambda: _post("/tokenize", {"model": "demo", "prompt": _LONG}),
+    "/tokenize, 262,144 letters": lambda: _post(
+        "/tokenize", {"model": "demo", "prompt": _LONG[: 1 << 18], "return_token_strs": True}
+    ),
+    "/detokenize, 1.3 million tokens": lambda: _post("/detokenize", {"model": "demo", "tokens": [3] * 1_300_000}),
+    "embeddings, a text of 3.9 MB": lambda: _post("/v1/embeddings", {"model": "sentences", "input": _LONG}),
     "a body of 3.9 MB that is no JSON": lambda: _post(_COMPLETIONS, b"[" * 3_900_000),
     "malformed bodies of 100 bytes": lambda: _post(_COMPLETIONS, b'{"prompt": ' + b"9" * 90),
 }

@@ -53,6 +53,8 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "Sound becomes the tokens, times and text that transformers makes of it", "tests/product/transcription_test.py::test_tokens_times_and_text_are_those_of_transformers"),
     ("results", "Chat, every route of the server and its page sample with the same defaults", "tests/product/sampling_test.py::test_chat_samples_as_the_server_does"),
     ("results", "A grammar that hangs ends its own request, and other answers keep their bits", "tapeline/grammar/_hostile_test.py::test_drawn_grammars_end_and_touch_no_other_answer"),
+    ("results", "An answer begins again when its grammar worker was never forked", "tapeline/grammar/_hostile_test.py::test_an_answer_whose_worker_was_never_forked_is_begun_again"),
+    ("results", "Large requests leave threads of the server to others", "tapeline/server/_lengths_test.py::test_large_requests_leave_threads_to_others"),
     ("results", "An answer whose mask never comes holds up no other answer", "generation/engine/_late_constraints_test.py::test_an_answer_that_waits_for_ever_holds_up_no_other"),
     ("results", "A model that cannot be loaded is told with its reason, and the others are served", "tapeline/server/_failures_test.py::test_a_model_that_cannot_be_loaded_leaves_the_others"),
     ("results", "A stuck engine fails `/health`", "tapeline/server/_failures_test.py::test_an_engine_without_progress_is_told_by_health_and_metrics"),
