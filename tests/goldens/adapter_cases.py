@@ -193,6 +193,13 @@ _CASES: Final = (
             },
         ),
     ),
+    AdapterCase(
+        "square_columns_and_head",  # PEFT stores fan_in_fan_out of the last module, and goes by each one's class
+        "gpt2",
+        37,
+        ({"r": 3, "lora_alpha": 4, "target_modules": ["attn.c_proj", "lm_head"]},),
+        live=True,
+    ),
     AdapterCase("rows_under_dora", "llama_gqa", 19, (_adapting("embed_tokens", use_dora=True),), rows=True),
 )
 ADAPTER_CASES: Final = {case.name: case for case in _CASES}

@@ -30,8 +30,9 @@ from transformer_core.models import load_model, weights_of
 
 _MODELS: Final = ("llama_tied", "llama_gqa", "llama_attention_bias_batch", "gpt2")
 _LINEAR: Final = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-_GPT2: Final = ("c_attn", "c_proj", "c_fc")
+_GPT2: Final = ("c_attn", "c_proj", "attn.c_proj", "c_fc")
 _ENDS: Final = ("embed_tokens", "lm_head")
+_GPT2_ENDS: Final = ("wte", "lm_head")
 
 
 def main() -> int:
@@ -66,8 +67,8 @@ def _settings(rng: random.Random, *, gpt2: bool) -> dict[str, Any]:
     """Returns fields of LoraConfig; a seventh of the drawn sets has one that is refused."""
     modules = _GPT2 if gpt2 else _LINEAR
     chosen: Any = rng.sample(modules, rng.randint(1, 3))
-    if not gpt2 and rng.random() < 0.3:
-        chosen += rng.sample(_ENDS, rng.randint(1, 2))
+    if rng.random() < 0.3:
+        chosen += rng.sample(_GPT2_ENDS if gpt2 else _ENDS, rng.randint(1, 2))
     kind = rng.random()
     targets: Any = "all-linear" if kind < 0.1 else rf".*\.({'|'.join(chosen)})" if kind < 0.25 else chosen
     settings: dict[str, Any] = {"r": rng.randint(1, 6), "lora_alpha": rng.randint(1, 9), "target_modules": targets}

@@ -146,6 +146,7 @@ def adapt(
     adapters: Sequence[Adapter],
     absent_layers: Sequence[int] = (),
     shared: Mapping[str, str] = _NOTHING,
+    transposed: Container[str] | None = None,
 ) -> AdaptedWeights:
     """Returns the weights with adapters merged in the order given.
 
@@ -155,6 +156,8 @@ def adapt(
         absent_layers: numbers of layers that the source leaves out; what adapters have for them is left out, too.
         shared: key of each tensor that was one with another when the adapters were trained: rows that are loaded into
             either are loaded into both.
+        transposed: keys of the matrices that are stored [inputs, outputs]; None takes ``fan_in_fan_out`` of the
+            adapter for all. PEFT stores there what holds for the last module, and goes by the class of each one.
 
     Raises:
         CheckpointError: no tensor takes what an adapter has, or a shape is another.
@@ -164,7 +167,7 @@ def adapt(
     changed_by: dict[str, list[tuple[Adapter, str]]] = defaultdict(list)
     partners = {**shared, **{other: key for key, other in shared.items()}}
     for adapter in adapters:
-        matcher, earlier = _Matcher(source, adapter, frozenset(absent_layers)), set(changes)
+        matcher, earlier = _Matcher(source, adapter, frozenset(absent_layers), transposed), set(changes)
         for key, name, change in matcher.loaded():
             if not _same(loaded.get(key, change), change):
                 raise CheckpointError(
@@ -208,8 +211,11 @@ def adapts(adapter: Adapter, keys: Container[str]) -> bool:
 class _Matcher:
     """Finds the tensors that an adapter changes."""
 
-    def __init__(self, source: WeightSource, adapter: Adapter, absent: frozenset[int]) -> None:
+    def __init__(
+        self, source: WeightSource, adapter: Adapter, absent: frozenset[int], transposed: Container[str] | None
+    ) -> None:
         self._source: Final = source
+        self._transposed: Final = transposed
         self._adapter: Final = adapter
         self._absent: Final = absent
         self._unknown: Final[list[str]] = []
@@ -269,7 +275,8 @@ class _Matcher:
 
     def _low_rank(self, key: str, module: str, roles: Mapping[str, str]) -> Change:
         adapter, embedding = self._adapter, "left_columns" in roles
-        turned = embedding or adapter.config.transposed
+        transposed = adapter.config.transposed if self._transposed is None else key in self._transposed
+        turned = embedding or transposed
         if embedding:
             left, right = roles["left_columns"], roles["right_columns"]
         else:

@@ -146,6 +146,23 @@ def test_memory_is_that_of_the_rows(tmp_path: Path) -> None:
     assert peak < 3000 * 1000 * 4 * 1.5  # what a column's norm needs comes a few rows at a time
 
 
+def test_a_magnitude_under_two_names_counts_once_if_both_are_equal(
+    checkpoint: SafetensorsCheckpoint, tmp_path: Path
+) -> None:
+    """PEFT stores both names for tied modules (``ensure_weight_tying``)."""
+    magnitude = np.abs(normal(7)) + 1
+    tensors = {**pair(), f"{_Q}.lora_magnitude_vector": magnitude}
+    key, settings = f"{_Q}.weight", {"use_dora": True}
+    once = adapted(checkpoint, Adapter(write_adapter(tmp_path / "once", tensors, **settings)))
+    second = {f"{_Q}.lora_magnitude_vector.weight": magnitude}
+    twice = adapted(checkpoint, Adapter(write_adapter(tmp_path / "twice", tensors | second, **settings)))
+    np.testing.assert_array_equal(twice.read(key), once.read(key))
+    second = {name: array + 1 for name, array in second.items()}
+    other = write_adapter(tmp_path / "other", tensors | second, **settings)
+    with pytest.raises(CheckpointError, match=r"names of one tensor, with different values: fetch it again"):
+        Adapter(other)
+
+
 @pytest.mark.parametrize("name", [f"{_Q}", "layers.0.self_attn.q_proj", "wrapper.model.layers.0.self_attn.q_proj"])
 def test_prefixes_of_the_trained_model_may_differ(checkpoint: SafetensorsCheckpoint, tmp_path: Path, name: str) -> None:
     weights = adapted(checkpoint, Adapter(write_adapter(tmp_path / "a", pair(name))))

@@ -157,12 +157,21 @@ class Adapter:
                     continue  # PEFT reads the tensor of the plain name
             module, role = _split(name)
             known = replaced.setdefault(name, key) if role is None else low_rank[module].setdefault(role, key)
-            if known != key:
-                raise CheckpointError(f"{self._file.path}: {known!r} and {key!r} are the same: fetch it again")
+            if known != key and not self._are_equal(known, key):
+                raise CheckpointError(
+                    f"{self._file.path}: {known!r} and {key!r} are names of one tensor, with different values: fetch "
+                    "it again"
+                )
         whole = {name for name in replaced if name in copies or self._is_saved(name.rpartition(".")[0], low_rank)}
         saved = {name: key for name, key in replaced.items() if name in whole}
         loaded = {name: key for name, key in replaced.items() if name not in whole}
         return dict(low_rank), saved, {**originals, **loaded}
+
+    def _are_equal(self, one: str, other: str) -> bool:
+        """Returns whether two keys have the same values; PEFT stores magnitudes of tied modules under two names."""
+        return self._file.spec(one) == self._file.spec(other) and np.array_equal(
+            self._file.read(one), self._file.read(other)
+        )
 
     def _is_saved(self, module: str, low_rank: Mapping[str, object]) -> bool:
         """Returns whether an adapter holds a copy of a module, or of a module around it, in place of the model's."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from lang_core import PackedRows, StoredBytes, TensorSpec, WeightSource, matrix_rows_by, matrix_rows_of
-from transformer_core.checkpoints._recipes import Recipe, Stacked, Stored, common_dtype
+from transformer_core.checkpoints._recipes import Recipe, Stacked, Stored, Transposed, common_dtype
 
 RecipeOf = Callable[[str, tuple[int, ...], WeightSource], Recipe | None]
 """Gives the recipe of a parameter, by name and shape, in a checkpoint; None if it is stored as it is."""
@@ -35,6 +35,11 @@ class ComposedWeights:
             for key, shape in self._recipe(name).stored().items():
                 specs[key] = made.setdefault(shape, TensorSpec(shape, spec.dtype))
         return specs
+
+    def transposed(self) -> frozenset[str]:
+        """Returns the keys of the matrices that are stored [inputs, outputs] (``Conv1D`` of GPT-2)."""
+        recipes = [recipe for recipe in map(self._recipe, self._wanted) if isinstance(recipe, Transposed)]
+        return frozenset(key for recipe in recipes for key in recipe.stored())
 
     def stored_key(self, name: str) -> str:
         """Returns the first of the stored keys that a parameter is made of."""

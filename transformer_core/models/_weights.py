@@ -218,10 +218,12 @@ def _named(model: Model[Any], source: WeightSource, adapters: Sequence[Adapter])
         )
     absent = range(model.config.layers, model.stored_layers)
     if own:
-        return adapt(_composed(model, source, missing) or source, adapters, absent, model.copies)
+        return adapt(_composed(model, source, missing) or source, adapters, absent, model.copies, frozenset())
     shared = {second: first for first, second in _pairs(model, model.copies, source).values()}
     whole = AliasedWeights(source, missing) if missing else source
-    adapted = adapt(whole, adapters, absent, shared)
+    composed = _composed(model, source, missing)
+    transposed = frozenset[str]() if composed is None else composed.transposed()
+    adapted = adapt(whole, adapters, absent, shared, transposed)
     _check_read(model, whole, adapted, absent)
     return _composed(model, adapted) or adapted
 
