@@ -92,7 +92,7 @@ def near_names(name: str, known: Iterable[str], limit: int = 3) -> str:
     >>> near_names("weigth", ["weight", "bias"])
     "; did you mean 'weight'?"
     """
-    near = difflib.get_close_matches(name[:_LONGEST_NAME], list(known), n=limit, cutoff=0.6)
+    near = difflib.get_close_matches(_text(name), list(known), n=limit, cutoff=0.6)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
@@ -107,8 +107,13 @@ def some_of(name: str, known: Iterable[str], limit: int = 12) -> str:
     names = list(known)
     if len(names) <= limit:
         return ", ".join(names)
-    near = difflib.get_close_matches(name[:_LONGEST_NAME], names, n=5, cutoff=0.0)
+    near = difflib.get_close_matches(_text(name), names, n=5, cutoff=0.0)
     return f"{', '.join(near)} ... ({len(names)} in all)"
+
+
+def _text(name: object) -> str:
+    """Returns the beginning of a name to compare; a caller may have passed what is no text."""
+    return (name if isinstance(name, str) else str(name))[:_LONGEST_NAME]
 
 
 def any_of(names: Iterable[str]) -> str:

@@ -22,6 +22,7 @@ def test_near_names() -> None:
     known = ["model.norm.weight", "model.embed_tokens.weight", "lm_head.weight"]
     assert near_names("model.norm.weigth", known).startswith("; did you mean 'model.norm.weight'")
     assert near_names("zzz", known) == ""
+    assert near_names(3, known) == ""  # pyright: ignore[reportArgumentType] - of a caller who passed no name
     assert near_names("lm_head.weigh", iter(known), limit=1) == "; did you mean 'lm_head.weight'?"
 
 

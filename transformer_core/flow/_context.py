@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from lang_core import DType, Module, OpError, Tensor, checked_choices, near_keywords
+from lang_core import ConfigError, DType, Module, OpError, Tensor, checked_choices, near_keywords
 from transformer_core._attention import Attention
-from transformer_core._cache import Cache, CachedLayer, StateMixer
+from transformer_core._cache import Cache, CachedLayer, CacheLayout, StateMixer
 from transformer_core._gated_delta_net import DeltaState
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._step import StepInputs
@@ -136,13 +136,19 @@ class FlowContext(RunValues):
         Raises:
             OpError: its layout is another one.
         """
-        layout = owner.cache_layout(self.state.sizes.get("B", self.profile.batch), self.profile.capacity)
-        if layout.make is not DeltaState:
-            raise OpError(f"delta_state of {owner.path!r}: expected a cache_layout from delta_layout(conv, delta)")
+        layout = self._delta_layout(owner)
         state = self.state.slots.get(owner.path)
         if isinstance(state, DeltaState):
             return state
         return DeltaState(*[self.ctx.ops.zeros(spec.shape, spec.dtype) for spec in layout.specs.values()])
+
+    def _delta_layout(self, owner: Remembering) -> CacheLayout:
+        made = getattr(owner, "cache_layout", None)
+        layout = made and made(self.state.sizes.get("B", self.profile.batch), self.profile.capacity)
+        if layout is None or layout.make is not DeltaState:
+            named = repr(owner.path) if isinstance(owner, Module) else f"a {type(owner).__name__}"
+            raise OpError(f"delta_state of {named}: expected a cache_layout from delta_layout(conv, delta)")
+        return layout
 
     def store_delta_state(self, owner: Remembering, state: DeltaState) -> None:
         """Stores the gated-delta state of a module, for the next call where the profile keeps states.
@@ -150,7 +156,7 @@ class FlowContext(RunValues):
         Raises:
             OpError: a tensor has another spec than in the layout.
         """
-        layout = owner.cache_layout(self.state.sizes.get("B", self.profile.batch), self.profile.capacity)
+        layout = self._delta_layout(owner)
         for (name, spec), tensor in zip(layout.specs.items(), state.tensors, strict=True):
             if tensor.spec != spec:
                 raise OpError(f"{name} of {owner.path!r}: expected {spec!r}; found {tensor.spec!r}")
@@ -270,8 +276,13 @@ class FlowContext(RunValues):
 
     def synth_zeros(self, name: str, shape: tuple[int, ...], *, dtype: DType | str | None = None) -> FlowValue:
         """Adds a parameter of zeros; arguments and errors as for ``synth_param``."""
-        dims = checked_shape(shape, f"synth_zeros({name!r}) at {self.where}")
-        return self._loader.synthesise(name, np.zeros(dims), dims, dtype)
+        asked = f"synth_zeros({name!r}) at {self.where}"
+        dims = checked_shape(shape, asked)
+        try:
+            zeros = np.zeros(dims)
+        except (ValueError, MemoryError) as error:
+            raise ConfigError(f"{asked}: the shape {shape!r} does not fit in memory: {error}") from None
+        return self._loader.synthesise(name, zeros, dims, dtype)
 
 
 def _fit(shapes: Mapping[str, tuple[int, ...]]) -> bool:

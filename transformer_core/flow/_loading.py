@@ -111,7 +111,10 @@ def _converted(data: Any, shape: tuple[int, ...] | None, dtype: DType | str | No
     Raises:
         OpError: the shape differs, or a value does not fit the dtype.
     """
-    array = np.asarray(data)
+    try:
+        array = np.asarray(data)
+    except ValueError as error:  # rows of several lengths
+        raise OpError(f"{data!r} does not fit an array: {error}") from None
     array = array if array.dtype.kind == "f" else as_array(data)
     own = as_dtype(array.dtype)
     wanted = (floating if own.is_floating else own) if dtype is None else as_dtype(dtype)

@@ -188,7 +188,7 @@ class RunValues:
 
 
 def _known(kind: str, name: str, known: Mapping[str, FlowValue], where: str) -> FlowValue:
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         available = some_of(name, known) or "none"
         raise OpError(f"{kind} {name!r} at {where}: not found; available: {available}{near_names(name, known)}")
     return known[name]
