@@ -322,7 +322,18 @@ def test_labels_are_found_in_what_jax_lowers_and_xla_compiles(
         assert find_labels_in_lowered(text, prefix="other_ops") == []
 
 
-@pytest.mark.parametrize("prefix", ["", "a b", "a#b", 3, None, "a/b"])
+@pytest.mark.parametrize("op_id", ["\u00e9t\u00e9", "op@2", "op@v2", "a b", "a/b#c:d"])
+def test_labels_of_ops_of_any_name_are_found(op_id: str) -> None:
+    kernel, x = _Product(op_id), jnp.ones((2, 3))
+    executor = Executor(ConfigSelectorChain(policy="heuristics"), stamp_prefix="more_ops")
+    lowered = jax.jit(lambda x: executor(kernel, x, x)).lower(x)
+    (label,) = find_labels_in_lowered(lowered)
+    assert label.endswith(executor.explain(kernel, x, x).key.call)
+    assert find_labels_in_lowered(lowered.compile()) == [label]
+    assert find_labels_in_lowered(lowered, prefix="ops") == []
+
+
+@pytest.mark.parametrize("prefix", ["", "a b", "a#b", 3, None, "a/b", "\u00e9"])
 def test_a_prefix_that_no_text_can_have_is_refused(prefix: Any) -> None:
     with pytest.raises(KernelError, match="expected a text of letters, digits"):
         Executor(stamp_prefix=prefix)

@@ -17,8 +17,8 @@ _MODES: Final = ("hash", "json", "none")
 # JAX's names have ~ in place of @, from which on XLA drops the rest of a name.
 _REST: Final = r"#(?P<op>[\w.-]+[@~]v[\w.-]+?):(?P<key>[0-9a-f]{16})(?![0-9a-f])"
 _PREFIXES: Final = {PREFIX: None}
-_PREFIX: Final = re.compile(r"[\w.-]+")
-_UNFIT: Final = re.compile(r"[^\w.@-]")
+_PREFIX: Final = re.compile(r"[\w.-]+", re.ASCII)
+_UNFIT: Final = re.compile(r"[^\w.-]", re.ASCII)  # other letters are escaped in texts of MLIR
 _HASH: Final = re.compile(r"[0-9a-f]{16}")
 
 
@@ -43,7 +43,9 @@ def label(op_id: str, call_hash: str, prefix: str | None = None) -> str:
     'tapeline_ops#matmul@v1:0123456789abcdef'
     """
     digits = call_hash if _HASH.fullmatch(call_hash) else short_hash(call_hash)
-    return f"{(prefix or PREFIX).rstrip('#')}#{_UNFIT.sub('_', op_id)}:{digits}"
+    name, version_mark, version = op_id.rpartition("@v")
+    op = "".join((_UNFIT.sub("_", name), version_mark, _UNFIT.sub("_", version)))
+    return f"{(prefix or PREFIX).rstrip('#')}#{op}:{digits}"
 
 
 def stamp_of(mode: str, prefix: str, key: Key, inv: Invocation[Any, Any], kernel: Kernel[Any, Any], cfg: Any) -> str:
@@ -98,7 +100,7 @@ def prefixed_labels_in(text: str, prefix: str | None = None) -> list[tuple[str, 
         prefix: prefix of the labels; that of every executor of this process if None.
     """
     wanted = [prefix.rstrip("#")] if prefix else sorted(_PREFIXES, key=len, reverse=True)
-    pattern = re.compile(rf"(?P<prefix>{'|'.join(map(re.escape, wanted))}){_REST}")
+    pattern = re.compile(rf"(?<![\w-])(?P<prefix>{'|'.join(map(re.escape, wanted))}){_REST}")
     return list(dict.fromkeys((m["prefix"], m["op"].replace("~v", "@v"), m["key"]) for m in pattern.finditer(text)))
 
 
