@@ -79,19 +79,16 @@ def _scatter(x: Array, indices: Array, updates: Array, axis: int, reduction: str
     return convert(getattr(x.at[tuple(places)], method)(updates, mode="drop"), dtype)
 
 
-@jax.custom_vjp
+@jax.custom_jvp
 def _multiplied(x: Array, updates: Array, places: tuple[Array, ...]) -> Array:
     """Returns x with the updates multiplied in; JAX itself differentiates this for distinct places alone."""
     return x.at[places].multiply(updates, mode="drop")
 
 
-def _multiplied_forward(x: Array, updates: Array, places: tuple[Array, ...]) -> tuple[Array, Any]:
-    return _multiplied(x, updates, places), (x, updates, places)
-
-
-def _multiplied_backward(saved: Any, g: Array) -> tuple[Array, Array, Any]:
-    """Returns the gradients: of an update it is that of x times the product of the other updates of its place."""
-    x, updates, places = saved
+@_multiplied.defjvp
+def _multiplied_tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """Returns the product and its tangent: an update's factor is x times the product of its place's other updates."""
+    (x, updates, places), (d_x, d_updates, _) = primals, tangents
     one, zero = jnp.ones_like(x), jnp.zeros_like(x)
     is_zero = updates == 0
     product = one.at[places].multiply(updates, mode="drop")
@@ -104,14 +101,8 @@ def _multiplied_backward(saved: Any, g: Array) -> tuple[Array, Array, Any]:
     count, rest = at_places(zeros), at_places(nonzero)
     without = jnp.where(is_zero, rest, rest / jnp.where(is_zero, jnp.ones_like(updates), updates))
     others = jnp.where(count == is_zero.astype(x.dtype), without, jnp.zeros_like(updates))
-    return (
-        g * product,
-        at_places(g) * at_places(x) * others,
-        tuple(np.zeros(p.shape, jax.dtypes.float0) for p in places),
-    )
-
-
-_multiplied.defvjp(_multiplied_forward, _multiplied_backward)
+    tangent = (d_x * product).at[places].add(d_updates * at_places(x) * others, mode="drop")
+    return _multiplied(x, updates, places), tangent
 
 
 @computes("put")

@@ -62,6 +62,21 @@ def test_the_gradient_of_a_product_is_its_slope(name: str) -> None:
             np.testing.assert_allclose(slopes[place], (values[0] - values[1]) / 2, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", _UPDATES)
+@pytest.mark.parametrize("reduction", ["set", "add", "mul", "max", "min"])
+def test_forward_and_reverse_mode_agree(reduction: str, name: str) -> None:
+    def scattered(x: Any, updates: Any) -> Any:
+        return ctx.ops.scatter(ctx.tensor(x), ctx.constant(_INDICES[:, 1:]), ctx.tensor(updates), 1, reduction).data
+
+    ctx, arrays = JaxExecutionContext(), (jnp.asarray(_X), jnp.asarray(_UPDATES[name][:, 1:]))
+    ours, theirs = (mode(scattered, argnums=(0, 1))(*arrays) for mode in (jax.jacfwd, jax.jacrev))
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+    product, tangent = jax.jit(lambda *arrays: jax.jvp(scattered, arrays, arrays))(*arrays)
+    np.testing.assert_array_equal(product, scattered(*arrays))
+    assert np.isfinite(tangent).all()
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int32"])
 def test_other_dtypes_are_multiplied_as_numpy_does(dtype: str) -> None:
     x, updates = _X.astype(dtype), _UPDATES["plain"].astype(dtype)
