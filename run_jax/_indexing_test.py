@@ -9,7 +9,7 @@ import pytest
 
 from compile_dag.gradient import value_and_gradient
 from lang_core import EagerExecutionContext
-from run_jax import JaxExecutionContext
+from run_jax import JaxExecutionContext, arrays_of
 
 _INDICES = np.array([[0, 2, 0, 7], [1, 1, -1, 0]], np.int32)  # twice the same place, and outside of x
 _X = np.array([[2.0, 3.0, 5.0], [7.0, -1.0, 4.0]], np.float32)
@@ -66,7 +66,8 @@ def test_the_gradient_of_a_product_is_its_slope(name: str) -> None:
 @pytest.mark.parametrize("reduction", ["set", "add", "mul", "max", "min"])
 def test_forward_and_reverse_mode_agree(reduction: str, name: str) -> None:
     def scattered(x: Any, updates: Any) -> Any:
-        return ctx.ops.scatter(ctx.tensor(x), ctx.constant(_INDICES[:, 1:]), ctx.tensor(updates), 1, reduction).data
+        tensors = ctx.tensor(x), ctx.constant(_INDICES[:, 1:]), ctx.tensor(updates)
+        return arrays_of(ctx.ops.scatter(*tensors, 1, reduction))
 
     ctx, arrays = JaxExecutionContext(), (jnp.asarray(_X), jnp.asarray(_UPDATES[name][:, 1:]))
     ours, theirs = (mode(scattered, argnums=(0, 1))(*arrays) for mode in (jax.jacfwd, jax.jacrev))

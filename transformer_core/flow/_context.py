@@ -275,7 +275,11 @@ class FlowContext(RunValues):
         return self._loader.synthesise(name, data, shape, dtype)
 
     def synth_zeros(self, name: str, shape: tuple[int, ...], *, dtype: DType | str | None = None) -> FlowValue:
-        """Adds a parameter of zeros; arguments and errors as for ``synth_param``."""
+        """Adds a parameter of zeros; arguments as for ``synth_param``.
+
+        Raises:
+            ConfigError: as for ``synth_param``, or the shape does not fit in memory.
+        """
         asked = f"synth_zeros({name!r}) at {self.where}"
         dims = checked_shape(shape, asked)
         try:
