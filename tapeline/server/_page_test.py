@@ -143,7 +143,10 @@ def test_a_cold_server_shows_its_progress(browser: Browser, tmp_path: Path) -> N
         browser.run("at('text').value = 'Hello'; at('form').requestSubmit()")
         assert browser.run("messages.length") == 0
         cold.progress(ProgressEvent("compiling module.mlir for llvm-cpu ..."))
+        cold.seconds += 5
         browser.wait(f"({shown}).includes('compiling module.mlir for llvm-cpu')")
+        browser.wait(f"({shown}).includes('10 s so far; the compiler does not report the time left')")
+        assert browser.run("document.querySelector('progress').position") == -1  # indeterminate: the bar moves
         cold.go_on.set()
         browser.wait("document.querySelectorAll('#model option').length === 2 && !at('send').disabled")
         assert browser.run("document.querySelector('.progress')") is None

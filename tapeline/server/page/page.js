@@ -97,7 +97,9 @@ function showProgress(state) {
   if (running.total) { bar.max = running.total; bar.value = running.done; } else bar.removeAttribute("value");
   bar.setAttribute("aria-label", "Progress of the step");
   write(step, running.step ?? "");
-  const left = running.seconds_left === null || running.seconds_left === undefined ? "" : `, about ${seconds(running.seconds_left)} left in this step`;
+  const known = running.seconds_left !== null && running.seconds_left !== undefined;
+  const left = known ? `, about ${seconds(running.seconds_left)} left in this step`
+    : running.step?.startsWith("compiling") ? "; the compiler does not report the time left" : "";
   write(time, `${seconds(running.seconds ?? 0)} so far${left}`);
 }
 
