@@ -16,15 +16,12 @@ from typing import Final
 
 import numpy as np
 import pytest
-import tokenizers
-from tokenizers import models, pre_tokenizers, processors
 
 import tapeline
 from tapeline.command import COMMANDS
 from tapeline.demo import write_demo_checkpoint
-from tests.goldens.encoders.cases import ENCODER_CASES
-from tests.goldens.encoders.files import write_encoder_checkpoint
 from tests.goldens.speech.files import SPEECH, read_speech_goldens, write_speech_checkpoint
+from tests.interrupts._ranker import write_ranker
 from tests.interrupts._terminal import End, on_terminal
 from tests.product._bundles import export
 from tests.product._sentences import export_sentences
@@ -47,26 +44,13 @@ def _write_inputs(folder: Path) -> None:
     tapeline.export(folder / "model", folder / "mesh", verify="none", max_sequence=512, mesh="tp=2", target=[])
     export(folder / "model", folder / "slots", slots=2, max_sequence=512)
     export_sentences(folder / "sentence_model", folder / "sentences")
-    export(_ranker(folder / "ranking_model"), folder / "ranking", batch=2, sequence=12)
+    export(write_ranker(folder / "ranking_model"), folder / "ranking", batch=2, sequence=12)
     (folder / "speech_model").mkdir()
     write_speech_checkpoint(folder / "speech_model", read_speech_goldens()["shapes"])
     export(folder / "speech_model", folder / "speech", sequence=4)
     for name in _SENTENCE_INPUTS:
         np.save(folder / f"{name}.npy", np.ones((2, 8), np.int32))
     (folder / "text.txt").write_text("It was the best of times, it was the worst of times. " * 400)
-
-
-def _ranker(directory: Path) -> Path:
-    directory.mkdir()
-    write_encoder_checkpoint(directory, ENCODER_CASES["xlm_roberta_classifier"])
-    words = {word: i for i, word in enumerate(("<s>", "<pad>", "</s>", *(f"w{i}" for i in range(3, 67))))}
-    tokenizer = tokenizers.Tokenizer(models.WordLevel(words, unk_token="<pad>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
-    tokenizer.save(str(directory / "tokenizer.json"))
-    return directory
 
 
 def _commands() -> Mapping[str, Sequence[str]]:
