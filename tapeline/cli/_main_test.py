@@ -1,8 +1,10 @@
 import errno
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from absl import flags
@@ -37,6 +39,28 @@ def program(tmp_path: Path) -> list[str]:
 def _run(command: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.run([*command, *arguments], env=environment, text=True, capture_output=True, check=False)
+
+
+class _Counted(io.RawIOBase):
+    """Stream that keeps each write that reaches it."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self.writes.append(bytes(data))
+        return len(data)
+
+
+def test_an_error_of_several_lines_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two, a reader that leaves after the first line changes the exit code."""
+    stream = _Counted()
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.BufferedWriter(stream), line_buffering=True))
+    cli.say_error("wrong\nsee: elsewhere")
+    assert stream.writes == [b"error: wrong\nsee: elsewhere\n"]
 
 
 @pytest.mark.parametrize(

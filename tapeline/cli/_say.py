@@ -31,11 +31,11 @@ def saying(translate: Callable[[str], str]) -> Iterator[None]:
 
 
 def say_error(text: str) -> None:
-    """Prints ``error: text`` on stderr."""
+    """Prints ``error: text`` on stderr, in one write: a reader may leave after the first line (``2>&1 | head -1``)."""
     if sys.stderr.isatty():
         _terminal().print_error(text, sys.stderr)
     else:
-        print(f"error: {text}", file=sys.stderr)
+        sys.stderr.write(f"error: {text}\n")
 
 
 def show(text: str) -> None:
