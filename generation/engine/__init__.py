@@ -1,10 +1,11 @@
-"""The engine of the server: requests of tokens in, events out; many answers at once from one model.
+"""The engine: requests of tokens in, events out; many answers at once from one model.
 
-It sees tokens only: no text, no HTTP, no bundle. A model is anything with the ``SlotModel`` protocol.
+It sees tokens only: no text, no HTTP, no bundle. A model is anything with the ``ModelRunner`` protocol. ``StepEngine``
+works in its caller's thread (``tapeline.load``), ``Engine`` in one of its own (the server).
 """
 
 from generation.engine._drafts import Drafting
-from generation.engine._engine import Engine, Ticket
+from generation.engine._engine import Engine
 from generation.engine._errors import BusyError, ConstraintError, EngineClosedError, ModelFailedError
 from generation.engine._figures import EngineFigures
 from generation.engine._pictures import PromptPicture
@@ -20,8 +21,9 @@ from generation.engine._request import (
     TokenEvent,
     TokenRequest,
 )
+from generation.engine._runner import ModelRunner
 from generation.engine._settings import EngineSettings
-from generation.engine._slots import SlotModel
+from generation.engine._steps import StepEngine, Ticket
 from generation.engine._times import PartTimes
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "EngineSettings",
     "Event",
     "ModelFailedError",
+    "ModelRunner",
     "OnEvent",
     "PageCopy",
     "PagePool",
@@ -43,7 +46,7 @@ __all__ = [
     "PartTimes",
     "PromptEvent",
     "PromptPicture",
-    "SlotModel",
+    "StepEngine",
     "Ticket",
     "TokenConstraint",
     "TokenEvent",

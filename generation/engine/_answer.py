@@ -1,11 +1,13 @@
 """The answer to one request, from its queue to its end."""
 
+import dataclasses
 from typing import Final, Literal
 
 import numpy as np
 
 from generation import KnownLogits, Prediction, Sampler, StopRule
 from generation.engine._constraints import AnswerConstraint
+from generation.engine._guard import unguarded
 from generation.engine._logprobs import token_event
 from generation.engine._pictures import PromptSight, content_keys
 from generation.engine._request import EndEvent, Event, OnEvent, PromptEvent, TokenEvent, TokenRequest
@@ -149,14 +151,14 @@ class Answer:
         elif self._held is not None:
             self._next(self._held, seconds)
 
-    def end(self, reason: Reason, error: TapelineError | None = None) -> None:
+    def end(self, reason: Reason, error: TapelineError | None = None, *, end_token: TokenEvent | None = None) -> None:
         """Ends the answer and says so; does nothing if it has ended."""
         if self.reason is None:
             self.reason = reason
             self._held, self._unsettled = None, False
             if self._constraint is not None:
                 self._constraint.close()
-            self._send(EndEvent(reason, error, len(self.request.prompt), self.generated, self.reused))
+            self._send(EndEvent(reason, error, len(self.request.prompt), self.generated, self.reused, end_token))
 
     def _next(self, prediction: Prediction, seconds: float) -> None:
         """Chooses the next token and sends it, or keeps the prediction until the constraint has its mask."""
@@ -179,7 +181,7 @@ class Answer:
         """Sends a new token, and ends with it if it is the last."""
         self._limit = self._stop.reason(token_id, self.generated)
         if self._limit == "eos":
-            self.end("eos")
+            self.end("eos", end_token=self._event(token_id, prediction))
             return
         if self._constraint is not None:
             self._constraint.post(token_id)
@@ -198,7 +200,8 @@ class Answer:
 
     def _event(self, token_id: int, prediction: Prediction) -> TokenEvent:
         most = self.request.logprobs
-        return TokenEvent(token_id) if most is None else token_event(token_id, prediction.logits(), most)
+        event = TokenEvent(token_id) if most is None else token_event(token_id, prediction.logits(), most)
+        return dataclasses.replace(event, prediction=unguarded(prediction)) if self.request.predictions else event
 
     def _send(self, event: Event) -> None:
         try:

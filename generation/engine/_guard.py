@@ -7,7 +7,7 @@ import numpy as np
 
 from generation import Prediction
 from generation.engine._errors import ModelFailedError
-from generation.engine._slots import SlotModel
+from generation.engine._runner import ModelRunner
 
 
 class GuardedModel:
@@ -19,7 +19,7 @@ class GuardedModel:
         chunks: those of the model that are to be used, ascending.
     """
 
-    def __init__(self, model: SlotModel, largest_chunk: int | None = None) -> None:
+    def __init__(self, model: ModelRunner, largest_chunk: int | None = None) -> None:
         """Guards a model.
 
         Args:
@@ -47,60 +47,65 @@ class GuardedModel:
     def prefill_row(
         self, token_ids: Sequence[int], row: int, position: int, embeddings: np.ndarray | None = None
     ) -> Prediction:
-        """See ``SlotModel``."""
+        """See ``ModelRunner``."""
         with guarded("prefill_row"):
             return _GuardedPrediction(self._model.prefill_row(token_ids, row, position, embeddings))
 
     def encode_image(self, pixels: np.ndarray) -> np.ndarray:
-        """See ``SlotModel``."""
+        """See ``ModelRunner``."""
         with guarded("encode_image"):
             return self._model.encode_image(pixels)
 
     def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
-        """See ``SlotModel``."""
+        """See ``ModelRunner``."""
         with guarded("decode"):
             predictions = self._model.decode(rows, token_ids, positions)
             return [_GuardedPrediction(predictions[index]) for index in range(len(rows))]
 
     def score_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
-        """See ``SlotModel``."""
+        """See ``ModelRunner``."""
         with guarded("score_row"):
             return [_GuardedPrediction(prediction) for prediction in self._model.score_row(token_ids, row, position)]
 
     def copy_row(self, source: int, target: int, count: int) -> None:
-        """See ``SlotModel``."""
+        """See ``ModelRunner``."""
         with guarded("copy_row"):
             self._model.copy_row(source, target, count)
 
     def clear_row(self, row: int) -> None:
-        """See ``SlotModel``."""
+        """See ``ModelRunner``."""
         with guarded("clear_row"):
             self._model.clear_row(row)
 
     def read_row(self, row: int, start: int, stop: int) -> Sequence[np.ndarray]:
-        """See ``SlotModel``."""
+        """See ``ModelRunner``."""
         with guarded("read_row"):
             return self._model.read_row(row, start, stop)
 
     def write_row(self, row: int, start: int, arrays: Sequence[np.ndarray]) -> None:
-        """See ``SlotModel``."""
+        """See ``ModelRunner``."""
         with guarded("write_row"):
             self._model.write_row(row, start, arrays)
 
 
 class _GuardedPrediction:
-    __slots__ = ("_prediction",)
+    __slots__ = ("unguarded",)
 
     def __init__(self, prediction: Prediction) -> None:
-        self._prediction = prediction
+        self.unguarded = prediction
 
     def logits(self) -> np.ndarray:
         with guarded("reading of logits"):
-            return self._prediction.logits()
+            return self.unguarded.logits()
 
     def likeliest(self) -> int:
         with guarded("reading of the likeliest token"):
-            return self._prediction.likeliest()
+            return self.unguarded.likeliest()
+
+
+def unguarded(prediction: Prediction) -> Prediction:
+    """Returns the model's own prediction, whose errors are the model's."""
+    return prediction.unguarded if isinstance(prediction, _GuardedPrediction) else prediction
 
 
 @contextmanager

@@ -14,7 +14,7 @@ _GOLDEN: Final = 0x9E3779B97F4A7C15
 
 
 class HashSlots:
-    """Deterministic ``SlotModel`` in NumPy. Each position of a row has an entry, a hash of its token and position.
+    """Deterministic ``ModelRunner`` in NumPy. Each position of a row has an entry, a hash of its token and position.
 
     Where the model is not invariant, an entry depends on the chunk in which it was computed and its place there too.
     Where it is recurrent, logits depend on a state as well, which every token changes.
@@ -67,7 +67,7 @@ class HashSlots:
     def prefill_row(
         self, token_ids: Sequence[int], row: int, position: int, embeddings: np.ndarray | None = None
     ) -> Prediction:
-        """See ``SlotModel``."""
+        """See ``ModelRunner``."""
         self._note("prefill_row")
         chunk = next(size for size in self.chunks if size >= len(token_ids))
         assert len(token_ids) >= 1
@@ -75,7 +75,7 @@ class HashSlots:
         return self._prediction(row, position + len(token_ids))
 
     def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
-        """See ``SlotModel``."""
+        """See ``ModelRunner``."""
         self._note("decode")
         self.batches.append(len(rows))
         assert 1 <= len(rows) == len(set(rows)) == len(token_ids) == len(positions) <= self.slots
@@ -84,32 +84,32 @@ class HashSlots:
         return [self._prediction(row, position + 1) for row, position in zip(rows, positions, strict=True)]
 
     def score_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
-        """See ``SlotModel``."""
+        """See ``ModelRunner``."""
         self._note("score_row")
         assert 1 <= len(token_ids) <= self.score_tokens
         self._append(token_ids, row, position, 0)
         return [self._prediction(row, position + count) for count in range(1, len(token_ids) + 1)]
 
     def copy_row(self, source: int, target: int, count: int | None = None) -> None:
-        """See ``SlotModel``."""
+        """See ``ModelRunner``."""
         self._note("copy_row")
         assert source != target
         assert count is None or 0 < count <= self.capacity
         self._entries[target], self._states[target] = self._entries[source], self._states[source]
 
     def clear_row(self, row: int) -> None:
-        """See ``SlotModel``."""
+        """See ``ModelRunner``."""
         self._note("clear_row")
         self._states[row] = 0
 
     def read_row(self, row: int, start: int, stop: int) -> Sequence[np.ndarray]:
-        """See ``SlotModel``."""
+        """See ``ModelRunner``."""
         self._note("read_row")
         assert 0 <= start < stop <= self.capacity
         return [self._entries[row, start:stop].copy(), self._states[row : row + 1].copy()]
 
     def write_row(self, row: int, start: int, arrays: Sequence[np.ndarray]) -> None:
-        """See ``SlotModel``."""
+        """See ``ModelRunner``."""
         self._note("write_row")
         entries, states = arrays
         assert start + len(entries) <= self.capacity

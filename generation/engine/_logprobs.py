@@ -13,15 +13,14 @@ def token_event(token_id: int, logits: np.ndarray, most: int) -> TokenEvent:
         logits: f32 [V], as the model gave them.
         most: number of alternatives.
     """
-    logprobs = log_softmax(logits)
-    order = _largest(logprobs, min(most, logprobs.size))
-    return TokenEvent(token_id, float(logprobs[token_id]), tuple((int(i), float(logprobs[i])) for i in order))
+    highest = logits.max()
+    rest = float(np.log(np.exp(logits - highest).sum(dtype=np.float64)))
 
+    def logprob(index: int) -> float:
+        return float(logits[index]) - float(highest) - rest
 
-def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Returns the log probabilities f32 [V] of logits f32 [V]; the sum is f64."""
-    moved = logits - logits.max()
-    return moved - np.float32(np.log(np.exp(moved).sum(dtype=np.float64)))
+    order = _largest(logits, min(most, logits.size))
+    return TokenEvent(token_id, logprob(token_id), tuple((int(i), logprob(i)) for i in order))
 
 
 def _largest(values: np.ndarray, count: int) -> np.ndarray:

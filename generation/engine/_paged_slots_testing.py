@@ -23,7 +23,7 @@ class PagedHashSlots(HashSlots):
         self._entries: Any = _PagedEntries(self.pool)
 
     def copy_row(self, source: int, target: int, count: int | None = None) -> None:
-        """See ``SlotModel``."""
+        """See ``ModelRunner``."""
         self._note("copy_row")
         assert source != target
         assert count is not None

@@ -76,15 +76,15 @@ class Prefill:
         """Makes a row ready for its answer, with as much of the prompt as is known."""
         answer = slot.answer
         assert answer
-        slot.begun = True
         if answer.request.prompt_logprobs is not None:
             self.prefixes.save(slot, 0)
             self._clear(slot, answer.request.cache_salt)
-            return
-        self._reuse(slot)
-        answer.fed = answer.reused = slot.filled
-        self._totals["prefix_queries"] += len(answer.prompt)
-        self._totals["prefix_hits"] += answer.reused
+        else:
+            self._reuse(slot)
+            answer.fed = answer.reused = slot.filled
+            self._totals["prefix_queries"] += len(answer.prompt)
+            self._totals["prefix_hits"] += answer.reused
+        slot.begun = True  # last: only now it is known what the row holds
 
     def _reuse(self, slot: Slot) -> None:
         assert slot.answer

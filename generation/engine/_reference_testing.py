@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from generation import Prediction, Sampler, SamplingConfig
-from generation.engine import EndEvent, PromptEvent, PromptPicture, SlotModel, TokenEvent, TokenRequest
+from generation.engine import EndEvent, ModelRunner, PromptEvent, PromptPicture, TokenEvent, TokenRequest
 
 Logprobs = tuple[int, float | None, tuple[tuple[int, float], ...]]
 
@@ -106,7 +106,7 @@ class LateEveryOther(EveryOther):
         self.closed = True
 
 
-def alone(model: SlotModel, request: TokenRequest, pieces: Sequence[int]) -> tuple[list[Logprobs], str, Any]:
+def alone(model: ModelRunner, request: TokenRequest, pieces: Sequence[int]) -> tuple[list[Logprobs], str, Any]:
     """Returns the new tokens of a request, why it ended, and what is said of its prompt.
 
     Args:
@@ -138,7 +138,7 @@ def alone(model: SlotModel, request: TokenRequest, pieces: Sequence[int]) -> tup
         prediction = model.decode([0], [token_id], [len(history) - 1])[0]
 
 
-def _run_prompt(model: SlotModel, request: TokenRequest, pieces: Sequence[int]) -> tuple[Prediction, Any]:
+def _run_prompt(model: ModelRunner, request: TokenRequest, pieces: Sequence[int]) -> tuple[Prediction, Any]:
     prompt, position, prediction = list(request.prompt), 0, None
     if request.prompt_logprobs is None:
         seen = {one.start + place: row for one in request.pictures for place, row in enumerate(_seen(model, one))}
@@ -161,7 +161,7 @@ def _run_prompt(model: SlotModel, request: TokenRequest, pieces: Sequence[int]) 
     return prediction, scored
 
 
-def _seen(model: SlotModel, picture: PromptPicture) -> np.ndarray:
+def _seen(model: ModelRunner, picture: PromptPicture) -> np.ndarray:
     embeddings = model.encode_image(picture.pixels)
     assert len(embeddings) == picture.stop - picture.start
     return embeddings

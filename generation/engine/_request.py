@@ -6,7 +6,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from generation import SamplingConfig
+from generation import Prediction, SamplingConfig
 from generation.engine._pictures import PromptPicture
 from lang_core import ConfigError, TapelineError, checked_choices
 
@@ -74,6 +74,7 @@ class TokenRequest:
         cache_salt: whose prefixes the request may reuse: those of requests with the same salt. None reuses nothing, and
             keeps nothing for others.
         request_id: name in logs.
+        predictions: whether each token comes with the prediction that it was chosen from.
 
     Raises:
         ConfigError: a number is out of its range.
@@ -92,6 +93,7 @@ class TokenRequest:
     cache_salt: str | None = ""
     request_id: str = ""
     pictures: Sequence[PromptPicture] = ()
+    predictions: bool = False
 
     def __post_init__(self) -> None:
         _require("max_new_tokens", self.max_new_tokens, 1)
@@ -114,11 +116,13 @@ class TokenEvent:
         token_id: the token.
         logprob: its log probability; None where none were asked for.
         alternatives: the most likely tokens in its place with their log probabilities, likeliest first.
+        prediction: what it was chosen from; None if it was not asked for.
     """
 
     token_id: int
     logprob: float | None = None
     alternatives: tuple[tuple[int, float], ...] = ()
+    prediction: Prediction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,7 @@ class EndEvent:
         prompt_tokens: tokens of the prompt.
         generated_tokens: new tokens that were chosen, with an end token that was not sent.
         reused_tokens: tokens of the prompt that were not run.
+        end_token: end token that was chosen last, and not sent; None if something else ended the answer.
     """
 
     reason: Literal["eos", "length", "cancelled", "deadline", "error"]
@@ -152,6 +157,7 @@ class EndEvent:
     prompt_tokens: int
     generated_tokens: int
     reused_tokens: int
+    end_token: TokenEvent | None = None
 
 
 Event = PromptEvent | TokenEvent | EndEvent

@@ -17,9 +17,9 @@ from generation.engine._pace import Pace
 from generation.engine._prefill import Prefill
 from generation.engine._queue import WaitingQueue
 from generation.engine._row_pages import RowPages
+from generation.engine._runner import ModelRunner
 from generation.engine._settings import EngineSettings
 from generation.engine._slot import Slot
-from generation.engine._slots import SlotModel
 from generation.engine._times import TickTimes
 from lang_core import TapelineError
 
@@ -31,7 +31,7 @@ class Scheduler:
 
     def __init__(
         self,
-        model: SlotModel,
+        model: ModelRunner,
         queue: WaitingQueue,
         settings: EngineSettings,
         clock: Callable[[], float] = time.monotonic,
@@ -49,7 +49,7 @@ class Scheduler:
         self._ticks = 0
         self.replace(model)
 
-    def replace(self, model: SlotModel) -> None:
+    def replace(self, model: ModelRunner) -> None:
         """Goes on with another model, whose rows are empty, and an empty store."""
         self._model = GuardedModel(model, self._settings.largest_chunk)
         self._slots = [Slot(row, model.capacity) for row in range(model.slots)]
@@ -82,17 +82,37 @@ class Scheduler:
     def fail(self, error: ModelFailedError) -> None:
         """Ends all running answers, for a call of the model has failed, and lets go of the model."""
         self._totals["failures"] += 1
-        self._end_running(error)
+        self.end_running(error)
         for raised in (error, error.__cause__):
             traceback.clear_frames(raised.__traceback__ if raised else None)  # they hold the model
         self._model.release()
 
     def end(self, error: TapelineError) -> None:
         """Ends all answers, running and waiting, with an error."""
-        self._end_running(error)
+        self.end_running(error)
         for answer in self._queue.remove(lambda _: True):
             answer.end("error", error)
             self._ended["error"] += 1
+
+    def end_running(self, error: TapelineError) -> None:
+        """Ends all running answers with an error; nothing of them is reused."""
+        for slot in self._slots:
+            if slot.answer:
+                slot.answer.end("error", error)
+        self._free()
+
+    def interrupt(self) -> None:
+        """Ends all running answers, whose tick was left before its end.
+
+        Rows keep the entries that they had before it. A row with a state may have gone further, and one that was being
+        made ready for its answer may hold anything: these keep nothing.
+        """
+        for slot in self._slots:
+            if slot.answer:
+                slot.answer.end("cancelled")
+                if self._model.recurrent or not slot.begun:
+                    self._pages.forget(slot)
+        self._free()
 
     def figures(self) -> EngineFigures:
         """Returns the figures. Any thread may call it."""
@@ -122,12 +142,6 @@ class Scheduler:
         for slot in self._slots:
             if slot.answer and slot.answer.leaves(now):
                 slot.answer.leave()
-        self._free()
-
-    def _end_running(self, error: TapelineError) -> None:
-        for slot in self._slots:
-            if slot.answer:
-                slot.answer.end("error", error)
         self._free()
 
     def _free(self) -> None:

@@ -6,8 +6,9 @@ from typing import Final, Literal, Protocol, TypedDict
 
 import numpy as np
 
-from generation import SamplingConfig, Speculation, TokenStep
+from generation import SamplingConfig, StopRule, TokenStep
 from lang_core import ConfigError, InputError, checked_choices, near_names, some_of
+from tapeline.bundle import Bundle
 from tapeline.text import IdStream, StopText, Tokenizer
 
 MOST_NEW_TOKENS: Final = 1024
@@ -85,6 +86,26 @@ class GenerateOptions(SamplingConfig):
             return self.max_new_tokens
         return max(1, min(MOST_NEW_TOKENS, capacity - prompt + 1))
 
+    def rules(self, ends: frozenset[int], prompts: Sequence[Sequence[int]], capacity: int) -> list[StopRule]:
+        """Returns the rules that end the answers to prompts.
+
+        Args:
+            ends: tokens that end an answer.
+            prompts: tokens of each prompt.
+            capacity: positions of the caches.
+        """
+        return [StopRule(ends, self.new_tokens(len(prompt), capacity), self.ignore_eos) for prompt in prompts]
+
+
+def check_stops(options: GenerateOptions, tokenizer: Tokenizer | None, bundle: Bundle) -> None:
+    """Checks that stop strings can be found.
+
+    Raises:
+        InputError: there are some, and the bundle has no tokenizer.
+    """
+    if options.stops and tokenizer is None:
+        raise InputError(f"`stop`: {bundle.path} has no tokenizer, so its answers have no text: leave it out")
+
 
 _PROMPTS: Final = ("prompt", "prompts", "token_ids", "images", "on_token")  # arguments beside the options
 
@@ -150,14 +171,28 @@ class Generation:
         return "stop" if self.ended in ("eos", "stop") else self.ended
 
 
-class Memory(Protocol):
-    """Memory of earlier prompts.
+class AnswerCounts(Protocol):
+    """Tokens of a stream that took no step of their own."""
 
-    Attributes:
-        reused: tokens of the last prompt that it had.
-    """
+    @property
+    def reused(self) -> int:
+        """Tokens of the prompts that the caches had of earlier ones."""
+        ...
 
-    reused: int
+    @property
+    def drafted(self) -> int:
+        """Tokens that were proposed by speculation."""
+        ...
+
+    @property
+    def accepted(self) -> int:
+        """Proposed tokens that were right."""
+        ...
+
+    @property
+    def head_calls(self) -> int:
+        """Calls of the model's multi-token prediction head."""
+        ...
 
 
 class TokenStream(Iterator[GeneratedToken]):
@@ -177,10 +212,9 @@ class TokenStream(Iterator[GeneratedToken]):
         *,
         limits: Sequence[int],
         stops: Sequence[str],
-        stopped: set[int],
-        memory: Memory | None,
-        speculations: Sequence[Speculation],
-        on_end: Callable[[], None],
+        counts: AnswerCounts,
+        on_stop: Callable[[int], object],
+        on_end: Callable[[], object] = lambda: None,
     ) -> None:
         """Runs nothing yet.
 
@@ -190,9 +224,8 @@ class TokenStream(Iterator[GeneratedToken]):
             tokenizer: turns tokens into text; None gives ids.
             limits: largest number of new tokens of each prompt.
             stops: strings that end an answer.
-            stopped: receives the numbers of the prompts whose answers a stop string ended; ``steps`` reads it.
-            memory: of the model, where there is one.
-            speculations: those of this stream.
+            counts: of this stream.
+            on_stop: receives the number of a prompt whose answer a stop string ended; it needs no further step.
             on_end: is called behind the last token.
         """
         self.prompt_tokens = sum(map(len, prompts))
@@ -200,12 +233,12 @@ class TokenStream(Iterator[GeneratedToken]):
         self.answers = [Generation() for _ in prompts]
         self._pieces = [tokenizer.stream() if tokenizer else IdStream() for _ in prompts]
         self._texts = [StopText(stops) for _ in prompts]
-        self._stopped = stopped
-        self._memory, self._speculations = memory, speculations
+        self._counts = counts
+        self._on_stop = on_stop
         self._tokens = self._generated(steps, on_end)
 
     def _generated(
-        self, steps: Iterator[tuple[int, TokenStep]], on_end: Callable[[], None]
+        self, steps: Iterator[tuple[int, TokenStep]], on_end: Callable[[], object]
     ) -> Iterator[GeneratedToken]:
         for row, step in steps:
             answer, pieces, texts = self.answers[row], self._pieces[row], self._texts[row]
@@ -220,7 +253,7 @@ class TokenStream(Iterator[GeneratedToken]):
                 text += texts.push(pieces.finish())
             if texts.stopped:
                 ended = "stop"
-                self._stopped.add(row)
+                self._on_stop(row)
             elif ended:
                 text += texts.finish()
             answer.text += text
@@ -235,20 +268,20 @@ class TokenStream(Iterator[GeneratedToken]):
 
     @property
     def reused(self) -> int:
-        """Tokens of the prompt that the caches had of earlier ones."""
-        return 0 if self._memory is None else self._memory.reused
+        """Tokens of the prompts that the caches had of earlier ones."""
+        return self._counts.reused
 
     @property
     def drafted(self) -> int:
         """Tokens that were proposed by speculation."""
-        return sum(one.drafted for one in self._speculations)
+        return self._counts.drafted
 
     @property
     def accepted(self) -> int:
         """Proposed tokens that were right."""
-        return sum(one.accepted for one in self._speculations)
+        return self._counts.accepted
 
     @property
     def head_calls(self) -> int:
         """Calls of the model's multi-token prediction head."""
-        return sum(one.head_calls for one in self._speculations)
+        return self._counts.head_calls

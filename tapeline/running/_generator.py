@@ -1,4 +1,4 @@
-"""The model of a loaded bundle that generates: caches, memory of prompts, prompt cache, speculation."""
+"""Answers of a bundle without slots: caches, memory of prompts, prompt cache, speculation."""
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -9,13 +9,13 @@ from typing import Final
 import numpy as np
 
 from generation import Sampler, Speculation, StopRule, TokenStep, check_room, generate, generate_batch
+from generation.engine import PromptPicture
 from lang_core import InputError
 from runtime import Session
 from tapeline.bundle import Bundle
 from tapeline.cli import check_writable
 from tapeline.running._arrays import ordered_inputs
-from tapeline.running._generation import GenerateOptions, TokenStream
-from tapeline.running._measured_invariance import open_slots
+from tapeline.running._generation import GenerateOptions, TokenStream, check_stops
 from tapeline.running._model import (
     ENCODE,
     BundleBatch,
@@ -26,9 +26,8 @@ from tapeline.running._model import (
 )
 from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._prompt_memory import BundlePromptMemory
-from tapeline.running._prompt_pictures import PictureMemory, PromptPictures
-from tapeline.running._row_model import RowModel
-from tapeline.running._slots import SLOTS
+from tapeline.running._prompt_pictures import PictureEmbeddings, PictureMemory, PromptPictures
+from tapeline.running._scores import Scores, cached_logits, scores
 from tapeline.running._speculating import Speculating
 from tapeline.text import Tokenizer
 from transformer_core.models import DRAFT
@@ -71,7 +70,12 @@ class Generator:
         """Bytes of token ids and their positions that were moved so far."""
         return 0 if self._model is None else self._model.token_bytes
 
-    def model(self, *, several: bool = False) -> BundleModel | BundleBatch:
+    @property
+    def vocabulary(self) -> int:
+        """Size of the vocabulary, V."""
+        return self._opened().vocabulary
+
+    def _opened(self, *, several: bool = False) -> BundleModel | BundleBatch:
         """Returns the model, which has empty caches or a memory of what they hold.
 
         Args:
@@ -82,24 +86,22 @@ class Generator:
         """
         if self._model is not None and not self._used_up and (isinstance(self._model, BundleBatch) or not several):
             return self._model
-        if SLOTS in self._bundle.config.model:
-            return self._row(several)
         if several or has_row_positions(self._bundle):
             return self._batch()
         return self._single()
 
-    def emptied(self) -> BundleModel:
-        """Returns the model of one sequence with caches that may be written from the start.
+    def scores(self, token_ids: Sequence[int]) -> Scores:
+        """Returns the log-probability of each token, given those before it.
 
         Raises:
-            InputError: the bundle is for several sequences.
+            InputError: there are fewer than two tokens or more than fit, or the bundle is for several sequences.
         """
-        model = self.model()
+        model = self._opened()
         if not isinstance(model, BundleModel) or self._memory is None:
             raise InputError(f"{self._bundle.path}: scores need a bundle exported without positions=per_row")
         self._streams += 1
         self._memory.restore(())
-        return model
+        return scores(token_ids, cached_logits(model, token_ids))
 
     def stream(
         self,
@@ -107,7 +109,7 @@ class Generator:
         options: GenerateOptions,
         ends: frozenset[int],
         tokenizer: Tokenizer | None,
-        pictures: PromptPictures | None = None,
+        pictures: Sequence[PromptPicture] = (),
         *,
         at_once: bool = True,
     ) -> TokenStream:
@@ -118,18 +120,16 @@ class Generator:
             options: of the generation.
             ends: tokens that end an answer.
             tokenizer: turns tokens into text.
-            pictures: pictures of the one prompt, or None.
+            pictures: pictures of the one prompt.
             at_once: False continues as many prompts at a time as the bundle takes.
 
         Raises:
             InputError: options are out of range, or the bundle does not take these prompts.
         """
-        if options.stops and tokenizer is None:
-            raise InputError(f"`stop`: {self._bundle.path} has no tokenizer, so its answers have no text: leave it out")
-        model = self.model(several=at_once and len(prompts) > 1)
+        check_stops(options, tokenizer, self._bundle)
+        model = self._opened(several=at_once and len(prompts) > 1)
         self._check_pictures(model, pictures)
-        limits = [options.new_tokens(len(prompt), model.capacity) for prompt in prompts]
-        rules = [StopRule(ends, limit, options.ignore_eos) for limit in limits]
+        rules = options.rules(ends, prompts, model.capacity)
         speculations = (
             [self._speculate(model) for _ in prompts] if self._speculate and isinstance(model, ScoringBundle) else []
         )
@@ -139,22 +139,26 @@ class Generator:
         if isinstance(model, BundleBatch):
             steps = self._batches(model, prompts, samplers, rules, at_once=at_once)
         else:
-            steps = self._in_turn(model, prompts, samplers, rules, speculations, pictures, stopped)
+            seen = self._embeddings.of(pictures) if pictures else None
+            steps = self._in_turn(model, prompts, samplers, rules, speculations, seen, stopped)
         return TokenStream(
             self._alone(steps, self._streams),
             prompts,
             tokenizer,
-            limits=limits,
+            limits=[rule.max_new_tokens for rule in rules],
             stops=options.stops,
-            stopped=stopped,
-            memory=self._memory,
-            speculations=speculations,
+            counts=_Counts(self._memory, speculations),
+            on_stop=stopped.add,
             on_end=self._save_prompt_cache,
         )
 
-    def _check_pictures(self, model: BundleModel | BundleBatch, pictures: PromptPictures | None) -> None:
+    @cached_property
+    def _embeddings(self) -> PictureEmbeddings:
+        return PictureEmbeddings(self._bundle, self._session)
+
+    def _check_pictures(self, model: BundleModel | BundleBatch, pictures: Sequence[PromptPicture]) -> None:
         """Refuses pictures in bundles and with options that have no place for them."""
-        if pictures is None:
+        if not pictures:
             return
         if isinstance(model, BundleBatch):
             raise InputError(
@@ -172,19 +176,6 @@ class Generator:
         if self._prompt_cache_path is not None:
             raise InputError("`prompt_cache` goes with one prompt and a bundle exported without positions=per_row")
         return self._model
-
-    def _row(self, several: bool) -> BundleModel:
-        """Returns the first row of a bundle with slots, as a model of one sequence."""
-        for what, asked in (
-            ("several prompts go", several),
-            ("`speculate` and `draft` go", self._speculate is not None),
-            ("`prompt_cache` goes", self._prompt_cache_path is not None),
-        ):
-            if asked:
-                raise InputError(f"{what} with a bundle exported without slots, and {self._bundle.path} has some")
-        model = RowModel(open_slots(self._bundle, self._session))
-        self._model, self._memory = model, BundlePromptMemory(model)
-        return model
 
     def _single(self) -> BundleModel:
         names = [entry_point.name for entry_point in self._bundle.config.entry_points]
@@ -284,6 +275,29 @@ class Generator:
     def _save_prompt_cache(self) -> None:
         if self._prompt_cache is not None:
             self._prompt_cache.save()
+
+
+class _Counts:
+    """Counts of a stream: an ``AnswerCounts``."""
+
+    def __init__(self, memory: BundlePromptMemory | None, speculations: Sequence[Speculation]) -> None:
+        self._memory, self._speculations = memory, speculations
+
+    @property
+    def reused(self) -> int:
+        return 0 if self._memory is None else self._memory.reused
+
+    @property
+    def drafted(self) -> int:
+        return sum(one.drafted for one in self._speculations)
+
+    @property
+    def accepted(self) -> int:
+        return sum(one.accepted for one in self._speculations)
+
+    @property
+    def head_calls(self) -> int:
+        return sum(one.head_calls for one in self._speculations)
 
 
 def _until_stopped(streams: Sequence[Iterator[TokenStep]], stopped: Collection[int]) -> Iterator[tuple[int, TokenStep]]:

@@ -14,6 +14,9 @@ from tapeline.cli import Progress, no_progress
 from tapeline.running._dump import DumpOptions, dumper_of
 from tapeline.running._generator import Generator
 from tapeline.running._loaded import LoadedModel
+from tapeline.running._row_drafts import row_drafting
+from tapeline.running._row_generator import RowGenerator
+from tapeline.running._slots import SLOTS
 from tapeline.running._speculating import speculating
 
 
@@ -78,8 +81,16 @@ def load(
     with contextlib.ExitStack() as stack:
         dumper = stack.enter_context(dumper_of(opened, place, dump, progress))
         session = stack.enter_context(open_session(opened, place, dumper))
-        speculation = stack.enter_context(speculating(opened, place, speculate, draft, draft_tokens))
-        generator = Generator(
-            opened, session, encoder_inputs=encoder_inputs, prompt_cache=prompt_cache, speculate=speculation
-        )
+        if SLOTS in opened.config.model:
+            if prompt_cache is not None:
+                raise InputError(
+                    f"`prompt_cache` goes with a bundle exported without slots, and {opened.path} has some"
+                )
+            drafting = stack.enter_context(row_drafting(opened, place, speculate, draft, draft_tokens))
+            generator = RowGenerator(opened, session, drafting)
+        else:
+            speculation = stack.enter_context(speculating(opened, place, speculate, draft, draft_tokens))
+            generator = Generator(
+                opened, session, encoder_inputs=encoder_inputs, prompt_cache=prompt_cache, speculate=speculation
+            )
         return LoadedModel(opened, session, stack.pop_all(), generator, progress)

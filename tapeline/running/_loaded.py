@@ -14,9 +14,9 @@ from lang_core import InputError, near_keywords
 from runtime import Counters, Session
 from tapeline.bundle import Bundle
 from tapeline.cli import Progress, ProgressEvent, no_progress
+from tapeline.media.images import Tiles
 from tapeline.running._arrays import ordered_inputs
 from tapeline.running._conversation import Conversation
-from tapeline.running._eyes import Eyes
 from tapeline.running._generation import (
     GeneratedToken,
     GenerateKeywords,
@@ -28,9 +28,10 @@ from tapeline.running._generation import (
 )
 from tapeline.running._generator import Generator
 from tapeline.running._given_prompts import GivenPrompts, check_either, check_text
+from tapeline.running._picture_prompts import PicturePrompts
 from tapeline.running._pictures import ImageSource
-from tapeline.running._prompt_pictures import SeenPicture
-from tapeline.running._scores import Scores, cached_logits, forward_logits, scores
+from tapeline.running._row_generator import RowGenerator
+from tapeline.running._scores import Scores, forward_logits, scores
 from tapeline.running._senses import Senses
 from tapeline.text import Tokenizer, check_ids, find_tokenizer
 
@@ -61,7 +62,7 @@ class LoadedModel(Senses):
         bundle: Bundle,
         session: Session,
         stack: contextlib.ExitStack,
-        generator: Generator,
+        generator: Generator | RowGenerator,
         progress: Progress = no_progress,
     ) -> None:
         """Takes over what ``load`` has opened; ``stack`` closes it."""
@@ -79,7 +80,7 @@ class LoadedModel(Senses):
     @property
     def vocabulary(self) -> int:
         """Size of the vocabulary, V, of a bundle that generates."""
-        return self._generator.model().vocabulary
+        return self._generator.vocabulary
 
     @property
     def counters(self) -> Counters:
@@ -221,10 +222,10 @@ class LoadedModel(Senses):
         images: Sequence[ImageSource],
         options: GenerateOptions,
     ) -> TokenStream:
-        pictures = self._eyes.see(images)
-        text = None if prompt is None else self._eyes.written(prompt, pictures)
+        pictures = self._pictures.see(images)
+        text = None if prompt is None else self._pictures.written(prompt, pictures)
         ids = self._checked(text, token_ids, self.vocabulary)
-        placed = self._eyes.placed(ids, pictures)
+        placed = self._pictures.placed(ids, pictures)
         return self._generator.stream([ids], options, load_eos_ids(self.bundle.path), self.tokenizer, placed)
 
     def stream_batch(
@@ -270,12 +271,12 @@ class LoadedModel(Senses):
         chat = tapeline.text.Chat.of(self.bundle.path, self.tokenizer, system)
         ends = load_eos_ids(self.bundle.path) | chat.end_ids()
 
-        seen: list[SeenPicture] = []
+        seen: list[Tiles] = []
 
         def stream(text: str, images: Sequence[ImageSource], options: GenerateOptions) -> TokenStream:
             if not images and not seen:
                 return self._generator.stream([chat.ask(text, self.vocabulary)], options, ends, self.tokenizer)
-            eyes = self._eyes
+            eyes = self._pictures
             eyes.check_text(text)
             pictures = [*seen, *eyes.see(images)]
             ids = chat.ask(
@@ -305,9 +306,7 @@ class LoadedModel(Senses):
             vocabulary = int(self.bundle.config.model.get("vocabulary", 0))
             ids = self._checked(text, token_ids, vocabulary)
             return scores(ids, forward_logits(self.bundle, self._session, ids))
-        model = self._generator.emptied()
-        ids = self._checked(text, token_ids, model.vocabulary)
-        return scores(ids, cached_logits(model, ids))
+        return self._generator.scores(self._checked(text, token_ids, self.vocabulary))
 
     def run(self, entry_point: str, inputs: Mapping[str, np.ndarray | int]) -> dict[str, np.ndarray]:
         """Runs one entry point on arrays and returns its results by name, of the shapes and dtypes of its specs.
@@ -354,8 +353,8 @@ class LoadedModel(Senses):
             self.bundle.checks.wait(lambda: self._progress(ProgressEvent(_COMPARING)))
 
     @cached_property
-    def _eyes(self) -> Eyes:
-        return Eyes(self.bundle, self._session, self.tokenizer)
+    def _pictures(self) -> PicturePrompts:
+        return PicturePrompts(self.bundle, self.tokenizer)
 
     def _encode(self, text: str, vocabulary: int) -> list[int]:
         if self.tokenizer is None:

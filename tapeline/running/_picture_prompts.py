@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from generation.engine import PromptPicture
 from lang_core import ConfigError, InputError
 from tapeline.bundle import Bundle
 from tapeline.media.images import DEFAULT_IMAGE_LIMITS, ImageLimits, TilePreprocessor, Tiles
@@ -80,6 +81,22 @@ class PicturePrompts:
         """
         return self._preprocess(picture_of(image, limits))
 
+    def see(self, images: Sequence[ImageSource]) -> list[Tiles]:
+        """Returns pictures as tiles. Errors are those of ``tiles``."""
+        return [self.tiles(image) for image in images]
+
+    def placed(self, token_ids: Sequence[int], pictures: Sequence[Tiles]) -> list[PromptPicture]:
+        """Returns the tiles of pictures in the places of their tokens.
+
+        Raises:
+            InputError: the prompt has more or fewer image tokens, or those of a tile do not stand side by side.
+        """
+        pixels = [tile for picture in pictures for tile in picture.pixels]
+        return [
+            PromptPicture(pixels=tile, start=start, stop=start + self._tokens)
+            for tile, start in zip(pixels, self._starts(token_ids, len(pixels)), strict=True)
+        ]
+
     def check_text(self, text: str) -> None:
         """Checks that a text has no place for a picture of its own: a chat template makes those.
 
@@ -105,13 +122,14 @@ class PicturePrompts:
             )
         return first + "".join(self._around(picture) + after for picture, after in zip(pictures, rest, strict=True))
 
-    def starts(self, token_ids: Sequence[int], tiles: int) -> list[int]:
-        """Returns the position of the first token of each of some tiles in a prompt.
-
-        Raises:
-            InputError: the prompt has more or fewer image tokens than these, or they do not stand side by side.
-        """
-        positions = self.positions(token_ids, tiles * self._tokens)
+    def _starts(self, token_ids: Sequence[int], tiles: int) -> list[int]:
+        """Returns the position of the first token of each of some tiles in a prompt."""
+        positions = [position for position, token_id in enumerate(token_ids) if token_id == self._token]
+        if len(positions) != tiles * self._tokens:
+            raise InputError(
+                f"the prompt has {len(positions)} image tokens (id {self._token}), the pictures have "
+                f"{tiles * self._tokens}: give as many"
+            )
         starts = positions[:: self._tokens]
         if any(
             stop - start != self._tokens - 1
@@ -121,25 +139,6 @@ class PicturePrompts:
                 f"the image tokens of a tile (id {self._token}) have others among them: keep them together"
             )
         return starts
-
-    def positions(self, token_ids: Sequence[int], count: int) -> list[int]:
-        """Returns the positions of a prompt's image tokens.
-
-        Raises:
-            InputError: there are more or fewer than ``count``.
-        """
-        positions = [position for position, token_id in enumerate(token_ids) if token_id == self._token]
-        if len(positions) != count:
-            raise InputError(
-                f"the prompt has {len(positions)} image tokens (id {self._token}), the pictures have {count}: give as "
-                "many"
-            )
-        return positions
-
-    @property
-    def tile_tokens(self) -> int:
-        """Tokens of a tile."""
-        return self._tokens
 
     def _around(self, picture: TiledPicture) -> str:
         tokens = MARK * self._tokens

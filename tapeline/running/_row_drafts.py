@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from generation import Drafter, DraftModel, PromptLookup
+from generation.engine import Drafting
 from lang_core import InputError
 from runtime import Session
 from tapeline.backends import Place, open_session
@@ -21,18 +22,35 @@ BeginDraft = Callable[[int, bool], Drafter]
 
 
 @contextmanager
-def row_drafters(bundle: Bundle, place: Place, speculate: str | None, draft: Path | None) -> Iterator[BeginDraft]:
-    """Opens what drafts for the rows of a bundle with slots.
+def row_drafting(
+    bundle: Bundle, place: Place, speculate: str | None, draft: Path | None, tokens: int | None = None, rows: int = 1
+) -> Iterator[Drafting | None]:
+    """Opens the speculation of the answers in the rows of a bundle with slots; None without.
 
     Args:
         bundle: bundle that answers.
         place: engine and devices, also of the draft's.
-        speculate: ``prompt_lookup`` or ``prompt_lookup:N``.
-        draft: bundle with slots that drafts.
+        speculate: ``prompt_lookup`` or ``prompt_lookup:N``; None for none.
+        draft: bundle with slots that drafts; None for none.
+        tokens: largest number of tokens of a draft; None for as many as one call verifies.
+        rows: answers that may run at once while drafts are made.
 
     Raises:
         InputError: options contradict each other, or the draft has other tokens, states, or too few slots.
+        ConfigError: a number is out of its range.
     """
+    if speculate is None and draft is None:
+        if tokens is not None:
+            raise InputError(f"draft_tokens={tokens} goes with `speculate` or `draft`")
+        yield None
+        return
+    with row_drafters(bundle, place, speculate, draft) as begin:
+        yield Drafting(begin=begin, tokens=tokens, rows=rows)
+
+
+@contextmanager
+def row_drafters(bundle: Bundle, place: Place, speculate: str | None, draft: Path | None) -> Iterator[BeginDraft]:
+    """Opens what drafts for the rows of a bundle with slots. Arguments and errors are those of ``row_drafting``."""
     check_one_way(speculate, draft)
     if draft is None:
         if speculate == HEAD:

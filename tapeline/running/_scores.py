@@ -46,10 +46,32 @@ def scores(token_ids: Sequence[int], logits: Iterator[np.ndarray]) -> Scores:
     Raises:
         InputError: there are fewer than two tokens.
     """
-    if len(token_ids) < 2:
-        raise InputError(f"scores need 2 tokens or more, found {len(token_ids)}: each is scored given those before it")
+    _check_two(token_ids)
     values = [_log_probability(row, token) for row, token in zip(logits, token_ids[1:], strict=False)]
     return Scores(tuple(token_ids), np.array(values))
+
+
+def check_scored(token_ids: Sequence[int], capacity: int) -> None:
+    """Checks that tokens can be scored with caches of so many positions.
+
+    Raises:
+        InputError: there are fewer than two, or too many.
+    """
+    _check_two(token_ids)
+    _check_room(token_ids, capacity)
+
+
+def _check_two(token_ids: Sequence[int]) -> None:
+    if len(token_ids) < 2:
+        raise InputError(f"scores need 2 tokens or more, found {len(token_ids)}: each is scored given those before it")
+
+
+def _check_room(token_ids: Sequence[int], capacity: int) -> None:
+    if len(token_ids) > capacity:
+        raise InputError(
+            f"{len(token_ids)} tokens, and the bundle's caches hold {capacity} positions: shorten the text, or "
+            f"export with max_sequence={len(token_ids)} or more"
+        )
 
 
 def cached_logits(model: BundleModel, token_ids: Sequence[int]) -> Iterator[np.ndarray]:
@@ -58,11 +80,7 @@ def cached_logits(model: BundleModel, token_ids: Sequence[int]) -> Iterator[np.n
     Raises:
         InputError: the caches hold fewer positions.
     """
-    if len(token_ids) > model.capacity:
-        raise InputError(
-            f"{len(token_ids)} tokens, and the bundle's caches hold {model.capacity} positions: shorten the text, or "
-            f"export with max_sequence={len(token_ids)} or more"
-        )
+    _check_room(token_ids, model.capacity)
     model.begin(len(token_ids))
     width = model.score_tokens if isinstance(model, ScoringBundle) else 0
     start = 0

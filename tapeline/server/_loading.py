@@ -22,7 +22,7 @@ from tapeline.running import (
     load,
     open_slots,
     ranks,
-    row_drafters,
+    row_drafting,
     takes_pictures,
 )
 from tapeline.server._embedding_model import EmbeddingModel
@@ -231,8 +231,9 @@ def _drafting(bundle: Bundle, loading: Loading, stack: contextlib.ExitStack) -> 
     drafts = loading.drafts
     if drafts is None:
         return None
-    begin = stack.enter_context(row_drafters(bundle, loading.place, drafts.speculate, drafts.draft))
-    return Drafting(begin=begin, tokens=drafts.tokens, rows=drafts.rows)
+    return stack.enter_context(
+        row_drafting(bundle, loading.place, drafts.speculate, drafts.draft, drafts.tokens, drafts.rows)
+    )
 
 
 class BundleEngine:

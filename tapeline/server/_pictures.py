@@ -99,13 +99,7 @@ class PictureReader:
         Raises:
             InputError: the prompt has more or fewer image tokens.
         """
-        pixels = [tile for picture in tiles for tile in picture.pixels]
-        starts = self._prompts.starts(token_ids, len(pixels))
-        count = self._prompts.tile_tokens
-        return [
-            PromptPicture(pixels=tile, start=start, stop=start + count)
-            for tile, start in zip(pixels, starts, strict=True)
-        ]
+        return self._prompts.placed(token_ids, tiles)
 
     def _tiles(self, url: str, where: str, limits: ImageLimits, budget: PixelBudget) -> Tiles:
         data = picture_bytes(url, where, limits.max_bytes)

@@ -10,7 +10,7 @@ from generation import KnownLogits, Prediction
 
 
 class ScriptSlots:
-    """``SlotModel`` whose likeliest token at each position is that of a script, whatever was said before.
+    """``ModelRunner`` whose likeliest token at each position is that of a script, whatever was said before.
 
     Args:
         script: token of each position.

@@ -15,7 +15,7 @@ from typing import Any, Final
 import uvicorn
 
 from generation import DEFAULT_SAMPLING
-from generation.engine import Engine, EngineSettings, SlotModel
+from generation.engine import Engine, EngineSettings, ModelRunner
 from tapeline.demo import write_demo_checkpoint
 from tapeline.server._log import Log
 from tapeline.server._model import TextModel
@@ -34,7 +34,7 @@ TEMPLATE: Final = (  # as Hermes' models have it
 VOCABULARY: Final = 512
 
 
-def text_model(directory: Path, slots: SlotModel, name: str = "demo", **engine: Any) -> TextModel:
+def text_model(directory: Path, slots: ModelRunner, name: str = "demo", **engine: Any) -> TextModel:
     """Returns a model with the demo model's tokenizer, which is written to a directory, and any tokens."""
     write_demo_checkpoint(directory)
     tokenizer, template = Tokenizer.load(directory), ChatTemplate(TEMPLATE, "the test")

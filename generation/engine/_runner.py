@@ -12,7 +12,7 @@ from generation import Prediction
 from generation.engine._pool import PagePool
 
 
-class SlotModel(Protocol):
+class ModelRunner(Protocol):
     """Causal language model with caches of B rows, each of which holds one sequence.
 
     Predictions are read before the next call that makes some.
