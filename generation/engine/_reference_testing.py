@@ -202,8 +202,8 @@ def scores_of(token_id: int, logits: np.ndarray, most: int | None) -> Logprobs:
     """Returns a token, its log probability, and the likeliest tokens with theirs, as OpenAI's API defines them."""
     if most is None:
         return token_id, None, ()
-    moved = logits - logits.max()
-    logprobs = moved - np.float32(np.log(np.exp(moved).sum(dtype=np.float64)))
+    rest = float(np.log(np.exp(logits - logits.max()).sum(dtype=np.float64)))
+    logprobs = logits.astype(np.float64) - float(logits.max()) - rest
     order = sorted(range(len(logits)), key=lambda i: (-logprobs[i], i))[:most]
     return token_id, float(logprobs[token_id]), tuple((i, float(logprobs[i])) for i in order)
 

@@ -67,8 +67,8 @@ class TokenRequest:
         constraint: rule of which tokens may come next; None without.
         logprobs: number of most likely tokens to send with each new token, beside its own log probability; None for no
             log probabilities. They are the log softmax of the model's logits, before any step of sampling.
-        prompt_logprobs: the same for the prompt's tokens; the prompt is then run one token at a time, and nothing is
-            reused.
+        prompt_logprobs: the same for the prompt's tokens; the prompt is then run by single steps, or by calls of
+            ``score_row`` of an invariant model, and nothing is reused.
         deadline: seconds from now after which the answer ends where it is; None for the engine's default.
         client: who asks. Clients are served in turn.
         cache_salt: whose prefixes the request may reuse: those of requests with the same salt. None reuses nothing, and

@@ -178,14 +178,28 @@ class Scheduler:
             self._pace.measured(len(slots), partial(self._run_next, slots))
 
     def _run_next(self, slots: Sequence[Slot]) -> None:
-        """Runs the next token of each of some rows, with its draft where there is one."""
+        """Runs the next token of each of some rows, with its draft, or what is known of its prompt, if there is one."""
+        known = {slot: self._known(slot) for slot in slots}
+        for slot, tokens in known.items():
+            if tokens:
+                self._run_tokens(slot, tokens)
+        slots = [slot for slot in slots if not known[slot]]
         drafts = self._propose(slots)
         plain = [slot for slot, draft in zip(slots, drafts, strict=True) if not draft]
         if plain:
             self._run_step(plain)
         for slot, draft in zip(slots, drafts, strict=True):
             if draft:
-                self._run_draft(slot, draft)
+                self._totals["draft_tokens"] += len(draft)
+                self._totals["accepted_tokens"] += self._run_tokens(slot, draft)
+
+    def _known(self, slot: Slot) -> Sequence[int]:
+        """Returns those of the prompt's tokens behind the next one that one call scores with it."""
+        assert slot.answer
+        if not self._model.invariant:  # a call of several tokens would have other bits
+            return ()
+        start = slot.filled + 1
+        return slot.answer.prompt[start : start + self._model.score_tokens - 1].tolist()
 
     def _propose(self, slots: Sequence[Slot]) -> Sequence[list[int]]:
         if self._drafts is None:
@@ -202,18 +216,21 @@ class Scheduler:
             slot.feed(1)
             self._take(slot, prediction)
 
-    def _run_draft(self, slot: Slot, draft: list[int]) -> None:
-        """Runs a row's next token and a draft, up to the draft's first token that is not the one that is chosen."""
-        self._totals["draft_tokens"] += len(draft)
+    def _run_tokens(self, slot: Slot, tokens: Sequence[int]) -> int:
+        """Runs a row's next token and some that may follow, up to the first that does not.
+
+        Returns:
+            The number of those that do.
+        """
         with self._times.part("decode"):
-            predictions = self._model.score_row([slot.next_token, *draft], slot.row, slot.filled)
-        for prediction, guess in zip(predictions, [*draft, None], strict=True):
+            predictions = self._model.score_row([slot.next_token, *tokens], slot.row, slot.filled)
+        for count, (prediction, guess) in enumerate(zip(predictions, [*tokens, None], strict=True)):
             slot.feed(1)
             self._take(slot, prediction)
             assert slot.answer
             if slot.answer.reason or slot.answer.waiting or slot.next_token != guess:
-                return
-            self._totals["accepted_tokens"] += 1
+                return count
+        raise AssertionError("the last token has no guess behind it")
 
     def _take(self, slot: Slot, prediction: Prediction) -> None:
         answer = slot.answer

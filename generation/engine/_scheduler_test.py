@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from generation import SamplingConfig
 from generation.engine import EndEvent, PromptEvent, TokenEvent, TokenRequest, canonical_pieces
 from generation.engine._answer import Answer
 from generation.engine._hash_slots_testing import HashSlots
+from generation.engine._reference_testing import alone
 from generation.engine._scheduler_testing import Bench
 
 _LONG = os.environ.get("TAPELINE_LONG") == "1"
@@ -209,3 +211,26 @@ def test_canonical_pieces_are_a_function_of_the_length() -> None:
         assert canonical_pieces(length + 128, (8, 32, 128)) == [128, *pieces]
         if len(pieces) > 1:
             assert canonical_pieces(length - pieces[0], (32, 8, 128)) == pieces[1:]
+
+
+@pytest.mark.parametrize(("invariant", "score_tokens", "calls"), [(True, 4, [4, 4, 3]), (True, 0, []), (False, 4, [])])
+def test_scored_prompts_run_by_score_row_if_the_bits_are_the_same(
+    invariant: bool, score_tokens: int, calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompt = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
+    sizes: list[int] = []
+    score_row = HashSlots.score_row
+
+    def noted(self: HashSlots, token_ids: Sequence[int], row: int, position: int) -> Any:
+        sizes.append(len(token_ids))
+        return score_row(self, token_ids, row, position)
+
+    monkeypatch.setattr(HashSlots, "score_row", noted)
+    bench = Bench(HashSlots(invariant=invariant, score_tokens=score_tokens))
+    _, received = bench.put(prompt, 3, prompt_logprobs=2, logprobs=1)
+    bench.run()
+    assert sizes == calls
+    alone_model = HashSlots(invariant=invariant)
+    tokens, reason, scored = alone(alone_model, bench.answers[0][0].request, ())
+    assert (received.tokens, received.end.reason, received.prompt) == (tokens, reason, scored)
+    assert bench.scheduler.figures().draft_tokens == 0

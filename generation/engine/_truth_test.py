@@ -142,7 +142,7 @@ def test_drafts_change_no_answer(tokens: int | None, rows: int) -> None:
     model = HashSlots(score_tokens=6)
     drafting = Drafting(begin=lambda row, _: OftenRight(row), tokens=tokens, rows=rows)
     settings = EngineSettings(max_waiting=_COUNT, store_bytes=9_000, tick_tokens=24, block_tokens=8)
-    load = _Load(model, settings, 5, drafting=drafting)
+    load = _Load(model, settings, 6, drafting=drafting)
     load.run(lambda: None)
     for make, received in load.made:
         _check(received, make(), HashSlots())
