@@ -154,8 +154,8 @@ class LoadedModel(Senses):
         """Continues a prompt and returns the whole answer; the answers to a list of prompts.
 
         The likeliest token is taken, unless ``temperature`` is given: ``**model.default_sampling`` samples as ``chat``
-        does. Several prompts are answered as each alone: at once by a bundle with ``positions="per_row"``, else in
-        turn.
+        does. Several prompts are answered as each alone: at once by a bundle with slots or ``positions="per_row"``,
+        else in turn.
 
         Args:
             prompt: text, or a list of texts; or else ``token_ids``. It has ``<image>`` where a picture belongs.
@@ -179,7 +179,7 @@ class LoadedModel(Senses):
         on_token: Callable[[GeneratedToken], object] | None = None,
         **options: Unpack[GenerateKeywords],
     ) -> list[Generation]:
-        """Continues several prompts at once, with a bundle exported with ``positions="per_row"``.
+        """Continues several prompts at once, with a bundle exported with slots or ``positions="per_row"``.
 
         Args:
             prompts: texts; or else ``token_ids``.
