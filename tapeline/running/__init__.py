@@ -31,7 +31,7 @@ from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._prompt_memory import BundlePromptMemory
 from tapeline.running._ranker import TextRanker, ranks
 from tapeline.running._rope_lengths import RopeLengths
-from tapeline.running._row_drafts import row_drafters, row_drafting
+from tapeline.running._row_drafts import row_drafting
 from tapeline.running._scores import Scores
 from tapeline.running._slots import SLOTS, BundleSlots
 from tapeline.running._speculating import Speculating, speculating
@@ -81,7 +81,6 @@ __all__ = [
     "open_slots",
     "ranks",
     "similarities",
-    "row_drafters",
     "row_drafting",
     "read_inputs",
     "speculating",

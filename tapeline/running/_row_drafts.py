@@ -44,13 +44,13 @@ def row_drafting(
             raise InputError(f"draft_tokens={tokens} goes with `speculate` or `draft`")
         yield None
         return
-    with row_drafters(bundle, place, speculate, draft) as begin:
+    with _drafters(bundle, place, speculate, draft) as begin:
         yield Drafting(begin=begin, tokens=tokens, rows=rows)
 
 
 @contextmanager
-def row_drafters(bundle: Bundle, place: Place, speculate: str | None, draft: Path | None) -> Iterator[BeginDraft]:
-    """Opens what drafts for the rows of a bundle with slots. Arguments and errors are those of ``row_drafting``."""
+def _drafters(bundle: Bundle, place: Place, speculate: str | None, draft: Path | None) -> Iterator[BeginDraft]:
+    """Opens what drafts for the rows of a bundle with slots; arguments and errors as of ``row_drafting``."""
     check_one_way(speculate, draft)
     if draft is None:
         if speculate == HEAD:

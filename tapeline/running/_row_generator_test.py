@@ -74,9 +74,9 @@ def test_scores_are_those_of_a_plain_bundle(plain: tapeline.Bundle, slots: tapel
     text = _PROMPTS[1]
     with tapeline.load(plain.path) as one, tapeline.load(slots.path) as other:
         first = other.generate(text, max_new_tokens=4)
-        wanted, found = one.score(text), other.score(text)
-        np.testing.assert_allclose(found.log_probabilities, wanted.log_probabilities, rtol=1e-5)
-        assert found.token_ids == wanted.token_ids
+        wanted, scores = one.score(text), other.score(text)
+        np.testing.assert_allclose(scores.log_probabilities, wanted.log_probabilities, rtol=1e-5)
+        assert scores.token_ids == wanted.token_ids
         assert other.generate(text, max_new_tokens=4) == first
         with pytest.raises(InputError, match="scores need 2 tokens or more, found 1"):
             other.score(token_ids=[3])

@@ -15,7 +15,7 @@ from lang_core import ConfigError, DeviceError, InputError
 from run_iree import target_of_device
 from tapeline.backends import Place
 from tapeline.bundle import Bundle
-from tapeline.running import BundleSlots, row_drafters
+from tapeline.running import BundleSlots, row_drafting
 from tests.goldens.cases import CASES
 from tests.product import _bundles
 from tests.product._bundles import ON_FAST_DEVICES, export, export_case
@@ -140,7 +140,7 @@ def test_a_bundle_of_pages_generates_for_one_prompt_and_drafts_for_none(bundles:
     assert len(texts) == 1
     with (
         pytest.raises(InputError, match="has pages, and a row of drafts reserves none: export it without"),
-        row_drafters(whole, Place(device=_DEVICE), None, paged.path),
+        row_drafting(whole, Place(device=_DEVICE), None, paged.path),
     ):
         pass
 

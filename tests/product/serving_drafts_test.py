@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from generation.engine import Drafting, EndEvent, Engine, TokenRequest, canonical_pieces
+from generation.engine import EndEvent, Engine, TokenRequest, canonical_pieces
 from generation.engine._reference_testing import Received, alone, random_requests
 from lang_core import ConfigError, InputError
 from run_iree import target_of_device
 from tapeline.backends import Place
 from tapeline.bundle import MARK, Bundle
-from tapeline.running import BundleSlots, open_slots, row_drafters
+from tapeline.running import BundleSlots, open_slots, row_drafting
 from tests.product import _bundles
 from tests.product._bundles import ON_FAST_DEVICES, export
 
@@ -44,9 +44,9 @@ def test_answers_are_those_without_drafts(bundle: Bundle, lonely: BundleSlots, d
     place, said = Place(device=_DEVICE), None if drafts else "prompt_lookup:2"
     with (
         bundle.session(_DEVICE) as session,
-        row_drafters(bundle, place, said, bundle.path if drafts else None) as begin,
+        row_drafting(bundle, place, said, bundle.path if drafts else None, rows=2) as drafting,
     ):
-        slots, drafting = BundleSlots(bundle, session, invariance=lonely.invariance), Drafting(begin=begin, rows=2)
+        slots = BundleSlots(bundle, session, invariance=lonely.invariance)
         if not lonely.invariant:
             with pytest.raises(ConfigError, match="a token's bits depend on the call"):
                 Engine(slots, drafting=drafting)
@@ -83,5 +83,5 @@ def test_what_does_not_go_together_is_refused(bundle: Bundle, tmp_path: Path) ->
         (("prompt_lookup", bundle.path), "are two ways to get drafts: give one of them"),
         ((None, fewer), r"has 1 slots, and .* has 3: export the draft with slots=3"),
     ]:
-        with pytest.raises(InputError, match=message), row_drafters(bundle, Place(device=_DEVICE), *given):
+        with pytest.raises(InputError, match=message), row_drafting(bundle, Place(device=_DEVICE), *given):
             raise AssertionError(f"{given} was taken")
