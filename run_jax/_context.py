@@ -23,6 +23,7 @@ from lang_core import (
     as_dtype,
     is_table_dtype,
     near_names,
+    nests_regions,
     operand_advice,
     plain_bools,
     tag_name,
@@ -223,12 +224,14 @@ class JaxExecutionContext(ExecutionContext):
             return self.parameter(parameter)
         return self.constant(values)
 
+    @nests_regions
     def while_loop(
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
     ) -> tuple[Tensor, ...]:
         """Runs the loop as ``jax.lax.while_loop``, through which JAX has no reverse mode; shapes as of ``ops``."""
         return loop(self.tensor, cond, body, tuple(self.tensor(value) for value in init))
 
+    @nests_regions
     def counted_loop(
         self, stop: int, body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
     ) -> tuple[Tensor, ...]:
@@ -238,6 +241,7 @@ class JaxExecutionContext(ExecutionContext):
         """
         return counted_loop(self.tensor, stop, body, tuple(self.tensor(value) for value in init))
 
+    @nests_regions
     def bounded_loop(
         self,
         most: int,
@@ -251,6 +255,7 @@ class JaxExecutionContext(ExecutionContext):
         """
         return bounded_loop(self.tensor, most, cond, body, tuple(self.tensor(value) for value in init))
 
+    @nests_regions
     def conditional(
         self,
         pred: Tensor,

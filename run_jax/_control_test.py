@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lang_core import OpError
+from lang_core import EagerExecutionContext, OpError, RecordingError
 from run_jax import JaxExecutionContext
 
 
@@ -56,3 +56,25 @@ def test_loops_and_branches_that_break_their_contract_are_refused() -> None:
             ctx.ops.cond(pred, lambda: (x,), lambda: (x,))
     with pytest.raises(OpError, match=r"cond_c2: the branches return \(f32\[2\],\) and \(f32\[\],\)"):
         jax.jit(lambda p: ctx.ops.cond(p, lambda: (x,), lambda: (ctx.ops.sum(x),))[0].data)(jnp.asarray(True))
+
+
+def test_branches_and_loops_that_nest_deep_are_computed() -> None:
+    """A function that calls itself without an end is a typed error."""
+
+    def deep(ctx: Any, x: Any, depth: int) -> Any:
+        if depth == 0:
+            return x
+        if depth % 50 == 0:
+            proceeds = lambda i, _: ctx.ops.less(i, 1)  # noqa: E731
+            once = lambda i, v: (ctx.ops.add(i, 1), deep(ctx, v, depth - 1))  # noqa: E731
+            return ctx.ops.while_loop(proceeds, once, (ctx.ops.constant(0, "i32"), x))[1]
+        pred = ctx.ops.greater(ctx.ops.sum(x), float(depth))
+        return ctx.ops.cond(pred, lambda a: (deep(ctx, a, depth - 1),), lambda a: (ctx.ops.negate(a),), (x,))[0]
+
+    eager, ctx = EagerExecutionContext(), JaxExecutionContext()
+    for value in (1000.0, 40.0):
+        x = np.full(2, value, np.float32)
+        wanted = deep(eager, eager.constant(x), 200).numpy()
+        np.testing.assert_array_equal(deep(ctx, ctx.tensor(x), 200).numpy(), wanted)
+    with pytest.raises(RecordingError, match="functions call each other more than"):
+        deep(ctx, ctx.tensor(np.full(2, 1e9, np.float32)), -1)
