@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -97,8 +98,11 @@ def _demo() -> Iterator[None]:
 
 
 def _bundle_at(path: Path, progress: Progress) -> Bundle | None:
-    """Returns the bundle of a directory; None if there is none, or a file of it is missing or damaged."""
-    if not path.exists():
+    """Returns the bundle of a directory; None if there is none, or a file of it is missing or damaged.
+
+    A damaged bundle is removed: an export into any other directory keeps files that are not a bundle's.
+    """
+    if not os.path.lexists(path):
         return None
     damaged = MARK
     with contextlib.suppress(InputError):
@@ -108,6 +112,11 @@ def _bundle_at(path: Path, progress: Progress) -> Bundle | None:
             return bundle
         damaged = name
     progress(ProgressEvent(f"{path / damaged} in the cache is missing or damaged: exporting the model again ..."))
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)  # the export names a file that cannot be removed
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
     return None
 
 
