@@ -66,6 +66,7 @@ from lang_core._json import (
     file_bytes,
     file_json,
     json_value,
+    open_regular,
     read_json,
 )
 from lang_core._keywords import near_keywords
@@ -211,6 +212,7 @@ __all__ = [
     "file_bytes",
     "file_json",
     "json_value",
+    "open_regular",
     "read_json",
     "make_private",
     "near_keywords",

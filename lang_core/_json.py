@@ -102,6 +102,25 @@ def json_value(
     return value
 
 
+def open_regular(path: str | os.PathLike[str]) -> int:
+    """Returns a descriptor of a regular file, for reading.
+
+    Raises:
+        OSError: the file cannot be read, or is no regular file (a pipe would block, a device has no end).
+    """
+    descriptor = os.open(path, _READ)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
 def file_bytes(path: str | os.PathLike[str], most: int) -> bytes:
     """Returns the bytes of a regular file.
 
@@ -112,13 +131,8 @@ def file_bytes(path: str | os.PathLike[str], most: int) -> bytes:
     Raises:
         OSError: the file cannot be read, is no regular file (a pipe would block, a device has no end), or is larger.
     """
-    descriptor = os.open(path, _READ)
+    descriptor = open_regular(path)
     try:
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-        if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
         parts: list[bytes] = []
         left = most + 1
         while left and (part := os.read(descriptor, min(left, _CHUNK))):

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from lang_core import DescriptionError, DeviceError, InputError, TapelineError, checked_choices
+from lang_core import DescriptionError, DeviceError, InputError, TapelineError, checked_choices, open_regular
 from tapeline.bundle._files import ARCHIVE, MARK
 from tapeline.bundle._trust import is_matching, note_matching
 
@@ -122,7 +122,7 @@ class BundleChecks:
             if wanted is None or name in self._checked:
                 return
             try:
-                with path.open("rb") as file:
+                with open(open_regular(path), "rb") as file:
                     status = os.fstat(file.fileno())
                     large = status.st_size > _AT_ONCE and name.startswith("module.")
                     if not (large and is_matching(status, wanted)):
@@ -182,7 +182,7 @@ class _WeightsWatch:
         self._lock: Final = threading.Lock()
         self._users: Final[list[list[AbstractContextManager[Any]]]] = []
         try:
-            self._file: Final = os.open(path, os.O_RDONLY)
+            self._file: Final = open_regular(path)
         except OSError as error:
             raise _unreadable(path, error) from None
         weakref.finalize(self, os.close, self._file).atexit = False  # a bundle is not closed: its watch ends with it

@@ -4,6 +4,8 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
+from lang_core import open_regular
+
 # A directory that holds this file is a bundle.
 MARK: Final = "kernel_config.json"
 """Name of the file that makes a directory a bundle."""
@@ -35,5 +37,5 @@ def debug_executable_name(target: str) -> str:
 
 def sha256_of(path: Path) -> str:
     """Returns the SHA-256 of a file's bytes, in hexadecimal."""
-    with path.open("rb") as file:
+    with open(open_regular(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

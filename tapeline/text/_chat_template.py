@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from lang_core import InputError, checked_choices
+from lang_core import JSON_BOUNDS, InputError, checked_choices, file_bytes
 from tapeline.rendering import RenderLimits
 from tapeline.text._assembly import (
     DEFAULT_TEMPLATE_FILE,
@@ -196,7 +196,7 @@ def _read_text(path: Path) -> str | None:
     if not path.exists():
         return None
     try:
-        return path.read_text(encoding="utf-8")
+        return file_bytes(path, JSON_BOUNDS.nbytes).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path}: {error}; copy it again from where the model came") from error
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lang_core import CheckpointError
+from lang_core import CheckpointError, file_bytes
 
 _MOST_BYTES: Final = 1 << 25
 _MOST_PIECES: Final = 1 << 21
@@ -99,7 +99,7 @@ def read_sentencepiece(path: Path) -> SentencePieceModel:
         size = path.stat().st_size
         if size > _MOST_BYTES:
             raise _DamageError(f"expected at most {_MOST_BYTES} bytes; found {size}")
-        return _model(path, path.read_bytes())
+        return _model(path, file_bytes(path, _MOST_BYTES))
     except (OSError, _DamageError) as error:
         raise CheckpointError(f"{path} is no SentencePiece model ({error}): {_COPY}") from error
 

@@ -1,5 +1,6 @@
 """Files of a bundle that are not those that were exported: a typed error, never another answer."""
 
+import contextlib
 import json
 import os
 import random
@@ -14,6 +15,7 @@ import pytest
 import tapeline
 from lang_core import DescriptionError, InputError, TapelineError
 from tapeline.bundle import ARCHIVE, MARK, REPORT, note_matching
+from tapeline.text import Chat, Tokenizer
 
 _LONG: Final = bool(os.environ.get("TAPELINE_LONG"))
 _DRAWS: Final = 600 if _LONG else 60
@@ -248,12 +250,38 @@ def test_damaged_drafts_are_refused(bundle: Path, copy: Path) -> None:
             lambda path: (path.unlink(), path.mkdir()),
             "tokenizer.json: kernel_config.json lists it, and it cannot be read",
         ),
+        (lambda path: (path.unlink(), os.mkfifo(path)), "it is no regular file"),  # nobody writes into the pipe
+        (lambda path: (path.unlink(), path.symlink_to("/dev/zero")), "it is no regular file"),
     ],
 )
 def test_a_lost_file_is_named(change: Callable[[Path], object], message: str, copy: Path) -> None:
     change(copy / "tokenizer.json")
     with pytest.raises(InputError, match=message):
         answer(copy)
+
+
+@pytest.mark.parametrize("verify", ["background", "full", "sizes"])
+@pytest.mark.parametrize("target", ["", "/dev/zero"])
+def test_a_pipe_and_a_device_are_no_files(target: str, verify: str, copy: Path) -> None:
+    """A pipe would block for ever, and a device has no end."""
+
+    def opened(name: str, verify: Any) -> object:
+        template = name == "chat_template.jinja"
+        return Chat.of(copy, Tokenizer.load(copy)) if template else answer(copy, verify=verify)
+
+    for name in (ARCHIVE, "module.mlir", "config.json", "chat_template.jinja"):
+        kept = copy / f"{name}.kept"
+        with contextlib.suppress(FileNotFoundError):
+            (copy / name).rename(kept)
+        if target:
+            (copy / name).symlink_to(target)
+        else:
+            os.mkfifo(copy / name)
+        with pytest.raises(InputError, match=r"no regular file|has lost weights\.irpa"):
+            opened(name, verify)
+        (copy / name).unlink()
+        with contextlib.suppress(FileNotFoundError):
+            kept.rename(copy / name)
 
 
 @pytest.mark.parametrize("name", ["module.vhlo", "module.mlir"])
