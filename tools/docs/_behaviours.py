@@ -256,6 +256,7 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("executor", "A configuration with a wrong gradient is not chosen by default", "autotune/tuning/_tuner_test.py::test_a_wrong_gradient_of_ones_own_is_not_chosen_by_default"),
     ("executor", "A gradient that cannot be compared is reported, unless the kernel or an op has none", "autotune/tuning/_tuner_test.py::test_a_gradient_that_cannot_be_compared_is_reported_unless_there_is_none"),
     ("executor", "Stamps with any prefix are found in what JAX lowers, and whole in what XLA compiles", "autotune/_in_jax_test.py::test_labels_are_found_in_what_jax_lowers_and_xla_compiles"),
+    ("executor", "Labels of ops with any name are found in what JAX lowers and XLA compiles", "autotune/_in_jax_test.py::test_labels_of_ops_of_any_name_are_found"),
     ("executor", "What IREE compiled says in `jit`, `grad` and `vmap` that it has no transformations", "autotune/_in_jax_test.py::test_what_iree_compiled_says_that_it_has_no_transformations"),
 
     ("jax", "Every op agrees with NumPy's context", "tests/differential/jax_context_test.py::test_every_case_agrees_with_numpys_context"),
