@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         TokenStream,
         load,
     )
-    from tapeline.transcribing import Transcription
+    from tapeline.running.transcribing import Transcription
 
 __all__ = [
     "VERSION",
@@ -124,7 +124,7 @@ _MODULES: Final = {
         "TokenStream",
         "load",
     ),
-    "tapeline.transcribing": ("Transcription",),
+    "tapeline.running.transcribing": ("Transcription",),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
 

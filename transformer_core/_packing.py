@@ -17,9 +17,9 @@ from lang_core import (
     f64,
     quantizable,
 )
-from transformer_core._embedding import Embedding
-from transformer_core._linear import Linear
-from transformer_core._moe import Experts
+from transformer_core.layers._embedding import Embedding
+from transformer_core.layers._linear import Linear
+from transformer_core.layers._moe import Experts
 
 STORED: Final = "stored"
 """Option in place of an encoding: each matrix keeps the encoding that the checkpoint has."""

@@ -16,7 +16,7 @@ from tapeline.cli import user_path
 from tapeline.command._paths import check_readable
 from tapeline.command._place_flags import define_place_flags
 from tapeline.running import let_workers_run
-from tapeline.transcribing import Segment, Task, TranscriptionFormat, clock
+from tapeline.running.transcribing import Segment, Task, TranscriptionFormat, clock
 
 FLAGS: Final = flags.FlagValues()
 OPERANDS: Final = (("bundle",), ("audio",))

@@ -18,8 +18,8 @@ from tapeline.running._pictures import ImageEmbedder, ImageSource
 from tapeline.running._ranker import TextRanker
 from tapeline.running._speech import Sound, SpeechBundle, blocks_of
 from tapeline.running._text_array import TextArray
+from tapeline.running.transcribing import Segment, Task, Transcriber, Transcription
 from tapeline.text import Tokenizer
-from tapeline.transcribing import Segment, Task, Transcriber, Transcription
 from transformer_core.models import ENCODE_IMAGE
 
 _ONE: Final = ": put a single text into a list"

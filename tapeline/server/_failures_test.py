@@ -13,6 +13,7 @@ import pytest
 from generation import Prediction
 from lang_core import InputError, TapelineError
 from tapeline.running import TextArray
+from tapeline.running.transcribing import Transcription
 from tapeline.server import EmbeddingModel, RankingModel, _answers
 from tapeline.server._activity import Activity
 from tapeline.server._model import ServedModel
@@ -22,7 +23,6 @@ from tapeline.server._script_slots_testing import ScriptSlots
 from tapeline.server._server_testing import VOCABULARY, RunningServer, running, text_model
 from tapeline.server._transcription_model import TranscriptionModel
 from tapeline.text import EncodedText
-from tapeline.transcribing import Transcription
 
 _ERRORS = [
     InputError("/secret/place/kernel_config.json: the file is damaged"),

@@ -9,6 +9,7 @@ from typing import Any, Final
 from starlette.types import Message, Scope
 
 from tapeline.media.audio import AudioLimits, read_blocks
+from tapeline.running.transcribing import Segment, Transcription
 from tapeline.server._app import create_app
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._log import Log
@@ -19,7 +20,6 @@ from tapeline.server._scripted_server_testing import TEXT, Lengths
 from tapeline.server._server_testing import VOCABULARY, text_model
 from tapeline.server._service import Service
 from tapeline.server._transcription_model import TranscriptionModel
-from tapeline.transcribing import Segment, Transcription
 
 _SECONDS: Final = 30.0  # after which a request that is not answered counts as one that hangs
 

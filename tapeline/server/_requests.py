@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from tapeline.running.transcribing import TranscriptionFormat
 from tapeline.server._errors import RequestError
 from tapeline.server._fields import MOST_LOGPROBS, GenerationFields
 from tapeline.server._messages import ChatMessage
 from tapeline.server._readers import Choice, Either, Flag, Items, Number, Table, Text, Whole
 from tapeline.server._records import Record, option, required
-from tapeline.transcribing import TranscriptionFormat
 
 _MODEL: Final = "Name of a model that is served; may be left out where there is one."
 _TOKENS: Final = Items(Whole(0), 1)

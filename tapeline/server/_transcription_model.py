@@ -9,8 +9,8 @@ from typing import Final, Protocol
 from generation.engine import BusyError
 from lang_core import checked_choices
 from tapeline.media.audio import AudioLimits
+from tapeline.running.transcribing import Segment, Task, Transcription
 from tapeline.server._activity import Activity
-from tapeline.transcribing import Segment, Task, Transcription
 
 MOST_TRANSCRIPTIONS: Final = 16
 """Largest number of transcriptions of a model at once; their windows take turns."""

@@ -13,11 +13,11 @@ import soundfile
 
 from lang_core import InputError
 from tapeline.media.audio import AudioLimits, read_blocks
+from tapeline.running.transcribing import Segment, Transcription
 from tapeline.server._models import ModelSource
 from tapeline.server._options import ServerOptions
 from tapeline.server._server_testing import Answered, RunningServer, running
 from tapeline.server._transcription_model import MOST_TRANSCRIPTIONS, TranscriptionModel
-from tapeline.transcribing import Segment, Transcription
 
 _PATH = "/v1/audio/transcriptions"
 _RATE = 1000  # of a small file

@@ -11,7 +11,7 @@ from compile_hlo import LoweredModule, lower_module, record_entry_point
 from compile_hlo.emit import ExternalParameters
 from lang_core import EagerExecutionContext, EntryPoint, Tensor
 from run_iree import target_named
-from tapeline.training import open_step, training_step
+from tapeline.finetuning.step import open_step, training_step
 from tests.gradients import _tiny
 from transformer_core.training import AdamW
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from generation import Prediction, Sampler, SamplingConfig, StopRule, TokenStep, generate, generate_batch, rows_of
-from transformer_core._weights_testing import context_of
+from transformer_core.layers._weights_testing import context_of
 from transformer_core.models import DecoderLM, entry_points
 from transformer_core.models._tiny_testing import HYBRID, VARIANTS, changed
 

@@ -65,7 +65,7 @@ def whole_rope_cases(draw: Any) -> Case:
 
 # Cases of every composite that has a fast path, by the file that holds it.
 FAST_PATHS: Final[Mapping[str, tuple[st.SearchStrategy[Case], ...]]] = {
-    "_rope.py": (rope_cases(), whole_rope_cases()),
+    "layers/_rope.py": (rope_cases(), whole_rope_cases()),
 }
 # Files that ask whether ops are recorded for another reason.
 OTHERS: Final = {"flow/_value.py": "converts a caller's arrays, or refuses them in a recording"}

@@ -62,7 +62,7 @@ def test_a_wrong_rule_is_found_and_its_place_named(
     assert (done.code, done.out) == (3, "")
     assert "entry point 'forward', result 'logits' disagrees with the eager context" in done.err
     assert "first divergence: op logistic, block model.layers.0, module model.layers.0.mlp, " in done.err
-    assert "transformer_core/_feed_forward.py:" in done.err
+    assert "transformer_core/layers/_feed_forward.py:" in done.err
     assert tree(place) == before
 
 

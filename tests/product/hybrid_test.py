@@ -80,7 +80,7 @@ def test_the_first_layer_alone_has_no_cache_and_a_dump_shows_the_inside_of_a_gat
         shown = {record.name: record for record in dump.records if record.step == step and record.when != "before"}
         records = [shown[f"model.layers.0.linear_attn.{name}"] for name in inside]
         assert all(record.nan == record.inf == 0 for record in records)
-        assert (records[0].line or "").startswith("transformer_core/_gated_delta_net.py:")
+        assert (records[0].line or "").startswith("transformer_core/layers/_gated_delta_net.py:")
         np.testing.assert_array_equal(
             dump.load(records[inside.index("state")]), dump.load(shown["layers.0.delta_state"])
         )

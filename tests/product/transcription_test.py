@@ -15,9 +15,9 @@ import tapeline
 from lang_core import InputError
 from tapeline.bundle import Bundle
 from tapeline.media.audio import AudioLimits
+from tapeline.running.transcribing import Segment
 from tapeline.server import Loading, ModelSource, load_bundle
 from tapeline.server._server_testing import running
-from tapeline.transcribing import Segment
 from tests.goldens.speech.cases import ENGLISH, GENERATION, SPEECH_CASES
 from tests.goldens.speech.files import RATE, SPEECH, read_speech_goldens, sound, write_speech_checkpoint
 from tests.product import _bundles

@@ -97,7 +97,7 @@ def test_the_tags_of_a_decoder(streaming: bool) -> None:
         assert [tag.name for tag in function.tags] == [*expected, "model.norm.output", "logits"]
     q = module.functions[0].tags[1]
     assert (q.module_path, q.op, q.spec.shape) == ("model.layers.0.self_attn", "add", (1, 1, 2, 6, 6))
-    assert "transformer_core/_rope.py:" in q.line
+    assert "transformer_core/layers/_rope.py:" in q.line
     assert text.count("flow.tensor.trace") == 3 * (3 * len(_LAYER) + 2)
 
 

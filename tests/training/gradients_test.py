@@ -64,7 +64,7 @@ def test_gradients_of_an_adapter_are_those_of_compile_dag() -> None:
 
 
 def test_steps_of_optax_are_those_of_the_ops() -> None:
-    """The exported training step of tapeline/training has the AdamW of ops."""
+    """The exported training step of tapeline/finetuning/step has the AdamW of ops."""
     rng = np.random.default_rng(8)
     start = {"w": rng.standard_normal((3, 4)).astype(np.float32), "b": np.zeros(4, np.float32)}
     slopes = {path: rng.standard_normal((4, *array.shape)).astype(np.float32) for path, array in start.items()}

@@ -24,7 +24,7 @@ from run_iree import target_named
 from tapeline.analysis.drawing import write_loss_curve
 from tapeline.cli import run, say
 from tapeline.demo import BOS_ID, CONFIG, EOS_ID, TOKENIZER
-from tapeline.training import Schedule, Windows, open_step, train, training_step
+from tapeline.finetuning.step import Schedule, Windows, open_step, train, training_step
 from tools.demo.initial_weights import initial_weights
 from transformer_core.checkpoints import write_safetensors
 from transformer_core.models import DecoderConfig, DecoderLM

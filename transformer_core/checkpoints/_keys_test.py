@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from lang_core import MappingWeights, Module, Parameter, TensorSpec, WeightSource
-from transformer_core._weights_testing import RandomWeights
 from transformer_core.checkpoints import (
     ComposedWeights,
     ExpertKeys,
@@ -13,6 +12,7 @@ from transformer_core.checkpoints import (
     RenamedModules,
     first_of,
 )
+from transformer_core.layers._weights_testing import RandomWeights
 
 NOTHING = RandomWeights(Module())
 RENAMED = RenamedKeys({"after": "post", "before": "after"})

@@ -1,15 +1,15 @@
 """Layers with alternating updates, and the stages before and after them (Gemma 3n)."""
 
 from lang_core import ConfigError, DType, ExecutionContext, Tensor
-from transformer_core._altup import AltUp, AltUpProjections, AltUpSizes, AltUpUnembedding, Laurel, add_to_others
-from transformer_core._feed_forward import SwiGLU
-from transformer_core._kv_cache import KVCache
-from transformer_core._step import StepInputs
 from transformer_core.family._config import DecoderConfig
 from transformer_core.family._layer_configs import AltUpConfig
 from transformer_core.family._other_layers import SandwichLayer
 from transformer_core.family._per_layer import PerLayerMixing
 from transformer_core.flow import ModelFlow
+from transformer_core.layers._altup import AltUp, AltUpProjections, AltUpSizes, AltUpUnembedding, Laurel, add_to_others
+from transformer_core.layers._feed_forward import SwiGLU
+from transformer_core.layers._kv_cache import KVCache
+from transformer_core.layers._step import StepInputs
 
 
 def copies_made(config: DecoderConfig, altup: AltUpConfig) -> ModelFlow:

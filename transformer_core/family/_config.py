@@ -6,11 +6,7 @@ from dataclasses import asdict, dataclass, is_dataclass, replace
 from typing import Any
 
 from lang_core import ConfigError, DType, Module, checked_choices
-from transformer_core._attention_config import QueryGrowth, QueryKeyNormKind
 from transformer_core._config_fields import ConfigFields
-from transformer_core._feed_forward import Activation
-from transformer_core._rope_config import RopeConfig, RopeKind
-from transformer_core._rope_scaling import RopeScaling
 from transformer_core.checkpoints import RecipeOf
 from transformer_core.family._layer_configs import (
     AltUpConfig,
@@ -22,6 +18,10 @@ from transformer_core.family._layer_configs import (
     PerLayerConfig,
 )
 from transformer_core.family._registry import CONFIG_FILE, AnyFamily, config_values, family_in, family_named
+from transformer_core.layers._attention_config import QueryGrowth, QueryKeyNormKind
+from transformer_core.layers._feed_forward import Activation
+from transformer_core.layers._rope_config import RopeConfig, RopeKind
+from transformer_core.layers._rope_scaling import RopeScaling
 
 
 @checked_choices

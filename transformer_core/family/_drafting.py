@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from lang_core import ConfigError, DType, EntryPoint, ExecutionContext, Tensor
-from transformer_core._logits import NEXT_IDS
 from transformer_core.family._config import DecoderConfig
 from transformer_core.family._decoder import DecoderLM, begin, decoder_flow, head
 from transformer_core.family._mtp import MtpHead
 from transformer_core.flow import CompileProfile, ModelFlow
+from transformer_core.layers._logits import NEXT_IDS
 
 DRAFT: Final = "draft"
 """Name of the entry point of prediction heads."""

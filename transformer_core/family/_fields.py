@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from lang_core import ConfigError, checked_choices
 from transformer_core._config_fields import ConfigFields
-from transformer_core._feed_forward import Activation
-from transformer_core._rope_config import DEFAULT_BASE, RopeConfig
 from transformer_core.family._config import DecoderConfig
 from transformer_core.family._switches import refuse_unread_switches
+from transformer_core.layers._feed_forward import Activation
+from transformer_core.layers._rope_config import DEFAULT_BASE, RopeConfig
 
 _SLIDING: Final = "sliding_attention"
 _FULL: Final = "full_attention"

@@ -4,8 +4,10 @@ from abc import abstractmethod
 from typing import Any
 
 from lang_core import ConfigError, DType, ExecutionContext, Module, Tensor
-from transformer_core._attention import Attention
-from transformer_core._attention_config import (
+from transformer_core.family._config import DecoderConfig
+from transformer_core.family._layer_configs import NormKind
+from transformer_core.layers._attention import Attention
+from transformer_core.layers._attention_config import (
     AttentionConfig,
     CacheSharing,
     LatentAttentionConfig,
@@ -13,15 +15,13 @@ from transformer_core._attention_config import (
     QueryKeyNorm,
     ScoreConfig,
 )
-from transformer_core._cache import Cache, CachedLayer, CacheLayout, StateMixer
-from transformer_core._feed_forward import FeedForward, SwiGLU
-from transformer_core._latent_attention import LatentAttention
-from transformer_core._moe import SparseFeedForward
-from transformer_core._norm import LayerNorm, RMSNorm, WeightlessLayerNorm
-from transformer_core._rope_config import RopeKind
-from transformer_core._step import StepInputs
-from transformer_core.family._config import DecoderConfig
-from transformer_core.family._layer_configs import NormKind
+from transformer_core.layers._cache import Cache, CachedLayer, CacheLayout, StateMixer
+from transformer_core.layers._feed_forward import FeedForward, SwiGLU
+from transformer_core.layers._latent_attention import LatentAttention
+from transformer_core.layers._moe import SparseFeedForward
+from transformer_core.layers._norm import LayerNorm, RMSNorm, WeightlessLayerNorm
+from transformer_core.layers._rope_config import RopeKind
+from transformer_core.layers._step import StepInputs
 
 
 class AttentionLayer(CachedLayer):

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from lang_core import DType, checked_choices
-from transformer_core._cache import StateMixer
-from transformer_core._gated_delta_net import GatedDeltaNet, HeadOrder
-from transformer_core._mamba2 import Mamba2, Mamba2Sizes
-from transformer_core._moe import ClampedGate
-from transformer_core._routing import Routing
-from transformer_core._short_convolution import ShortConv
+from transformer_core.layers._cache import StateMixer
+from transformer_core.layers._gated_delta_net import GatedDeltaNet, HeadOrder
+from transformer_core.layers._mamba2 import Mamba2, Mamba2Sizes
+from transformer_core.layers._moe import ClampedGate
+from transformer_core.layers._routing import Routing
+from transformer_core.layers._short_convolution import ShortConv
 
 
 class NormKind(enum.Enum):

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeConfig, RopeKind
 from transformer_core.family._fields import whole_rope
+from transformer_core.layers._rope_config import RopeConfig, RopeKind
 
 FULL: Final = "full_attention"
 SLIDING: Final = "sliding_attention"

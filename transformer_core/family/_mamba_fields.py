@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._mamba2 import Mamba2Sizes
-from transformer_core._rope_config import RopeConfig, RopeKind
 from transformer_core.family._fields import activation_of
+from transformer_core.layers._mamba2 import Mamba2Sizes
+from transformer_core.layers._rope_config import RopeConfig, RopeKind
 
 _NO_LIMITS = ([0.0, math.inf], [0.0, {"__float__": "Infinity"}])  # as transformers 4 and 5 write them
 

@@ -5,12 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from lang_core import DType, Module, Tensor, TensorSpec
-from transformer_core._cache import CacheLayout
-from transformer_core._linear import Linear
-from transformer_core._masks import mask_bias
 from transformer_core.family._config import DecoderConfig, family_of
 from transformer_core.family._layer import norm
 from transformer_core.flow import Block, FlowContext, FlowValue
+from transformer_core.layers._cache import CacheLayout
+from transformer_core.layers._linear import Linear
+from transformer_core.layers._masks import mask_bias
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """Layers that combine norms, attention and feed-forward otherwise than a Llama."""
 
 from lang_core import DType, ExecutionContext, Tensor
-from transformer_core._kv_cache import KVCache
-from transformer_core._step import StepInputs
 from transformer_core.family._config import DecoderConfig
 from transformer_core.family._layer import AttentionLayer, norm
+from transformer_core.layers._kv_cache import KVCache
+from transformer_core.layers._step import StepInputs
 
 
 class PostNormLayer(AttentionLayer):

@@ -5,16 +5,16 @@ from typing import Final
 
 from lang_core import ConfigError, DType, Module, checked_choices
 from transformer_core._config_fields import ConfigFields
-from transformer_core._feed_forward import FeedForward
-from transformer_core._latent_experts import LatentExperts
-from transformer_core._mamba2 import Mamba2Sizes
-from transformer_core._routing import Routing, Scoring
 from transformer_core.family._config import DecoderConfig
 from transformer_core.family._fields import activation_of
 from transformer_core.family._layer import attention, state_mixer
 from transformer_core.family._layer_configs import Mamba2Config
 from transformer_core.family._mamba_fields import check_steps, divisor_in
 from transformer_core.family._mixer_layer import MixerLayer
+from transformer_core.layers._feed_forward import FeedForward
+from transformer_core.layers._latent_experts import LatentExperts
+from transformer_core.layers._mamba2 import Mamba2Sizes
+from transformer_core.layers._routing import Routing, Scoring
 
 # transformers' default; it holds prompts to it, but not the tokens after them: here both are.
 _LEAST_STEP: Final = 0.001

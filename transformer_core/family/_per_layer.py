@@ -4,12 +4,12 @@ from typing import Final
 
 from lang_core import DType, ExecutionContext, Module, OpError, Tensor, checked_choices
 from transformer_core._config_fields import ConfigFields
-from transformer_core._embedding import TokenEmbedding
-from transformer_core._linear import Linear
-from transformer_core._norm import RMSNorm
 from transformer_core.family._config import DecoderConfig
 from transformer_core.family._layer_configs import PerLayerConfig
 from transformer_core.flow import FlowContext, FlowValue, ModelFlow
+from transformer_core.layers._embedding import TokenEmbedding
+from transformer_core.layers._linear import Linear
+from transformer_core.layers._norm import RMSNorm
 
 PER_LAYER: Final = "per_layer_inputs"
 """Name of the embeddings for the layers, [L, B, T, P]."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lang_core import Argument, EntryPoint, ExecutionContext, Tensor, TensorSpec
-from transformer_core._cache import row_put, row_taken
+from transformer_core.layers._cache import row_put, row_taken
 
 COPY_ROW: Final = "copy_row"
 CLEAR_ROW: Final = "clear_row"

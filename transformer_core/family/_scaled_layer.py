@@ -1,14 +1,14 @@
 """Layer with four norms, experts beside the feed-forward, embeddings of its own, and a scale (Gemma 4)."""
 
 from lang_core import DType, ExecutionContext, Parameter, Tensor
-from transformer_core._kv_cache import KVCache
-from transformer_core._moe import Experts
-from transformer_core._routing import ScaledRouter
-from transformer_core._step import StepInputs
 from transformer_core.family._config import DecoderConfig
 from transformer_core.family._layer import norm
 from transformer_core.family._other_layers import SandwichLayer
 from transformer_core.family._per_layer import PerLayerMixing
+from transformer_core.layers._kv_cache import KVCache
+from transformer_core.layers._moe import Experts
+from transformer_core.layers._routing import ScaledRouter
+from transformer_core.layers._step import StepInputs
 
 
 class ScaledLayer(SandwichLayer, PerLayerMixing):

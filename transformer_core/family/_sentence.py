@@ -9,7 +9,7 @@ from typing import Any, Final
 from lang_core import ConfigError, ExecutionContext, Tensor, checked_choices, near_names
 from transformer_core._config_fields import ConfigFields
 from transformer_core._json_files import config_fields, json_array
-from transformer_core._logits import row_of
+from transformer_core.layers._logits import row_of
 
 _MOST_MODULES: Final = 12
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from lang_core import ConfigError, DType, ExecutionContext, Tensor, checked_choices
-from transformer_core._feed_forward import SwiGLU
 from transformer_core.family._config import DecoderConfig
 from transformer_core.family._layer import attention, norm, state_mixer
 from transformer_core.family._layer_configs import Mamba2Config
 from transformer_core.family._mixer_layer import tagged
 from transformer_core.flow import Block, FlowContext, FlowValue
+from transformer_core.layers._feed_forward import SwiGLU
 
 
 @checked_choices

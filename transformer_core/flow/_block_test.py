@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from lang_core import EagerExecutionContext, EagerTensor, Module, OpError, Parameter, TensorSpec
-from transformer_core._linear import Linear
-from transformer_core._norm import RMSNorm
-from transformer_core._rope_config import RopeConfig
-from transformer_core._weights_testing import RandomWeights, context_of
 from transformer_core.flow import Block, CompileProfile, FlowContext, FlowValue, ModelFlow
+from transformer_core.layers._linear import Linear
+from transformer_core.layers._norm import RMSNorm
+from transformer_core.layers._rope_config import RopeConfig
+from transformer_core.layers._weights_testing import RandomWeights, context_of
 
 PROFILE = CompileProfile.preset("encoder", sequence=3)
 X = np.arange(12, dtype=np.float32).reshape(3, 4) / 7

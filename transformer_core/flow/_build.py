@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from lang_core import ConfigError, DType, Module, Parameter, Repeated, near_keywords
-from transformer_core._rope_config import RopeConfig
 from transformer_core.flow._context import Block, FlowContext
 from transformer_core.flow._profile import CompileProfile
 from transformer_core.flow._value import FlowValue, InputSpec
+from transformer_core.layers._rope_config import RopeConfig
 
 M = TypeVar("M", bound=Module | Repeated)
 

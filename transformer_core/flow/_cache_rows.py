@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from lang_core import ExecutionContext, Tensor
-from transformer_core._cache import Cache, row_put, row_taken
 from transformer_core.flow._memory import Slot
+from transformer_core.layers._cache import Cache, row_put, row_taken
 
 
 def states_taken(

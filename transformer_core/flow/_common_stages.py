@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lang_core import ConfigError, DType, Module, OpError, Parameter
-from transformer_core._embedding import Embedding, TokenEmbedding
-from transformer_core._linear import VocabularyLinear
-from transformer_core._logits import logits_of, row_of
 from transformer_core.flow._build import BuildContext, StageRun, unchanged
 from transformer_core.flow._context import FlowContext
 from transformer_core.flow._profile import Memory, Rows
 from transformer_core.flow._stages import needed
 from transformer_core.flow._value import Dim, FlowValue, InputSpec
+from transformer_core.layers._embedding import Embedding, TokenEmbedding
+from transformer_core.layers._linear import VocabularyLinear
+from transformer_core.layers._logits import logits_of, row_of
 
 
 @dataclass(frozen=True, slots=True)

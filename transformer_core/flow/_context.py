@@ -8,15 +8,15 @@ from typing import Any, Final
 import numpy as np
 
 from lang_core import ConfigError, DType, Module, OpError, Tensor, checked_choices, near_keywords
-from transformer_core._attention import Attention
-from transformer_core._cache import Cache, CachedLayer, CacheLayout, StateMixer
-from transformer_core._gated_delta_net import DeltaState
-from transformer_core._latent_attention import LatentAttention
-from transformer_core._step import StepInputs
 from transformer_core.flow._memory import Remembering
 from transformer_core.flow._run_values import RunValues
 from transformer_core.flow._state import DeltaSlots
 from transformer_core.flow._value import FlowValue, checked, checked_shape
+from transformer_core.layers._attention import Attention
+from transformer_core.layers._cache import Cache, CachedLayer, CacheLayout, StateMixer
+from transformer_core.layers._gated_delta_net import DeltaState
+from transformer_core.layers._latent_attention import LatentAttention
+from transformer_core.layers._step import StepInputs
 
 _CACHED: Final = (CachedLayer, Attention, LatentAttention)
 """Modules that are called with x, the step, a cache and what else they take, and return x and the cache."""

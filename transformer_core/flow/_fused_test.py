@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from lang_core import DType, EagerExecutionContext, TensorSpec
-from transformer_core._attention import Attention, grouped_attention
-from transformer_core._attention_config import AttentionConfig
-from transformer_core._feed_forward import SwiGLU
-from transformer_core._linear import Linear
-from transformer_core._norm import RMSNorm
-from transformer_core._rope import apply_rope
-from transformer_core._rope_config import RopeConfig, RopeMode
-from transformer_core._weights_testing import RandomWeights
 from transformer_core.checkpoints import ComposedWeights, Cut, Recipe
 from transformer_core.flow import Block, BuildContext, CompileProfile, FlowContext, FlowValue, ModelFlow
+from transformer_core.layers._attention import Attention, grouped_attention
+from transformer_core.layers._attention_config import AttentionConfig
+from transformer_core.layers._feed_forward import SwiGLU
+from transformer_core.layers._linear import Linear
+from transformer_core.layers._norm import RMSNorm
+from transformer_core.layers._rope import apply_rope
+from transformer_core.layers._rope_config import RopeConfig, RopeMode
+from transformer_core.layers._weights_testing import RandomWeights
 from transformer_core.models import DecoderConfig, DecoderLayer
 
 CONFIG = DecoderConfig(

@@ -13,8 +13,8 @@ from lang_core import (
     TensorSpec,
     i32,
 )
-from transformer_core._linear import Linear
 from transformer_core.flow import Block, CompileProfile, FlowContext, FlowModel, FlowValue, ModelFlow
+from transformer_core.layers._linear import Linear
 
 PROFILE = CompileProfile.preset("encoder", sequence=3)
 INPUT = ModelFlow("m").input("x", ("T", 4))

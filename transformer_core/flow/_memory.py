@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from lang_core import Argument, ConfigError, ExecutionContext, Module, Repeated, Tensor, TensorSpec
-from transformer_core._cache import Cache, CacheLayout
-from transformer_core._kv_cache import KVCache, ring_layout
 from transformer_core.flow._profile import CompileProfile, Memory, Positions
+from transformer_core.layers._cache import Cache, CacheLayout
+from transformer_core.layers._kv_cache import KVCache, ring_layout
 
 _CACHE = "_cache"
 

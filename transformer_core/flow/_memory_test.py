@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from lang_core import ConfigError, EagerExecutionContext, EagerTensor, ExecutionContext, Module, Op, OpError
-from transformer_core._attention import Attention
-from transformer_core._attention_config import AttentionConfig
-from transformer_core._feed_forward import SwiGLU
-from transformer_core._gated_delta_net import GatedDeltaNet
-from transformer_core._masks import causal_mask, mask_bias
-from transformer_core._norm import RMSNorm
-from transformer_core._rope import rope_tables
-from transformer_core._rope_config import RopeConfig
-from transformer_core._weights_testing import RandomWeights
 from transformer_core.flow import BuildContext, CompileProfile, Memory, ModelFlow, Positions
+from transformer_core.layers._attention import Attention
+from transformer_core.layers._attention_config import AttentionConfig
+from transformer_core.layers._feed_forward import SwiGLU
+from transformer_core.layers._gated_delta_net import GatedDeltaNet
+from transformer_core.layers._masks import causal_mask, mask_bias
+from transformer_core.layers._norm import RMSNorm
+from transformer_core.layers._rope import rope_tables
+from transformer_core.layers._rope_config import RopeConfig
+from transformer_core.layers._weights_testing import RandomWeights
 
 ROPE = RopeConfig(rotated=4, trained_length=64)
 IDS = np.random.default_rng(3).integers(0, 19, (2, 9)).astype(np.int32)

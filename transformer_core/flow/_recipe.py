@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lang_core import ConfigError, DType, Module, TensorSpec, WeightSource, checked_choices, near_keywords
-from transformer_core._norm import RMSNorm
-from transformer_core._rope_config import RopeConfig
 from transformer_core.flow._build import Maker, RopeSettings, Stage
 from transformer_core.flow._common_stages import (
     Action,
@@ -36,6 +34,8 @@ from transformer_core.flow._stages import (
     WhenStage,
 )
 from transformer_core.flow._value import Dim, FlowValue, declared
+from transformer_core.layers._norm import RMSNorm
+from transformer_core.layers._rope_config import RopeConfig
 
 
 @near_keywords

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from lang_core import ConfigError, EagerExecutionContext, OpError, TensorSpec
-from transformer_core._feed_forward import FeedForward, SwiGLU
-from transformer_core._linear import Linear
-from transformer_core._norm import LayerNorm, RMSNorm
-from transformer_core._rope_config import RopeConfig
-from transformer_core._weights_testing import RandomWeights, context_of
 from transformer_core.flow import BuildContext, CompileProfile, FlowModel, Memory, ModelFlow, Rows, sequence, when
+from transformer_core.layers._feed_forward import FeedForward, SwiGLU
+from transformer_core.layers._linear import Linear
+from transformer_core.layers._norm import LayerNorm, RMSNorm
+from transformer_core.layers._rope_config import RopeConfig
+from transformer_core.layers._weights_testing import RandomWeights, context_of
 
 PROFILE = CompileProfile.preset("training", sequence=5)
 IDS = np.array([[3, 1, 4, 1, 5]], np.int32)

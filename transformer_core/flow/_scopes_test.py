@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from lang_core import ConfigError, EagerExecutionContext, OpError, TensorSpec
-from transformer_core._attention import Attention
-from transformer_core._attention_config import AttentionConfig
-from transformer_core._cache import CacheLayout
-from transformer_core._convolution import CausalConv
-from transformer_core._gated_delta_net import DeltaState, delta_layout
-from transformer_core._kv_cache import cache_spec, kv_layout
-from transformer_core._linear import Linear
-from transformer_core._rope import rope_tables
-from transformer_core._rope_config import RopeConfig
-from transformer_core._weights_testing import RandomWeights, context_of
 from transformer_core.flow import Block, BuildContext, CompileProfile, FlowContext, FlowValue, Memory, ModelFlow
+from transformer_core.layers._attention import Attention
+from transformer_core.layers._attention_config import AttentionConfig
+from transformer_core.layers._cache import CacheLayout
+from transformer_core.layers._convolution import CausalConv
+from transformer_core.layers._gated_delta_net import DeltaState, delta_layout
+from transformer_core.layers._kv_cache import cache_spec, kv_layout
+from transformer_core.layers._linear import Linear
+from transformer_core.layers._rope import rope_tables
+from transformer_core.layers._rope_config import RopeConfig
+from transformer_core.layers._weights_testing import RandomWeights, context_of
 
 PROFILE = CompileProfile.preset("encoder", sequence=3, batch=2)
 INPUT = ModelFlow("m").input("x", ("B", "T", 4))

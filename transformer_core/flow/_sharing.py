@@ -3,15 +3,15 @@
 from dataclasses import dataclass, replace
 
 from lang_core import ConfigError, Tensor
-from transformer_core._cache import State
-from transformer_core._places import cache_starts
-from transformer_core._step import StepInputs, extending_step, make_step
 from transformer_core.flow._build import BuildContext, RopeSettings, StageRun
 from transformer_core.flow._context import FlowContext
 from transformer_core.flow._profile import Memory
 from transformer_core.flow._stages import needed
 from transformer_core.flow._state import DecodeBindings
 from transformer_core.flow._value import FlowValue
+from transformer_core.layers._cache import State
+from transformer_core.layers._places import cache_starts
+from transformer_core.layers._step import StepInputs, extending_step, make_step
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from lang_core import ConfigError, Module, OpError
-from transformer_core._attention import Attention
-from transformer_core._attention_config import AttentionConfig
-from transformer_core._cache import CacheLayout
-from transformer_core._rope_config import RopeConfig
 from transformer_core.flow import BuildContext, CompileProfile, Memory, ModelFlow
+from transformer_core.layers._attention import Attention
+from transformer_core.layers._attention_config import AttentionConfig
+from transformer_core.layers._cache import CacheLayout
+from transformer_core.layers._rope_config import RopeConfig
 
 ROPE = RopeConfig(rotated=4, trained_length=64)
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lang_core import Parameter, Tensor, TensorSpec
-from transformer_core._cache import Cache
-from transformer_core._step import StepInputs
 from transformer_core.flow._value import FlowValue, InputSpec
 from transformer_core.flow._weights import ParameterKey
+from transformer_core.layers._cache import Cache
+from transformer_core.layers._step import StepInputs
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from lang_core import EagerExecutionContext, OpError, TensorSpec, TraceEscapeError
-from transformer_core._linear import Linear
 from transformer_core.flow import CompileProfile, FlowContext, FlowValue, ModelFlow
 from transformer_core.flow._trace import SpecContext
 from transformer_core.flow._value import Emit
+from transformer_core.layers._linear import Linear
 
 PROFILE = CompileProfile.preset("encoder", sequence=3)
 X = np.arange(6, dtype=np.float32).reshape(3, 2)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from lang_core import ConfigError
-from transformer_core._routing import Routing
 from transformer_core.family import ExpertsConfig
+from transformer_core.layers._routing import Routing
 from transformer_core.models._config_testing import read
 
 GRANITE: dict[str, Any] = {"num_key_value_heads": 2, "num_local_experts": 8, "num_experts_per_tok": 3}

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from lang_core import ConfigError, as_dtype
-from transformer_core._attention_config import QueryGrowth
-from transformer_core._rope_config import RopeKind, RopeMode
-from transformer_core._rope_scaling import YarnScaling
-from transformer_core._routing import Routing, Scoring
 from transformer_core.family import DecoderConfig, ExpertsConfig, NormKind
 from transformer_core.family._config import family_of
+from transformer_core.layers._attention_config import QueryGrowth
+from transformer_core.layers._rope_config import RopeKind, RopeMode
+from transformer_core.layers._rope_scaling import YarnScaling
+from transformer_core.layers._routing import Routing, Scoring
 from transformer_core.models._config_testing import MINIMAL, read
 
 

@@ -3,13 +3,13 @@ import math
 import pytest
 
 from lang_core import ConfigError
-from transformer_core._feed_forward import Activation
-from transformer_core._moe import ClampedGate
-from transformer_core._rope_config import RopeKind, RopeMode
-from transformer_core._rope_scaling import LinearScaling, NoScaling
-from transformer_core._routing import Routing, Scoring
 from transformer_core.family._config import DecoderConfig
 from transformer_core.family._layer_configs import ExpertsConfig, LatentConfig
+from transformer_core.layers._feed_forward import Activation
+from transformer_core.layers._moe import ClampedGate
+from transformer_core.layers._rope_config import RopeKind, RopeMode
+from transformer_core.layers._rope_scaling import LinearScaling, NoScaling
+from transformer_core.layers._routing import Routing, Scoring
 from transformer_core.models._config_testing import read
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from lang_core import ConfigError
-from transformer_core._routing import Routing
 from transformer_core.family._layer_configs import DeltaConfig, ExpertsConfig
+from transformer_core.layers._routing import Routing
 from transformer_core.models._config_testing import read
 
 QWEN3_NEXT = {

@@ -6,8 +6,8 @@ import pytest
 
 from lang_core import ConfigError
 from transformer_core import QueryGrowth, QueryKeyNormKind, RopeKind, RopeMode, YarnScaling
-from transformer_core._rope_scaling import LongropeScaling, NoScaling
 from transformer_core.family._layer_configs import NormKind
+from transformer_core.layers._rope_scaling import LongropeScaling, NoScaling
 from transformer_core.models._config_testing import read
 
 _FULL, _SLIDING = "full_attention", "sliding_attention"

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from lang_core import ConfigError
-from transformer_core._feed_forward import Activation
-from transformer_core._mamba2 import GateOrder, Mamba2Sizes
-from transformer_core._routing import Routing, Scoring
 from transformer_core.family._pattern_layers import PatternConfig
+from transformer_core.layers._feed_forward import Activation
+from transformer_core.layers._mamba2 import GateOrder, Mamba2Sizes
+from transformer_core.layers._routing import Routing, Scoring
 from transformer_core.models import DecoderConfig, ExpertsConfig, Mamba2Config
 from transformer_core.models import ShortConvConfig as Short
 

@@ -6,8 +6,6 @@ import pytest
 
 from lang_core import ConfigError
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_scaling import YarnScaling
-from transformer_core._weights_testing import context_of
 from transformer_core.family import _registry
 from transformer_core.family._config import (
     DecoderConfig,
@@ -18,6 +16,8 @@ from transformer_core.family._config import (
 from transformer_core.family._decoder import DecoderLM
 from transformer_core.family._fields import llama_kind
 from transformer_core.family._registry import architectures, register
+from transformer_core.layers._rope_scaling import YarnScaling
+from transformer_core.layers._weights_testing import context_of
 from transformer_core.models._config_testing import MINIMAL, read
 from transformer_core.models.families import FAMILIES
 

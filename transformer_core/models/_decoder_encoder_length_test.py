@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transformer_core._rope_config import RopeConfig
-from transformer_core._rope_scaling import DynamicScaling, LongropeScaling
-from transformer_core._weights_testing import context_of
+from transformer_core.layers._rope_config import RopeConfig
+from transformer_core.layers._rope_scaling import DynamicScaling, LongropeScaling
+from transformer_core.layers._weights_testing import context_of
 from transformer_core.models._tiny_testing import changed
 from transformer_core.models.encoders import DecoderEncoder, DecoderEncoderConfig
 

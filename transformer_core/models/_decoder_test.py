@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from lang_core import ConfigError, EagerExecutionContext, as_dtype
-from transformer_core._weights_testing import context_of
 from transformer_core.checkpoints import (
     LLAMA_PRESETS,
     SafetensorsCheckpoint,
@@ -14,6 +13,7 @@ from transformer_core.checkpoints import (
     write_random_llama,
 )
 from transformer_core.family._decoder import DecoderLM
+from transformer_core.layers._weights_testing import context_of
 from transformer_core.models import DecoderConfig, load_config
 
 TINY = LLAMA_PRESETS["tiny"]

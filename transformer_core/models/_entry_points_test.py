@@ -16,13 +16,13 @@ from lang_core import (
     f32,
 )
 from transformer_core._packing import pack_weights
-from transformer_core._rope_config import RopeConfig
-from transformer_core._rope_scaling import DynamicScaling, LongropeScaling
-from transformer_core._weights_testing import context_of
 from transformer_core.family._config import DecoderConfig, family_of
 from transformer_core.family._decoder import DecoderLM
 from transformer_core.family._model import entry_points
 from transformer_core.flow import Block
+from transformer_core.layers._rope_config import RopeConfig
+from transformer_core.layers._rope_scaling import DynamicScaling, LongropeScaling
+from transformer_core.layers._weights_testing import context_of
 from transformer_core.models._tiny_testing import LLAMA, VARIANTS, changed
 
 IDS = np.random.default_rng(5).integers(0, 31, (2, 17)).astype(np.int32)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from lang_core import ConfigError, EagerExecutionContext, OpError
-from transformer_core._rope_config import RopeKind
-from transformer_core._rope_scaling import NoScaling, ProportionalScaling
-from transformer_core._weights_testing import RandomWeights
 from transformer_core.family._layer_configs import LayerSizes, PerLayerConfig
+from transformer_core.layers._rope_config import RopeKind
+from transformer_core.layers._rope_scaling import NoScaling, ProportionalScaling
+from transformer_core.layers._weights_testing import RandomWeights
 from transformer_core.models import DecoderConfig, DecoderLM
 from transformer_core.models._config_testing import read
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lang_core import ConfigError, EagerExecutionContext, TensorSpec
-from transformer_core._rope_config import RopeConfig, RopeKind
-from transformer_core._rope_scaling import DynamicScaling, LongropeScaling
-from transformer_core._weights_testing import context_of
+from transformer_core.layers._rope_config import RopeConfig, RopeKind
+from transformer_core.layers._rope_scaling import DynamicScaling, LongropeScaling
+from transformer_core.layers._weights_testing import context_of
 from transformer_core.models import DecoderLM, entry_points
 from transformer_core.models._tiny_testing import HYBRID, VARIANTS, changed
 

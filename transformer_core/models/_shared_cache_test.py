@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from lang_core import ConfigError, EagerExecutionContext, OpError
-from transformer_core._attention import Attention
-from transformer_core._attention_config import AttentionConfig, CacheSharing
-from transformer_core._cache import SharedCache
-from transformer_core._rope_config import RopeConfig, RopeKind
-from transformer_core._step import make_step
-from transformer_core._weights_testing import RandomWeights, context_of
+from transformer_core.layers._attention import Attention
+from transformer_core.layers._attention_config import AttentionConfig, CacheSharing
+from transformer_core.layers._cache import SharedCache
+from transformer_core.layers._rope_config import RopeConfig, RopeKind
+from transformer_core.layers._step import make_step
+from transformer_core.layers._weights_testing import RandomWeights, context_of
 from transformer_core.models import DecoderConfig, DecoderLM, entry_points
 from transformer_core.models._tiny_testing import HYBRID, VARIANTS, changed
 

@@ -9,8 +9,8 @@ import pytest
 
 from lang_core import ConfigError, MappingWeights
 from transformer_core._config_fields import ConfigFields
-from transformer_core._feed_forward import Activation
 from transformer_core.family._registry import family_in
+from transformer_core.layers._feed_forward import Activation
 from transformer_core.models import load_model, stored_specs
 from transformer_core.models.encoders import T5Config, TextConfig, TextModel
 

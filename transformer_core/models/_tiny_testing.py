@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from transformer_core._rope_config import RopeConfig, RopeMode
-from transformer_core._rope_scaling import LinearScaling
-from transformer_core._routing import Routing
 from transformer_core.family._layer_configs import LayerSizes
+from transformer_core.layers._rope_config import RopeConfig, RopeMode
+from transformer_core.layers._rope_scaling import LinearScaling
+from transformer_core.layers._routing import Routing
 from transformer_core.models import DecoderConfig, DeltaConfig, ExpertsConfig, LatentConfig, Model
 
 LLAMA = DecoderConfig(

@@ -5,9 +5,9 @@ import pytest
 
 from lang_core import ConfigError
 from transformer_core._config_fields import ConfigFields
-from transformer_core._feed_forward import Activation
-from transformer_core._weights_testing import context_of
 from transformer_core.family._model import entry_points
+from transformer_core.layers._feed_forward import Activation
+from transformer_core.layers._weights_testing import context_of
 from transformer_core.models._tiny_testing import sizes_of
 from transformer_core.models.encoders import (
     PairConfig,

@@ -5,8 +5,8 @@ import pytest
 
 from lang_core import ConfigError
 from transformer_core._config_fields import ConfigFields
-from transformer_core._weights_testing import context_of
 from transformer_core.family._model import entry_points
+from transformer_core.layers._weights_testing import context_of
 from transformer_core.models._tiny_testing import sizes_of
 from transformer_core.models.encoders import WhisperConfig, WhisperForConditionalGeneration
 from transformer_core.models.encoders._whisper import WHISPER

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from lang_core import checked_choices
-from transformer_core._embedding import Embedding
-from transformer_core._linear import Linear
+from transformer_core.layers._embedding import Embedding
+from transformer_core.layers._linear import Linear
 from transformer_core.sharding._cut import Cut
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lang_core import Axes, ConfigError, MeshShape, Module, Parameter, TensorSpec, any_of
-from transformer_core._moe import Experts
+from transformer_core.layers._moe import Experts
 from transformer_core.sharding._cut import Cut, cuts_in
 
 _MOST_SIZES: Final = 8  # that a message lists

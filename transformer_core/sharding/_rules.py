@@ -7,16 +7,16 @@ side by side are replicated: see docs/sharding.md.
 
 from collections.abc import Iterator
 
-from transformer_core._attention import Attention
-from transformer_core._cache import StateMixer
-from transformer_core._embedding import TokenEmbedding
-from transformer_core._feed_forward import FeedForward, SwiGLU
-from transformer_core._gated_delta_net import GatedDeltaNet
-from transformer_core._joint_block import JointStream
-from transformer_core._latent_attention import LatentAttention
-from transformer_core._linear import VocabularyLinear
-from transformer_core._moe import Experts
-from transformer_core._multi_head_attention import MultiHeadAttention
+from transformer_core.layers._attention import Attention
+from transformer_core.layers._cache import StateMixer
+from transformer_core.layers._embedding import TokenEmbedding
+from transformer_core.layers._feed_forward import FeedForward, SwiGLU
+from transformer_core.layers._gated_delta_net import GatedDeltaNet
+from transformer_core.layers._joint_block import JointStream
+from transformer_core.layers._latent_attention import LatentAttention
+from transformer_core.layers._linear import VocabularyLinear
+from transformer_core.layers._moe import Experts
+from transformer_core.layers._multi_head_attention import MultiHeadAttention
 from transformer_core.sharding._cut import Cut, cuts_of
 from transformer_core.sharding._forms import columns, rows, vocabulary
 

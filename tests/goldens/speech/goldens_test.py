@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tapeline.media.audio import LogMel
-from tapeline.transcribing import SpeechConfig, TokenRules, cut_window
+from tapeline.running.transcribing import SpeechConfig, TokenRules, cut_window
 from tests.goldens.speech.cases import FEATURE_CASES, RULES, RULES_VOCABULARY, SPEECH_CASES
 from tests.goldens.speech.files import (
     TRIALS,

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, checked_choices, f32
 from transformer_core._config_fields import ConfigFields
-from transformer_core._embedding import Embedding, PatchEmbedding
-from transformer_core._linear import Linear
-from transformer_core._logits import row_of
-from transformer_core._masks import causal_mask, mask_bias
 from transformer_core.checkpoints import RenamedModules
 from transformer_core.family._model import ModelFamily
+from transformer_core.layers._embedding import Embedding, PatchEmbedding
+from transformer_core.layers._linear import Linear
+from transformer_core.layers._logits import row_of
+from transformer_core.layers._masks import causal_mask, mask_bias
 from transformer_core.models.encoders._pair import PairConfig, PairModel
 from transformer_core.models.encoders._siglip import stack_names
 from transformer_core.models.encoders._stack import EncoderStack, layer_norm

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from lang_core import DType, ExecutionContext, Module, Tensor
-from transformer_core._kv_cache import KVCache
-from transformer_core._places import cache_starts
+from transformer_core.layers._kv_cache import KVCache
+from transformer_core.layers._places import cache_starts
 from transformer_core.models.encoders._stack import StackConfig, layer_norm, stack_attention, stack_feed_forward
 
 

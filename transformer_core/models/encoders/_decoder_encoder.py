@@ -16,17 +16,17 @@ from lang_core import (
     checked_choices,
     f32,
 )
-from transformer_core._embedding import TokenEmbedding
-from transformer_core._linear import Linear
-from transformer_core._logits import row_of
-from transformer_core._masks import causal_mask, mask_bias, near_mask
-from transformer_core._rope import rope_tables
-from transformer_core._step import StepInputs
 from transformer_core.family._config import DecoderConfig, family_of
 from transformer_core.family._layer import norm
 from transformer_core.family._model import DEFAULT_SEQUENCE, Model, buckets, check_size
 from transformer_core.family._sentence import Pooling, ScoreTokens, last_places
 from transformer_core.flow import CompileProfile
+from transformer_core.layers._embedding import TokenEmbedding
+from transformer_core.layers._linear import Linear
+from transformer_core.layers._logits import row_of
+from transformer_core.layers._masks import causal_mask, mask_bias, near_mask
+from transformer_core.layers._rope import rope_tables
+from transformer_core.layers._step import StepInputs
 from transformer_core.models.encoders._sentence_head import SentenceHead, pooling_inputs, text_entry_point
 from transformer_core.models.encoders._stack import encoder_profile
 

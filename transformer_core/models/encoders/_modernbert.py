@@ -3,11 +3,11 @@
 from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeConfig
 from transformer_core.checkpoints import RenamedModules
 from transformer_core.family._fields import activation_of, layer_types, whole_rope
 from transformer_core.family._model import ModelFamily
 from transformer_core.family._sentence import PoolingMode
+from transformer_core.layers._rope_config import RopeConfig
 from transformer_core.models.encoders._fused import FUSED_QKV, with_fused
 from transformer_core.models.encoders._sentence_head import DENSE_NAMES
 from transformer_core.models.encoders._stack import LocalLayers, StackConfig, labels_of

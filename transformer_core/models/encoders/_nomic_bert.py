@@ -4,10 +4,10 @@ from typing import Any, Final
 
 from lang_core import WeightSource
 from transformer_core._config_fields import ConfigFields
-from transformer_core._routing import Routing
 from transformer_core.checkpoints import Recipe, RenamedModules
 from transformer_core.family._fields import activation_of, whole_rope
 from transformer_core.family._model import ModelFamily
+from transformer_core.layers._routing import Routing
 from transformer_core.models.encoders._bert import read_bert, read_post_norm_stack
 from transformer_core.models.encoders._fused import FUSED_QKV, with_fused
 from transformer_core.models.encoders._sentence_head import DENSE_NAMES

@@ -6,9 +6,9 @@ A BERT whose positions are counted from the id of padding, with heads of its own
 from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._feed_forward import Activation
 from transformer_core.checkpoints import RenamedModules
 from transformer_core.family._model import ModelFamily
+from transformer_core.layers._feed_forward import Activation
 from transformer_core.models.encoders._bert import ANY_LAYER, BERT_NAMES, read_bert
 from transformer_core.models.encoders._stack import labels_of
 from transformer_core.models.encoders._text import HeadConfig, TextConfig, TextModel, with_pooling

@@ -14,8 +14,6 @@ from lang_core import (
     TensorSpec,
     f32,
 )
-from transformer_core._linear import Linear
-from transformer_core._norm import LayerNorm
 from transformer_core.family._sentence import (
     DenseConfig,
     LayerNormConfig,
@@ -24,6 +22,8 @@ from transformer_core.family._sentence import (
     UnitLength,
     of_length_one,
 )
+from transformer_core.layers._linear import Linear
+from transformer_core.layers._norm import LayerNorm
 
 DENSE_NAMES: Final = {
     "sentence.dense.{}": "{}_Dense.linear",

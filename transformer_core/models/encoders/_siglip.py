@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, WeightSource, f32
 from transformer_core._config_fields import ConfigFields
-from transformer_core._embedding import Embedding, PatchEmbedding
-from transformer_core._feed_forward import FeedForward
-from transformer_core._multi_head_attention import MultiHeadAttention
 from transformer_core.checkpoints import Cut, Recipe, RecipeOf, RenamedModules, first_of
 from transformer_core.family._model import ModelFamily
+from transformer_core.layers._embedding import Embedding, PatchEmbedding
+from transformer_core.layers._feed_forward import FeedForward
+from transformer_core.layers._multi_head_attention import MultiHeadAttention
 from transformer_core.models.encoders._stack import EncoderStack, StackConfig, layer_norm
 from transformer_core.models.encoders._vision import (
     StackDefaults,

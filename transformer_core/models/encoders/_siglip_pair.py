@@ -4,10 +4,10 @@ from typing import Any, Final
 
 from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, f32
 from transformer_core._config_fields import ConfigFields
-from transformer_core._embedding import Embedding
-from transformer_core._linear import Linear
 from transformer_core.checkpoints import RenamedModules
 from transformer_core.family._model import ModelFamily
+from transformer_core.layers._embedding import Embedding
+from transformer_core.layers._linear import Linear
 from transformer_core.models.encoders._pair import PairConfig, PairModel
 from transformer_core.models.encoders._siglip import (
     VisionTower,

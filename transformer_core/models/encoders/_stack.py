@@ -5,15 +5,15 @@ from typing import Any, Self
 
 from lang_core import DType, ExecutionContext, Module, Repeated, Tensor, checked_choices
 from transformer_core._config_fields import ConfigFields
-from transformer_core._feed_forward import Activation, FeedForward, SwiGLU
-from transformer_core._masks import near_bias
-from transformer_core._moe import SparseFeedForward
-from transformer_core._multi_head_attention import MultiHeadAttention, RopeTables
-from transformer_core._norm import LayerNorm, RMSNorm
-from transformer_core._rope import rope_tables
-from transformer_core._rope_config import RopeConfig
-from transformer_core._routing import Routing
 from transformer_core.flow import CompileProfile
+from transformer_core.layers._feed_forward import Activation, FeedForward, SwiGLU
+from transformer_core.layers._masks import near_bias
+from transformer_core.layers._moe import SparseFeedForward
+from transformer_core.layers._multi_head_attention import MultiHeadAttention, RopeTables
+from transformer_core.layers._norm import LayerNorm, RMSNorm
+from transformer_core.layers._rope import rope_tables
+from transformer_core.layers._rope_config import RopeConfig
+from transformer_core.layers._routing import Routing
 
 
 @checked_choices

@@ -17,16 +17,16 @@ from lang_core import (
     f32,
 )
 from transformer_core._config_fields import ConfigFields
-from transformer_core._embedding import TokenEmbedding
-from transformer_core._kv_cache import KVCache
-from transformer_core._linear import VocabularyLinear
-from transformer_core._logits import logits_of
-from transformer_core._masks import causal_mask, mask_bias, padding_bias
-from transformer_core._relative_bias import RelativeBias
 from transformer_core.checkpoints import Recipe, RenamedModules, Stored
 from transformer_core.family._model import DEFAULT_SEQUENCE, Model, ModelFamily, buckets, check_size
 from transformer_core.family._sentence import Pooling
 from transformer_core.flow import CompileProfile
+from transformer_core.layers._embedding import TokenEmbedding
+from transformer_core.layers._kv_cache import KVCache
+from transformer_core.layers._linear import VocabularyLinear
+from transformer_core.layers._logits import logits_of
+from transformer_core.layers._masks import causal_mask, mask_bias, padding_bias
+from transformer_core.layers._relative_bias import RelativeBias
 from transformer_core.models.encoders._cross_layer import CrossLayer, cross_keys_values
 from transformer_core.models.encoders._encoder_decoder import EncoderDecoder
 from transformer_core.models.encoders._sentence_head import (

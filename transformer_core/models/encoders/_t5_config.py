@@ -5,9 +5,9 @@ from typing import Any, Final, Self
 
 from lang_core import checked_choices
 from transformer_core._config_fields import ConfigFields
-from transformer_core._feed_forward import Activation
 from transformer_core.family._fields import activation_of, token_ids_of
 from transformer_core.family._sentence import Pooling
+from transformer_core.layers._feed_forward import Activation
 from transformer_core.models.encoders._stack import EncoderConfig, StackConfig
 
 _GATED: Final = "gated-"

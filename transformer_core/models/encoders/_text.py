@@ -14,14 +14,14 @@ from lang_core import (
     checked_choices,
     f32,
 )
-from transformer_core._embedding import Embedding, TokenEmbedding
-from transformer_core._feed_forward import Activation
-from transformer_core._linear import Linear
-from transformer_core._masks import padding_bias
-from transformer_core._relative_bias import RelativeBias, alibi_bias
 from transformer_core.family._model import DEFAULT_SEQUENCE, Model, buckets, check_size
 from transformer_core.family._sentence import Pooling, PoolingMode
 from transformer_core.flow import CompileProfile
+from transformer_core.layers._embedding import Embedding, TokenEmbedding
+from transformer_core.layers._feed_forward import Activation
+from transformer_core.layers._linear import Linear
+from transformer_core.layers._masks import padding_bias
+from transformer_core.layers._relative_bias import RelativeBias, alibi_bias
 from transformer_core.models.encoders._sentence_head import (
     SentenceHead,
     check_vectors,

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, f32
-from transformer_core._linear import Linear, VocabularyLinear
-from transformer_core._logits import logits_of
 from transformer_core.family._sentence import Pooling, PoolingMode
+from transformer_core.layers._linear import Linear, VocabularyLinear
+from transformer_core.layers._logits import logits_of
 from transformer_core.models.encoders._stack import layer_norm
 from transformer_core.models.encoders._text import HeadConfig, TextConfig, TextModel, pooled
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from lang_core import Argument, ConfigError, EntryPoint, ExecutionContext, Tensor, TensorSpec
 from transformer_core._config_fields import ConfigFields
-from transformer_core._embedding import Size, patch_count
 from transformer_core.family._fields import activation_of
 from transformer_core.family._model import Model, check_size
 from transformer_core.flow import CompileProfile
+from transformer_core.layers._embedding import Size, patch_count
 from transformer_core.models.encoders._stack import EncoderConfig, StackConfig, encoder_profile
 
 

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from lang_core import DType, ExecutionContext, Parameter, Tensor, f32
 from transformer_core._config_fields import ConfigFields
-from transformer_core._embedding import PatchEmbedding
-from transformer_core._linear import Linear
 from transformer_core.checkpoints import RenamedModules
 from transformer_core.family._model import ModelFamily
+from transformer_core.layers._embedding import PatchEmbedding
+from transformer_core.layers._linear import Linear
 from transformer_core.models.encoders._stack import EncoderStack, labels_of, layer_norm
 from transformer_core.models.encoders._vision import StackDefaults, VisionConfig, VisionModel, read_picture, read_stack
 

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from lang_core import Argument, DType, ExecutionContext, Module, Tensor, TensorSpec
-from transformer_core._convolution import Conv1d
-from transformer_core._embedding import Embedding
-from transformer_core._kv_cache import KVCache
-from transformer_core._linear import VocabularyLinear
-from transformer_core._logits import logits_of
 from transformer_core.checkpoints import RenamedModules
 from transformer_core.family._model import DEFAULT_SEQUENCE, ModelFamily, check_size
 from transformer_core.flow import CompileProfile
+from transformer_core.layers._convolution import Conv1d
+from transformer_core.layers._embedding import Embedding
+from transformer_core.layers._kv_cache import KVCache
+from transformer_core.layers._linear import VocabularyLinear
+from transformer_core.layers._logits import logits_of
 from transformer_core.models.encoders._encoder_decoder import EncoderDecoder
 from transformer_core.models.encoders._stack import EncoderStack, layer_norm
 from transformer_core.models.encoders._whisper_config import FRAMES_PER_POSITION, WhisperConfig, read_whisper

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from lang_core import DType, ExecutionContext, Module, Repeated, Tensor
-from transformer_core._embedding import Embedding, TokenEmbedding
-from transformer_core._kv_cache import KVCache
-from transformer_core._masks import causal_mask, mask_bias
+from transformer_core.layers._embedding import Embedding, TokenEmbedding
+from transformer_core.layers._kv_cache import KVCache
+from transformer_core.layers._masks import causal_mask, mask_bias
 from transformer_core.models.encoders._cross_layer import CrossLayer, cross_keys_values
 from transformer_core.models.encoders._stack import layer_norm
 from transformer_core.models.encoders._whisper_config import WhisperConfig

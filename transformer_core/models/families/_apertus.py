@@ -4,11 +4,11 @@ from typing import Final
 
 from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, as_dtype
 from transformer_core._config_fields import ConfigFields
-from transformer_core._linear import Linear
 from transformer_core.checkpoints import RenamedKeys
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind
 from transformer_core.family._layer import DecoderLayer
+from transformer_core.layers._linear import Linear
 from transformer_core.models.families._cwm import with_default_rope
 
 _STORED: Final = {"input_layernorm": "attention_layernorm", "post_attention_layernorm": "feedforward_layernorm"}

@@ -4,13 +4,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from lang_core import DType
-from transformer_core._attention_config import QueryKeyNormKind
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import DEFAULT_BASE, RopeMode
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind, whole_rope
 from transformer_core.family._layer_configs import NormKind
 from transformer_core.family._other_layers import ParallelLayer
+from transformer_core.layers._attention_config import QueryKeyNormKind
+from transformer_core.layers._rope_config import DEFAULT_BASE, RopeMode
 
 _ROPE_BASE: Final = 5e5  # transformers' default
 

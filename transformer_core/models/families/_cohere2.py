@@ -3,9 +3,9 @@
 from typing import Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeKind
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import windows_by_type
+from transformer_core.layers._rope_config import RopeKind
 from transformer_core.models.families._cohere import cohere_kind, one_norm_layer
 
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeConfig, RopeMode
-from transformer_core._rope_scaling import YarnScaling, yarn_mscale
-from transformer_core._routing import Routing, Scoring
 from transformer_core.family._config import DecoderConfig
 from transformer_core.family._fields import llama_kind, whole_rope
 from transformer_core.family._layer_configs import ExpertsConfig, LatentConfig
+from transformer_core.layers._rope_config import RopeConfig, RopeMode
+from transformer_core.layers._rope_scaling import YarnScaling, yarn_mscale
+from transformer_core.layers._routing import Routing, Scoring
 
 
 def latent_kind(

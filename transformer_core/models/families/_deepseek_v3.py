@@ -3,11 +3,11 @@
 from typing import Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeMode
 from transformer_core.checkpoints import ExpertKeys, RecipeOf
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._layer import DecoderLayer
 from transformer_core.family._stored_head import layered_head
+from transformer_core.layers._rope_config import RopeMode
 from transformer_core.models.families._deepseek import grouped_experts, latent_kind
 
 

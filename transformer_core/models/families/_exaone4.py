@@ -3,10 +3,10 @@
 from typing import Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeKind
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import layer_types, llama_kind, windows_by_type
 from transformer_core.family._other_layers import PostNormLayer
+from transformer_core.layers._rope_config import RopeKind
 
 _FULL: Final = "full_attention"
 _SLIDING: Final = "sliding_attention"

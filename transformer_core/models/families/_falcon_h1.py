@@ -3,12 +3,12 @@
 from typing import Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._mamba2 import GateOrder
 from transformer_core.checkpoints import RenamedModules
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind
 from transformer_core.family._mamba_fields import mamba_sizes
 from transformer_core.family._side_by_side import SideBySideConfig, SideBySideLayer
+from transformer_core.layers._mamba2 import GateOrder
 
 _EPS: Final = 1e-5  # transformers' defaults
 _INNER: Final = 1024

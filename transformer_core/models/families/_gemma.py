@@ -4,10 +4,10 @@ import math
 from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._feed_forward import Activation
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind
 from transformer_core.family._layer import DecoderLayer
+from transformer_core.layers._feed_forward import Activation
 
 
 def gemma_kind(fields: ConfigFields, architecture: str, **known: Any) -> DecoderConfig:

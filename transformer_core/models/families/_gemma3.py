@@ -3,12 +3,12 @@
 from typing import Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeConfig
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import activation_of, heads_of, layer_types, optional_number, windows_by_type
 from transformer_core.family._layer_types import FULL, SLIDING, every_nth_full, rope_fields, rope_kinds
 from transformer_core.family._other_layers import SandwichLayer
 from transformer_core.family._wrapped import text_of
+from transformer_core.layers._rope_config import RopeConfig
 from transformer_core.models.families._gemma import gemma_kind
 
 _GLOBAL_BASE: Final = 1e6

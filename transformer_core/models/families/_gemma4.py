@@ -3,7 +3,6 @@
 from typing import Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._routing import Routing
 from transformer_core.checkpoints import fused_experts
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import activation_of, layer_types, optional_number, windows_of
@@ -20,6 +19,7 @@ from transformer_core.family._layer_types import (
 from transformer_core.family._per_layer import read_per_layer
 from transformer_core.family._scaled_layer import ScaledLayer
 from transformer_core.family._wrapped import text_of
+from transformer_core.layers._routing import Routing
 from transformer_core.models.families._gemma import gemma_kind
 
 _PROPORTIONAL: Final = {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}

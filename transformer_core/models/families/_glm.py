@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeConfig, RopeMode
 from transformer_core.checkpoints import FusedKeys, RecipeOf
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind
 from transformer_core.family._layer import DecoderLayer
+from transformer_core.layers._rope_config import RopeConfig, RopeMode
 
 
 def glm_kind(fields: ConfigFields, architecture: str, **known: Any) -> DecoderConfig:

@@ -3,12 +3,12 @@
 from typing import Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeConfig
 from transformer_core.checkpoints import ExpertKeys, RecipeOf
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind
 from transformer_core.family._layer import DecoderLayer
 from transformer_core.family._stored_head import layered_head
+from transformer_core.layers._rope_config import RopeConfig
 from transformer_core.models.families._deepseek import grouped_experts
 
 _ROTATED_SHARE: Final = 0.5  # transformers' default

@@ -4,12 +4,12 @@ from typing import Final
 
 from lang_core import WeightSource
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeConfig, RopeKind
 from transformer_core.checkpoints import Cut, Recipe, RecipeOf, Stored, Transposed
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import activation_of, token_ids_of
 from transformer_core.family._layer import DecoderLayer
 from transformer_core.family._layer_configs import NormKind
+from transformer_core.layers._rope_config import RopeConfig, RopeKind
 
 _BELOW_TRANSFORMER: Final = ("transformer.wte.weight", "transformer.wpe.weight")  # keys that say so of a file
 STORED: Final = {

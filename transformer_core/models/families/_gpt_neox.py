@@ -4,13 +4,13 @@ from typing import Final
 
 from lang_core import DType, WeightSource
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeConfig
 from transformer_core.checkpoints import Interleaved, Recipe, RecipeOf, Stored
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import activation_of, heads_of, llama_kind
 from transformer_core.family._layer import AttentionLayer, DecoderLayer
 from transformer_core.family._layer_configs import NormKind
 from transformer_core.family._other_layers import ParallelLayer
+from transformer_core.layers._rope_config import RopeConfig
 
 _STORED: Final = {
     "model.embed_tokens": "gpt_neox.embed_in",

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from lang_core import WeightSource
 from transformer_core._config_fields import ConfigFields
-from transformer_core._moe import ClampedGate, Routing
 from transformer_core.checkpoints import EveryOther, Recipe, Stored
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind, whole_rope, windows_by_type
 from transformer_core.family._layer import DecoderLayer
 from transformer_core.family._layer_configs import ExpertsConfig
+from transformer_core.layers._moe import ClampedGate, Routing
 
 _ALPHA: Final = 1.702  # transformers' defaults
 _LIMIT: Final = 7.0

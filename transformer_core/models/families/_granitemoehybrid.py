@@ -5,13 +5,13 @@ from typing import Any, Final
 
 from lang_core import WeightSource
 from transformer_core._config_fields import ConfigFields
-from transformer_core._routing import Routing
 from transformer_core.checkpoints import Cut, Recipe, Stored
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, kinds_of_layers, whole_rope
 from transformer_core.family._layer import hybrid_layer
 from transformer_core.family._layer_configs import ExpertsConfig, Mamba2Config
 from transformer_core.family._mamba_fields import mamba_sizes, no_rope
+from transformer_core.layers._routing import Routing
 from transformer_core.models.families._granite import granite_kind
 
 _STATE: Final = ("mamba", "linear_attention")  # as transformers 4 and 5 call them

@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeMode
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind, whole_rope
 from transformer_core.family._layer import DecoderLayer
+from transformer_core.layers._rope_config import RopeMode
 
 _ROPE_BASE: Final = 1e5  # transformers' default
 

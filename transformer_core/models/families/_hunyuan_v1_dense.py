@@ -3,11 +3,11 @@
 from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import DEFAULT_BASE
 from transformer_core.checkpoints import RenamedKeys
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind, whole_rope
 from transformer_core.family._layer import DecoderLayer
+from transformer_core.layers._rope_config import DEFAULT_BASE
 
 STORED_NORMS: Final = {"q_norm": "query_layernorm", "k_norm": "key_layernorm"}
 

@@ -4,11 +4,11 @@ from typing import Final
 
 from lang_core import WeightSource
 from transformer_core._config_fields import ConfigFields
-from transformer_core._routing import Routing
 from transformer_core.checkpoints import ExpertKeys, Recipe, RenamedKeys, Stored, first_of
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._layer import DecoderLayer
 from transformer_core.family._layer_configs import ExpertsConfig
+from transformer_core.layers._routing import Routing
 from transformer_core.models.families._hunyuan_v1_dense import STORED_NORMS, hunyuan_kind
 
 _SHARED: Final = ".mlp.shared_experts."

@@ -3,12 +3,12 @@
 from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._feed_forward import Activation
 from transformer_core.checkpoints import RenamedModules
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, kinds_of_layers, llama_kind, whole_rope
 from transformer_core.family._layer import hybrid_layer
 from transformer_core.family._layer_configs import ShortConvConfig
+from transformer_core.layers._feed_forward import Activation
 
 _CONV: Final = "conv"
 _FULL: Final = "full_attention"

@@ -4,11 +4,11 @@ from typing import Final
 
 from lang_core import WeightSource
 from transformer_core._config_fields import ConfigFields
-from transformer_core._routing import Routing, Scoring
 from transformer_core.checkpoints import ExpertKeys, Recipe, Stored, first_of
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._layer import hybrid_layer
 from transformer_core.family._layer_configs import ExpertsConfig
+from transformer_core.layers._routing import Routing, Scoring
 from transformer_core.models.families._lfm2 import LFM2_KEYS, lfm2_kind
 
 

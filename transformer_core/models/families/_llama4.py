@@ -4,16 +4,16 @@ from dataclasses import replace
 from typing import Final
 
 from lang_core import DType
-from transformer_core._attention_config import QueryGrowth
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeKind, RopeMode
-from transformer_core._routing import Routing, Scoring
 from transformer_core.checkpoints import InputMajorKeys
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, kinds_of_layers, llama_kind, whole_rope
 from transformer_core.family._layer import DecoderLayer
 from transformer_core.family._layer_configs import ExpertsConfig
 from transformer_core.family._wrapped import text_of
+from transformer_core.layers._attention_config import QueryGrowth
+from transformer_core.layers._rope_config import RopeKind, RopeMode
+from transformer_core.layers._routing import Routing, Scoring
 from transformer_core.models.families._smollm3 import rope_kinds
 
 _KINDS: Final = ("chunked_attention", "full_attention")

@@ -4,7 +4,6 @@ from typing import Final
 
 from lang_core import DType, Module, WeightSource
 from transformer_core._config_fields import ConfigFields
-from transformer_core._mamba2 import Mamba2Sizes
 from transformer_core.checkpoints import Recipe, Stored
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import activation_of, token_ids_of
@@ -12,6 +11,7 @@ from transformer_core.family._layer import state_mixer
 from transformer_core.family._layer_configs import Mamba2Config
 from transformer_core.family._mamba_fields import check_steps, divisor_in, no_rope
 from transformer_core.family._mixer_layer import MixerLayer
+from transformer_core.layers._mamba2 import Mamba2Sizes
 
 _PARTS: Final = {"model.embed_tokens.": "model.embeddings.", "model.norm.": "model.norm_f."}
 

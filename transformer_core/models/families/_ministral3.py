@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from transformer_core._attention_config import QueryGrowth
 from transformer_core._config_fields import ConfigFields
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind, one_window
 from transformer_core.family._layer import DecoderLayer
+from transformer_core.layers._attention_config import QueryGrowth
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:

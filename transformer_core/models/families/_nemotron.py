@@ -3,11 +3,11 @@
 from typing import Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeConfig
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import activation_of, heads_of, llama_kind
 from transformer_core.family._layer import DecoderLayer
 from transformer_core.family._layer_configs import NormKind
+from transformer_core.layers._rope_config import RopeConfig
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:

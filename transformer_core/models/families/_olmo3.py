@@ -3,10 +3,10 @@
 from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeConfig, RopeKind
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, layer_types, whole_rope, windows_by_type
 from transformer_core.family._other_layers import PostNormLayer
+from transformer_core.layers._rope_config import RopeConfig, RopeKind
 from transformer_core.models.families._olmo2 import olmo_kind
 
 _BASE: Final = 5e5  # transformers' default

@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from transformer_core._attention_config import QueryKeyNormKind
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeConfig
 from transformer_core.checkpoints import RenamedKeys
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import activation_of, heads_of, llama_kind
 from transformer_core.family._layer_configs import NormKind
+from transformer_core.layers._attention_config import QueryKeyNormKind
+from transformer_core.layers._rope_config import RopeConfig
 from transformer_core.models.families._cohere import one_norm_layer
 
 _STORED: Final = {

@@ -3,11 +3,11 @@
 from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeConfig
 from transformer_core.checkpoints import FusedKeys, RecipeOf
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind, one_window
 from transformer_core.family._layer import DecoderLayer
+from transformer_core.layers._rope_config import RopeConfig
 
 _ORIGINAL: Final = "original_max_position_embeddings"
 _ORIGINAL_LENGTH: Final = 4096  # transformers' default, which precedes the value among RoPE's fields

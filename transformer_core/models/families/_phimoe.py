@@ -3,13 +3,13 @@
 from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeConfig
-from transformer_core._routing import Routing, Scoring
 from transformer_core.checkpoints import ExpertKeys
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind, one_window, whole_rope
 from transformer_core.family._layer import DecoderLayer
 from transformer_core.family._layer_configs import ExpertsConfig, NormKind
+from transformer_core.layers._rope_config import RopeConfig
+from transformer_core.layers._routing import Routing, Scoring
 
 _ROPE_BASE: Final = 1e6  # transformers' default
 _CHOSEN: Final = 2

@@ -3,12 +3,12 @@
 from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._routing import Routing
 from transformer_core.checkpoints import ExpertKeys
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._layer import hybrid_layer
 from transformer_core.family._layer_configs import ExpertsConfig
 from transformer_core.family._wrapped import text_of
+from transformer_core.layers._routing import Routing
 from transformer_core.models.families._qwen3_next import hybrid_kind
 
 

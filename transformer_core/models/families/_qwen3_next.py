@@ -3,13 +3,13 @@
 from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._gated_delta_net import HeadOrder
-from transformer_core._rope_config import RopeConfig
 from transformer_core.checkpoints import ExpertKeys
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, kinds_of_layers, llama_kind
 from transformer_core.family._layer import hybrid_layer
 from transformer_core.family._layer_configs import DeltaConfig
+from transformer_core.layers._gated_delta_net import HeadOrder
+from transformer_core.layers._rope_config import RopeConfig
 from transformer_core.models.families._qwen3_moe import qwen_experts
 
 _LINEAR: Final = "linear_attention"

@@ -3,10 +3,10 @@
 from typing import Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeKind
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind, whole_rope, windows_by_type
 from transformer_core.family._layer import DecoderLayer
+from transformer_core.layers._rope_config import RopeKind
 
 _ROPE_BASE: Final = 2e6  # transformers' default
 

@@ -4,15 +4,15 @@ import re
 from typing import Final
 
 from lang_core import DType, WeightSource
-from transformer_core._attention_config import QueryKeyNormKind
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope_config import RopeConfig
 from transformer_core.checkpoints import Recipe, Stacked
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind
 from transformer_core.family._layer import AttentionLayer, DecoderLayer
 from transformer_core.family._layer_configs import NormKind
 from transformer_core.family._other_layers import ParallelLayer
+from transformer_core.layers._attention_config import QueryKeyNormKind
+from transformer_core.layers._rope_config import RopeConfig
 
 _HEADS: Final = re.compile(r"(.*\.self_attn\.[qk])_norm\.weight")
 

@@ -9,7 +9,7 @@ import pytest
 from gguf import GGUFWriter
 
 from lang_core import ConfigError
-from transformer_core._rope_scaling import ProportionalScaling
+from transformer_core.layers._rope_scaling import ProportionalScaling
 from transformer_core.models import DecoderConfig
 from transformer_core.models.gguf import GgufModel
 

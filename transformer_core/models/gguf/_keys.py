@@ -4,8 +4,8 @@ import re
 from typing import Final
 
 from lang_core import WeightSource
-from transformer_core._rope_config import RopeMode
 from transformer_core.checkpoints import Cut, Recipe, Reshaped, Stacked, Stored
+from transformer_core.layers._rope_config import RopeMode
 from transformer_core.models import DecoderConfig, Mamba2Config
 from transformer_core.models.gguf._recipes import JoinedHeads, LessOne, OneOf, SplitHalves
 from transformer_core.models.gguf.readers import GgufArchitecture

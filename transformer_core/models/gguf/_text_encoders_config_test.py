@@ -9,9 +9,9 @@ import pytest
 
 from lang_core import ConfigError
 from transformer_core._config_fields import ConfigFields
-from transformer_core._rope import inverse_frequencies
-from transformer_core._rope_scaling import NoScaling
 from transformer_core.family import family_named
+from transformer_core.layers._rope import inverse_frequencies
+from transformer_core.layers._rope_scaling import NoScaling
 from transformer_core.models.gguf import GgufModel, _config_test
 from transformer_core.models.gguf._metadata_testing import LLAMA
 

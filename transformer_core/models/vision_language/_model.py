@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Final, cast
 
 from lang_core import Argument, DType, EntryPoint, ExecutionContext, Module, Tensor, TensorSpec, f32
-from transformer_core._linear import Linear
 from transformer_core.family._decoder import DecoderLM, decoder_flow
 from transformer_core.flow import CompileProfile, FlowContext, FlowValue, ModelFlow
+from transformer_core.layers._linear import Linear
 from transformer_core.models.encoders._siglip import VisionTower
 from transformer_core.models.vision_language._config import VisionLanguageConfig
 

@@ -1,0 +1,99 @@
+"""A transcription, and the forms in which it is written."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lang_core import checked_choices
+from tapeline.running.transcribing._languages import LANGUAGES
+from tapeline.running.transcribing._prompt import Task
+
+TranscriptionFormat = Literal["text", "json", "verbose_json", "srt", "vtt"]
+"""Forms of a transcription: those of OpenAI's ``response_format``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Part of a transcription.
+
+    Attributes:
+        start: when it begins, in seconds.
+        end: when it ends, in seconds.
+        text: the text, as the tokens give it: most models begin it with a space.
+        token_ids: the tokens, timestamps included.
+    """
+
+    start: float
+    end: float
+    text: str
+    token_ids: tuple[int, ...]
+
+
+@checked_choices
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcription:
+    """Text of sound.
+
+    Attributes:
+        text: the whole text.
+        segments: its parts, with their times.
+        language: code of the language that was given or detected; None of a model that names no languages.
+        task: what was asked for.
+        duration: length of the sound in seconds.
+    """
+
+    text: str
+    segments: tuple[Segment, ...]
+    language: str | None
+    task: Task
+    duration: float
+
+    @checked_choices
+    def format(self, form: TranscriptionFormat) -> str:
+        """Returns the transcription as text, as JSON (in OpenAI's fields), or as subtitles."""
+        if form == "text":
+            return f"{self.text.strip()}\n"
+        if form == "srt":
+            return "".join(f"{number}\n{_cue(segment, ',')}" for number, segment in enumerate(self._spoken(), 1))
+        if form == "vtt":
+            return "WEBVTT\n\n" + "".join(_cue(segment, ".") for segment in self._spoken())
+        return json.dumps(self.fields() if form == "verbose_json" else {"text": self.text.strip()}, ensure_ascii=False)
+
+    def _spoken(self) -> list[Segment]:
+        """Returns the segments that have text."""
+        return [segment for segment in self.segments if segment.text.strip()]
+
+    def fields(self) -> dict[str, Any]:
+        """Returns the fields of ``verbose_json``."""
+        return {
+            "task": self.task,
+            "language": LANGUAGES.get(self.language or "", self.language or ""),
+            "duration": self.duration,
+            "text": self.text.strip(),
+            "segments": [
+                {
+                    "id": number,
+                    "start": segment.start,
+                    "end": segment.end,
+                    "text": segment.text,
+                    "tokens": list(segment.token_ids),
+                }
+                for number, segment in enumerate(self.segments)
+            ],
+        }
+
+
+def _cue(segment: Segment, mark: str) -> str:
+    """Returns times and text of a subtitle; its text has no empty line and no arrow, which would end or begin one."""
+    text = " ".join(segment.text.split()).replace("-->", "->")
+    return f"{clock(segment.start, mark)} --> {clock(segment.end, mark)}\n{text}\n\n"
+
+
+def clock(seconds: float, mark: str = ".") -> str:
+    """Returns a time as hours, minutes, seconds and, behind a mark, thousandths.
+
+    >>> clock(3661.5)
+    '01:01:01.500'
+    """
+    minutes, thousandths = divmod(round(seconds * 1000), 60_000)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:{thousandths // 1000:02d}{mark}{thousandths % 1000:03d}"

@@ -1,7 +1,0 @@
-"""Training a causal language model: its step as an entry point, its data, and the loop that runs it on a device."""
-
-from tapeline.training._step import training_step
-from tapeline.training._train import Schedule, open_step, train
-from tapeline.training._windows import Windows
-
-__all__ = ["Schedule", "Windows", "open_step", "train", "training_step"]
