@@ -197,6 +197,15 @@ def test_files_are_replaced_under_an_open_session(device: str, tmp_path: Path) -
         assert y.numpy()[0, 0] == 6
 
 
+def test_sessions_share_one_instance_of_the_virtual_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second instance makes calls fail that other threads run meanwhile, as while a server loads a model again."""
+    module, device = compiled(_PASS, "local-task", tmp_path), Device("local-task")
+    with Session(module, device):
+        monkeypatch.setattr(runtime, "VmInstance", lambda: pytest.fail("a second instance"))
+        with Session(module, device) as second:
+            assert second.function("main")
+
+
 def _with_a_module(folder: Path, holders: list[Any]) -> Device:
     """Returns a device; ``holders`` are the last to have a module that it mapped."""
     device = Device("local-task")

@@ -5,6 +5,7 @@ import functools
 import itertools
 import os
 import re
+import threading
 import weakref
 import zipfile
 from collections.abc import Callable, Sequence
@@ -87,7 +88,7 @@ class Program:
         self._functions: Final[dict[str, runtime.VmFunction]] = {}
         self._modules: Final[list[runtime.VmModule]] = []
         self._context: runtime.VmContext | None = None
-        self._instance: runtime.VmInstance | None = runtime.VmInstance()
+        self._instance: runtime.VmInstance | None = vm_instance()
         self._index: runtime.ParameterIndex | None = None
         self.tracer: Tracer | None = None
         # A weak reference: the garbage collector does not see cycles through IREE's objects.
@@ -187,6 +188,24 @@ class Program:
         self.close()
 
 
+_INSTANCE_LOCK: Final = threading.Lock()
+
+
+def vm_instance() -> runtime.VmInstance:
+    """Returns the instance of IREE's virtual machine that all programs of the process share. Any thread may call it.
+
+    A new instance registers IREE's types anew, in variables of the whole process that are empty for a moment. A call
+    that another thread runs in that moment fails ("ref type mismatch") or does not return.
+    """
+    with _INSTANCE_LOCK:
+        return _only_instance()
+
+
+@functools.cache
+def _only_instance() -> runtime.VmInstance:
+    return runtime.VmInstance()
+
+
 class _Traces:
     """Receiver of IREE's traces."""
 
@@ -242,6 +261,7 @@ def _close_all() -> None:
     """Closes all programs at the interpreter's exit, where a device might go before its buffers."""
     for program in list(_OPEN):
         program.close()
+    _only_instance.cache_clear()
 
 
 def _hint(failure: str) -> str:
