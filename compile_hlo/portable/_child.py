@@ -89,12 +89,15 @@ def write_per_device(
 
 def _in_child(name: str, *args: Any, tools: str = "") -> Any:
     """Calls a tool. A child of multiprocessing would first import all that the program of its parent imports."""
-    work = pickle.dumps(sys.path) + pickle.dumps((tools or _TOOLS, name, args))
-    with tempfile.TemporaryFile() as answer:
+    # Files, not pipes: arrays are written one by one, and are not in memory a second time.
+    with tempfile.TemporaryFile() as work, tempfile.TemporaryFile() as answer:
+        for value in (sys.path, (tools or _TOOLS, name, args)):
+            pickle.dump(value, work, protocol=pickle.HIGHEST_PROTOCOL)
+        work.seek(0)
         status = subprocess.run(
             # A group of its own: Ctrl-C is for the program, which kills the child.
             python_command("-c", _PROGRAM),
-            input=work,
+            stdin=work,
             stdout=answer,
             check=False,
             process_group=0,

@@ -113,12 +113,22 @@ def compiler_memory(target: str, nodes: int, module_bytes: int) -> int:
 # Those of GPUs are older than the blocks that stay functions, and are above the use.
 _COMPILER_BASE: Final = {"llvm-cpu": 158 * _MIB, "vmvx": 158 * _MIB, "vulkan-spirv": 330 * _MIB, "cuda": 270 * _MIB}
 _VERIFIER_BASE: Final = 156 * _MIB
+# Times the bytes of its arguments that the interpreter holds: as it got them, as constants, and as its own tensors.
+_INTERPRETED: Final = 3.5
 _PER_NODE: Final = {"llvm-cpu": 0, "vmvx": 100_000, "vulkan-spirv": 650_000, "cuda": 650_000}
 
 
 def stablehlo_memory(module_bytes: int) -> int:
     """Resident bytes of the process that runs StableHLO's verifier: nearly all are the pages of jaxlib."""
     return _VERIFIER_BASE + 3 * module_bytes
+
+
+def interpreter_memory(module_bytes: int, points: Iterable[EntryPoint], lowered: LoweredModule) -> int:
+    """Resident bytes of the process that runs StableHLO's reference interpreter, with one entry point at a time."""
+    specs = ([argument.spec for argument in point.arguments] for point in points)
+    inputs = max((sum(spec.nbytes for spec in of_point) for of_point in specs), default=0)
+    arrays = _parameter_bytes(lowered) + inputs
+    return stablehlo_memory(module_bytes) + int(_INTERPRETED * arrays)
 
 
 def verification_memory(
@@ -143,8 +153,23 @@ def verification_memory(
     others = [size for key, size in results.items() if key not in updates]
     copies = sum(spec.nbytes for spec in parameters.values()) if "vulkan-spirv" in options.target else 0
     kept = kept_bytes(options, lowered, weights)
+    # The interpreter gets all weights as arguments.
+    arguments = _parameter_bytes(lowered) if options.verify == "interpreter" else 0
     own = _SESSION + _ACTIVATIONS * model.activation_bytes(parameters.values()) + _SCORES * model.score_bytes
-    return own + kept + widened + _cache_bytes(points) + sum(others) + _OUTPUTS * max(others, default=0) + copies
+    return (
+        own
+        + arguments
+        + kept
+        + widened
+        + _cache_bytes(points)
+        + sum(others)
+        + _OUTPUTS * max(others, default=0)
+        + copies
+    )
+
+
+def _parameter_bytes(lowered: LoweredModule) -> int:
+    return sum(spec.nbytes for _, spec in lowered.parameters().items())
 
 
 def keeps_calls(points: Iterable[EntryPoint]) -> bool:

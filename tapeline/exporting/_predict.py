@@ -35,6 +35,7 @@ from tapeline.exporting._memory import (
     VerifiedModel,
     chunk_bytes,
     compiler_memory,
+    interpreter_memory,
     lowering_memory,
     stablehlo_memory,
     verification_memory,
@@ -219,7 +220,9 @@ def predict(export: Export, source: ModelSource, texts: KeptTexts | None = None)
         },
         {
             "compile": max((compiler_memory(target, *largest) for target in options.compiled), default=0),
-            "verify": stablehlo_memory(largest[1]),
+            "verify": interpreter_memory(largest[1], export.entry_points, lowered)
+            if options.verify == "interpreter"
+            else stablehlo_memory(largest[1]),
         },
         export.caches,
     )
