@@ -5,6 +5,7 @@
 
 import json
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -136,6 +137,25 @@ def draw_directory(seed: int) -> DrawnDirectory:
         "".join(draw.one((*_PIECES, *_TOKENS[:8], " ")) for _ in range(draw.random.randint(1, 7))) for _ in range(3)
     ]
     return DrawnDirectory(seed, kind, draw.files, ["Hello there, the <|im_start|> naïve it 's 12 !", *texts])
+
+
+def draw_of_any_type(seed: int, classes: Mapping[str, str]) -> DrawnDirectory:
+    """Returns the directory of a seed with any type of models, and with any class of tokenizers or none.
+
+    Args:
+        seed: number.
+        classes: class of tokenizers for each type of models (``registered`` of tokenizer_classes.json).
+    """
+    drawn, draw = draw_directory(seed), _Draw(random.Random(f"types {seed}"))
+    draw.files = {**drawn.files, "config.json": json.dumps({"model_type": draw.one(sorted(classes))})}
+    name = "tokenizer_config.json"
+    if name in draw.files:
+        config = json.loads(draw.files[name])
+        config.pop("tokenizer_class", None)
+        if draw.chance(0.4):
+            config["tokenizer_class"] = draw.one(sorted({*classes.values()})) + draw.one(("", "Fast"))
+        draw.files[name] = json.dumps(config, ensure_ascii=False)
+    return DrawnDirectory(seed, drawn.kind, draw.files, drawn.texts)
 
 
 def _classes(kind: str) -> tuple[str, ...]:

@@ -6,9 +6,10 @@ Run outside of Bazel, with transformers (5.23) and tokenizers installed:
 
     PYTHONPATH=. python tests/goldens/make_tokenizer_goldens.py
 
-With two numbers it prints the answers to so many directories from the first seed on, a line of JSON each:
+With two numbers it prints the answers to so many directories from the first seed on, a line of JSON each; with
+``types`` behind them those of directories of any type of models that the second file has:
 
-    PYTHONPATH=. python tests/goldens/make_tokenizer_goldens.py 1000 500
+    PYTHONPATH=. python tests/goldens/make_tokenizer_goldens.py 1000 500 types
 """
 
 import json
@@ -26,7 +27,7 @@ from transformers import AutoTokenizer
 from transformers.models.auto import tokenization_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from tests.goldens.drawn_tokenizers import MESSAGES, DrawnDirectory, draw_directory
+from tests.goldens.drawn_tokenizers import MESSAGES, DrawnDirectory, draw_directory, draw_of_any_type
 
 _OUTPUT: Final = Path(__file__).parent / "data" / "drawn_tokenizers.json"
 _CLASSES: Final = Path(__file__).parent / "data" / "tokenizer_classes.json"
@@ -84,9 +85,11 @@ def classes() -> dict[str, Any]:
 def main() -> None:
     """Writes the file, or prints answers."""
     if len(sys.argv) > 1:
-        first, count = map(int, sys.argv[1:])
+        first, count = map(int, sys.argv[1:3])
+        registered = json.loads(_CLASSES.read_text())["registered"] if "types" in sys.argv[3:] else None
         for seed in range(first, first + count):
-            print(json.dumps(answer(draw_directory(seed)), ensure_ascii=False), flush=True)
+            directory = draw_directory(seed) if registered is None else draw_of_any_type(seed, registered)
+            print(json.dumps(answer(directory), ensure_ascii=False), flush=True)
         return
     _CLASSES.write_text(json.dumps(classes(), indent=1) + "\n", encoding="utf-8")
     golden = {
