@@ -12,6 +12,7 @@ With two numbers it prints the answers to so many directories from the first see
     PYTHONPATH=. python tests/goldens/make_tokenizer_goldens.py 1000 500 types
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -89,7 +90,9 @@ def main() -> None:
         registered = json.loads(_CLASSES.read_text())["registered"] if "types" in sys.argv[3:] else None
         for seed in range(first, first + count):
             directory = draw_directory(seed) if registered is None else draw_of_any_type(seed, registered)
-            print(json.dumps(answer(directory), ensure_ascii=False), flush=True)
+            with contextlib.redirect_stdout(sys.stderr):  # some classes print
+                made = answer(directory)
+            print(json.dumps(made, ensure_ascii=False), flush=True)
         return
     _CLASSES.write_text(json.dumps(classes(), indent=1) + "\n", encoding="utf-8")
     golden = {
