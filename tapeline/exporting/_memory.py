@@ -153,19 +153,11 @@ def verification_memory(
     others = [size for key, size in results.items() if key not in updates]
     copies = sum(spec.nbytes for spec in parameters.values()) if "vulkan-spirv" in options.target else 0
     kept = kept_bytes(options, lowered, weights)
-    # The interpreter gets all weights as arguments.
-    arguments = _parameter_bytes(lowered) if options.verify == "interpreter" else 0
+    if options.verify == "interpreter":  # it gets all weights as arguments; the one that is written is copied twice
+        largest = max((spec.nbytes for spec in parameters.values()), default=0)
+        widened = max(widened, _parameter_bytes(lowered) + 2 * largest)
     own = _SESSION + _ACTIVATIONS * model.activation_bytes(parameters.values()) + _SCORES * model.score_bytes
-    return (
-        own
-        + arguments
-        + kept
-        + widened
-        + _cache_bytes(points)
-        + sum(others)
-        + _OUTPUTS * max(others, default=0)
-        + copies
-    )
+    return own + kept + widened + _cache_bytes(points) + sum(others) + _OUTPUTS * max(others, default=0) + copies
 
 
 def _parameter_bytes(lowered: LoweredModule) -> int:

@@ -256,3 +256,14 @@ def test_a_budget_that_suffices_is_kept(model: Path, whole: Path, tmp_path: Path
         assert report["actual"]["peak_anonymous_bytes"][phase] <= predicted, phase
     compiler = report["actual"]["peak_child_rss_bytes"]["compile"]
     assert 0 < compiler <= report["predicted"]["peak_child_rss_bytes"]["compile"] < budget
+
+
+def test_a_verification_by_the_interpreter_is_predicted_with_the_weights(tmp_path: Path) -> None:
+    """The interpreter gets all weights as arguments, in a process of its own."""
+    parsed, interpreted = (
+        tapeline.predict_export("demo", tmp_path / "bundle", verify=kind, target=())
+        for kind in ("parse", "interpreter")
+    )
+    weights = parsed["parameters"]["bytes"]
+    for peak, times in (("peak_anonymous_bytes", 1), ("peak_child_rss_bytes", 3)):
+        assert interpreted[peak]["verify"] >= parsed[peak]["verify"] + times * weights
