@@ -91,8 +91,8 @@ def main() -> None:
         for seed in range(first, first + count):
             directory = draw_directory(seed) if registered is None else draw_of_any_type(seed, registered)
             with contextlib.redirect_stdout(sys.stderr):  # some classes print
-                made = answer(directory)
-            print(json.dumps(made, ensure_ascii=False), flush=True)
+                answers = answer(directory)
+            print(json.dumps(answers, ensure_ascii=False), flush=True)
         return
     _CLASSES.write_text(json.dumps(classes(), indent=1) + "\n", encoding="utf-8")
     golden = {

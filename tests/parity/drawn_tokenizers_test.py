@@ -175,10 +175,10 @@ def test_live_directories_of_any_type_of_models(tmp_path: Path) -> None:
     for expected in _live(_LONG, "types"):
         seen += 1
         folder = tmp_path / str(expected["seed"])
-        found = _differences(expected, folder, _of_any_type)
+        here = _differences(expected, folder, _of_any_type)
         if _is_compared(expected, folder):
             classes[expected["class"]] += 1
-            differences += found
+            differences += here
     compared = sum(classes.values())
     sys.stdout.write(f"{seen} directories, {compared} compared, of {len(classes)} classes, {len(differences)} differ\n")
     assert differences == []
