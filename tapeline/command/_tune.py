@@ -10,7 +10,7 @@ tune clear [--op=NAME] [--call=KEY]          forget
 tune export --file=FILE, tune import --file=FILE   carry to another machine
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,9 +83,23 @@ _PICTURE: Final = flags.DEFINE_string(
 )
 _FORMAT: Final = FormatFlag(FLAGS)
 
+_USERS: Final[Mapping[str, Collection[str]]] = {
+    "op": ("list", "explain", "recorded", "pin", "clear"),
+    "call": ("explain", "pin", "clear"),
+    "cfg": ("pin",),
+    "bundle": ("explain",),
+    "file": ("export", "import"),
+    "record": ("recorded",),
+    "compiler": ("recorded",),
+    "rounds": ("recorded", "cpu"),
+    "picture": ("explain", "recorded", "cpu"),
+}
+"""Actions that use a flag; the other flags go with all of them."""
+
 
 def main() -> None:
     """Does what was asked."""
+    _check_flags()
     load_kernels(_KERNELS.value)
     cache = open_cache(cli.user_path(_CACHE.value) if _CACHE.value else None)
     picture = cli.output_file("picture", _PICTURE.value)
@@ -96,6 +110,18 @@ def main() -> None:
         actions[_ACTION.value](cache, picture)
     else:
         _carry(cache)
+
+
+def _check_flags() -> None:
+    """Refuses flags that the action would not use."""
+    for name, actions in _USERS.items():
+        if FLAGS[name].present and _ACTION.value not in actions:
+            raise InputError(f"`{name}` goes with {' and '.join(actions)}, and not with {_ACTION.value}: leave it out")
+    unused = [name for name in ("call", "picture") if FLAGS[name].present]
+    if _BUNDLE.value is not None and unused:
+        raise InputError(
+            f"`{unused[0]}` goes with calls that are remembered, and `bundle` names others: give one of them"
+        )
 
 
 def _list(cache: PersistentCache[Any], picture: Path | None) -> None:

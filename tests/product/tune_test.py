@@ -62,6 +62,26 @@ def test_a_file_that_is_no_cache_is_refused_and_stays(action: str, tune: Tune, t
     assert [(path.name, path.read_text()) for path in other.parent.iterdir()] == [(other.name, '{"notes": "mine"}')]
 
 
+@pytest.mark.parametrize(
+    ("action", "given", "message"),
+    [
+        ("list", ("--bundle=absent",), "--bundle goes with explain, and not with list: leave it out"),
+        ("cpu", ("--op=softmax", "--rounds=1"), "--op goes with list and explain and recorded and pin and clear"),
+        ("clear", ("--picture=a.svg",), "--picture goes with explain and recorded and cpu, and not with clear"),
+        ("export", ("--file=a", "--cfg={}"), "--cfg goes with pin, and not with export"),
+        ("explain", ("--bundle=absent", "--picture=a.svg"), "--picture goes with calls that are remembered"),
+        ("explain", ("--bundle=absent",), "absent: there is no such directory"),
+    ],
+)
+def test_flags_that_an_action_does_not_use_are_refused(
+    action: str, given: tuple[str, ...], message: str, tune: Tune, cache: PersistentCache[Any]
+) -> None:
+    finished = tune(action, *given)
+    assert (finished.code, finished.out) == (2, "")
+    assert finished.err.startswith(f"error: {message}")
+    assert not cache.path.exists()
+
+
 def test_recorded_calls_are_tuned_listed_and_drawn(tune: Tune, cache: PersistentCache[Any], tmp_path: Path) -> None:
     finished = tune("recorded", "--rounds=1", f"--picture={tmp_path / 'bars.svg'}")
     assert finished.code == 0
