@@ -119,6 +119,51 @@ MPNET_CASES = (
         must_matter=({"hidden_act": "relu"},),
     ),
 )
+_DISTILBERT = {
+    "activation": "gelu",
+    "architectures": ["DistilBertModel"],
+    "dim": 24,
+    "hidden_dim": 41,
+    "max_position_embeddings": 19,
+    "model_type": "distilbert",
+    "n_heads": 4,
+    "n_layers": 3,
+    "pad_token_id": 0,
+    "sinusoidal_pos_embds": False,
+    "vocab_size": 67,
+}
+DISTILBERT_CASES = (
+    EncoderCase(
+        "distilbert_sentence",
+        "sentences: the mean, of layers without types of tokens",
+        _DISTILBERT,
+        seed=91,
+        lengths=(11, 6),
+        pooling="mean",
+    ),
+    EncoderCase(
+        "distilbert_masked_lm",
+        "the head of masked language models, with the layers' activation; positions that are computed at first",
+        {
+            **_DISTILBERT,
+            "activation": "relu",
+            "architectures": ["DistilBertForMaskedLM"],
+            "n_layers": 2,
+            "sinusoidal_pos_embds": True,
+        },
+        seed=92,
+        lengths=(4, 9, 7),
+        must_matter=({"activation": "gelu"}, {"n_heads": 8}),
+    ),
+    EncoderCase(
+        "distilbert_classifier",
+        "three classes, by a head of two matrices with a ReLU",
+        {**_DISTILBERT, **_classes(3), "architectures": ["DistilBertForSequenceClassification"], "n_layers": 1},
+        seed=93,
+        lengths=(5, 10, 2),
+        must_matter=({"activation": "relu"},),
+    ),
+)
 _MODERNBERT = {
     "architectures": ["ModernBertModel"],
     "hidden_activation": "gelu",
@@ -285,4 +330,4 @@ JINA_CASES = (
         must_matter=({"hidden_act": "relu"},),
     ),
 )
-TEXT_CASES = (*ROBERTA_CASES, *MPNET_CASES, *MODERNBERT_CASES, *NOMIC_CASES, *JINA_CASES)
+TEXT_CASES = (*ROBERTA_CASES, *MPNET_CASES, *DISTILBERT_CASES, *MODERNBERT_CASES, *NOMIC_CASES, *JINA_CASES)

@@ -142,7 +142,17 @@ def _inputs(case: EncoderCase) -> Arrays:
 
 
 _NAMES = {"token_ids": "input_ids"}
-_LAYERS = ("BertLayer", "V3Layer", "RobertaLayer", "MPNetLayer", "ViTLayer", "EncoderLayer", "DecoderLayer", "T5Block")
+_LAYERS = (
+    "BertLayer",
+    "V3Layer",
+    "RobertaLayer",
+    "MPNetLayer",
+    "TransformerBlock",
+    "ViTLayer",
+    "EncoderLayer",
+    "DecoderLayer",
+    "T5Block",
+)
 _CLEAR_MARGIN = 1e-3
 _DISTINCT_TOKENS = 5
 

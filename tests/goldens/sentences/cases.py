@@ -198,6 +198,18 @@ _MPNET: Final = {
     "relative_attention_num_buckets": 32,
     "pad_token_id": 1,
 }
+_DISTILBERT: Final = {
+    "architectures": ["DistilBertModel"],
+    "model_type": "distilbert",
+    "vocab_size": 190,
+    "dim": 12,
+    "hidden_dim": 20,
+    "n_heads": 3,
+    "n_layers": 2,
+    "max_position_embeddings": 40,
+    "activation": "gelu",
+    "pad_token_id": 0,
+}
 _T5: Final = {
     "architectures": ["T5ForConditionalGeneration"],
     "model_type": "t5",
@@ -374,6 +386,24 @@ _CASES: Final = (
             ),
         },
         seed=7,
+    ),
+    SentenceCase(
+        "distiluse",
+        "a DistilBERT, whose tokenizer keeps case, and a matrix with a tanh, as in distiluse-base-multilingual-cased",
+        _DISTILBERT,
+        "bert_cased",
+        {
+            "modules.json": _modules("Transformer", "Pooling", "Dense"),
+            "1_Pooling/config.json": _MEAN,
+            "2_Dense/config.json": {
+                "in_features": 12,
+                "out_features": 8,
+                "bias": True,
+                "activation_function": "torch.nn.modules.activation.Tanh",
+            },
+            "sentence_distilbert_config.json": {"max_seq_length": 18},
+        },
+        seed=31,
     ),
     SentenceCase(
         "gtr",

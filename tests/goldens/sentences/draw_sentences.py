@@ -38,6 +38,7 @@ _CLASSES: Final = {
     "roberta": ("RobertaModel", "RobertaForMaskedLM", "RobertaForSequenceClassification"),
     "xlm-roberta": ("XLMRobertaModel", "XLMRobertaForMaskedLM"),
     "mpnet": ("MPNetModel", "MPNetForMaskedLM", "MPNetForSequenceClassification"),
+    "distilbert": ("DistilBertModel", "DistilBertForMaskedLM", "DistilBertForSequenceClassification"),
     "t5": ("T5EncoderModel", "T5ForConditionalGeneration"),
     "qwen3": ("Qwen3Model", "Qwen3ForCausalLM"),
     "modernbert": ("ModernBertModel", "ModernBertForMaskedLM"),

@@ -8,6 +8,7 @@ from transformer_core.models.encoders._bert import (
 from transformer_core.models.encoders._clip import CLIP, CLIP_VISION, ClipModel, ClipVisionModel
 from transformer_core.models.encoders._decoder_encoder import DecoderEncoder, DecoderEncoderConfig
 from transformer_core.models.encoders._decoder_families import DECODER_ENCODERS
+from transformer_core.models.encoders._distilbert import DISTILBERT
 from transformer_core.models.encoders._jina_embeddings_v3 import JINA_EMBEDDINGS_V3
 from transformer_core.models.encoders._modernbert import MODERNBERT
 from transformer_core.models.encoders._mpnet import MPNET
@@ -38,6 +39,7 @@ ENCODERS = (
     *ROBERTA,
     *XLM_ROBERTA,
     *MPNET,
+    *DISTILBERT,
     *MODERNBERT,
     *NOMIC_BERT,
     *JINA_EMBEDDINGS_V3,

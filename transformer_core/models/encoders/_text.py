@@ -232,5 +232,9 @@ class TextModel(Model[TextConfig]):
 
 def pooled(ctx: ExecutionContext, pooler: Linear, x: Tensor) -> Tensor:
     """Applies a pooler to the first token's state of x [B, T, D]: [B, D]."""
-    first = ctx.ops.reshape(ctx.ops.slice_axis(x, 1, 0, 1), (x.shape[0], x.shape[2]))
-    return ctx.ops.tanh(pooler(ctx, first))
+    return ctx.ops.tanh(pooler(ctx, first_state(ctx, x)))
+
+
+def first_state(ctx: ExecutionContext, x: Tensor) -> Tensor:
+    """Returns the first token's state of x [B, T, D]: [B, D]."""
+    return ctx.ops.reshape(ctx.ops.slice_axis(x, 1, 0, 1), (x.shape[0], x.shape[2]))
