@@ -89,7 +89,7 @@ _REFUSED: Final[Sequence[tuple[list[str], str, str]]] = (
     ),
     (["train", "--model=demo", "--data=text.txt", "--output=x"], "train", "training"),
     (["embed", "--bundle=seeing", "--image=text.txt", "--trust_compiled"], "images", "reading an image"),
-    (["tune", "list", "--picture=x.png"], "plots", "drawing a picture"),
+    (["tune", "explain", "--picture=x.png"], "plots", "drawing a picture"),
 )
 
 
