@@ -88,13 +88,9 @@ _USERS: Final[Mapping[str, Collection[str]]] = {
     "call": ("explain", "pin", "clear"),
     "cfg": ("pin",),
     "bundle": ("explain",),
-    "file": ("export", "import"),
     "record": ("recorded",),
-    "compiler": ("recorded",),
-    "rounds": ("recorded", "cpu"),
-    "picture": ("explain", "recorded", "cpu"),
 }
-"""Actions that use a flag; the other flags go with all of them."""
+"""Flags that choose what an action works on, and the actions that use them. Others would work on something else."""
 
 
 def main() -> None:
@@ -113,15 +109,12 @@ def main() -> None:
 
 
 def _check_flags() -> None:
-    """Refuses flags that the action would not use."""
+    """Refuses flags that choose what is worked on, if the action does not use them."""
     for name, actions in _USERS.items():
         if FLAGS[name].present and _ACTION.value not in actions:
             raise InputError(f"`{name}` goes with {' and '.join(actions)}, and not with {_ACTION.value}: leave it out")
-    unused = [name for name in ("call", "picture") if FLAGS[name].present]
-    if _BUNDLE.value is not None and unused:
-        raise InputError(
-            f"`{unused[0]}` goes with calls that are remembered, and `bundle` names others: give one of them"
-        )
+    if _BUNDLE.value is not None and FLAGS["call"].present:
+        raise InputError("`call` names a call that is remembered, and `bundle` has others: give one of them")
 
 
 def _list(cache: PersistentCache[Any], picture: Path | None) -> None:

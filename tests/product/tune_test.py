@@ -67,13 +67,13 @@ def test_a_file_that_is_no_cache_is_refused_and_stays(action: str, tune: Tune, t
     [
         ("list", ("--bundle=absent",), "--bundle goes with explain, and not with list: leave it out"),
         ("cpu", ("--op=softmax", "--rounds=1"), "--op goes with list and explain and recorded and pin and clear"),
-        ("clear", ("--picture=a.svg",), "--picture goes with explain and recorded and cpu, and not with clear"),
+        ("clear", ("--record=a.json",), "--record goes with recorded, and not with clear"),
         ("export", ("--file=a", "--cfg={}"), "--cfg goes with pin, and not with export"),
-        ("explain", ("--bundle=absent", "--picture=a.svg"), "--picture goes with calls that are remembered"),
+        ("explain", ("--bundle=absent", "--call=ab"), "--call names a call that is remembered"),
         ("explain", ("--bundle=absent",), "absent: there is no such directory"),
     ],
 )
-def test_flags_that_an_action_does_not_use_are_refused(
+def test_flags_that_choose_what_another_action_works_on_are_refused(
     action: str, given: tuple[str, ...], message: str, tune: Tune, cache: PersistentCache[Any]
 ) -> None:
     finished = tune(action, *given)
