@@ -21,9 +21,9 @@ import tapeline
 from tapeline.command import COMMANDS
 from tapeline.demo import write_demo_checkpoint
 from tests.goldens.speech.files import SPEECH, read_speech_goldens, write_speech_checkpoint
-from tests.interrupts._ranker import write_ranker
 from tests.interrupts._terminal import End, on_terminal
 from tests.product._bundles import export
+from tests.product._rankers import write_ranker
 from tests.product._sentences import export_sentences
 
 _TRIES: Final = int(os.environ.get("TAPELINE_TRIES", "200"))

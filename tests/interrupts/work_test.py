@@ -7,9 +7,9 @@ import pytest
 import soundfile
 
 from tests.goldens.speech.files import RATE, read_speech_goldens, sound, write_speech_checkpoint
-from tests.interrupts._ranker import write_ranker
 from tests.interrupts._terminal import on_terminal
 from tests.product._bundles import export
+from tests.product._rankers import write_ranker
 
 
 @pytest.fixture(scope="module")

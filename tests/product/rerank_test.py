@@ -7,33 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tokenizers
-from tokenizers import models, pre_tokenizers, processors
 
 import tapeline
 from lang_core import ConfigError, EagerExecutionContext, InputError, MappingWeights
 from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
-from tests.goldens.encoders.files import encoder_weights, write_encoder_checkpoint
+from tests.goldens.encoders.files import encoder_weights
 from tests.product._bundles import export, invoke
+from tests.product._rankers import CROSS_ENCODER, write_ranker
 from transformer_core.models import entry_points, load_model, weights_of
 
-_CROSS = ENCODER_CASES["xlm_roberta_classifier"]
 _DECODER = ENCODER_CASES["qwen3_reranker"]
 _DOCUMENTS = ("w5 w9 w66", "w7", "w10 w4 w5 w6")
 _TEMPLATE = "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}w9"
-
-
-def _model(directory: Path, case: EncoderCase) -> Path:
-    directory.mkdir()
-    write_encoder_checkpoint(directory, case)
-    words = {word: i for i, word in enumerate(("<s>", "<pad>", "</s>", "query", *(f"w{i}" for i in range(4, 67))))}
-    tokenizer = tokenizers.Tokenizer(models.WordLevel(words, unk_token="<pad>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
-    tokenizer.save(str(directory / "tokenizer.json"))
-    return directory
 
 
 def _logits(case: EncoderCase, model_directory: Path, ids: list[int]) -> float:
@@ -58,7 +43,7 @@ def _logistic(logits: list[float]) -> np.ndarray:
 def cross(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle that takes two pairs of twelve tokens at a time."""
     folder = tmp_path_factory.mktemp("rerank")
-    return export(_model(folder / "model", _CROSS), folder / "bundle", batch=2, sequence=12)
+    return export(write_ranker(folder / "model"), folder / "bundle", batch=2, sequence=12)
 
 
 def test_a_cross_encoder(cross: Path) -> None:
@@ -79,7 +64,7 @@ def test_a_cross_encoder(cross: Path) -> None:
         np.testing.assert_array_equal(model.rerank("w8 w4", _DOCUMENTS, check=lambda: calls.append(None)), scores)
         assert len(calls) == 3 + 2  # three pairs in two calls
     pairs = [[0, 8, 4, 2, 2, *_words(document), 2] for document in _DOCUMENTS]
-    expected = _logistic([_logits(_CROSS, cross, pair) for pair in pairs])
+    expected = _logistic([_logits(CROSS_ENCODER, cross, pair) for pair in pairs])
     np.testing.assert_allclose(scores, expected, atol=2e-5)
 
 
@@ -127,8 +112,8 @@ def _changed(bundle: Path, directory: Path, name: str, fields: dict[str, Any]) -
     return directory
 
 
-def test_a_language_model(tmp_path: Path) -> None:
-    model_directory = _model(tmp_path / "model", _DECODER)
+def test_a_languagewrite_ranker(tmp_path: Path) -> None:
+    model_directory = write_ranker(tmp_path / "model", _DECODER)
     (model_directory / "chat_template.jinja").write_text(_TEMPLATE)
     bundle = export(model_directory, tmp_path / "bundle", batch=2, sequence=12)
     with tapeline.load(bundle) as model:
@@ -196,7 +181,7 @@ def test_bad_input_from_a_shell(
 
 def test_a_bundle_that_ranks_nothing(tmp_path: Path) -> None:
     case = ENCODER_CASES["roberta_classifier"]
-    bundle = export(_model(tmp_path / "model", case), tmp_path / "bundle", sequence=8)
+    bundle = export(write_ranker(tmp_path / "model", case), tmp_path / "bundle", sequence=8)
     with (
         tapeline.load(bundle) as model,
         pytest.raises(InputError, match="ranks no texts: export a model ForSequenceCla"),
