@@ -10,8 +10,9 @@ import pytest
 from absl import flags
 
 from tapeline.cli import VERSION
-from tapeline.command import COMMANDS, load_command, main
+from tapeline.command import COMMANDS, _program, load_command, main
 from tapeline.command._flags import as_flags
+from tapeline.command._program import _with_flags
 from tapeline.exporting import ExportOptions
 
 
@@ -163,6 +164,16 @@ def test_stdout_that_is_closed_or_full(tmp_path: Path) -> None:
 )
 def test_options_in_messages_become_flags(message: str, expected: str) -> None:
     assert as_flags(message, ["batch", "sequence", "max_sequence"]) == expected
+
+
+def test_a_line_that_names_no_option_needs_no_other_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = load_command("cache")
+    assert (
+        _with_flags(cache, "`max_sequence`: smaller, and `name=modules`")
+        == "--max_sequence: smaller, and --name=modules"
+    )
+    monkeypatch.setattr(_program, "load_command", lambda name: pytest.fail(f"{name} is imported"))
+    assert _with_flags(cache, "kernels: 3 MiB removed") == "kernels: 3 MiB removed"
 
 
 def test_the_command_starts_without_engines() -> None:

@@ -175,6 +175,8 @@ def _message(command: Command, error: BaseException) -> str:
 
 def _with_flags(command: Command, text: str) -> str:
     """Returns a text of the library with options written as flags."""
+    if "`" not in text and "=" not in text:  # it names no option, and needs no other command's flags
+        return text
     return as_flags(text, {*command.FLAGS, *load_command(_OPTIONS_OF).FLAGS})
 
 
