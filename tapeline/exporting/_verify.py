@@ -37,6 +37,7 @@ from tapeline.divergence import (
 )
 from tapeline.exporting._compared import compared
 from tapeline.exporting._memory import keeps_calls
+from tapeline.exporting._rounded import RoundedContext
 from tapeline.running import Invariance, measured_invariance
 
 # vmvx interprets: on more multiplications than this a check would take minutes.
@@ -90,6 +91,7 @@ class References:
         weights: of the model.
         vocabulary: V.
         one_pass: prefill that a sequence in pieces is compared with; None if RoPE does not depend on the length.
+        rounds: whether devices round the activations of the model's products, which the eager context takes exactly.
     """
 
     def __init__(
@@ -100,8 +102,10 @@ class References:
         exact: Exact | None = None,
         lowered: Sequence[EntryPoint] | None = None,
         one_pass: OnePass | None = None,
+        rounds: bool = False,
     ) -> None:
         self._exact = exact
+        self._rounds: Final = rounds
         self.one_pass: Final = one_pass
         self.entry_points: Final = {entry_point.name: entry_point for entry_point in entry_points}
         self.lowered: Final = {
@@ -150,6 +154,20 @@ class References:
             ctx.constant(inputs[argument.name].astype(argument.spec.dtype.numpy)) for argument in entry_point.arguments
         ]
         return {result: tensor.numpy() for result, tensor in entry_point(ctx, *given).items()}
+
+    @property
+    def rounded_context(self) -> EagerExecutionContext | None:
+        """Context that rounds activations as devices do; None if they round none."""
+        return RoundedContext(self.weights) if self._rounds else None
+
+    def rounded(self, name: str) -> Arrays | None:
+        """Results for the same inputs with activations rounded as devices round them; None if they round none."""
+        ctx = self.rounded_context
+        if ctx is None:
+            return None
+        inputs, _ = self.of(name)
+        results = self.entry_points[name](ctx, *map(ctx.constant, inputs.values()))
+        return {result: tensor.numpy() for result, tensor in results.items()}
 
 
 def announced(references: References, place: str, progress: Progress) -> Iterator[tuple[str, Arrays, Arrays]]:
@@ -243,7 +261,7 @@ def _check_session(
     side = DeviceSide(bundle, session)
     for name, inputs, expected in announced(references, place, progress):
         try:
-            rows += compared(place, name, side.run(name, inputs), expected, dtype, references.exact)
+            rows += compared(place, name, side.run(name, inputs), expected, dtype, references.exact, references.rounded)
         except VerificationError as error:
             raise _located(error, references, name, side.runner(references.weights), dtype, progress) from None
     if references.one_pass is not None:
@@ -265,8 +283,7 @@ def _check_pieces(
     given = example_inputs(whole, references.vocabulary, {})
     given["last"] = np.full(whole["last"].shape, total - 1, np.int32)
 
-    def logits_of(point: EntryPoint, weights: WeightSource) -> Arrays:
-        ctx = EagerExecutionContext(weights)
+    def logits_of(point: EntryPoint, ctx: EagerExecutionContext) -> Arrays:
         arrays = [given[argument.name].astype(argument.spec.dtype.numpy) for argument in point.arguments]
         return {_LOGITS: point(ctx, *map(ctx.constant, arrays))[_LOGITS].numpy()}
 
@@ -275,7 +292,12 @@ def _check_pieces(
         point = None if one_pass.exact is None else one_pass.exact()
         if point is None or one_pass.exact_weights is None:
             return None
-        return logits_of(point, one_pass.exact_weights)
+        return logits_of(point, EagerExecutionContext(one_pass.exact_weights))
+
+    def rounded(name: str) -> Arrays | None:
+        del name
+        ctx = references.rounded_context
+        return None if ctx is None else logits_of(one_pass.prefill, ctx)
 
     results: Arrays = {}
     for start in (0, total - tokens):
@@ -285,8 +307,8 @@ def _check_pieces(
         piece["last"] = np.full(specs["last"].shape, tokens - 1, np.int32)
         piece["length"] = np.full(specs["length"].shape, given["length"], np.int32)  # caches may be shorter, as rings
         results = side.run("prefill", piece)
-    expected = logits_of(one_pass.prefill, references.weights)
-    return compared(place, IN_PIECES, {_LOGITS: results[_LOGITS]}, expected, dtype, exact)
+    expected = logits_of(one_pass.prefill, EagerExecutionContext(references.weights))
+    return compared(place, IN_PIECES, {_LOGITS: results[_LOGITS]}, expected, dtype, exact, rounded)
 
 
 def check_interpreter(
@@ -307,7 +329,7 @@ def check_interpreter(
         parameters = [weights.read(path).astype(spec.dtype.numpy) for path, spec in lowered.parameters().items()]
         results = dict(zip(expected, interpret(text, [*inputs.values(), *parameters]), strict=True))
         try:
-            rows += compared("interpreter", name, results, expected, dtype)
+            rows += compared("interpreter", name, results, expected, dtype, rounded=references.rounded)
         except VerificationError as error:
             raise _located(error, references, name, InterpreterRunner(weights), dtype, progress) from None
     text.unlink()

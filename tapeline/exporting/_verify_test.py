@@ -1,11 +1,22 @@
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lang_core import Argument, EntryPoint, ExecutionContext, MappingWeights, Tensor, TensorSpec, VerificationError
+from lang_core import (
+    ENCODINGS,
+    Argument,
+    EntryPoint,
+    ExecutionContext,
+    MappingWeights,
+    Tensor,
+    TensorSpec,
+    VerificationError,
+)
+from tapeline.cli import no_progress
 from tapeline.exporting._compared import compared
-from tapeline.exporting._verify import References
+from tapeline.exporting._verify import References, check_interpreter
 
 _RNG = np.random.default_rng(4)
 _TRUTH = _RNG.standard_normal((3, 40))
@@ -48,6 +59,38 @@ def test_where_there_is_no_f32_the_tolerance_decides() -> None:
         compared("vmvx", "decode", {"a": _near(0.03)}, {"a": _near(0.03)}, "f32")
     (row,) = compared("vmvx", "decode", {"a": _TRUTH}, {"a": _TRUTH * (1 + 1e-5)}, "f32")
     assert "to_f32" not in row
+
+
+def _outlier() -> EntryPoint:
+    """Product of one block whose largest activation is 3e5 times the others, and meets weights of 0."""
+    weight = _RNG.standard_normal((8, 32)).astype(np.float32)
+    weight[:, 4] = 0
+    packed, factors = ENCODINGS["q8_0"].pack(weight), np.where(np.arange(32) == 4, 3e5, 1).astype(np.float32)
+
+    def fn(ctx: ExecutionContext, x: Tensor) -> Mapping[str, Tensor]:
+        spread = ctx.ops.mul(x, ctx.constant(factors))
+        return {"logits": ctx.ops.packed_linear(spread, ctx.constant(packed), ENCODINGS["q8_0"])}
+
+    return EntryPoint("forward", fn, (Argument("pixel_values", TensorSpec((1, 32), "f32")),))
+
+
+def test_a_block_with_one_large_activation_is_compared_in_the_same_blocks(tmp_path: Path) -> None:
+    """SmolLM2-135M in Q4_1 with 8 slots: a right bundle was refused for one token of the example calls."""
+    point, weights = _outlier(), MappingWeights({})
+    rounds = References([point], weights, 7, rounds=True)
+    (row,) = check_interpreter([point], rounds, weights, "packed", tmp_path, no_progress)
+    assert row["max_rel"] > 1e-3
+    assert row["to_rounded"]["max_rel"] < 1e-5
+    with pytest.raises(VerificationError, match="'logits' disagrees"):
+        check_interpreter([point], References([point], weights, 7), weights, "packed", tmp_path, no_progress)
+
+
+def test_what_blocks_do_not_explain_disagrees() -> None:
+    rounded = {"a": _near(0.01)}
+    with pytest.raises(VerificationError, match=r"for packed\), cosine 0.99\d+, 0.0\d+ with activations in blocks"):
+        compared("vmvx", "decode", {"a": _near(0.01)}, {"a": _TRUTH}, "packed", rounded=lambda _: rounded)
+    (row,) = compared("vmvx", "decode", rounded, {"a": _TRUTH}, "packed", rounded=lambda _: rounded)
+    assert row["to_rounded"]["max_abs"] == 0
 
 
 _REFERENCE = {"logits": np.array([[1.0, 2.0, 2.001]], np.float32), "next_ids": np.array([2], np.int32)}
