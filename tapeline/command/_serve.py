@@ -85,6 +85,12 @@ _PREFIX_CACHE: Final = flags.DEFINE_enum(
     "Requests that reuse the KV cache of each other's prompts: those with the same API key, all, or none.",
     flag_values=FLAGS,
 )
+_STRICT_FIELDS: Final = flags.DEFINE_boolean(
+    "strict_fields",
+    _OPTIONS.strict_fields,
+    "Refuse unknown fields of requests. By default they are ignored and named in the header x-ignored-fields.",
+    flag_values=FLAGS,
+)
 _CERTIFICATE: Final = flags.DEFINE_string(
     "certificate", None, "A PEM file with a TLS certificate: serve HTTPS.", flag_values=FLAGS
 )
@@ -175,7 +181,7 @@ def main() -> None:
 
 def _options() -> ServerOptions:
     others: dict[str, Any] = {
-        holder.name: holder.value for holder in (_PREFIX_CACHE, *_LIMITS.values(), *_SECONDS.values())
+        holder.name: holder.value for holder in (_PREFIX_CACHE, _STRICT_FIELDS, *_LIMITS.values(), *_SECONDS.values())
     }
     return ServerOptions(
         host=_HOST.value,

@@ -41,14 +41,27 @@ class AnswerText:
         stream: turns tokens into text.
         stops: strings that end the answer.
         start: characters before the answer, as of an echoed prompt.
+        min_tokens: number of tokens whose text is not searched for stop strings.
+        keep_stop: True keeps the stop string that ends the answer.
 
     Attributes:
         tokens: number of tokens that were read.
+        token_ids: the tokens.
     """
 
-    def __init__(self, stream: TextStream, stops: Sequence[str], start: int = 0) -> None:
+    def __init__(
+        self,
+        stream: TextStream,
+        stops: Sequence[str],
+        start: int = 0,
+        *,
+        min_tokens: int = 0,
+        keep_stop: bool = False,
+    ) -> None:
         self._stream: Final = stream
-        self._stops: Final = StopText(stops)
+        self._stops: Final = StopText(stops, keep=keep_stop)
+        self._min_tokens: Final = min_tokens
+        self.token_ids: Final[list[int]] = []
         self._decoded = self._sent = start
         self._pending: list[PlacedToken] = []
         self.tokens = 0
@@ -61,6 +74,7 @@ class AnswerText:
     def push(self, event: TokenEvent) -> Delta:
         """Returns what may be sent after another token; its text is empty where later tokens decide."""
         self.tokens += 1
+        self.token_ids.append(event.token_id)
         self._pending.append(PlacedToken(event, self._decoded))
         return self._delta(self._stream.push(event.token_id))
 
@@ -75,7 +89,7 @@ class AnswerText:
 
     def _delta(self, piece: str) -> Delta:
         self._decoded += len(piece)
-        text = self._stops.push(piece)
+        text = self._stops.push(piece) if self.tokens > self._min_tokens else piece
         self._sent += len(text)
         settled = [token for token in self._pending if token.offset < self._sent]
         self._pending = self._pending[len(settled) :]

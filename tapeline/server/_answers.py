@@ -90,7 +90,10 @@ class Answers:
             index, event = await self._event()
             answer = self.answers[index]
             if answer.finish_reason is None:
+                ended = isinstance(event, EndEvent)
                 yield answer, self._delta(answer, event)
+                if answer.finish_reason is not None and not ended:  # who reads it may end it, too
+                    self._tickets[index].cancel()
 
     async def _event(self) -> tuple[int, Event]:
         """Returns the next event.
@@ -123,7 +126,6 @@ class Answers:
         delta = answer.text.push(event)
         if answer.text.stopped:
             answer.finish_reason = "stop"
-            self._tickets[answer.index].cancel()
         return delta
 
     def _post(self, index: int, event: Event) -> None:

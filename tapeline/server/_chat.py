@@ -17,6 +17,7 @@ from tapeline.server._options import ServerOptions
 from tapeline.server._paths import without_paths
 from tapeline.server._requests import ChatRequest
 from tapeline.server._service import Service, in_thread, model_of, service_of
+from tapeline.server._thinking import ThinkingPlan, thinking_plan
 from tapeline.toolcalls import ToolPlan
 
 
@@ -27,8 +28,10 @@ async def chat_completions(request: Request) -> Response:
     fields.check()
     model = model_of(request, service.models.text_model, fields.model)
     model.engine.check_room(fields.n)
+    thinking = thinking_plan(model, fields)
+    service.ignore(request, thinking.ignored)
     async with service.turn(request):
-        prepared = await in_thread(_prepare, model, fields, service)
+        prepared = await in_thread(_prepare, model, fields, thinking, service)
     state = request.scope["state"]
     job = Job(
         model=model,
@@ -41,7 +44,9 @@ async def chat_completions(request: Request) -> Response:
         prompt_logprobs=fields.prompt_logprobs,
         starts=[0],
         keep=frozenset() if prepared.plan is None else prepared.plan.keep,
-        client=state["client"](fields.user),
+        parsed=prepared.plan is not None and prepared.plan.parses,
+        thinking=thinking.limit,
+        client=state["client"](fields.end_user),
         cache_salt=state["cache_salt"],
         request_id=state["request_id"],
         seconds=service.options.request_seconds,
@@ -58,7 +63,7 @@ async def chat_completions(request: Request) -> Response:
         state["cache_salt"],
     )
     job = replace(job, constraints=constraints)
-    return await respond(request, job, ChatForm(model, fields, prepared.plan, state["request_id"]))
+    return await respond(request, job, ChatForm(model, job, prepared.plan))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +83,19 @@ class _Prepared:
     spec: GrammarSpec | None
 
 
-def _prepare(model: TextModel, fields: ChatRequest, service: Service) -> _Prepared:
+def _prepare(model: TextModel, fields: ChatRequest, thinking: ThinkingPlan, service: Service) -> _Prepared:
     options = service.options
     plan = _plan(model, fields, options)
     tools = None if plan is None else plan.tools
-    prompt = model.chat_prompt(fields.messages, service.pixels, fields.chat_template_kwargs, tools=tools)
+    prompt = model.chat_prompt(
+        fields.messages,
+        service.pixels,
+        thinking.variables,
+        tools=tools,
+        add_generation_prompt=fields.add_generation_prompt is not False,
+        continued=fields.continue_final_message,
+        most=model.kept_tokens(fields.truncate_prompt_tokens, fields.new_tokens),
+    )
     if prompt.pictures and fields.prompt_logprobs is not None:
         raise RequestError("prompt_logprobs: not supported with pictures; leave the field out", param="prompt_logprobs")
     ends = model.chat_ends | (frozenset() if plan is None else plan.ends)

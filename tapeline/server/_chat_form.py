@@ -7,10 +7,21 @@ from typing import Any, Final
 
 from tapeline.server._answer_text import Delta
 from tapeline.server._answers import Answer
+from tapeline.server._generation import Job
 from tapeline.server._logprobs import chat_logprobs, prompt_logprobs
 from tapeline.server._model import TextModel
 from tapeline.server._requests import ChatRequest
-from tapeline.toolcalls import AnswerDelta, AnswerParser, CallDelta, ParsedAnswer, ReasoningDelta, TextDelta, ToolPlan
+from tapeline.text import StopText
+from tapeline.toolcalls import (
+    AnswerDelta,
+    AnswerParser,
+    CallDelta,
+    ParsedAnswer,
+    PlainParser,
+    ReasoningDelta,
+    TextDelta,
+    ToolPlan,
+)
 
 
 class ChatForm:
@@ -18,23 +29,29 @@ class ChatForm:
 
     Args:
         model: makes the answers.
-        fields: what the request says.
+        job: what the request asks for.
         plan: how calls of tools are read out of the answers.
-        request_id: name of the request.
     """
 
-    def __init__(self, model: TextModel, fields: ChatRequest, plan: ToolPlan | None, request_id: str) -> None:
+    def __init__(self, model: TextModel, job: Job[ChatRequest], plan: ToolPlan | None) -> None:
         self._model: Final = model
-        self._fields: Final = fields
-        self._head: Final = {"id": f"chatcmpl-{request_id}", "created": int(time.time()), "model": model.name}
-        self._parsers: Final = [None if plan is None else plan.new_parser() for _ in range(fields.n)]
+        self._fields: Final = job.fields
+        self._prompt: Final = job.prompts[0]
+        self._head: Final = {"id": f"chatcmpl-{job.request_id}", "created": int(time.time()), "model": model.name}
+        self._readers: Final = [_AnswerReader(job, plan) for _ in range(job.fields.n)]
         self._begun: Final = set[int]()
+        self._sent: Final[dict[int, int]] = {}  # token ids that were sent
+
+    def read(self, answer: Answer, delta: Delta) -> None:
+        """Reads a part of an answer; a stop string in its text ends it."""
+        self._readers[answer.index].read(answer, delta)
 
     def chunk(self, answer: Answer, delta: Delta) -> Mapping[str, Any] | None:
         """Returns an event of a part of an answer; None where nothing is in it."""
-        message = _message_delta(self._parsed(answer, delta))
+        message = _message_delta(self._readers[answer.index].take())
         if not message and not delta.tokens and answer.finish_reason is None:
             return None
+        first = not self._begun
         if answer.index not in self._begun:
             self._begun.add(answer.index)
             message = {"role": "assistant", "content": "", **message}
@@ -43,38 +60,47 @@ class ChatForm:
             "delta": message,
             "logprobs": self._logprobs([delta]) if delta.tokens else None,
             "finish_reason": self._finish_reason(answer),
+            **self._token_ids(answer),
         }
-        return {**self._head, "object": "chat.completion.chunk", "choices": [choice]}
+        prompt = self._prompt_ids() if first else {}
+        return {**self._head, "object": "chat.completion.chunk", "choices": [choice], **prompt}
 
     def whole(self, answers: Sequence[Answer], parts: Sequence[Sequence[Delta]]) -> Mapping[str, Any]:
         """Returns the whole of all answers."""
         choices = [self._choice(answer, deltas) for answer, deltas in zip(answers, parts, strict=True)]
-        return {**self._head, "object": "chat.completion", "choices": choices, **self._of_prompt(answers[0])}
+        more = {**self._of_prompt(answers[0]), **self._prompt_ids()}
+        return {**self._head, "object": "chat.completion", "choices": choices, **more}
 
     def last(self, usage: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the event with the usage of tokens."""
         return {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": usage}
 
+    def parsed(self, answer: Answer) -> ParsedAnswer:
+        """Returns what was read of an answer."""
+        return ParsedAnswer.joined(self._readers[answer.index].take())
+
     def _choice(self, answer: Answer, deltas: Sequence[Delta]) -> dict[str, Any]:
-        text = "".join(delta.text for delta in deltas)
-        parsed = ParsedAnswer.joined(self._parsed(answer, Delta(text)))
         return {
             "index": answer.index,
-            "message": _message(parsed),
+            "message": _message(self.parsed(answer)),
             "logprobs": self._logprobs(deltas),
             "finish_reason": self._finish_reason(answer),
+            **self._token_ids(answer),
         }
 
-    def _parsed(self, answer: Answer, delta: Delta) -> Sequence[AnswerDelta]:
-        """Returns what the parser makes of a part; of the last part, with what it held back."""
-        parser = self._parsers[answer.index]
-        if parser is None:
-            return [TextDelta(delta.text)] if delta.text else []
-        ended = answer.finish_reason is not None
-        return [*parser.push(delta.text), *(parser.finish() if ended else ())]
+    def _prompt_ids(self) -> dict[str, Any]:
+        return {"prompt_token_ids": list(self._prompt)} if self._fields.return_token_ids else {}
+
+    def _token_ids(self, answer: Answer) -> dict[str, Any]:
+        """Returns the token ids of an answer that were not sent yet, if they are asked for."""
+        if not self._fields.return_token_ids:
+            return {}
+        new = answer.text.token_ids[self._sent.get(answer.index, 0) :]
+        self._sent[answer.index] = len(answer.text.token_ids)
+        return {"token_ids": new}
 
     def _finish_reason(self, answer: Answer) -> str | None:
-        called = answer.finish_reason == "stop" and _has_calls(self._parsers[answer.index])
+        called = answer.finish_reason == "stop" and self._readers[answer.index].calls > 0
         return "tool_calls" if called else answer.finish_reason
 
     def _logprobs(self, deltas: Sequence[Delta]) -> dict[str, Any] | None:
@@ -88,8 +114,54 @@ class ChatForm:
         return {"prompt_logprobs": prompt_logprobs(answer.prompt.logprobs, self._model.tokenizer)}
 
 
-def _has_calls(parser: AnswerParser | None) -> bool:
-    return parser is not None and bool(parser.calls)
+class _AnswerReader:
+    """Reader of one answer: text, reasoning and calls, the text up to a stop string.
+
+    Args:
+        job: what the request asks for.
+        plan: how calls of tools are read; None for text alone.
+    """
+
+    def __init__(self, job: Job[ChatRequest], plan: ToolPlan | None) -> None:
+        self._parser: Final[AnswerParser] = PlainParser() if plan is None else plan.new_parser()
+        stops = job.fields.stops if job.parsed else ()
+        self._stops: Final = StopText(stops, keep=job.fields.include_stop_str_in_output)
+        self._least: Final = job.fields.min_tokens
+        self._new: list[AnswerDelta] = []
+
+    @property
+    def calls(self) -> int:
+        """Number of calls so far."""
+        return self._parser.calls
+
+    def read(self, answer: Answer, delta: Delta) -> None:
+        """Reads a part of an answer; of the last part, with what was held back."""
+        if self._stops.stopped:
+            return
+        self._add(answer, self._parser.push(delta.text))
+        if answer.finish_reason is not None and not self._stops.stopped:
+            self._add(answer, self._parser.finish(cut=answer.finish_reason == "length"))
+            if not self._stops.stopped:
+                self._say(self._stops.finish())
+
+    def take(self) -> list[AnswerDelta]:
+        """Returns what is new since the last call."""
+        new, self._new = self._new, []
+        return new
+
+    def _add(self, answer: Answer, deltas: Iterable[AnswerDelta]) -> None:
+        for delta in deltas:
+            if not isinstance(delta, TextDelta):
+                self._new.append(delta)
+                continue
+            self._say(self._stops.push(delta.text) if answer.text.tokens > self._least else delta.text)
+            if self._stops.stopped:
+                answer.finish_reason = "stop"
+                return
+
+    def _say(self, text: str) -> None:
+        if text:
+            self._new.append(TextDelta(text))
 
 
 def _message_delta(deltas: Iterable[AnswerDelta]) -> dict[str, Any]:

@@ -27,28 +27,28 @@ async def completions(request: Request) -> Response:
     fields = await service.read(request, CompletionRequest)
     fields.check()
     model = model_of(request, service.models.text_model, fields.model)
-    model.engine.check_room(len(fields.prompts) * fields.n)
+    model.engine.check_room(len(fields.prompts) * fields.count)
     async with service.turn(request):
-        prompts = [await in_thread(model.prompt_ids, prompt) for prompt in fields.prompts]
+        prompts = [await in_thread(_prompt_ids, model, fields, prompt) for prompt in fields.prompts]
     echoes = [_echo(model, text, ids) if fields.echo else "" for text, ids in zip(fields.prompts, prompts, strict=True)]
     state = request.scope["state"]
     job = Job(
         model=model,
         fields=fields,
         prompts=prompts,
-        max_new_tokens=_NEW_TOKENS,
+        max_new_tokens=None if fields.max_tokens == -1 else _NEW_TOKENS,
         ends=model.ends,
-        logprobs=fields.logprobs,
+        logprobs=0 if fields.logprobs is None and fields.count > fields.n else fields.logprobs,
         prompt_logprobs=_of_prompt(fields),
         starts=[len(echo) for echo in echoes],
-        client=state["client"](fields.user),
+        client=state["client"](fields.end_user),
         cache_salt=state["cache_salt"],
         request_id=state["request_id"],
         seconds=service.options.request_seconds,
     )
     job.check()
     client, salt = state["client"](None), state["cache_salt"]
-    count = len(prompts) * fields.n
+    count = len(prompts) * fields.count
     constraints = await compiled(
         fields.format_spec(), model, count, model.ends, service.options, service.compiling, client, salt
     )
@@ -60,6 +60,11 @@ def _of_prompt(fields: CompletionRequest) -> int | None:
     """Returns the number of likeliest tokens to ask for in each place of the prompt; None for none."""
     wanted = (fields.prompt_logprobs, fields.logprobs if fields.echo else None)
     return max((one for one in wanted if one is not None), default=None)
+
+
+def _prompt_ids(model: TextModel, fields: CompletionRequest, prompt: str | Sequence[int]) -> list[int]:
+    most = model.kept_tokens(fields.truncate_prompt_tokens, fields.new_tokens or _NEW_TOKENS)
+    return model.prompt_ids(prompt, special_tokens=fields.add_special_tokens, most=most)
 
 
 def _echo(model: TextModel, prompt: str | Sequence[int], ids: Sequence[int]) -> str:
@@ -96,6 +101,10 @@ class CompletionForm:
             "model": model.name,
         }
         self._begun: Final = set[int]()
+        self._sent: Final[dict[int, int]] = {}  # token ids that were sent
+
+    def read(self, answer: Answer, delta: Delta) -> None:
+        """Has nothing to read: a text is what it is."""
 
     def chunk(self, answer: Answer, delta: Delta) -> Mapping[str, Any] | None:
         """Returns an event of a part of an answer; None where nothing is in it."""
@@ -109,11 +118,20 @@ class CompletionForm:
 
     def whole(self, answers: Sequence[Answer], parts: Sequence[Sequence[Delta]]) -> Mapping[str, Any]:
         """Returns the whole of all answers."""
-        return {**self._head, "choices": [self._whole(*one) for one in zip(answers, parts, strict=True)]}
+        choices = [self._whole(*one) for one in self._best(list(zip(answers, parts, strict=True)))]
+        return {**self._head, "choices": [{**choice, "index": index} for index, choice in enumerate(choices)]}
 
     def last(self, usage: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the event with the usage of tokens."""
         return {**self._head, "choices": [], "usage": usage}
+
+    def _best(self, answers: list[tuple[Answer, Sequence[Delta]]]) -> list[tuple[Answer, Sequence[Delta]]]:
+        """Returns the answers to send: of each prompt's, the n with the best mean log probability."""
+        count, kept = self._fields.count, self._fields.n
+        if count == kept:
+            return answers
+        groups = [answers[start : start + count] for start in range(0, len(answers), count)]
+        return [one for group in groups for one in sorted(group, key=lambda one: -_mean_logprob(one[1]))[:kept]]
 
     def _whole(self, answer: Answer, deltas: Sequence[Delta]) -> dict[str, Any]:
         echo, tokens = self._new(answer, *deltas)
@@ -129,11 +147,11 @@ class CompletionForm:
         tokens = [token for delta in deltas for token in delta.tokens if self._fields.max_tokens != 0]
         if not begins or not self._fields.echo:
             return "", tokens
-        return self._echoes[answer.index // self._fields.n], [*self._echoed(answer), *tokens]
+        return self._echoes[answer.index // self._fields.count], [*self._echoed(answer), *tokens]
 
     def _echoed(self, answer: Answer) -> Iterator[PlacedToken]:
         """Yields the tokens of the prompt, with the place of their text; the first has no log probability."""
-        prompt = self._prompts[answer.index // self._fields.n]
+        prompt = self._prompts[answer.index // self._fields.count]
         logprobs = (answer.prompt.logprobs if answer.prompt else None) or ()
         pieces = self._model.tokenizer.stream()
         offset = 0
@@ -152,4 +170,21 @@ class CompletionForm:
             "text": text,
             "logprobs": completion_logprobs(tokens, self._model.tokenizer) if wanted else None,
             "finish_reason": answer.finish_reason,
+            **self._token_ids(answer),
         }
+
+    def _token_ids(self, answer: Answer) -> dict[str, Any]:
+        """Returns the new token ids of an answer, and the first time those of the prompt, if they are asked for."""
+        if not self._fields.return_token_ids:
+            return {}
+        sent = self._sent.get(answer.index)
+        new = [] if self._fields.max_tokens == 0 else answer.text.token_ids[sent or 0 :]
+        self._sent[answer.index] = (sent or 0) + len(new)
+        prompt = {"prompt_token_ids": list(self._prompts[answer.index // self._fields.count])} if sent is None else {}
+        return {**prompt, "token_ids": new}
+
+
+def _mean_logprob(deltas: Sequence[Delta]) -> float:
+    """Returns the mean log probability of an answer's tokens."""
+    logprobs = [token.event.logprob or 0.0 for delta in deltas for token in delta.tokens]
+    return sum(logprobs) / max(1, len(logprobs))

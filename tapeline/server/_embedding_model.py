@@ -2,13 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
-from lang_core import checked_choices
+from lang_core import InputError, checked_choices
 from tapeline.running import TextArray, similarities
+from tapeline.server._errors import RequestError
+from tapeline.server._paths import without_paths
 from tapeline.server._ranking_model import Ranked, Ranking
+from tapeline.text import Tokenizer
 
 
 class TextEmbedder(Protocol):
@@ -17,6 +21,11 @@ class TextEmbedder(Protocol):
     @property
     def similarity(self) -> str:
         """Function that compares the vectors; see ``similarities``."""
+        ...
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer | None:
+        """Tokenizer of the model; None if it has none."""
         ...
 
     def embed(
@@ -44,6 +53,32 @@ class EmbeddingModel(Ranking):
     """
 
     embedder: TextEmbedder
+
+    def text_of(self, tokens: Sequence[int], field: str) -> str:
+        """Returns the text whose tokens these are.
+
+        Args:
+            tokens: token ids of the model's own tokenizer.
+            field: field of the request that has them.
+
+        Raises:
+            RequestError: the tokenizer makes these tokens of no text.
+        """
+        tokenizer = self.embedder.tokenizer
+        if tokenizer is None:
+            raise RequestError(f"{field}: the model has no tokenizer: send texts", param=field)
+        try:
+            text = tokenizer.decode(tokens)
+            forms = [tokenizer.encode(text, special_tokens=special) for special in (True, False)]
+        except InputError as error:
+            raise RequestError(f"{field}: {without_paths(str(error))}", param=field) from error
+        if list(tokens) not in forms:
+            raise RequestError(
+                f"{field}: the model's tokenizer makes these token ids of no text: send texts, or the ids of /tokenize "
+                "(clients that tokenize by themselves use the vocabulary of another model)",
+                param=field,
+            )
+        return text
 
     @checked_choices
     def embed(self, texts: Sequence[str], prompt_name: str | None = None, *, truncate: bool = True) -> TextArray:

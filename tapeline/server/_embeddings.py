@@ -20,17 +20,14 @@ async def embeddings(request: Request) -> Response:
     service = service_of(request)
     fields = await service.read(request, EmbeddingRequest)
     model = model_of(request, service.models.embedding_model, fields.model)
-    model.check_texts(fields.texts, "input")
+    texts = [one if isinstance(one, str) else await in_thread(model.text_of, one, "input") for one in fields.inputs]
+    model.check_texts(texts, "input")
     async with model.turn():
-        vectors = await in_thread(partial(model.embed, fields.texts, fields.prompt_name, truncate=fields.truncate))
-    if fields.dimensions not in (None, vectors.shape[1]):
-        raise RequestError(
-            f"dimensions: expected {vectors.shape[1]}, which the model gives; found {fields.dimensions}",
-            param="dimensions",
-        )
+        vectors = await in_thread(partial(model.embed, texts, fields.prompt_name, truncate=fields.truncate))
+    values = _shortened(np.asarray(vectors), fields.dimensions)
     data = [
         {"object": "embedding", "index": index, "embedding": _vector(vector, fields.encoding_format)}
-        for index, vector in enumerate(np.asarray(vectors))
+        for index, vector in enumerate(values)
     ]
     used = _usage(int(vectors.tokens.sum()), int(vectors.truncated.sum()))
     note(request, model=model.name, prompt_tokens=used["prompt_tokens"])
@@ -57,6 +54,27 @@ async def rerank(request: Request) -> Response:
     used = _usage(ranked.tokens, ranked.truncated)
     head = {"id": f"rerank-{request.scope['state']['request_id']}", "model": model.name, "usage": used}
     return Response(to_json({**head, "results": results}), media_type=JSON)
+
+
+def _shortened(vectors: np.ndarray, size: int | None) -> np.ndarray:
+    """Returns the first values of vectors [texts, D], scaled to unit length, as OpenAI's API does.
+
+    Args:
+        vectors: the model's vectors.
+        size: number of values to keep; None returns the vectors as they are.
+
+    Raises:
+        RequestError: the vectors have fewer values.
+    """
+    if size is None or size == vectors.shape[1]:
+        return vectors
+    if size > vectors.shape[1]:
+        raise RequestError(
+            f"dimensions: expected at most {vectors.shape[1]}, which the model gives; found {size}", param="dimensions"
+        )
+    kept = vectors[:, :size].astype(np.float64)
+    norms = np.linalg.norm(kept, axis=1, keepdims=True)
+    return (kept / np.where(norms > 0, norms, 1)).astype(np.float32)
 
 
 def _vector(vector: np.ndarray, encoding: str) -> Any:

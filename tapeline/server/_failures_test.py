@@ -192,6 +192,7 @@ class _StuckReader:
     """Embedder, reranker and speech model whose calls do not return until the test lets them."""
 
     similarity = "cosine"
+    tokenizer: Any = None
 
     def __init__(self) -> None:
         self.go_on = threading.Event()

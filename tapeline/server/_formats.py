@@ -31,6 +31,7 @@ class ResponseFormat:
 
     type: str = required(Choice(("text", "json_object", "json_schema")), "Kind of the format.")
     json_schema: NamedSchema | None = option(Record(NamedSchema), "With json_schema: the schema.")
+    schema: Any = option(Either((Table(), Flag())), "With json_object: JSON schema, as llama-server has it.")
 
     def spec(self) -> GrammarSpec | None:
         """Returns the grammar; None for any text.
@@ -45,6 +46,10 @@ class ResponseFormat:
             )
         if self.json_schema is not None:
             return JsonSchema(self.json_schema.schema)
+        if self.schema is not None and self.type != "json_object":
+            raise RequestError("response_format.schema: goes with the type json_object", param="response_format.schema")
+        if self.schema is not None:
+            return JsonSchema(self.schema)
         return JsonObject() if self.type == "json_object" else None
 
 
@@ -67,7 +72,7 @@ class StructuredOutputs:
             RequestError: none is given, or several are.
         """
         specs: list[GrammarSpec] = [JsonObject()] if self.json_object else []
-        specs += [] if self.json is None else [JsonSchema(_schema(self.json))]
+        specs += [] if self.json is None else [JsonSchema(schema_of(self.json, "structured_outputs.json"))]
         specs += [] if self.regex is None else [RegularExpression(self.regex)]
         specs += [] if self.choice is None else [Choices(self.choice)]
         specs += [] if self.grammar is None else [LarkGrammar(self.grammar)]
@@ -79,11 +84,15 @@ class StructuredOutputs:
         return specs[0]
 
 
-def _schema(given: Any) -> Any:
+def schema_of(given: Any, where: str) -> Any:
+    """Returns a JSON schema that a request has as such, or as text.
+
+    Raises:
+        RequestError: the text is no JSON.
+    """
     if not isinstance(given, str):
         return given
     try:
         return json_value(given)
     except ValueError as error:
-        where = "structured_outputs.json"
         raise RequestError(f"{where}: expected a JSON schema, or its text ({error})", param=where) from error

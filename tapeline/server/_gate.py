@@ -178,6 +178,9 @@ class _Exchange:
             self._status = message["status"]
             headers = MutableHeaders(scope=message)
             headers["x-request-id"] = self._id
+            ignored = self._scope.get("state", {}).get("ignored")
+            if ignored is not None:
+                headers["x-ignored-fields"] = ignored.header
             headers.update(self._rules.response_headers(self._headers))
         await self._send(message)
 

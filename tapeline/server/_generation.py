@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,6 +11,7 @@ from starlette.responses import Response
 from generation.engine import PromptPicture, TokenConstraint, TokenRequest
 from tapeline.server._answer_text import AnswerText, Delta
 from tapeline.server._answers import Answer, Answers
+from tapeline.server._constraints import HeldAnswer, ThinkingLimit
 from tapeline.server._errors import RequestError
 from tapeline.server._events import EventStream, to_json
 from tapeline.server._fields import GenerationFields
@@ -19,10 +20,15 @@ from tapeline.server._model import TextModel
 from tapeline.server._service import note, service_of
 
 JSON: Final = "application/json"
+F = TypeVar("F", bound=GenerationFields, covariant=True)
 
 
 class Form(Protocol):
     """Form of an answer, chat or completion."""
+
+    def read(self, answer: Answer, delta: Delta) -> None:
+        """Reads a part of an answer, before ``chunk`` or ``whole``; it may set the answer's finish reason to end it."""
+        ...
 
     def chunk(self, answer: Answer, delta: Delta) -> Mapping[str, Any] | None:
         """Returns an event of a part of an answer; None for none."""
@@ -38,7 +44,7 @@ class Form(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Generic[F]):
     """Answers that are wanted.
 
     Attributes:
@@ -52,6 +58,8 @@ class Job:
         starts: characters before the answers to each prompt, as of an echo.
         pictures: pictures of the one prompt.
         keep: special tokens that the answers' text shows, such as marks of calls.
+        parsed: True if the form searches the parsed text for stop strings, so that arguments of calls have none.
+        thinking: limit of the model's thinking; None for no limit.
         constraints: rule of each answer; empty for none.
         client: who asks.
         cache_salt: whose prefixes may be reused; None for nobody's.
@@ -60,7 +68,7 @@ class Job:
     """
 
     model: TextModel
-    fields: GenerationFields
+    fields: F
     prompts: Sequence[Sequence[int]]
     max_new_tokens: int | None
     ends: frozenset[int]
@@ -69,6 +77,8 @@ class Job:
     starts: Sequence[int]
     pictures: Sequence[PromptPicture] = ()
     keep: frozenset[str] = frozenset()
+    parsed: bool = False
+    thinking: ThinkingLimit | None = None
     constraints: Sequence[TokenConstraint] = ()
     client: str
     cache_salt: str | None
@@ -88,7 +98,7 @@ class Job:
             InputError: these are more answers than the engine takes.
             BusyError: the engine's queue has no room for them.
         """
-        self.model.engine.check_room(len(self.prompts) * self.fields.n)
+        self.model.engine.check_room(len(self.prompts) * self.fields.count)
         self.fields.sampling(self.model.defaults, self.model.vocabulary)
         for prompt in self.prompts:
             self._room(len(prompt))
@@ -100,13 +110,33 @@ class Job:
             RequestError: a prompt and its answer do not fit into the model's context.
             BusyError: the engine's queue is full.
         """
-        places = [(prompt, turn) for prompt in range(len(self.prompts)) for turn in range(self.fields.n)]
+        places = [(prompt, turn) for prompt in range(len(self.prompts)) for turn in range(self.fields.count)]
         requests = [self._request(number, *place) for number, place in enumerate(places)]
         texts = [
-            AnswerText(self.model.tokenizer.stream(keep=self.keep), self.fields.stops, self.starts[prompt])
+            AnswerText(
+                self.model.tokenizer.stream(keep=self._shown()),
+                () if self.parsed else self.fields.stops,
+                self.starts[prompt],
+                min_tokens=self.fields.min_tokens,
+                keep_stop=self.fields.include_stop_str_in_output,
+            )
             for prompt, _ in places
         ]
         return Answers(self.model.engine, requests, texts)
+
+    def _shown(self) -> frozenset[str]:
+        """Returns the special tokens that the text of answers shows."""
+        return self.keep if self.fields.skip_special_tokens else self.model.tokenizer.special_tokens()
+
+    def _constraint(self, number: int, prompt: int) -> TokenConstraint | None:
+        """Returns the rule of one answer; None for free text."""
+        constraint = self.constraints[number] if self.constraints else None
+        least = self.fields.min_tokens
+        thinking = None if self.thinking is None else self.thinking.begin(self.prompts[prompt])
+        if not least and thinking is None:
+            return constraint
+        ends = self.ends | set(self.fields.stop_token_ids)
+        return HeldAnswer(constraint, min_tokens=least, ends=ends, thinking=thinking)
 
     def _request(self, number: int, prompt: int, turn: int) -> TokenRequest:
         sampling = self.fields.sampling(self.model.defaults, self.model.vocabulary)
@@ -116,12 +146,12 @@ class Job:
             max_new_tokens=self._room(len(self.prompts[prompt])),
             ends=self.ends | set(self.fields.stop_token_ids),
             ignore_eos=self.fields.ignore_eos,
-            constraint=self.constraints[number] if self.constraints else None,
+            constraint=self._constraint(number, prompt),
             logprobs=self.logprobs,
             prompt_logprobs=self.prompt_logprobs,
             deadline=min(self.seconds, self.fields.timeout or self.seconds),
             client=self.client,
-            cache_salt=self.cache_salt,
+            cache_salt=self.fields.salt(self.cache_salt),
             request_id=self.request_id,
             pictures=self.pictures,
         )
@@ -140,7 +170,7 @@ class Job:
         return max(1, min(room, self.max_new_tokens or room) if wanted is None else wanted)
 
 
-async def respond(request: Request, job: Job, form: Form) -> Response:
+async def respond(request: Request, job: Job[GenerationFields], form: Form) -> Response:
     """Returns the response to a request for text; a client that goes away ends its answers.
 
     Raises:
@@ -153,34 +183,39 @@ async def respond(request: Request, job: Job, form: Form) -> Response:
     return Response(to_json(whole), media_type=JSON)
 
 
-async def _events(request: Request, job: Job, form: Form, answers: Answers) -> AsyncGenerator[Mapping[str, Any], None]:
+async def _events(
+    request: Request, job: Job[GenerationFields], form: Form, answers: Answers
+) -> AsyncGenerator[Mapping[str, Any], None]:
     empty = {"usage": None} if job.fields.include_usage else {}
     with answers:
         try:
             async for answer, delta in answers.deltas():
+                form.read(answer, delta)
                 event = form.chunk(answer, delta)
                 if event is not None:
-                    yield {**event, **empty}
+                    running = {"usage": usage(job, answers.answers)} if job.fields.continuous_usage else empty
+                    yield {**event, **running}
             if job.fields.include_usage:
                 yield form.last(usage(job, answers.answers))
         finally:
             _account(request, job, answers)
 
 
-async def _whole(request: Request, job: Job, form: Form, answers: Answers) -> Mapping[str, Any]:
+async def _whole(request: Request, job: Job[GenerationFields], form: Form, answers: Answers) -> Mapping[str, Any]:
     parts: list[list[Delta]] = [[] for _ in answers.answers]
     with answers:
         try:
             async for answer, delta in answers.deltas():
+                form.read(answer, delta)
                 parts[answer.index].append(delta)
         finally:
             _account(request, job, answers)
     return {**form.whole(answers.answers, parts), "usage": usage(job, answers.answers)}
 
 
-def usage(job: Job, answers: Sequence[Answer]) -> dict[str, Any]:
+def usage(job: Job[GenerationFields], answers: Sequence[Answer]) -> dict[str, Any]:
     """Returns the usage of tokens; a prompt with several answers counts once."""
-    first = [answer for answer in answers if answer.index % job.fields.n == 0]
+    first = [answer for answer in answers if answer.index % job.fields.count == 0]
     generated = 0 if job.fields.new_tokens == 0 else sum(answer.text.tokens for answer in answers)
     return {
         "prompt_tokens": job.prompt_tokens,
@@ -190,7 +225,7 @@ def usage(job: Job, answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def _account(request: Request, job: Job, answers: Answers) -> None:
+def _account(request: Request, job: Job[GenerationFields], answers: Answers) -> None:
     """Notes what answers took, for log and metrics."""
     service_of(request).metrics.answered(job.model.name, answers, job.prompt_tokens)
     used = usage(job, answers.answers)

@@ -6,9 +6,10 @@ from typing import Any, ClassVar, Final
 
 from lang_core import json_value
 from tapeline.server._errors import RequestError
-from tapeline.server._readers import Choice, Either, Items, Text
-from tapeline.server._records import Kinds, Record, option, required
+from tapeline.server._readers import Anything, Choice, Either, Items, Table, Text, Whole
+from tapeline.server._records import Kinds, Record, Unheeded, option, required
 from tapeline.server._values import joined
+from tapeline.toolcalls import closed_json
 
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 _OTHER_PARTS: Final = {
@@ -16,18 +17,47 @@ _OTHER_PARTS: Final = {
     "audio_url": "nothing that a request names is fetched; send sound to /v1/audio/transcriptions",
     "video_url": "send parts of type text or image_url",
     "file": "send its text as a part of type text",
-    "refusal": "send it as a part of type text",
 }
+_CACHED: Final = "Accepted without effect: prefixes are shared by content."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextPart:
     """Part of a message's content."""
 
-    REFUSED: ClassVar[Mapping[str, str]] = {"prompt_cache_breakpoint": "leave the field out"}
+    REFUSED: ClassVar[Mapping[str, str]] = {}
 
-    type: str = required(Choice(("text",)), "Kind of the part.")
+    type: str = required(Choice(("text", "input_text", "output_text")), "Kind of the part.")
     text: str = required(Text(), "The text.")
+    annotations: Any = option(Anything(), "Accepted without effect.")
+    cache_control: Any = option(Anything(), _CACHED)
+    prompt_cache_breakpoint: Any = option(Anything(), _CACHED)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RefusalPart:
+    """Part of an assistant's content: the model refused to answer."""
+
+    REFUSED: ClassVar[Mapping[str, str]] = {}
+
+    type: str = required(Choice(("refusal",)), "Kind of the part.")
+    refusal: str = required(Text(), "What the model said.")
+
+    @property
+    def text(self) -> str:
+        """Text that the model said."""
+        return self.refusal
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThinkingPart:
+    """Part of an assistant's content: reasoning of the model."""
+
+    REFUSED: ClassVar[Mapping[str, str]] = {}
+
+    type: str = required(Choice(("thinking",)), "Kind of the part.")
+    thinking: str = required(Text(), "The reasoning.")
+    signature: Any = option(Anything(), "Accepted without effect.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,20 +67,37 @@ class ImageUrl:
     REFUSED: ClassVar[Mapping[str, str]] = {}
 
     url: str = required(Text(1), "The picture as a data URI, such as data:image/png;base64,..; nothing is fetched.")
-    detail: str = option(Choice(("auto",)), "Only auto: the model's preprocessor says how a picture is seen.", "auto")
+    detail: str = option(
+        Unheeded(Choice(("auto", "low", "high")), ("auto",)),
+        "As auto: the model's preprocessor says how a picture is seen.",
+        "auto",
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImagePart:
     """Part of a message's content that is a picture."""
 
-    REFUSED: ClassVar[Mapping[str, str]] = {"prompt_cache_breakpoint": "leave the field out"}
+    REFUSED: ClassVar[Mapping[str, str]] = {}
 
     type: str = required(Choice(("image_url",)), "Kind of the part.")
     image_url: ImageUrl = required(Record(ImageUrl), "The picture.")
+    cache_control: Any = option(Anything(), _CACHED)
+    prompt_cache_breakpoint: Any = option(Anything(), _CACHED)
 
 
-_PARTS: Final = Kinds({"text": TextPart, "image_url": ImagePart}, _OTHER_PARTS)
+_PARTS: Final = Kinds(
+    {
+        "text": TextPart,
+        "image_url": ImagePart,
+        "input_text": TextPart,
+        "output_text": TextPart,
+        "refusal": RefusalPart,
+        "thinking": ThinkingPart,
+    },
+    _OTHER_PARTS,
+)
+Part = TextPart | RefusalPart | ThinkingPart | ImagePart
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +107,10 @@ class CalledFunction:
     REFUSED: ClassVar[Mapping[str, str]] = {}
 
     name: str = required(Text(1), "Name of the function.")
-    arguments: str = required(Text(), "Arguments, as JSON in a string.")
+    arguments: str | Mapping[str, Any] = option(
+        Either((Text(), Table())), "Arguments, as JSON in a string or as an object.", ""
+    )
+    parsed_arguments: Any = option(Anything(), "Accepted without effect.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,8 +119,9 @@ class ToolCall:
 
     REFUSED: ClassVar[Mapping[str, str]] = {"custom": "tools are functions; leave the field out"}
 
-    id: str = required(Text(), "Name of the call, which its answer repeats.")
+    id: str = option(Text(), "Name of the call, which its answer repeats.", "")
     type: str = option(Choice(("function",)), "Kind of the tool.", "function")
+    index: int | None = option(Whole(0), "Accepted without effect: calls stand in order.")
     function: CalledFunction = required(Record(CalledFunction), "Function that was called.")
 
 
@@ -78,23 +129,27 @@ class ToolCall:
 class ChatMessage:
     """Message of a conversation."""
 
-    REFUSED: ClassVar[Mapping[str, str]] = {
-        "audio": "text only; leave the field out",
-        "annotations": "leave the field out",
-        "function_call": "give tool_calls",
-        "refusal": "leave the field out",
-    }
+    REFUSED: ClassVar[Mapping[str, str]] = {"function_call": "give tool_calls"}
 
     role: str = required(Choice(_ROLES), "Who says it.")
-    content: str | tuple[TextPart | ImagePart, ...] | None = option(
-        Either((Text(), Items(_PARTS, 1))), "What is said: text, or a list of parts of type text and image_url."
+    content: str | tuple[Part, ...] | None = option(
+        Either((Text(), Items(_PARTS))), "What is said: text, or a list of parts of type text and image_url."
     )
     name: str | None = option(Text(), "Name of who says it; templates that know it show it.")
     tool_calls: tuple[ToolCall, ...] | None = option(Items(Record(ToolCall)), "Of an assistant: calls that it made.")
     tool_call_id: str | None = option(Text(), "Of a tool: the call that this answers.")
+    reasoning_content: str | None = option(
+        Text(), "Of an assistant: its reasoning; templates that know it show it to the model."
+    )
+    reasoning: str | None = option(Text(), "The same as reasoning_content.")
+    refusal: str | None = option(Text(), "Of an assistant: text that stands for content that is left out.")
+    id: Any = option(Anything(), "Accepted without effect.")
+    annotations: Any = option(Anything(), "Accepted without effect.")
+    parsed: Any = option(Anything(), "Accepted without effect.")
+    cache_control: Any = option(Anything(), _CACHED)
 
     @property
-    def parts(self) -> tuple[TextPart | ImagePart, ...]:
+    def parts(self) -> tuple[Part, ...]:
         """Parts of the content; none where it is text."""
         return () if self.content is None or isinstance(self.content, str) else self.content
 
@@ -108,7 +163,15 @@ class ChatMessage:
         """Text of the content; its parts are lines."""
         if isinstance(self.content, str):
             return self.content
-        return "\n".join(part.text for part in self.parts if isinstance(part, TextPart))
+        if self.content is None:
+            return self.refusal or ""
+        return "\n".join(part.text for part in self.parts if isinstance(part, TextPart | RefusalPart))
+
+    @property
+    def thought(self) -> str | None:
+        """Reasoning of an assistant; None for none."""
+        parts = "\n".join(part.thinking for part in self.parts if isinstance(part, ThinkingPart))
+        return self.reasoning_content or self.reasoning or parts or None
 
     @property
     def for_template(self) -> str | list[dict[str, str]]:
@@ -116,8 +179,9 @@ class ChatMessage:
         if not self.has_pictures:
             return self.text
         return [
-            {"type": "text", "text": part.text} if isinstance(part, TextPart) else {"type": "image"}
+            {"type": "image"} if isinstance(part, ImagePart) else {"type": "text", "text": part.text}
             for part in self.parts
+            if not isinstance(part, ThinkingPart)
         ]
 
 
@@ -139,6 +203,8 @@ def _template_message(message: ChatMessage, path: str, developers: bool) -> dict
     role = "system" if message.role == "developer" and not developers else message.role
     named = {"name": message.name, "tool_call_id": message.tool_call_id}
     fields: dict[str, Any] = {"role": role, "content": message.for_template}
+    if message.role == "assistant" and message.thought is not None:
+        fields |= {"reasoning_content": message.thought, "thinking": message.thought}  # gpt-oss has the second name
     fields |= {name: value for name, value in named.items() if value is not None}
     if message.tool_calls:
         calls = enumerate(message.tool_calls)
@@ -147,17 +213,25 @@ def _template_message(message: ChatMessage, path: str, developers: bool) -> dict
 
 
 def _template_call(call: ToolCall, path: str) -> dict[str, Any]:
-    """Returns a call with its arguments as an object: templates write it in the model's own form."""
-    try:
-        arguments = json_value(call.function.arguments or "{}", nonfinite=True)
-    except ValueError as error:
-        where = f"{path}.function.arguments"
-        raise RequestError(f"{where}: expected JSON in a string ({error})", param=where) from error
+    """Returns a call with its arguments as an object: templates write it in the model's own form.
+
+    Arguments that ``max_tokens`` cut off are closed: clients send back what this server sent.
+    """
+    arguments: Any = call.function.arguments
+    if isinstance(arguments, str):
+        try:
+            arguments = json_value(arguments.strip() or "{}", nonfinite=True)
+        except ValueError as error:
+            closed = closed_json(arguments)
+            if closed is None:
+                where = f"{path}.function.arguments"
+                raise RequestError(f"{where}: expected JSON in a string ({error})", param=where) from error
+            arguments = closed
     return {"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": arguments}}
 
 
 def _check(message: ChatMessage, path: str) -> None:
-    if message.content is None and not message.tool_calls:
+    if message.content is None and message.role not in ("assistant", "tool"):
         raise RequestError(f"{path}.content: this field is required: what is said", param=f"{path}.content")
     if message.has_pictures and message.role != "user":
         where = f"{path}.content"

@@ -78,6 +78,9 @@ class Metrics:
         self._responses: Final = Counter(
             f"{prefix}http_responses", "Responses by route and status.", ["route", "status"], registry=self._registry
         )
+        self._ignored: Final = Counter(
+            f"{prefix}ignored_fields", "Fields of requests that had no effect.", ["route"], registry=self._registry
+        )
 
     def answered(self, model: str, answers: Answers, prompt_tokens: int) -> None:
         """Counts answers that have ended, or were given up."""
@@ -91,6 +94,10 @@ class Metrics:
     def responded(self, route: str, status: int) -> None:
         """Counts a response."""
         self._responses.labels(route, status).inc()
+
+    def ignored(self, route: str, count: int) -> None:
+        """Counts fields of a request that had no effect."""
+        self._ignored.labels(route).inc(count)
 
     def text(self) -> bytes:
         """Returns all metrics in Prometheus' text format."""

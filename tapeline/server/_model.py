@@ -21,6 +21,7 @@ from tapeline.toolcalls import ToolSupport
 
 _SECRET: Final = os.urandom(32)
 _UNKNOWN: Final = 4  # times as many letters as others, if a tokenizer may join or drop any number of them
+_MARK: Final = "\ue000end\ue000"  # of the private use area: in no template
 _RESERVED: Final = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
 _OF_JINJA: Final = frozenset(
     """
@@ -161,18 +162,39 @@ class TextModel:
         """Returns the tokens of a text."""
         return self.tokenizer.encode(text, self.vocabulary, special_tokens=special_tokens)
 
-    def prompt_ids(self, prompt: str | Sequence[int]) -> list[int]:
+    def kept_tokens(self, truncate: int | None, new_tokens: int | None) -> int | None:
+        """Returns the largest number of tokens of a prompt that is truncated; None for one that is not.
+
+        Args:
+            truncate: ``truncate_prompt_tokens`` of the request: a number, -1 for as many as fit, or None.
+            new_tokens: largest number of new tokens; None for all that fit.
+        """
+        fitting = max(1, self.context + 1 - (new_tokens or 1))
+        return truncate if truncate is None or truncate > 0 else fitting
+
+    @checked_choices
+    def prompt_ids(
+        self, prompt: str | Sequence[int], *, special_tokens: bool = True, most: int | None = None
+    ) -> list[int]:
         """Returns the tokens of a prompt that is a text, or tokens already.
+
+        Args:
+            prompt: text or tokens.
+            special_tokens: whether a text has the tokens that the tokenizer puts around it.
+            most: largest number of tokens, of which the last are kept; None keeps all.
 
         Raises:
             InputError: a token is none of the model's, or the text has none.
             RequestError: the text is too long for the context, which its length tells.
         """
-        if isinstance(prompt, str):
+        if most is not None:
+            check_length(len(prompt), self.context, "prompt")
+        elif isinstance(prompt, str):
             self._check_length(prompt, "prompt")
         elif len(prompt) > self.context:
             raise self._too_long(str(len(prompt)), "prompt")
-        token_ids = self.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        token_ids = self.encode(prompt, special_tokens=special_tokens) if isinstance(prompt, str) else list(prompt)
+        token_ids = token_ids if most is None else token_ids[-most:]
         check_ids(token_ids, self.vocabulary, "`prompt`")
         if self.pictures is not None:
             self.pictures.placed(token_ids, ())  # image tokens without pictures mean nothing
@@ -187,6 +209,8 @@ class TextModel:
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
+        continued: bool = False,
+        most: int | None = None,
         any_length: bool = False,
     ) -> ChatPrompt:
         """Returns a conversation in the model's template, as tokens and pictures.
@@ -197,6 +221,8 @@ class TextModel:
             variables: further variables of the template.
             tools: tools that the model may call.
             add_generation_prompt: True appends the beginning of the answer.
+            continued: True ends the text after the last message's content, for the model to go on with it.
+            most: largest number of tokens, of which the last are kept; None keeps all.
             any_length: True encodes a conversation that is longer than the context, up to ``most_letters``.
 
         Raises:
@@ -206,18 +232,23 @@ class TextModel:
         """
         if self.pictures is None:
             refuse_pictures(messages, self.name)
-            text, tiles = self._rendered(messages, variables or {}, tools, add_generation_prompt), ()
+            text, tiles = self._rendered(messages, variables or {}, tools, add_generation_prompt, continued), ()
         else:
             tiles = self.pictures.read(messages, budget)
-            rendered = self._rendered(messages, variables or {}, tools, add_generation_prompt)
+            rendered = self._rendered(messages, variables or {}, tools, add_generation_prompt, continued)
             text = self.pictures.written(rendered, tiles)
-        if any_length:
+        if most is not None and self.pictures is not None:
+            raise RequestError(
+                "truncate_prompt_tokens: not supported by a model that takes pictures; leave the field out",
+                param="truncate_prompt_tokens",
+            )
+        if any_length or most is not None:
             check_length(len(text), self.context, "messages")
         else:
             self._check_length(text, "messages")
         token_ids = self.encode(text, special_tokens=False)  # the template writes them
         if self.pictures is None:
-            return ChatPrompt(token_ids)
+            return ChatPrompt(token_ids if most is None else token_ids[-most:])
         return ChatPrompt(token_ids, self.pictures.placed(token_ids, tiles))
 
     def _check_length(self, text: str, field: str) -> None:
@@ -241,12 +272,42 @@ class TextModel:
         variables: Mapping[str, Any],
         tools: Sequence[Mapping[str, Any]] | None,
         add_generation_prompt: bool,
+        continued: bool,
     ) -> str:
         if self.template is None:
             raise RequestError(f"model {self.name!r} has no chat template: {self.no_template}", param="messages")
         _check_variables(variables, self.template)
         said = template_messages(messages, developers=self.template.mentions("developer"))
+        if continued:
+            return _continued(self.template, said, tools, variables)
         return self.template.render(said, add_generation_prompt=add_generation_prompt, tools=tools, **variables)
+
+
+def _continued(
+    template: ChatTemplate,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]] | None,
+    variables: Mapping[str, Any],
+) -> str:
+    """Returns the text of a conversation up to the end of its last message's content.
+
+    Raises:
+        RequestError: the template does not write the content of the last message as it is.
+    """
+    last = messages[-1]
+    content = last["content"]
+    if not isinstance(content, str):
+        raise RequestError("continue_final_message: the last message must be text", param="continue_final_message")
+    kept = content.rstrip()
+    marked = {**last, "content": f"{kept}{_MARK}"}
+    text = template.render([*messages[:-1], marked], add_generation_prompt=False, tools=tools, **variables)
+    before, mark, _ = text.rpartition(_MARK)
+    if not mark or not before.endswith(kept):
+        raise RequestError(
+            "continue_final_message: the chat template does not write the last message as it is: leave the field out",
+            param="continue_final_message",
+        )
+    return before + content[len(kept) :]
 
 
 def _check_variables(variables: Mapping[str, Any], template: ChatTemplate) -> None:

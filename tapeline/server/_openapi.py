@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from lang_core import checked_choices
 from tapeline.cli import VERSION
 from tapeline.server._records import RecordType, record_schema
 from tapeline.server._requests import (
@@ -41,7 +42,7 @@ _GETS: Final = {
     "/v1/models/{model}": ("application/json", "Tells of one model."),
 }
 _ERRORS: Final = {
-    "400": "A field is wrong, unknown or not supported.",
+    "400": "A field is wrong, or is not supported.",
     "401": "No valid API key.",
     "404": "No such model.",
     "408": "The body came too slowly.",
@@ -70,8 +71,17 @@ _ERROR_SCHEMA: Final = {
 }
 
 
-def document() -> dict[str, Any]:
-    """Returns the OpenAPI document."""
+@checked_choices
+def document(*, strict: bool = False) -> dict[str, Any]:
+    """Returns the OpenAPI document.
+
+    Args:
+        strict: True for a server that refuses unknown fields.
+    """
+    return _whole() if strict else _with_unknown(_whole())
+
+
+def _whole() -> dict[str, Any]:
     paths: dict[str, Any] = {path: {"post": _post(*what)} for path, what in POSTS.items()}
     paths[_TRANSCRIPTIONS] = {"post": _form(TranscriptionRequest, "Turns a sound file into text.")}
     paths |= {path: {"get": _get(path, *what)} for path, what in _GETS.items()}
@@ -85,6 +95,16 @@ def document() -> dict[str, Any]:
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _with_unknown(schema: Any) -> Any:
+    """Returns a schema in which objects may have unknown fields."""
+    if isinstance(schema, list):
+        return [_with_unknown(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = schema.get("additionalProperties") == {"type": "null"}
+    return {key: _with_unknown(part) for key, part in schema.items() if not (closed and key == "additionalProperties")}
 
 
 def _form(kind: type[RecordType], text: str) -> dict[str, Any]:

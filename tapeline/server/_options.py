@@ -25,6 +25,8 @@ class ServerOptions:
         api_keys: keys, one of which every request but those of /health must bring; none asks for none.
         prefix_cache: requests that reuse each other's prefixes: those with the same API key, all, or none. Without
             ``api_keys`` all requests count as one key.
+        strict_fields: True refuses unknown fields of requests, which are otherwise ignored and named in the response's
+            header ``x-ignored-fields``.
         certificate: TLS certificate, a PEM file; None for plain HTTP.
         certificate_key: private key of the certificate, a PEM file; None where the certificate's file has it.
         max_body_bytes: largest body of a request.
@@ -55,6 +57,7 @@ class ServerOptions:
     cors_origins: tuple[str, ...] = ()
     api_keys: tuple[str, ...] = ()
     prefix_cache: PrefixCache = "per_key"
+    strict_fields: bool = False
     certificate: Path | None = None
     certificate_key: Path | None = None
     max_body_bytes: int = 4 << 20

@@ -144,6 +144,21 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
+class Anything:
+    """Reader of any value, for fields that have no effect on an answer."""
+
+    expected: str = "any value"
+
+    def read(self, value: Any, path: str) -> Any:
+        """Returns the value."""
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """Returns the JSON schema."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """Reader of one of a few values.
 

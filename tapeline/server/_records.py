@@ -2,8 +2,10 @@
 
 import dataclasses
 import functools
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from lang_core import near_names, some_of
@@ -14,6 +16,9 @@ from tapeline.server._values import joined, refuse
 _READER: Final = "reader"
 _HELP: Final = "help"
 _TYPE: Final = "type"
+_MOST_IGNORED: Final = 16  # names that are kept
+_INDEX: Final = re.compile(r"\[\d+\]")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.:\[\]-]")  # in the value of a header
 
 
 class RecordType(Protocol):
@@ -28,6 +33,41 @@ class RecordType(Protocol):
 
 
 R = TypeVar("R", bound=RecordType)
+
+
+@dataclass(slots=True)
+class IgnoredFields:
+    """Fields of a request that have no effect.
+
+    Attributes:
+        names: names of the first few, without indices.
+        count: number of ignored values.
+    """
+
+    names: list[str] = field(default_factory=list[str])
+    count: int = 0
+
+    def add(self, path: str) -> None:
+        """Notes a field."""
+        self.count += 1
+        if len(self.names) < _MOST_IGNORED:
+            name = _UNSAFE.sub("?", _INDEX.sub("[]", path))
+            if name not in self.names:
+                self.names.append(name)
+
+    @property
+    def header(self) -> str:
+        """Value of the header ``x-ignored-fields``.
+
+        >>> ignored = IgnoredFields()
+        >>> ignored.add("messages[0].mood")
+        >>> ignored.header
+        'messages[].mood'
+        """
+        return ", ".join(self.names)
+
+
+_IGNORED: Final[ContextVar[IgnoredFields | None]] = ContextVar("ignored_fields", default=None)
 
 
 def option(reader: Reader, text: str, default: Any = None) -> Any:
@@ -73,19 +113,49 @@ def read_record(kind: type[R], given: Any, path: str = "") -> R:
     return kind(**{name: readers[name].read(value, joined(path, name)) for name, value in values.items()})
 
 
+def read_tolerant(kind: type[R], given: Any) -> tuple[R, IgnoredFields]:
+    """Returns the dataclass of a JSON object, and the unknown fields, which are ignored.
+
+    Raises:
+        RequestError: a field is not supported, missing, or not what it has to be.
+    """
+    ignored = IgnoredFields()
+    token = _IGNORED.set(ignored)
+    try:
+        return read_record(kind, given), ignored
+    finally:
+        _IGNORED.reset(token)
+
+
+def is_tolerant() -> bool:
+    """Returns True while ``read_tolerant`` reads."""
+    return _IGNORED.get() is not None
+
+
+def ignore(path: str) -> None:
+    """Notes that a field has no effect; does nothing when ``read_record`` reads."""
+    ignored = _IGNORED.get()
+    if ignored is not None:
+        ignored.add(path)
+
+
 def _refuse_name(kind: type[R], name: str, value: Any, path: str) -> None:
-    """Refuses a field that is not read, unless it is one of OpenAI's that is null."""
+    """Refuses or ignores a field that is not read; null counts as left out."""
+    if value is None:
+        return
     where = joined(path, name)
     if name not in kind.REFUSED:
+        if is_tolerant():
+            ignore(where)
+            return
         known = list(fields_of(kind))
         raise RequestError(
             f"{where}: unknown field; available: {some_of(name, known)}{near_names(name, known)}",
             param=where,
             code="unknown_parameter",
         )
-    if value is not None:
-        advice = kind.REFUSED[name]
-        raise RequestError(f"{where}: not supported: {advice}", param=where, code="unsupported_parameter")
+    advice = kind.REFUSED[name]
+    raise RequestError(f"{where}: not supported: {advice}", param=where, code="unsupported_parameter")
 
 
 def record_schema(kind: type[RecordType]) -> dict[str, Any]:
@@ -95,7 +165,7 @@ def record_schema(kind: type[RecordType]) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": properties,
-        "additionalProperties": False,
+        "additionalProperties": {"type": "null"},
         **({"required": needed} if needed else {}),
     }
 
@@ -166,3 +236,32 @@ class Record:
     def schema(self) -> dict[str, Any]:
         """Returns the JSON schema."""
         return record_schema(self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Unheeded:
+    """Reader of a field that has an effect in other servers and none here.
+
+    Attributes:
+        reader: reads the value.
+        heeded: values that mean the same here; other values are named in ``x-ignored-fields``.
+    """
+
+    reader: Reader
+    heeded: tuple[Any, ...] = ()
+
+    @property
+    def expected(self) -> str:
+        """Kind of value, for messages."""
+        return self.reader.expected
+
+    def read(self, value: Any, path: str) -> Any:
+        """Returns the value."""
+        result = self.reader.read(value, path)
+        if result not in self.heeded:
+            ignore(path)
+        return result
+
+    def schema(self) -> dict[str, Any]:
+        """Returns the JSON schema."""
+        return self.reader.schema()

@@ -26,6 +26,7 @@ class _Reader:
     """Embedder and reranker whose session ends when it is closed."""
 
     similarity = "cosine"
+    tokenizer: Any = None
 
     def __init__(self, wait: Callable[[], object] = lambda: None) -> None:
         self._wait, self.closed = wait, False

@@ -6,17 +6,22 @@ from typing import Any, ClassVar, Final
 
 from tapeline.running.transcribing import TranscriptionFormat
 from tapeline.server._errors import RequestError
-from tapeline.server._fields import MOST_LOGPROBS, GenerationFields
+from tapeline.server._fields import MOST_ANSWERS, MOST_LOGPROBS, GenerationFields
 from tapeline.server._messages import ChatMessage
 from tapeline.server._readers import Choice, Either, Flag, Items, Number, Table, Text, Whole
-from tapeline.server._records import Record, option, required
+from tapeline.server._records import Record, Unheeded, option, required
 
 _MODEL: Final = "Name of a model that is served; may be left out where there is one."
 _TOKENS: Final = Items(Whole(0), 1)
 _MOST_PROMPTS: Final = 64
 _MOST_TEXTS: Final = 2048
-_NO_AUDIO: Final = "text only; leave the field out"
-_NO_REASONING: Final = "leave the field out; a template that has a switch for thinking takes it by chat_template_kwargs"
+NOT_SUPPORTED: Final[Mapping[str, str]] = {
+    "allowed_token_ids": "give structured_outputs, or logit_bias",
+    "bad_words": "give logit_bias",
+    "grammar": "grammars in GBNF are not read: give structured_outputs.grammar in llguidance's form of Lark",
+    "logits_processors": "leave the field out",
+}
+"""Fields of other servers that change an answer and have no equivalent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,24 +29,14 @@ class ChatRequest(GenerationFields):
     """Body of /v1/chat/completions."""
 
     REFUSED: ClassVar[Mapping[str, str]] = {
-        "audio": _NO_AUDIO,
-        "functions": "give tools",
-        "function_call": "give tool_choice",
-        "modalities": _NO_AUDIO,
-        "moderation": "answers are not moderated; leave the field out",
-        "prediction": "leave the field out",
-        "prompt_cache_key": "prompts that begin alike share their beginning by content; leave the field out",
-        "prompt_cache_options": "prompts that begin alike share their beginning by content; leave the field out",
-        "prompt_cache_retention": "prompts that begin alike share their beginning by content; leave the field out",
-        "reasoning_effort": _NO_REASONING,
-        "safety_identifier": "give user",
-        "service_tier": "all requests are served alike; leave the field out",
-        "verbosity": "leave the field out",
+        **NOT_SUPPORTED,
+        "audio": "answers are text; leave the field out",
+        "chat_template": "start the server with --chat_template",
         "web_search_options": "nothing is fetched; leave the field out",
     }
 
     messages: tuple[ChatMessage, ...] = required(Items(Record(ChatMessage), 1), "What was said so far.")
-    max_completion_tokens: int | None = option(Whole(1), "The same as max_tokens.")
+    max_completion_tokens: int | None = option(Whole(-1), "The same as max_tokens.")
     logprobs: bool = option(Flag(), "Send the log probability of each token.", False)
     top_logprobs: int | None = option(Whole(0, MOST_LOGPROBS), "Likeliest tokens to send in each place.")
     tools: tuple[Mapping[str, Any], ...] | None = option(Items(Table()), "Functions that the model may call.")
@@ -50,6 +45,25 @@ class ChatRequest(GenerationFields):
     )
     parallel_tool_calls: bool = option(Flag(), "Whether an answer may have several calls.", True)
     chat_template_kwargs: Mapping[str, Any] | None = option(Table(most=32), "Further variables of the chat template.")
+    add_generation_prompt: bool | None = option(
+        Flag(), "False appends no beginning of an answer to the messages; true by default."
+    )
+    continue_final_message: bool = option(Flag(), "Go on with the last message, and begin no new one.", False)
+    reasoning_effort: str | None = option(
+        Choice(("none", "minimal", "low", "medium", "high", "xhigh", "max")),
+        "Variable of the chat template; none also switches thinking off.",
+    )
+    enable_thinking: bool | None = option(Flag(), "Variable of the chat template: think before the answer.")
+    thinking_token_budget: int | None = option(
+        Whole(0), "Number of tokens after which the mark that ends the model's thinking is the next token."
+    )
+    thinking_budget: int | None = option(Whole(0), "The same as thinking_token_budget.")
+    modalities: tuple[str, ...] = option(Items(Choice(("text",))), "Answers are text.", ())
+    functions: tuple[Any, ...] = option(Items(Table(), 0, 0), "Only an empty list: give tools.", ())
+    function_call: str | None = option(Choice(("none", "auto")), "Accepted without effect: give tool_choice.")
+    add_special_tokens: bool = option(
+        Unheeded(Flag(), (False,)), "As false: the chat template writes the special tokens.", False
+    )
 
     def check(self) -> None:
         """Checks what one field alone cannot say.
@@ -58,8 +72,14 @@ class ChatRequest(GenerationFields):
             RequestError: fields contradict each other.
         """
         GenerationFields.check(self)
-        if self.max_tokens == 0:
-            raise RequestError("max_tokens: expected a whole number of at least 1; found 0", param="max_tokens")
+        for name in ("max_tokens", "max_completion_tokens"):
+            if getattr(self, name) == 0:
+                raise RequestError(f"{name}: expected a whole number of at least 1, or -1; found 0", param=name)
+        if self.continue_final_message and self.add_generation_prompt:
+            raise RequestError(
+                "continue_final_message: true contradicts `add_generation_prompt`: true: give one of them",
+                param="continue_final_message",
+            )
         if self.max_tokens is not None and self.max_completion_tokens not in (None, self.max_tokens):
             raise RequestError(
                 f"max_completion_tokens: {self.max_completion_tokens} contradicts max_tokens={self.max_tokens}: give "
@@ -72,7 +92,13 @@ class ChatRequest(GenerationFields):
     @property
     def new_tokens(self) -> int | None:
         """Largest number of new tokens; None where the request does not say."""
-        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+        most = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+        return None if most == -1 else most
+
+    @property
+    def budget(self) -> int | None:
+        """Largest number of tokens of the model's thinking; None for no limit."""
+        return self.thinking_budget if self.thinking_token_budget is None else self.thinking_token_budget
 
     @property
     def alternatives(self) -> int | None:
@@ -84,13 +110,17 @@ class ChatRequest(GenerationFields):
 class CompletionRequest(GenerationFields):
     """Body of /v1/completions."""
 
-    REFUSED: ClassVar[Mapping[str, str]] = {"suffix": "text is continued only; leave the field out"}
+    REFUSED: ClassVar[Mapping[str, str]] = {**NOT_SUPPORTED, "suffix": "text is continued only; leave the field out"}
 
     prompt: str | tuple[Any, ...] = required(
         Either((Text(1), _TOKENS, Items(Text(1), 1, _MOST_PROMPTS), Items(_TOKENS, 1, _MOST_PROMPTS))),
         "Text or token ids to go on from, or a list of such.",
     )
-    best_of: int = option(Choice((1,)), "Only 1: every answer is sent.", 1)
+    best_of: int | None = option(
+        Whole(1, MOST_ANSWERS),
+        "Number of answers that are generated; the n with the best mean log probability are sent.",
+    )
+    add_special_tokens: bool = option(Flag(), "Add the tokens that the tokenizer puts around a text.", True)
     echo: bool = option(Flag(), "Begin the answer with the prompt.", False)
     logprobs: int | None = option(Whole(0, MOST_LOGPROBS), "Likeliest tokens to send in each place.")
 
@@ -103,6 +133,17 @@ class CompletionRequest(GenerationFields):
         GenerationFields.check(self)
         if self.max_tokens == 0 and not self.echo and self.prompt_logprobs is None:
             raise RequestError("max_tokens: 0 goes with `echo` or `prompt_logprobs`; give 1", param="max_tokens")
+        if self.count < self.n:
+            raise RequestError(f"best_of: expected at least n={self.n}; found {self.best_of}", param="best_of")
+        if self.count > self.n and self.stream:
+            raise RequestError(
+                "best_of: more than `n` goes without `stream`: the best are known at the end", param="best_of"
+            )
+
+    @property
+    def count(self) -> int:
+        """Number of answers that are generated for each prompt."""
+        return self.n if self.best_of is None else self.best_of
 
     @property
     def prompts(self) -> tuple[str | tuple[int, ...], ...]:
@@ -119,19 +160,24 @@ class EmbeddingRequest:
     REFUSED: ClassVar[Mapping[str, str]] = {}
 
     model: str | None = option(Text(), _MODEL)
-    input: str | tuple[str, ...] = required(
-        Either((Text(1), Items(Text(1), 1, _MOST_TEXTS))), "Text to embed, or a list of texts; token ids are not taken."
+    input: str | tuple[Any, ...] = required(
+        Either((Text(1), _TOKENS, Items(Text(1), 1, _MOST_TEXTS), Items(_TOKENS, 1, _MOST_TEXTS))),
+        "Text or token ids to embed, or a list of such.",
     )
     encoding_format: str = option(Choice(("float", "base64")), "Numbers, or the bytes of f32 in base64.", "float")
-    dimensions: int | None = option(Whole(1), "Only the model's own size.")
+    dimensions: int | None = option(
+        Whole(1), "Number of values of a vector, of which the first are kept and scaled to unit length."
+    )
     prompt_name: str | None = option(Text(), "Prompt of the model that is put before each text; else its default.")
     truncate: bool = option(Flag(), "Truncate texts that are longer than the model reads; false refuses them.", True)
     user: str | None = option(Text(), "Name of the end user.")
 
     @property
-    def texts(self) -> tuple[str, ...]:
-        """Every text."""
-        return (self.input,) if isinstance(self.input, str) else self.input
+    def inputs(self) -> tuple[str | tuple[int, ...], ...]:
+        """Every text, as such or as token ids."""
+        if isinstance(self.input, str) or isinstance(self.input[0], int):
+            return (self.input,)
+        return self.input
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

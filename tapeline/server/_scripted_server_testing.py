@@ -25,6 +25,7 @@ class Lengths:
     """Embedder of texts whose vector says how long they are, up to 8 letters; its prompt ``two`` has two of them."""
 
     similarity = "cosine"
+    tokenizer: Any = None
 
     def embed(
         self, texts: Any, *, prompt_name: str | None = None, truncate: bool = True, check: Any = None

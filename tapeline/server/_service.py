@@ -1,7 +1,7 @@
 """State that all routes share."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -9,6 +9,7 @@ from starlette.requests import Request
 
 from tapeline.server._body import read_json_text
 from tapeline.server._compiling import CompileTurns
+from tapeline.server._errors import RequestError
 from tapeline.server._json import parse_json
 from tapeline.server._log import Log
 from tapeline.server._metrics import Metrics
@@ -17,7 +18,7 @@ from tapeline.server._models import Models
 from tapeline.server._options import ServerOptions
 from tapeline.server._pictures import PixelBudget
 from tapeline.server._ranking_model import Ranking
-from tapeline.server._records import RecordType, read_record
+from tapeline.server._records import IgnoredFields, RecordType, read_record, read_tolerant
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -67,9 +68,21 @@ class Service:
         body = await read_json_text(request, self.options)
         request.scope["state"]["large"] = large = len(body) > _INLINE_BYTES
         if not large:
-            return self._fields(kind, body)
-        async with self.turn(request):  # 100,000 messages take seconds, in which others would have no answer
-            return await in_thread(self._fields, kind, body)
+            fields, ignored = self._fields(kind, body)
+        else:
+            async with self.turn(request):  # 100,000 messages take seconds, in which others would have no answer
+                fields, ignored = await in_thread(self._fields, kind, body)
+        self.note_ignored(request, ignored)
+        return fields
+
+    def note_ignored(self, request: Request, ignored: IgnoredFields) -> None:
+        """Counts fields of a request that have no effect, and names them in a header of the response."""
+        if not ignored.count:
+            return
+        noted: IgnoredFields = request.scope["state"].setdefault("ignored", IgnoredFields())
+        for name in ignored.names:
+            noted.add(name)
+        self.metrics.ignored(request.scope["route"].path, ignored.count)
 
     @asynccontextmanager
     async def turn(self, request: Request) -> AsyncIterator[None]:
@@ -83,8 +96,28 @@ class Service:
         async with self._large:
             yield
 
-    def _fields(self, kind: type[R], body: bytes) -> R:
-        return read_record(kind, parse_json(body, self.options.max_json_depth))
+    def ignore(self, request: Request, reasons: Mapping[str, str]) -> None:
+        """Notes fields that have no effect with the model that answers.
+
+        Args:
+            request: the request.
+            reasons: why, by the name of the field.
+
+        Raises:
+            RequestError: the server refuses fields that have no effect.
+        """
+        ignored = IgnoredFields()
+        for name, reason in reasons.items():
+            if self.options.strict_fields:
+                raise RequestError(f"{name}: {reason}; leave the field out", param=name, code="unsupported_parameter")
+            ignored.add(name)
+        self.note_ignored(request, ignored)
+
+    def _fields(self, kind: type[R], body: bytes) -> tuple[R, IgnoredFields]:
+        value = parse_json(body, self.options.max_json_depth)
+        if self.options.strict_fields:
+            return read_record(kind, value), IgnoredFields()
+        return read_tolerant(kind, value)
 
 
 def service_of(request: Request) -> Service:

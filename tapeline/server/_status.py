@@ -110,9 +110,9 @@ async def metrics(request: Request) -> Response:
     return Response(service_of(request).metrics.text(), headers={"content-type": CONTENT_TYPE_LATEST})
 
 
-async def openapi(_: Request) -> Response:
+async def openapi(request: Request) -> Response:
     """Returns the description of all routes."""
-    return Response(to_json(document()), media_type=JSON)
+    return Response(to_json(document(strict=service_of(request).options.strict_fields)), media_type=JSON)
 
 
 async def page(_: Request) -> Response:

@@ -111,14 +111,14 @@ def test_a_conversation_goes_on_behind_a_call(server: RunningServer) -> None:
         ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs", "found 2"),
         ({"structured_outputs": {"regex": "("}}, "response_format", "regex"),
         (
-            {"structured_outputs": {"regex": "a"}, "response_format": {"type": "text"}},
+            {"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}},
             "structured_outputs",
             "give this or response_format",
         ),
         (
             {
                 "messages": [
-                    {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "b", "arguments": "{"}}]}
+                    {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "b", "arguments": "b"}}]}
                 ]
             },
             "messages[0].tool_calls[0].function.arguments",

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
+from lang_core import checked_choices
+
 
 class StopText:
     """Text that ends before the first stop string in it, whatever the pieces in which it comes.
@@ -11,6 +13,7 @@ class StopText:
 
     Args:
         stops: strings that end the text, none of them empty.
+        keep: True gives the stop string as well.
 
     Attributes:
         stopped: whether one was read.
@@ -20,8 +23,10 @@ class StopText:
     ('one ', 'EN two ', '', True)
     """
 
-    def __init__(self, stops: Sequence[str]) -> None:
+    @checked_choices
+    def __init__(self, stops: Sequence[str], *, keep: bool = False) -> None:
         self._stops: Final = tuple(stops)
+        self._keep: Final = keep
         self._held = ""
         self.stopped = False
 
@@ -33,7 +38,7 @@ class StopText:
         ends = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
         if ends:
             self.stopped, self._held = True, ""
-            return text[: min(ends)[1]]
+            return text[: min(ends)[0 if self._keep else 1]]
         kept = max((_overlap(text, stop) for stop in self._stops), default=0)
         self._held = text[len(text) - kept :]
         return text[: len(text) - kept]

@@ -230,6 +230,10 @@ class Tokenizer:
         token_id = self._inner.token_to_id(token)
         return token_id if token_id in self._special else None
 
+    def special_tokens(self) -> frozenset[str]:
+        """Returns the texts of all special tokens, which decoding drops."""
+        return frozenset(token for index in self._special if (token := self._inner.id_to_token(index)) is not None)
+
     def eos_id(self) -> int | None:
         """Returns the id of the token named ``eos_token``; None if no file names one."""
         token = self.tokens.get("eos_token")

@@ -16,6 +16,7 @@ Stop strings are cut from the text before it is pushed. ``ParsedAnswer.joined(de
 streamed.
 """
 
+from tapeline.toolcalls._cut_json import closed_json
 from tapeline.toolcalls._deltas import AnswerDelta, CallDelta, ParsedAnswer, ReasoningDelta, TextDelta, ToolCall
 from tapeline.toolcalls._formats import FORMATS, CallFormat, find_format
 from tapeline.toolcalls._parser import AnswerParser, PlainParser
@@ -37,6 +38,7 @@ __all__ = [
     "ToolChoice",
     "ToolPlan",
     "ToolSupport",
+    "closed_json",
     "find_format",
     "read_choice",
     "read_tools",

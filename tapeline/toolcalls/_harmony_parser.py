@@ -61,7 +61,7 @@ class HarmonyParser(StateParser):
         head, mark, rest = self._text.partition(MESSAGE)
         if not mark:
             if final:
-                self._give(TextDelta(head))
+                self._give(TextDelta("" if self._cut else head))
                 self._text = ""
             return False
         self._header = head + mark
@@ -101,7 +101,9 @@ class HarmonyParser(StateParser):
 
     def _whole_call(self, final: bool) -> bool:
         arguments = arguments_of(self._body.strip())
-        if arguments is None:
+        if arguments is None and self._cut and not self._text:
+            self._out += [self._writer.begin(self._tool), self._writer.more(self._body.lstrip())]
+        elif arguments is None:
             self._give(TextDelta(self._header + self._body))
         else:
             self._out += [self._writer.begin(self._tool), self._writer.more(arguments)]
@@ -112,10 +114,10 @@ class HarmonyParser(StateParser):
         """Gives what is known to be of the message, and goes on after the mark that ends it."""
         mark = first_mark(self._text, _ENDS)
         if mark is None:
-            settled = len(self._text) - (0 if final else held_length(self._text, _ENDS))
+            settled = len(self._text) - (0 if final and not self._cut else held_length(self._text, _ENDS))
             if settled:
                 give(self._text[:settled])
-            self._text = self._text[settled:]
+            self._text = "" if final else self._text[settled:]
             return False
         place, name = mark
         if place:

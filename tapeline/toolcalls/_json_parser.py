@@ -79,23 +79,23 @@ class JsonCallParser(StateParser):
             self._open(before[len(shown) :] + name, self._text[place + len(name) :])
             self._state = self._after_mark
             return True
-        held = 0 if final else held_length(self._text, self._marks.opens)
+        held = held_length(self._text, self._marks.opens) if self._cut or not final else 0
         settled = self._text[: len(self._text) - held]
         shown = settled if final else settled.rstrip()
         self._say(shown)
-        self._text = self._text[len(shown) :]
+        self._text = "" if final else self._text[len(shown) :]
         return False
 
     def _after_mark(self, final: bool) -> bool:
         """Spaces, and the mark of a list."""
         rest = self._text.lstrip()
         if not rest:
-            return self._fail() if final else False
+            return self._unfinished() if final else False
         opening = self._marks.list_open
         if opening and rest.startswith(opening):
             self._give_back_from(rest[len(opening) :].lstrip())
             if not self._text:
-                return self._fail() if final else False
+                return self._unfinished() if final else False
         else:
             self._give_back_from(rest)
         return self._go(self._call)
@@ -103,7 +103,7 @@ class JsonCallParser(StateParser):
     def _call(self, final: bool) -> bool:
         """One call, from its first character."""
         if not self._text:
-            return self._fail() if final else False
+            return self._unfinished() if final else False
         if self._name is None and self._marks.arguments and not self._text.startswith("{"):
             return self._named_call(final)
         if self._scanner is None:
@@ -123,7 +123,7 @@ class JsonCallParser(StateParser):
             return self._fail()
         end = self._scanner.end(self._text)
         if end is None:
-            return self._fail() if final else False
+            return self._unfinished() if final else False
         call = call_of(self._text[:end], self._tools)
         if call is None:
             return self._fail()
@@ -139,13 +139,13 @@ class JsonCallParser(StateParser):
         if len(head) - held > _LONGEST_NAME or "{" in head:
             return self._fail()
         if not mark:
-            return self._fail() if final else False
+            return self._unfinished() if final else False
         name = head.partition(self._marks.call_id)[0].strip() if self._marks.call_id else head.strip()
         if name not in self._tools or not _NAME.match(name):
             return self._fail()
         value = rest.lstrip()
         if not value:
-            return self._fail() if final else False
+            return self._unfinished() if final else False
         start = len(self._text) - len(value)
         if self._streamed:
             return self._begin_streaming(name, start)
@@ -153,6 +153,8 @@ class JsonCallParser(StateParser):
         end = self._scanner.end(self._text) if value.startswith("{") else start
         if end is None and not final:
             return False
+        if end is None and self._cut:
+            return self._cut_call(name, start)
         arguments = arguments_of(self._text[start:end]) if end else None
         if arguments is None:
             return self._fail()
@@ -210,7 +212,7 @@ class JsonCallParser(StateParser):
     def _after_separator(self, final: bool) -> bool:
         rest = self._text.lstrip()
         if not rest:
-            return self._fail() if final else False
+            return self._unfinished() if final else False
         self._give_back_from(rest)
         return self._go(self._call)
 
@@ -227,12 +229,30 @@ class JsonCallParser(StateParser):
             return _FIRST_KEY.match(self._text) is not None
         return True
 
-    def _fail(self) -> bool:
-        """Gives back the beginning of what is no call, and reads the rest as text."""
-        self._say(self._given_back)
+    def _unfinished(self) -> bool:
+        """Ends an answer that ends inside a call: one that was cut off keeps the arguments so far, and no marks."""
+        header = _HEADER.match(self._text) if self._cut else None
+        if header and header[1] in self._tools:
+            return self._cut_call(header[1], header.end())
+        if not self._cut or not self._given_back.strip():
+            return self._fail()
+        self._text = ""
+        return self._leave_call()
+
+    def _cut_call(self, name: str, start: int) -> bool:
+        self._out += [self._writer.begin(name), self._writer.more(self._text[start:])]
+        self._text = ""
+        return self._leave_call()
+
+    def _leave_call(self) -> bool:
         self._given_back = ""
         self._scanner = None
         return self._go(self._in_text)
+
+    def _fail(self) -> bool:
+        """Gives back the beginning of what is no call, and reads the rest as text."""
+        self._say(self._given_back)
+        return self._leave_call()
 
     def _open(self, given_back: str, rest: str) -> None:
         self._given_back = given_back

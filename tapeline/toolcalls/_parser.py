@@ -5,6 +5,7 @@ import string
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
+from lang_core import checked_choices
 from tapeline.toolcalls._deltas import AnswerDelta, CallDelta, TextDelta
 
 _LETTERS: Final = string.ascii_letters + string.digits
@@ -26,8 +27,13 @@ class AnswerParser(Protocol):
         """Returns what the next piece of text settles; often one delta, sometimes none."""
         ...
 
-    def finish(self) -> list[AnswerDelta]:
-        """Returns what was held back, as the answer ends here."""
+    def finish(self, *, cut: bool = False) -> list[AnswerDelta]:
+        """Returns what was held back, as the answer ends here.
+
+        Args:
+            cut: True if the answer was cut off: a mark that has begun is dropped, and a call that has begun is given
+                as far as it came.
+        """
         ...
 
 
@@ -43,7 +49,8 @@ class PlainParser:
         """Returns the text."""
         return [TextDelta(text)] if text else []
 
-    def finish(self) -> list[AnswerDelta]:
+    @checked_choices
+    def finish(self, *, cut: bool = False) -> list[AnswerDelta]:
         """Returns nothing, for nothing was held back."""
         return []
 

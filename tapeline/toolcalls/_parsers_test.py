@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tapeline.toolcalls import FORMATS, CallDelta, CallFormat, ParsedAnswer, PlainParser, TextDelta, _deltas, _scan
+from tapeline.toolcalls import (
+    FORMATS,
+    CallDelta,
+    CallFormat,
+    ParsedAnswer,
+    PlainParser,
+    TextDelta,
+    _cut_json,
+    _deltas,
+    _scan,
+)
 from tapeline.toolcalls._parser import long_id, short_id
 
 LONG = os.environ.get("TAPELINE_LONG") == "1"
@@ -20,11 +30,11 @@ _PARIS = '{"city": "Paris"}'
 _TRICKY = '{"text": "a } b ] \\" </tool_call> [TOOL_CALLS] ; é日", "list": [{"x": [1]}]}'
 
 
-def _parsed(form: CallFormat, pieces: Iterable[str], streamed: bool = False) -> ParsedAnswer:
+def _parsed(form: CallFormat, pieces: Iterable[str], streamed: bool = False, *, cut: bool = False) -> ParsedAnswer:
     names = itertools.count()
     parser = form.parser(TOOLS, lambda: f"id{next(names)}", streamed)
     deltas = [delta for piece in pieces for delta in parser.push(piece)]
-    answer = ParsedAnswer.joined([*deltas, *parser.finish()])
+    answer = ParsedAnswer.joined([*deltas, *parser.finish(cut=cut)])
     assert parser.calls == len(answer.calls)
     assert parser.finish() == []
     return answer
@@ -230,10 +240,40 @@ def test_any_split_gives_the_same_answer(family: str, streamed: bool, data: st.D
     answer = _parsed(_FORMATS[family], [text], streamed)
     assert _parsed(_FORMATS[family], pieces, streamed) == answer
     assert _parsed(_FORMATS[family], text, streamed) == answer
+    shortened = _parsed(_FORMATS[family], [text], streamed, cut=True)
+    assert _parsed(_FORMATS[family], pieces, streamed, cut=True) == shortened
+    assert _parsed(_FORMATS[family], text, streamed, cut=True) == shortened
     if not streamed:
         assert all(isinstance(json.loads(call.arguments), dict) for call in answer.calls)
         if not answer.calls and family != "gpt-oss":
             assert answer.text == text
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "said", "calls"),
+    [
+        ("hermes", "so <tool_c", "so ", []),
+        ("hermes", "so <tool_call>", "so", []),
+        ("hermes", '<tool_call>\n{"name": "no', "", []),
+        ("hermes", '<tool_call>\n{"name": "now", "arguments": {"a": "b', "", [("now", '{"a": "b')]),
+        ("hermes", f"{_HERMES}\n<tool", "", [("get_weather", _PARIS)]),
+        ("llama3", '{"name": "now", "parameters": {"a": ', "", [("now", '{"a": ')]),
+        ("llama3", '{"name": "Anna"', '{"name": "Anna"', []),
+        ("llama3", "so <|python_t", "so ", []),
+        ("mistral", "so [TOOL_CALLS] [", "so", []),
+        ("mistral-args", 'so [TOOL_CALLS]now[ARGS]{"a', "so", [("now", '{"a')]),
+        ("mistral-args", "so [TOOL_CALLS]now[AR", "so", []),
+        ("gpt-oss", "<|channel|>final<|message|>so <|en", "so ", []),
+        ("gpt-oss", "<|channel|>fin", "", []),
+        ("gpt-oss", _HARMONY_CALL.replace("get_weather", "now") + '{"a', "", [("now", '{"a')]),
+    ],
+)
+def test_an_answer_that_is_cut_off_shows_no_marks(
+    family: str, text: str, said: str, calls: list[tuple[str, str]]
+) -> None:
+    for pieces in ([text], text):
+        answer = _parsed(_FORMATS[family], pieces, cut=True)
+        assert (answer.text, _calls(answer)) == (said, calls)
 
 
 def test_plain_answers() -> None:
@@ -248,7 +288,7 @@ def test_names_of_calls() -> None:
 
 
 def test_doctests() -> None:
-    for module in (_deltas, _scan):
+    for module in (_cut_json, _deltas, _scan):
         result = doctest.testmod(module)
         assert result.attempted
         assert not result.failed

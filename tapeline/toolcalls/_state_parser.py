@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
+from lang_core import checked_choices
 from tapeline.toolcalls._deltas import AnswerDelta
 from tapeline.toolcalls._parser import CallWriter, NewId, ToolNames
 
@@ -27,6 +28,7 @@ class StateParser(ABC):
         self._streamed: Final = streamed
         self._writer: Final = CallWriter(new_id)
         self._text = ""  # what is not settled
+        self._cut = False  # whether the answer ended because it was cut off
         self._out: list[AnswerDelta] = []
         self._state: State = self._first()
 
@@ -40,8 +42,10 @@ class StateParser(ABC):
         self._text += text
         return self._run(final=False)
 
-    def finish(self) -> list[AnswerDelta]:
-        """Returns what was held back, as the answer ends here."""
+    @checked_choices
+    def finish(self, *, cut: bool = False) -> list[AnswerDelta]:
+        """Returns what was held back, as the answer ends here; without marks that have begun if it was cut off."""
+        self._cut = cut
         return self._run(final=True)
 
     @abstractmethod

@@ -37,6 +37,11 @@ class ToolPlan:
     streamed: bool
     _format: CallFormat | None
 
+    @property
+    def parses(self) -> bool:
+        """True if answers may have parts that are no text, such as calls."""
+        return self._format is not None
+
     def new_parser(self, new_id: NewId | None = None) -> AnswerParser:
         """Returns a parser for one answer.
 
