@@ -14,7 +14,7 @@ from tapeline.server import ModelSource, RankingModel, ServerOptions
 from tapeline.server._errors import RequestError
 from tapeline.server._lengths import BEYOND, BEYOND_ALL, PER_TOKEN, check_lengths, most_letters
 from tapeline.server._readers import Items, Whole
-from tapeline.server._records import read_record
+from tapeline.server._records import read_tolerant
 from tapeline.server._script_slots_testing import ScriptSlots
 from tapeline.server._server_testing import VOCABULARY, RunningServer, running, text_model
 from tapeline.server._turns import Turns
@@ -121,7 +121,7 @@ def test_large_requests_leave_threads_to_others(server: RunningServer, monkeypat
     def read(kind: Any, given: Any) -> Any:
         nonlocal inside, most
         if len(given["prompt"]) < 10:
-            return read_record(kind, given)
+            return read_tolerant(kind, given)
         with lock:
             inside += 1
             most = max(most, inside)
@@ -130,9 +130,9 @@ def test_large_requests_leave_threads_to_others(server: RunningServer, monkeypat
         assert go_on.wait(60)
         with lock:
             inside -= 1
-        return read_record(kind, given)
+        return read_tolerant(kind, given)
 
-    monkeypatch.setattr("tapeline.server._service.read_record", read)
+    monkeypatch.setattr("tapeline.server._service.read_tolerant", read)
     large = {"model": "demo", "prompt": "b" * 90_000}
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
         waiting = [pool.submit(server.request, "/tokenize", large) for _ in range(12)]
