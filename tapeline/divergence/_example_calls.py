@@ -9,6 +9,7 @@ from generation import likeliest_ids
 from lang_core import TensorSpec
 from tapeline.divergence._slot_calls import Arrays, slot_inputs, slot_state, works_on_rows
 from transformer_core import NEXT_IDS
+from transformer_core.models import TEXT_ALIGNMENT
 
 _LOGITS: Final = "logits"
 
@@ -46,15 +47,34 @@ def example_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: 
             lengths = [max(1, spec.shape[1] * (4 - row % 4) // 4 - 1) for row in range(spec.shape[0])]
             inputs[name] = (np.arange(spec.shape[1]) < np.array(lengths)[:, None]).astype(spec.dtype.numpy)
         elif name == "pooling_mask":  # as if the first token were the prompt's
-            inputs[name] = np.where(np.arange(spec.shape[1]) == 0, 0, inputs["attention_mask"]).astype(spec.dtype.numpy)
+            real = inputs["attention_mask"] if "attention_mask" in inputs else inputs["text_ids"] >= 0
+            inputs[name] = np.where(np.arange(spec.shape[1]) == 0, 0, real).astype(spec.dtype.numpy)
+        elif name == "text_ids":
+            inputs |= _packed_texts(spec.shape[1], arguments["key_places"].shape[1])
         elif name == "token_type_ids":
             inputs[name] = np.tile(np.arange(spec.shape[1]) * 2 // spec.shape[1], (spec.shape[0], 1)).astype(np.int32)
+        elif name in ("positions", "key_places"):
+            continue  # of the texts of ``text_ids``
         elif name in _NUMBERS:
             waves = np.sin(np.arange(spec.size, dtype=np.float64) * 0.37) * 1.5
             inputs[name] = waves.reshape(spec.shape).astype(spec.dtype.numpy)
         else:
             inputs[name] = _cached(spec, state.get(name))
     return inputs
+
+
+def _packed_texts(tokens: int, keys: int) -> Arrays:
+    """Returns texts of different lengths in a row of tokens, and padding at the end."""
+    text_ids, positions = np.full((1, tokens), -1, np.int32), np.zeros((1, tokens), np.int32)
+    places = np.full((1, keys), -1, np.int32)
+    begin = first = text = 0
+    while begin < tokens - TEXT_ALIGNMENT and first < keys:
+        count = min(1 + 11 * text, tokens - TEXT_ALIGNMENT - begin, keys - first)
+        text_ids[0, begin : begin + count], positions[0, begin : begin + count] = text, np.arange(count)
+        places[0, first : first + count] = np.arange(begin, begin + count)
+        first += -(-count // TEXT_ALIGNMENT) * TEXT_ALIGNMENT
+        begin, text = begin + count, text + 1
+    return {"text_ids": text_ids, "positions": positions, "key_places": places}
 
 
 def next_state(inputs: Mapping[str, np.ndarray], results: Mapping[str, np.ndarray]) -> Arrays:

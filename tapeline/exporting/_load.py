@@ -63,6 +63,7 @@ class Export:
         invariance: by target, calls among which verification found the bits of a token the same.
         mesh: axes of the tensors; None without a mesh.
         lengths: T of the entry points of shorter texts, ascending; empty if there is one length only.
+        packed: T of the entry points of packed texts.
         settings: options that decide what the bundle holds, for the report.
         place: digest of the model's path on this machine, for the report; None where it has none.
         debug: description of the debug module, for kernel_config.json; None where there is none.
@@ -91,6 +92,7 @@ class Export:
     kernels: ChosenKernels | None = None
     mesh: ExportMesh | None = None
     lengths: tuple[int, ...] = ()
+    packed: tuple[int, ...] = ()
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     place: str | None = None
 
@@ -113,8 +115,8 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
     sizes = _sizes(model, options if not lengths else dataclasses.replace(options, sequence=lengths[-1]))
     if options.mesh_shape is not None:
         divide_experts(model, options.mesh_shape)
-    shorter = lengths[:-1]
-    points, whole = (_entry_points(model, options, sizes, kind, shorter) for kind in (options.window_caches, "whole"))
+    shorter = lengths[:-1], _packed_lengths(model, options, lengths)
+    points, whole = (_entry_points(model, options, sizes, kind, *shorter) for kind in (options.window_caches, "whole"))
     mesh = export_mesh(options.mesh_shape, model, points, sizes.batch, progress)
     report = weights = None
     facts = PackingFacts()
@@ -128,7 +130,8 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
     offered = points if kernels is None else kernels.of(points)
     _check_tokenizer(source, model, progress)
     export = Export(options, model, sizes, offered, points, weights, report, meter, progress)
-    export.kernels, export.mesh, export.lengths = kernels, mesh, shorter
+    export.kernels, export.mesh = kernels, mesh
+    export.lengths, export.packed = shorter
     export.source, export.packing = source.facts, facts
     export.caches = {"bytes": _cache_bytes(points), "bytes_if_whole": _cache_bytes(whole)}
     return export
@@ -140,6 +143,13 @@ def _lengths(model: Model[Any], options: ExportOptions, source: ModelSource) -> 
     if options.sequence is not None or options.slots is not None or not only_forward:
         return ()
     return model.text_lengths(TextSettings.read(source.directory).max_tokens)
+
+
+def _packed_lengths(model: Model[Any], options: ExportOptions, lengths: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the lengths of rows of several texts; none if the options name sizes."""
+    if not lengths or options.batch != 1 or options.mesh_shape is not None:
+        return ()
+    return model.packed_lengths(lengths[-1])
 
 
 def _check_tokenizer(source: ModelSource, model: Model[Any], progress: Progress) -> None:
@@ -169,14 +179,16 @@ def _sizes(model: Model[Any], options: ExportOptions) -> CompileProfile:
 def entry_points_of(export: Export, batch: int) -> tuple[EntryPoint, ...]:
     """Returns the entry points for another number of sequences, without kernels."""
     sizes = dataclasses.replace(export.sizes, batch=batch)
-    return _entry_points(export.model, export.options, sizes, export.options.window_caches, export.lengths)
+    return _entry_points(
+        export.model, export.options, sizes, export.options.window_caches, export.lengths, export.packed
+    )
 
 
 def exact_entry_points(export: Export, source: ModelSource) -> tuple[EntryPoint, ...]:
     """Returns the entry points in f32, on weights that are not packed."""
     options = dataclasses.replace(export.options, quantize="none")
     model, _ = _model(options, "f32", source)
-    return _entry_points(model, options, export.sizes, options.window_caches, export.lengths)
+    return _entry_points(model, options, export.sizes, options.window_caches, export.lengths, export.packed)
 
 
 def reference_entry_points(
@@ -214,7 +226,7 @@ def one_pass(export: Export, source: ModelSource, *, exact: bool = False) -> Ent
         options = dataclasses.replace(options, quantize="none")
         model, _ = _model(options, "f32", source)
     options = dataclasses.replace(options, entry_points=("prefill",), score_tokens=None)
-    return _entry_points(model, options, dataclasses.replace(export.sizes, sequence=tokens), "whole", ())[0]
+    return _entry_points(model, options, dataclasses.replace(export.sizes, sequence=tokens), "whole")[0]
 
 
 def exact_weights(weights: WeightSource) -> WeightSource:
@@ -251,7 +263,12 @@ def _model(options: ExportOptions, dtype: str, source: ModelSource) -> tuple[Mod
 
 
 def _entry_points(
-    model: Model[Any], options: ExportOptions, sizes: CompileProfile, caches: str, lengths: tuple[int, ...]
+    model: Model[Any],
+    options: ExportOptions,
+    sizes: CompileProfile,
+    caches: str,
+    lengths: tuple[int, ...] = (),
+    packed: tuple[int, ...] = (),
 ) -> tuple[EntryPoint, ...]:
     if options.slots is not None:
         return entry_points(
@@ -273,6 +290,7 @@ def _entry_points(
         positions=options.positions,
         score_tokens=options.score_tokens,
         lengths=lengths,
+        packed=packed,
     )
 
 

@@ -1,4 +1,4 @@
-"""Calls of the entry point of a bundle that takes whole texts."""
+"""Calls of the entry points of a bundle that take whole texts."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -8,15 +8,20 @@ import numpy as np
 from lang_core import InputError
 from runtime import Session
 from tapeline.bundle import Bundle
+from tapeline.running._text_rows import TextRow, plan_calls
 from tapeline.running._text_settings import TextSettings
 from tapeline.text import EncodedText
+from transformer_core.models import PACKED
 
 FORWARD = "forward"
 """Name of the entry point of whole texts; shorter ones are ``forward_T``."""
 
 
 class TextCalls:
-    """Calls of ``forward`` on texts of tokens, as many at once as the bundle takes, in the shortest length that fits.
+    """Calls of a bundle on texts of tokens, as many at once as the bundle takes, with little padding.
+
+    Texts share rows if the bundle has entry points of packed texts and that is faster. Otherwise a call takes as many
+    texts as ``forward`` has rows, in the shortest length that fits.
 
     Attributes:
         sequence: largest number of tokens of a text that the bundle takes, special ones included.
@@ -47,6 +52,7 @@ class TextCalls:
         self._result = results.index(result)
         self._shape = forward.results[self._result].spec.shape[1:]
         self._sizes = _sizes(bundle)
+        self._rows, self._row_arguments = _rows(bundle)
         self._function = cache(session.function)
         model = bundle.config.model
         self.vocabulary = int(model["vocabulary"])
@@ -64,15 +70,16 @@ class TextCalls:
             skipped: number of tokens at the beginning of each that are not pooled.
             check: is called before each call of the entry point; what it raises ends the work.
         """
-        order = sorted(range(len(texts)), key=lambda index: len(texts[index].ids))
         if not texts:
             return np.zeros((0, *self._shape), np.float32)
         rows: list[np.ndarray] = [np.zeros(())] * len(texts)
-        for start in range(0, len(texts), self._batch):
+        sizes = [size for size, _ in self._sizes]
+        for call in plan_calls([len(text.ids) for text in texts], sizes, self._batch, self._rows):
             check()
-            chosen = order[start : start + self._batch]
-            for index, row in zip(chosen, self._called([texts[index] for index in chosen], skipped), strict=True):
-                rows[index] = row
+            chosen = [texts[index] for index in call.texts]
+            values = self._alone(chosen, skipped) if call.row is None else self._shared(call.row, chosen, skipped)
+            for index, value in zip(call.texts, values, strict=True):
+                rows[index] = value
         return np.stack(rows)
 
     def check(self, text: str, encoded: EncodedText, *, truncate: bool = True) -> None:
@@ -95,7 +102,7 @@ class TextCalls:
                 f"export with sequence={enough}"
             )
 
-    def _called(self, texts: Sequence[EncodedText], skipped: int) -> np.ndarray:
+    def _alone(self, texts: Sequence[EncodedText], skipped: int) -> np.ndarray:
         """Runs up to B texts; rows that are left over repeat the first one, because every row needs a token."""
         longest = max(len(text.ids) for text in texts)
         length, name = next(size for size in self._sizes if size[0] >= longest)
@@ -111,8 +118,25 @@ class TextCalls:
         results = self._function(name)(*(given[argument] for argument in self._arguments))
         return results[self._result].numpy()[: len(texts)]
 
+    def _shared(self, row: TextRow, texts: Sequence[EncodedText], skipped: int) -> np.ndarray:
+        """Runs texts that share a row."""
+        arrays = row.arrays(texts, skipped)
+        (result,) = self._function(row.name)(*(arrays[argument] for argument in self._row_arguments))
+        return result.numpy()[: len(texts)]
+
 
 def _sizes(bundle: Bundle) -> list[tuple[int, str]]:
     """Returns the lengths of ``forward``, ascending, each with the name of its entry point."""
     points = [point for point in bundle.config.entry_points if point.name.partition("_")[0] == FORWARD]
     return sorted((point.arguments[0].spec.shape[1], point.name) for point in points)
+
+
+def _rows(bundle: Bundle) -> tuple[list[TextRow], list[str]]:
+    """Returns the rows that texts can share, by ascending tokens, and the names of their arguments."""
+    points = [point for point in bundle.config.entry_points if point.name.partition("_")[0] == PACKED]
+    rows, names = list[TextRow](), list[str]()
+    for point in points:
+        specs = {argument.name: argument.spec for argument in point.arguments}
+        names = list(specs)
+        rows.append(TextRow(point.name, specs["token_ids"].shape[1], specs["key_places"].shape[1]))
+    return sorted(rows, key=lambda row: row.tokens), names

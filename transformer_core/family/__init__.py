@@ -28,6 +28,7 @@ from transformer_core.family._model import (
     ModelFamily,
     entry_points,
 )
+from transformer_core.family._packed_texts import PACKED, TEXT_ALIGNMENT
 from transformer_core.family._registry import (
     CONFIG_FILE,
     architectures,
@@ -59,12 +60,14 @@ __all__ = [
     "DRAFT",
     "heads_of",
     "llama_kind",
+    "PACKED",
     "POSITIONS",
     "MODULES_FILE",
     "SENTENCE_CONFIGS",
     "SENTENCE_FILES",
     "SENTENCE_WEIGHTS",
     "SLOT_TOKENS",
+    "TEXT_ALIGNMENT",
     "WINDOW_CACHES",
     "DecoderConfig",
     "DecoderLM",

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 from lang_core import ConfigError, DType, EntryPoint, Module, as_dtype, near_names
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints import RecipeOf
+from transformer_core.family._packed_texts import packed_name
 from transformer_core.family._row_copies import with_row_copies
 from transformer_core.family._sentence import Pooling
 from transformer_core.flow import CompileProfile, Positions
@@ -118,6 +119,15 @@ class Model(Module, ABC, Generic[ConfigT]):
         del limit
         return ()
 
+    def packed_lengths(self, longest: int) -> tuple[int, ...]:
+        """Returns the numbers of tokens, ascending, of the entry points that take several texts in one row.
+
+        Args:
+            longest: the most tokens of a text, T of ``forward``.
+        """
+        del longest
+        return ()
+
     def profile(
         self, name: str, sizes: CompileProfile, *, positions: str, window_caches: str, score_tokens: int | None
     ) -> CompileProfile:
@@ -186,6 +196,7 @@ def entry_points(
     slots: int | None = None,
     pages: tuple[int, int] | None = None,
     lengths: Sequence[int] = (),
+    packed: Sequence[int] = (),
 ) -> tuple[EntryPoint, ...]:
     """Builds entry points of a model at fixed sizes; the docstring of its class lists them with arguments and results.
 
@@ -203,6 +214,7 @@ def entry_points(
             ``slot_entry_points`` then, and T the most tokens that a call of ``prefill_row`` takes.
         pages: number of pages that the caches are, and positions of each, which rows then share; None for whole rows.
         lengths: further, shorter T of ``forward``, each an entry point ``forward_T``.
+        packed: T of rows of several texts, each an entry point ``packed_T``; see ``Model.packed_lengths``.
 
     Raises:
         ConfigError: a name is unknown or repeated, a size is out of range, or the model has no such caches.
@@ -229,6 +241,7 @@ def entry_points(
     if "forward" in chosen:
         forward = profiles[list(chosen).index("forward")]
         profiles += [replace(forward, name=f"forward_{length}", sequence=length) for length in lengths]
+        profiles += [replace(forward, name=packed_name(length), batch=1, sequence=length) for length in packed]
     return tuple(model.entry_point(profile) for profile in profiles)
 
 

@@ -234,29 +234,37 @@ class Pooling:
         pooled = self.pooled(ctx, x, mask, pooling_mask)
         return of_length_one(ctx, pooled) if self.normalize else pooled
 
-    def pooled(self, ctx: ExecutionContext, x: Tensor, mask: Tensor, pooling_mask: Tensor | None = None) -> Tensor:
-        """Pools x f32 [B, T, D] into f32 [B, D'], and does not scale.
+    def pooled(
+        self,
+        ctx: ExecutionContext,
+        x: Tensor,
+        mask: Tensor,
+        pooling_mask: Tensor | None = None,
+        positions: Tensor | None = None,
+    ) -> Tensor:
+        """Pools x f32 [B, T, D], or of ``PackedTexts`` [1, T, D], into f32 [B, D'], and does not scale.
 
         Args:
             ctx: context.
             x: states.
             mask: i32 [B, T], 0 where padding.
             pooling_mask: i32 [B, T], 0 where padding or the prompt; ``mask`` where None.
+            positions: i32 [1, T], if texts are packed; 0 to T - 1 where None.
         """
         counted = mask if pooling_mask is None else pooling_mask
-        vectors = [self._pooled(ctx, mode, x, counted) for mode in self.modes]
+        vectors = [self._pooled(ctx, mode, x, counted, positions) for mode in self.modes]
         return vectors[0] if len(vectors) == 1 else ctx.ops.concat(vectors, 1)
 
-    def _pooled(self, ctx: ExecutionContext, mode: PoolingMode, x: Tensor, mask: Tensor) -> Tensor:
+    def _pooled(
+        self, ctx: ExecutionContext, mode: PoolingMode, x: Tensor, mask: Tensor, positions: Tensor | None
+    ) -> Tensor:
         ops = ctx.ops
-        batch, tokens, size = x.shape
+        batch, tokens = mask.shape
         is_real = ops.reshape(ops.not_equal(mask, 0), (batch, tokens, 1))
         if mode is PoolingMode.CLS:
-            if self.include_prompt:
-                return ops.reshape(ops.slice_axis(x, 1, 0, 1), (batch, size))
-            return row_of(ctx, x, first_places(ctx, mask))
+            return first_state(ctx, x, mask) if self.include_prompt else states_at(ctx, x, first_places(ctx, mask))
         if mode is PoolingMode.LAST:
-            last = row_of(ctx, x, last_places(ctx, mask))
+            last = states_at(ctx, x, last_places(ctx, mask))
             if self.include_prompt:
                 return last
             left = ops.sum(ops.cast(is_real, "f32"), 1)  # [B, 1]; 0 where no token is left beside the prompt
@@ -265,7 +273,8 @@ class Pooling:
             return ops.max(ops.select(is_real, x, float("-inf")), 1)
         counts = ops.cast(is_real, "f32")
         if mode is PoolingMode.WEIGHTED_MEAN:
-            weights = ops.cast(ops.reshape(ops.add(ops.iota((tokens,)), 1), (1, tokens, 1)), "f32")
+            places = ops.iota((tokens,)) if positions is None else positions
+            weights = ops.cast(ops.reshape(ops.add(places, 1), (1, tokens, 1)), "f32")
             counts, x = ops.mul(counts, weights), ops.mul(x, weights)
         total = ops.sum(ops.select(is_real, x, 0.0), 1)
         count = ops.maximum(ops.sum(counts, 1), _FEWEST)
@@ -282,6 +291,27 @@ def of_length_one(ctx: ExecutionContext, x: Tensor) -> Tensor:
     ops = ctx.ops
     length = ops.sqrt(ops.sum(ops.mul(x, x), -1, keepdims=True))
     return ops.div(x, ops.maximum(length, _SHORTEST))
+
+
+def first_state(ctx: ExecutionContext, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Returns the first token's state of each text of x [B, T, D]: [B, D].
+
+    Of packed texts x is [1, T, D], and ``mask`` [R, T] has a row for each text.
+    """
+    if mask is not None and _are_packed(x, mask.shape[0]):
+        return states_at(ctx, x, first_places(ctx, mask))
+    return ctx.ops.reshape(ctx.ops.slice_axis(x, 1, 0, 1), (x.shape[0], x.shape[2]))
+
+
+def states_at(ctx: ExecutionContext, x: Tensor, places: Tensor) -> Tensor:
+    """Returns the states [B, D] of x [B, T, D], or of ``PackedTexts`` [1, T, D], at places i32 [B]."""
+    if _are_packed(x, places.shape[0]):
+        return ctx.ops.take(ctx.ops.reshape(x, x.shape[1:]), places)
+    return row_of(ctx, x, places)
+
+
+def _are_packed(x: Tensor, texts: int) -> bool:
+    return x.shape[0] != texts
 
 
 def last_places(ctx: ExecutionContext, mask: Tensor) -> Tensor:

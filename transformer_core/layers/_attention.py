@@ -58,12 +58,15 @@ def fused_attention(
     v: Tensor,
     bias: Tensor | None = None,
     scale: float | None = None,
+    *,
+    skips: bool = False,
 ) -> Tensor:
     """Computes ``grouped_attention`` by ``ops.cached_attention``, which has kernels, and keeps no scores in memory.
 
     The op takes no f64 and no bias per head, and its scores cannot be dumped: these cases are computed as before. The
     op needs a key that is not hidden for each query. A token of padding may have none near it, so hidden keys get a
-    bias that the op takes for a number: a query that sees no key spreads its weights evenly.
+    bias that the op takes for a number: a query that sees no key spreads its weights evenly. With ``skips`` each query
+    sees a key, and kernels skip hidden keys.
     """
     queries, keys = q.shape[3], k.shape[2]
     per_head = bias is not None and bias.shape[-4:-2] != (1, 1)
@@ -76,7 +79,8 @@ def fused_attention(
             over = ops.broadcast(ops.constant(0.0, "f32"), (1, queries, keys))
         else:
             over = ops.cast(ops.reshape(bias, (-1, *bias.shape[-2:])), "f32")
-            over = ops.broadcast(ops.maximum(over, _LEAST_BIAS), (over.shape[0], queries, keys))
+            over = over if skips else ops.maximum(over, _LEAST_BIAS)
+            over = ops.broadcast(over, (over.shape[0], queries, keys))
         return ops.cached_attention(q, k, v, over, q.shape[-1] ** -0.5 if scale is None else scale)
 
     return ctx.composite("grouped_attention", body, (q, k, v, bias), (scale,))
@@ -226,7 +230,13 @@ class Attention(Module):
         """
         ops, scores = ctx.ops, self.config.scores
         bias = step.biases[self.config.window]
-        fused = step.places and scores.softcap is None and not ctx.shows("scores", detail=True)
+        if step.key_places is not None:
+            k, v = ops.take(k, step.key_places, 2), ops.take(v, step.key_places, 2)
+        fused = (
+            (step.places or step.key_places is not None)
+            and scores.softcap is None
+            and not ctx.shows("scores", detail=True)
+        )
         if fused and bias is not None and q.dtype != f64:  # the op is of f32 at most
             scale = self.config.head_size**-0.5 if scores.scale is None else scores.scale
             over = ops.reshape(bias, (-1, *bias.shape[-2:]))

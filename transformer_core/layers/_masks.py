@@ -90,13 +90,16 @@ def padding_bias(ctx: ExecutionContext, mask: Tensor) -> Tensor:
     return mask_bias(ctx, ctx.ops.reshape(is_real, (mask.shape[0], 1, 1, 1, mask.shape[1])))
 
 
-def near_mask(ctx: ExecutionContext, tokens: int, distance: int) -> Tensor:
-    """Returns a mask bool [T, T], true where a key is at most ``distance`` away, on either side."""
-    ops = ctx.ops
-    apart = ops.abs(ops.sub(ops.iota((tokens, 1), 0), ops.iota((1, tokens), 1)))
-    return ops.less_equal(apart, distance)
+def token_distances(ctx: ExecutionContext, tokens: int) -> Tensor:
+    """Returns i32 [T, T], the place of each key less that of the query."""
+    return ctx.ops.sub(ctx.ops.iota((1, tokens), 1), ctx.ops.iota((tokens, 1), 0))
 
 
-def near_bias(ctx: ExecutionContext, tokens: int, distance: int, bias: Tensor) -> Tensor:
-    """Returns a bias, broadcast to [.., T, T], that also hides keys further away than ``distance``, on either side."""
-    return ctx.ops.select(near_mask(ctx, tokens, distance), bias, ctx.ops.constant(_HIDDEN, "f32"))
+def near_mask(ctx: ExecutionContext, distances: Tensor, distance: int) -> Tensor:
+    """Returns a mask bool [T, S], true where a key is at most ``distance`` away, on either side."""
+    return ctx.ops.less_equal(ctx.ops.abs(distances), distance)
+
+
+def near_bias(ctx: ExecutionContext, distances: Tensor, distance: int, bias: Tensor) -> Tensor:
+    """Returns a bias, broadcast to [.., T, S], that also hides keys further away than ``distance``, on either side."""
+    return ctx.ops.select(near_mask(ctx, distances, distance), bias, ctx.ops.constant(_HIDDEN, "f32"))

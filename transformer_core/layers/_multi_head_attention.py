@@ -54,16 +54,30 @@ class MultiHeadAttention(Module):
         self.o_proj = Linear(inner, size, bias=output_bias, dtype=dtype)
 
     def forward(
-        self, ctx: ExecutionContext, x: Tensor, bias: Tensor | None = None, tables: RopeTables | None = None
+        self,
+        ctx: ExecutionContext,
+        x: Tensor,
+        bias: Tensor | None = None,
+        tables: RopeTables | None = None,
+        key_places: Tensor | None = None,
     ) -> Tensor:
-        """Self-attention of x [B, T, D], ``bias`` broadcast to [B, N, 1, T, T], rotated by ``tables``: [B, T, D]."""
-        return self.attend(ctx, x, self.keys_values(ctx, x, tables), bias, tables)
+        """Self-attention of x [B, T, D], ``bias`` broadcast to [B, N, 1, T, T], rotated by ``tables``: [B, T, D].
+
+        With ``key_places`` i32 [S] there are S keys, those of these tokens, and ``bias`` is broadcast to
+        [B, N, 1, T, S]. Each query must then see a key, and kernels skip keys that ``bias`` hides.
+        """
+        memory = self.keys_values(ctx, x, tables)
+        if key_places is None:
+            return self.attend(ctx, x, memory, bias, tables)
+        moved = KVCache(ctx.ops.take(memory.key, key_places, 2), ctx.ops.take(memory.value, key_places, 2))
+        return self.attend(ctx, x, moved, bias, tables, skips=True)
 
     def keys_values(self, ctx: ExecutionContext, memory: Tensor, tables: RopeTables | None = None) -> KVCache:
         """Computes keys and values [B, N, S, H] of ``memory`` [B, S, D]."""
         keys = self._heads(ctx, self.k_proj(ctx, memory), tables)
         return KVCache(keys, self._heads(ctx, self.v_proj(ctx, memory)))
 
+    @checked_choices
     def attend(
         self,
         ctx: ExecutionContext,
@@ -71,6 +85,8 @@ class MultiHeadAttention(Module):
         memory: KVCache,
         bias: Tensor | None = None,
         tables: RopeTables | None = None,
+        *,
+        skips: bool = False,
     ) -> Tensor:
         """Attends from x [B, T, D] to keys and values [B, N, S, H].
 
@@ -80,6 +96,7 @@ class MultiHeadAttention(Module):
             memory: result of ``keys_values``.
             bias: added to the scores, broadcast to [B, N, 1, T, S]; see ``mask_bias``.
             tables: cos and sin [T, H] that rotate the queries; None where they are not rotated.
+            skips: whether kernels skip keys that ``bias`` hides; each query must see a key.
 
         Returns:
             [B, T, D].
@@ -88,7 +105,7 @@ class MultiHeadAttention(Module):
         batch, queries, _ = x.shape
         q = self._heads(ctx, self.q_proj(ctx, x), tables)
         q = ops.reshape(q, (batch, self.heads, 1, queries, self.head_size))
-        heads = fused_attention(ctx, q, memory.key, memory.value, bias, self.scale)  # [B, N, 1, T, H]
+        heads = fused_attention(ctx, q, memory.key, memory.value, bias, self.scale, skips=skips)  # [B, N, 1, T, H]
         heads = ops.transpose(ops.reshape(heads, (batch, self.heads, queries, self.head_size)), (0, 2, 1, 3))
         return self.o_proj(ctx, ops.reshape(heads, (batch, queries, self.heads * self.head_size)))
 

@@ -44,14 +44,22 @@ class RelativeBias(Module):
         if queries > keys:
             raise OpError(f"RelativeBias: expected at most as many queries as keys ({keys}); found {queries}")
         ops = ctx.ops
-        distances = np.arange(1 - keys, keys)  # of keys to queries, of all pairs of places
-        rows = distance_buckets(distances, self.buckets, self.longest, causal=self.causal)
-        biases = ops.take(ops.cast(ctx.parameter(self.weight), f32), ops.constant(rows))  # [2 S - 1, N]
-        places = ops.sub(ops.add(ops.iota((1, keys), 1), keys - 1), ops.iota((queries, 1), 0))
+        distances = ops.sub(ops.iota((1, keys), 1), ops.iota((queries, 1), 0))
         if position is not None:
-            places = ops.clamp(ops.sub(places, position), 0, 2 * keys - 2)
+            distances = ops.sub(distances, position)
+        return self.between(ctx, distances, keys)
+
+    def between(self, ctx: ExecutionContext, distances: Tensor, tokens: int) -> Tensor:
+        """Returns the biases f32 [1, N, 1, T, S] of distances i32 [T, S], of keys' places less queries'.
+
+        Distances of ``tokens`` or more, on either side, count as the last one below.
+        """
+        ops = ctx.ops
+        rows = distance_buckets(np.arange(1 - tokens, tokens), self.buckets, self.longest, causal=self.causal)
+        biases = ops.take(ops.cast(ctx.parameter(self.weight), f32), ops.constant(rows))  # [2 S - 1, N]
+        places = ops.clamp(ops.add(distances, tokens - 1), 0, 2 * tokens - 2)
         return ops.reshape(
-            ops.transpose(ops.take(biases, places), (2, 0, 1)), (1, self.weight.spec.shape[1], 1, queries, keys)
+            ops.transpose(ops.take(biases, places), (2, 0, 1)), (1, self.weight.spec.shape[1], 1, *distances.shape)
         )
 
 
@@ -71,12 +79,11 @@ def distance_buckets(distances: np.ndarray, buckets: int, longest: int, *, causa
     return (later + np.where(length < exact, length, np.minimum(exact + grown, count - 1))).astype(np.int32)
 
 
-def alibi_bias(ctx: ExecutionContext, heads: int, tokens: int) -> Tensor:
-    """Returns biases f32 [1, N, 1, T, T], less by a head's slope for each place between two tokens, on either side."""
+def alibi_bias(ctx: ExecutionContext, heads: int, distances: Tensor) -> Tensor:
+    """Returns biases f32 [1, N, 1, T, S] of distances i32 [T, S], less by a head's slope for each place between."""
     ops = ctx.ops
-    apart = ops.abs(ops.sub(ops.iota((1, tokens), 1), ops.iota((tokens, 1), 0)))
     slopes = ops.constant(-alibi_slopes(heads).reshape(1, heads, 1, 1, 1))
-    return ops.mul(slopes, ops.reshape(ops.cast(apart, f32), (1, 1, 1, tokens, tokens)))
+    return ops.mul(slopes, ops.reshape(ops.cast(ops.abs(distances), f32), (1, 1, 1, *distances.shape)))
 
 
 def alibi_slopes(heads: int) -> np.ndarray:

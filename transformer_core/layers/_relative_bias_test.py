@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from lang_core import EagerExecutionContext, MappingWeights, OpError
+from transformer_core.layers._masks import token_distances
 from transformer_core.layers._relative_bias import RelativeBias, alibi_bias, distance_buckets
 from transformer_core.layers._weights_testing import context_of
 
@@ -36,7 +37,8 @@ def test_more_queries_than_keys():
 @pytest.mark.parametrize(("heads", "slopes"), [(1, [2**-8]), (2, [2**-4, 2**-8]), (3, [2**-4, 2**-8, 2**-2])])
 def test_alibi_falls_on_both_sides(heads: int, slopes: list[float]) -> None:
     """Slopes as the paper lists them, for powers of 2 and what is between."""
-    bias = alibi_bias(EagerExecutionContext(MappingWeights({})), heads, 4).numpy()
+    ctx = EagerExecutionContext(MappingWeights({}))
+    bias = alibi_bias(ctx, heads, token_distances(ctx, 4)).numpy()
     assert bias.shape == (1, heads, 1, 4, 4)
     places = np.arange(4)
     expected = -np.array(slopes)[:, None, None] * np.abs(places[:, None] - places)

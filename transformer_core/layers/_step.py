@@ -29,6 +29,8 @@ class StepInputs:
         count: i32 of rank 0 or [B], number of tokens before padding; None without padding.
         local_cos: ``cos`` of the second RoPE that some models have for layers with windows.
         local_sin: as ``local_cos``.
+        key_places: i32 [S], tokens of the keys, where these are not those of the step in their order; ``biases`` are
+            [1, T, S] then, and each query sees a key.
     """
 
     cos: Tensor
@@ -39,6 +41,7 @@ class StepInputs:
     count: Tensor | None = None
     local_cos: Tensor | None = None
     local_sin: Tensor | None = None
+    key_places: Tensor | None = None
 
     @property
     def positions(self) -> Tensor:

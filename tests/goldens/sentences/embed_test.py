@@ -6,7 +6,7 @@ lengths of the entry points, and the embedder and ranker of a bundle call it.
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,11 @@ from tests.goldens.sentences.cases import (
     write_sentence_model,
 )
 from tests.goldens.sentences.eager_bundle import EagerBundle
-from transformer_core.models import load_model
+from transformer_core.models import PACKED, load_model
 
 _EMBEDDERS = [case for case in SENTENCE_CASES.values() if not case.ranks]
 _RANKERS = [case for case in SENTENCE_CASES.values() if case.ranks]
+_PACKED = (64, 128)
 _EXPORTED_LENGTHS = {
     "minilm": (16,),
     "old_layout": (18,),
@@ -66,6 +67,30 @@ def test_ids_and_vectors_are_those_of_sentence_transformers(case: SentenceCase, 
             assert result.tokens.tolist() == [len(ids)]
         lengths = sorted(point.arguments[0].spec.shape[1] for point in bundle.points)
         assert tuple(lengths) == _EXPORTED_LENGTHS.get(case.name, tuple(lengths))
+
+
+@pytest.mark.parametrize("case", _EMBEDDERS, ids=lambda case: case.name)
+def test_texts_that_share_rows_have_the_vectors_of_sentence_transformers(case: SentenceCase, tmp_path: Path) -> None:
+    with _opened(case, tmp_path, packed=_PACKED) as bundle:
+        result = _embedder(bundle)(_many(TEXTS), case.prompt)
+        assert any(name.startswith(PACKED) for name in bundle.names)
+    np.testing.assert_allclose(result, _many(list(read_vectors(case.name))), atol=2e-5, rtol=2e-5)
+
+
+def _many(rows: Sequence[Any]) -> list[Any]:
+    """Returns rows several times, in more than one order."""
+    return [*rows, *rows[::-1], *rows[::2], *rows[1::2]]
+
+
+@pytest.mark.parametrize("case", _RANKERS, ids=lambda case: case.name)
+def test_pairs_that_share_rows_have_the_scores_of_a_cross_encoder(case: SentenceCase, tmp_path: Path) -> None:
+    with _opened(case, tmp_path, packed=_PACKED) as bundle:
+        ranker = TextRanker(bundle, bundle, Tokenizer.load(bundle.path))  # pyright: ignore[reportArgumentType]
+        for query in dict.fromkeys(query for query, _ in PAIRS):
+            chosen = [number for number, pair in enumerate(PAIRS) if pair[0] == query]
+            result = ranker(query, [PAIRS[number][1] for number in chosen] * 8)
+            np.testing.assert_allclose(result, np.tile(read_vectors(case.name)[chosen], 8), atol=2e-5, rtol=2e-5)
+        assert any(name.startswith(PACKED) for name in bundle.names)
 
 
 @pytest.mark.parametrize("name", ["minilm", "bert_without_prompt", "qwen3"])

@@ -19,15 +19,20 @@ from lang_core import (
 from transformer_core.family._config import DecoderConfig, family_of
 from transformer_core.family._layer import norm
 from transformer_core.family._model import DEFAULT_SEQUENCE, Model, buckets, check_size
-from transformer_core.family._sentence import Pooling, ScoreTokens, last_places
+from transformer_core.family._packed_texts import PackedTexts, is_packed, packed_sizes
+from transformer_core.family._sentence import Pooling, ScoreTokens, last_places, states_at
 from transformer_core.flow import CompileProfile
 from transformer_core.layers._embedding import TokenEmbedding
 from transformer_core.layers._linear import Linear
-from transformer_core.layers._logits import row_of
-from transformer_core.layers._masks import causal_mask, mask_bias, near_mask
+from transformer_core.layers._masks import mask_bias, near_mask, token_distances
 from transformer_core.layers._rope import rope_tables
 from transformer_core.layers._step import StepInputs
-from transformer_core.models.encoders._sentence_head import SentenceHead, pooling_inputs, text_entry_point
+from transformer_core.models.encoders._sentence_head import (
+    SentenceHead,
+    packed_entry_point,
+    pooling_inputs,
+    text_entry_point,
+)
 from transformer_core.models.encoders._stack import encoder_profile
 
 
@@ -97,9 +102,11 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
 
     def forward(self, ctx: ExecutionContext, token_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Computes the normed states [B, T, D]; all arguments are i32 [B, T]."""
+        return self._states(ctx, token_ids, self._step(ctx, attention_mask))
+
+    def _states(self, ctx: ExecutionContext, token_ids: Tensor, step: StepInputs) -> Tensor:
         scale, x = self.config.decoder.embedding_scale, self.embed_tokens(ctx, token_ids)
         x = x if scale == 1.0 else ctx.ops.mul(x, scale)
-        step = self._step(ctx, attention_mask)
         for layer in self.layers:
             with ctx.block(layer.path):
                 x, _ = layer(ctx, x, step)
@@ -110,7 +117,7 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
         ops, (batch, tokens), decoder = ctx.ops, attention_mask.shape, self.config.decoder
         real = ops.reshape(ops.not_equal(attention_mask, 0), (batch, 1, tokens))
         biases = {
-            window: mask_bias(ctx, ops.logical_and(self._seen(ctx, tokens, window), real))
+            window: mask_bias(ctx, self._also(ctx, real, token_distances(ctx, tokens), window))
             for window in dict.fromkeys(decoder.windows)
         }
         positions, ropes = ops.iota((tokens,)), [decoder.rope, *filter(None, [decoder.local_rope])]
@@ -122,11 +129,26 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
         local = (None, None) if decoder.local_rope is None else rope_tables(ctx, decoder.local_rope, positions, length)
         return StepInputs(*tables, positions, biases, {}, None, *local)
 
-    def _seen(self, ctx: ExecutionContext, tokens: int, window: int | None) -> Tensor:
-        """Returns bool [T, T], true where a token sees another."""
-        if self.config.bidirectional:
-            return near_mask(ctx, tokens, tokens if window is None else window - 1)
-        return causal_mask(ctx, tokens, tokens, window=window)
+    def _packed_step(self, ctx: ExecutionContext, texts: PackedTexts) -> StepInputs:
+        """Returns what the layers share, of packed texts."""
+        decoder, tokens = self.config.decoder, texts.token_ids.shape[1]
+        biases = {
+            window: mask_bias(ctx, self._also(ctx, texts.seen(ctx), texts.distances(ctx), window))
+            for window in dict.fromkeys(decoder.windows)
+        }
+        positions = texts.token_positions(ctx)
+        tables = rope_tables(ctx, decoder.rope, positions, tokens)
+        local = (None, None) if decoder.local_rope is None else rope_tables(ctx, decoder.local_rope, positions, tokens)
+        return StepInputs(*tables, positions, biases, {}, None, *local, texts.places(ctx))
+
+    def _also(self, ctx: ExecutionContext, real: Tensor, distances: Tensor, window: int | None) -> Tensor:
+        """Returns bool [B, T, S], true where ``real`` is and a token sees a key at this distance i32 [T, S]."""
+        ops = ctx.ops
+        near = near_mask(ctx, distances, max(distances.shape) if window is None else window - 1)
+        if not self.config.bidirectional:
+            near = ops.logical_and(near, ops.less_equal(distances, 0))
+        seen = ops.logical_and(near, real)
+        return ops.reshape(seen, (-1, *distances.shape))
 
     def results(
         self,
@@ -142,13 +164,22 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
             if self.sentence is None:
                 return states
             return {**states, "sentence_embedding": self.sentence(ctx, x, attention_mask, pooling_mask)}
-        last = row_of(ctx, x, last_places(ctx, attention_mask))
-        logits = self._token_score(ctx, last, score) if score is not None else self._classes(ctx, last)
-        return {"logits": ctx.ops.cast(logits, f32)}
+        return {"logits": self._logits(ctx, x, attention_mask)}
 
-    def _classes(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+    def packed_results(self, ctx: ExecutionContext, texts: PackedTexts) -> Mapping[str, Tensor]:
+        """Computes the result f32 [R, ..] of each text of a row of packed texts."""
+        x = texts.states(ctx, self._states(ctx, texts.token_ids, self._packed_step(ctx, texts)))
+        if self.sentence is None:
+            return {"logits": self._logits(ctx, x, texts.mask(ctx))}
+        return {"sentence_embedding": self.sentence.packed(ctx, x, texts)}
+
+    def _logits(self, ctx: ExecutionContext, x: Tensor, mask: Tensor) -> Tensor:
+        """Computes the logits f32 [B, labels] of the last tokens of states x [B, T, D], of mask i32 [B, T]."""
+        last, score = states_at(ctx, x, last_places(ctx, mask)), self.config.score
+        if score is not None:
+            return ctx.ops.cast(self._token_score(ctx, last, score), f32)
         assert self.score is not None  # there is a classifier, or there are tokens of a score
-        return self.score(ctx, x)
+        return ctx.ops.cast(self.score(ctx, last), f32)
 
     def _token_score(self, ctx: ExecutionContext, x: Tensor, score: ScoreTokens) -> Tensor:
         """Computes the logit of ``yes``, less that of ``no``, of states x [B, D]: f32 [B, 1]."""
@@ -168,6 +199,11 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
         positions = self.config.decoder.rope.trained_length
         return buckets(positions if limit is None else min(limit, positions), self.config.decoder.heads)
 
+    def packed_lengths(self, longest: int) -> tuple[int, ...]:
+        """Returns the T of the entry points of packed texts; see ``Model.packed_lengths``."""
+        decoder = self.config.decoder
+        return packed_sizes(longest, [decoder.rope, *filter(None, [decoder.local_rope])])
+
     def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
         """Returns a profile of the sizes; T is 64 by default, and at most what RoPE reaches."""
         rope = self.config.decoder.rope
@@ -181,6 +217,8 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
         """Builds ``forward``."""
         spec = TensorSpec((profile.batch, profile.sequence), "i32")
         inputs = ("token_ids", "attention_mask", *pooling_inputs(self.config.pooling))
+        if is_packed(profile.name):
+            return packed_entry_point(profile.name, self.packed_results, spec, inputs)
         return text_entry_point(profile.name, self.results, spec, inputs)
 
     def tied(self) -> dict[str, str]:

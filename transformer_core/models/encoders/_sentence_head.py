@@ -14,6 +14,7 @@ from lang_core import (
     TensorSpec,
     f32,
 )
+from transformer_core.family._packed_texts import PACKED_INPUTS, PackedTexts, packed_keys
 from transformer_core.family._sentence import (
     DenseConfig,
     LayerNormConfig,
@@ -60,19 +61,31 @@ class SentenceHead(Module):
         )
         self.norm = _ByPlace({one.place: LayerNorm(one.size, dtype=dtype) for one in norms})
 
-    def forward(self, ctx: ExecutionContext, x: Tensor, mask: Tensor, pooling_mask: Tensor | None = None) -> Tensor:
-        """Maps states x [B, T, D] to f32 [B, D'].
+    def forward(
+        self,
+        ctx: ExecutionContext,
+        x: Tensor,
+        mask: Tensor,
+        pooling_mask: Tensor | None = None,
+        positions: Tensor | None = None,
+    ) -> Tensor:
+        """Maps states x [B, T, D], or of ``PackedTexts`` [1, T, D], to f32 [B, D'].
 
         Args:
             ctx: context.
             x: states.
             mask: i32 [B, T], 0 where padding.
             pooling_mask: i32 [B, T], 0 where padding or the prompt; ``mask`` where None.
+            positions: i32 [1, T], if texts are packed; 0 to T - 1 where None.
         """
-        vector = self.pooling.pooled(ctx, ctx.ops.cast(x, f32), mask, pooling_mask)
+        vector = self.pooling.pooled(ctx, ctx.ops.cast(x, f32), mask, pooling_mask, positions)
         for stage in self.pooling.stages:
             vector = self._staged(ctx, stage, vector)
         return of_length_one(ctx, vector) if self.pooling.normalize else vector
+
+    def packed(self, ctx: ExecutionContext, x: Tensor, texts: PackedTexts) -> Tensor:
+        """Maps states x [1, S, D] of packed texts, from ``PackedTexts.states``, to f32 [R, D']."""
+        return self(ctx, x, texts.mask(ctx), texts.pooling_mask(ctx), texts.state_positions(ctx))
 
     def _staged(self, ctx: ExecutionContext, stage: PoolingStage, vector: Tensor) -> Tensor:
         ops = ctx.ops
@@ -106,6 +119,28 @@ def check_vectors(pooling: Pooling, hidden: int) -> None:
 def pooling_inputs(pooling: Pooling | None) -> tuple[str, ...]:
     """Returns the names of the arguments that a pooling needs beside the encoder's."""
     return () if pooling is None or pooling.include_prompt else ("pooling_mask",)
+
+
+def packed_entry_point(
+    name: str,
+    results: Callable[[ExecutionContext, PackedTexts], Mapping[str, Tensor]],
+    spec: TensorSpec,
+    inputs: Sequence[str],
+) -> EntryPoint:
+    """Returns the entry point of packed texts, with the arguments of ``inputs`` that are given per token.
+
+    ``text_ids``, ``positions`` and ``key_places`` take the place of ``attention_mask``.
+    """
+    names = [name for one in inputs for name in (PACKED_INPUTS if one == "attention_mask" else (one,))]
+
+    keys = TensorSpec((1, packed_keys(spec.shape[1])), spec.dtype)
+
+    def run(ctx: ExecutionContext, *tensors: Any) -> Mapping[str, Tensor]:
+        arguments = dict(zip(names, tensors, strict=True))
+        pooled = arguments.pop("pooling_mask", None)
+        return results(ctx, PackedTexts(**arguments, pooled=pooled))
+
+    return EntryPoint(name, run, tuple(Argument(one, keys if one == "key_places" else spec) for one in names))
 
 
 def text_entry_point(

@@ -5,9 +5,10 @@ from typing import Any, Self
 
 from lang_core import DType, ExecutionContext, Module, Repeated, Tensor, checked_choices
 from transformer_core._config_fields import ConfigFields
+from transformer_core.family._packed_texts import PackedTexts
 from transformer_core.flow import CompileProfile
 from transformer_core.layers._feed_forward import Activation, FeedForward, SwiGLU
-from transformer_core.layers._masks import near_bias
+from transformer_core.layers._masks import near_bias, token_distances
 from transformer_core.layers._moe import SparseFeedForward
 from transformer_core.layers._multi_head_attention import MultiHeadAttention, RopeTables
 from transformer_core.layers._norm import LayerNorm, RMSNorm
@@ -66,6 +67,12 @@ class StackConfig:
     head_size: int | None = None
     rope: RopeConfig | None = None
     local: "LocalLayers | None" = None
+
+    @property
+    def ropes(self) -> tuple[RopeConfig, ...]:
+        """Every RoPE of the layers."""
+        local = None if self.local is None else self.local.rope
+        return tuple(rope for rope in (self.rope, local) if rope is not None)
 
     def facts(self) -> dict[str, Any]:
         """Returns its entries in the description of a bundle."""
@@ -196,16 +203,21 @@ class EncoderLayer(Module):
         self.post_norm = config.post_norm
 
     def forward(
-        self, ctx: ExecutionContext, x: Tensor, bias: Tensor | None = None, tables: RopeTables | None = None
+        self,
+        ctx: ExecutionContext,
+        x: Tensor,
+        bias: Tensor | None = None,
+        tables: RopeTables | None = None,
+        key_places: Tensor | None = None,
     ) -> Tensor:
-        """Maps x [B, T, D] to [B, T, D]; ``bias`` is broadcast to [B, N, 1, T, T], ``tables`` rotate."""
+        """Maps x [B, T, D] to [B, T, D]; further arguments as of ``MultiHeadAttention``."""
         x = ctx.tag(x, "input")
         if self.post_norm:
-            attended = ctx.tag(self.self_attn(ctx, x, bias, tables), "self_attn.output")
+            attended = ctx.tag(self.self_attn(ctx, x, bias, tables, key_places), "self_attn.output")
             x = self._normed(ctx, ctx.ops.add(x, attended))
             forwarded = ctx.tag(self.mlp(ctx, x), "mlp.output")
             return ctx.tag(self.mlp_norm(ctx, ctx.ops.add(x, forwarded)), "output")
-        attended = ctx.tag(self.self_attn(ctx, self._normed(ctx, x), bias, tables), "self_attn.output")
+        attended = ctx.tag(self.self_attn(ctx, self._normed(ctx, x), bias, tables, key_places), "self_attn.output")
         x = ctx.ops.add(x, attended)
         forwarded = ctx.tag(self.mlp(ctx, self.mlp_norm(ctx, x)), "mlp.output")
         return ctx.tag(ctx.ops.add(x, forwarded), "output")
@@ -221,18 +233,34 @@ class EncoderStack(Module):
         self._rope, self._local = config.rope, config.local
         self.layers = Repeated(config.layers, lambda index: EncoderLayer(config, index, dtype))
 
-    def forward(self, ctx: ExecutionContext, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Maps x [B, T, D] to [B, T, D]; ``bias`` is broadcast to [B, N, 1, T, T]."""
+    def forward(
+        self,
+        ctx: ExecutionContext,
+        x: Tensor,
+        bias: Tensor | None = None,
+        texts: PackedTexts | None = None,
+    ) -> Tensor:
+        """Maps x [B, T, D] to [B, T, D].
+
+        Args:
+            ctx: context that computes.
+            x: [B, T, D].
+            bias: added to the scores, broadcast to [B, N, 1, T, T].
+            texts: texts that x is of, if these are packed; ``bias`` is then broadcast to [1, N, 1, T, S].
+        """
         local, tokens = self._local, x.shape[1]
-        far = near = bias, _tables(ctx, self._rope, tokens)
+        places = ctx.ops.iota((tokens,)) if texts is None else texts.token_positions(ctx)
+        keys = None if texts is None else texts.places(ctx)
+        far = near = bias, _tables(ctx, self._rope, places), keys
         if local is not None:
-            seen = near_bias(ctx, tokens, local.distance, ctx.ops.constant(0.0, "f32") if bias is None else bias)
-            near = seen, _tables(ctx, local.rope, tokens)
+            apart = token_distances(ctx, tokens) if texts is None else texts.distances(ctx)
+            seen = near_bias(ctx, apart, local.distance, ctx.ops.constant(0.0, "f32") if bias is None else bias)
+            near = seen, _tables(ctx, local.rope, places), keys
         for index, layer in enumerate(self.layers):
             with ctx.block(layer.path):
                 x = layer(ctx, x, *(near if local is not None and index in local.layers else far))
         return x
 
 
-def _tables(ctx: ExecutionContext, rope: RopeConfig | None, tokens: int) -> RopeTables | None:
-    return None if rope is None else rope_tables(ctx, rope, ctx.ops.iota((tokens,)), tokens)
+def _tables(ctx: ExecutionContext, rope: RopeConfig | None, positions: Tensor) -> RopeTables | None:
+    return None if rope is None else rope_tables(ctx, rope, positions, positions.shape[0])

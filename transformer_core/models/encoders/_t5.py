@@ -19,13 +19,14 @@ from lang_core import (
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints import Recipe, RenamedModules, Stored
 from transformer_core.family._model import DEFAULT_SEQUENCE, Model, ModelFamily, buckets, check_size
+from transformer_core.family._packed_texts import PackedTexts, is_packed, packed_sizes
 from transformer_core.family._sentence import Pooling
 from transformer_core.flow import CompileProfile
 from transformer_core.layers._embedding import TokenEmbedding
 from transformer_core.layers._kv_cache import KVCache
 from transformer_core.layers._linear import VocabularyLinear
 from transformer_core.layers._logits import logits_of
-from transformer_core.layers._masks import causal_mask, mask_bias, padding_bias
+from transformer_core.layers._masks import causal_mask, mask_bias, padding_bias, token_distances
 from transformer_core.layers._relative_bias import RelativeBias
 from transformer_core.models.encoders._cross_layer import CrossLayer, cross_keys_values
 from transformer_core.models.encoders._encoder_decoder import EncoderDecoder
@@ -33,6 +34,7 @@ from transformer_core.models.encoders._sentence_head import (
     DENSE_NAMES,
     SentenceHead,
     check_vectors,
+    packed_entry_point,
     pooling_inputs,
     text_entry_point,
 )
@@ -69,9 +71,13 @@ class T5Encoder(Module):
 
     def forward(self, ctx: ExecutionContext, x: Tensor, attention_mask: Tensor) -> Tensor:
         """Maps x [B, S', D] to normed states; attention_mask i32 [B, S'] is 0 where padding."""
-        tokens = x.shape[1]
-        bias = ctx.ops.add(self.relative(ctx, tokens, tokens), padding_bias(ctx, attention_mask))
-        return self.norm(ctx, self.stack(ctx, x, bias))
+        return self.states(ctx, x, padding_bias(ctx, attention_mask))
+
+    def states(self, ctx: ExecutionContext, x: Tensor, hidden: Tensor, texts: PackedTexts | None = None) -> Tensor:
+        """Maps x [B, S', D] to normed states; ``hidden`` is the bias of hidden keys, ``texts`` as of the stack."""
+        distances = token_distances(ctx, x.shape[1]) if texts is None else texts.distances(ctx)
+        bias = ctx.ops.add(self.relative.between(ctx, distances, x.shape[1]), hidden)
+        return self.norm(ctx, self.stack(ctx, x, bias, texts))
 
 
 class T5Decoder(Module):
@@ -219,6 +225,17 @@ class T5EncoderModel(Model[T5Config]):
             results["sentence_embedding"] = self.sentence(ctx, x, attention_mask, pooling_mask)
         return results
 
+    def packed_results(self, ctx: ExecutionContext, texts: PackedTexts) -> Mapping[str, Tensor]:
+        """Computes the result f32 [R, D'] of each text of a row of packed texts."""
+        x = (self.encoder.embed_tokens or self.shared)(ctx, texts.token_ids)
+        x = texts.states(ctx, self.encoder.states(ctx, x, texts.bias(ctx), texts))
+        assert self.sentence is not None  # others have no entry point of packed texts
+        return {"sentence_embedding": self.sentence.packed(ctx, x, texts)}
+
+    def packed_lengths(self, longest: int) -> tuple[int, ...]:
+        """Returns the T of the entry points of packed texts; see ``Model.packed_lengths``."""
+        return packed_sizes(longest, ())
+
     def text_lengths(self, limit: int | None) -> tuple[int, ...]:
         """Returns the T of ``forward`` that an export has by default; see ``Model.text_lengths``."""
         if self.sentence is None:
@@ -236,6 +253,8 @@ class T5EncoderModel(Model[T5Config]):
         """Builds ``forward``."""
         spec = TensorSpec((profile.batch, profile.sequence), "i32")
         inputs = ("token_ids", "attention_mask", *pooling_inputs(self.config.pooling))
+        if is_packed(profile.name):
+            return packed_entry_point(profile.name, self.packed_results, spec, inputs)
         return text_entry_point(profile.name, self.results, spec, inputs)
 
     def tied(self) -> dict[str, str]:

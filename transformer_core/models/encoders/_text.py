@@ -15,16 +15,18 @@ from lang_core import (
     f32,
 )
 from transformer_core.family._model import DEFAULT_SEQUENCE, Model, buckets, check_size
-from transformer_core.family._sentence import Pooling, PoolingMode
+from transformer_core.family._packed_texts import PackedTexts, is_packed, packed_sizes
+from transformer_core.family._sentence import Pooling, PoolingMode, first_state
 from transformer_core.flow import CompileProfile
 from transformer_core.layers._embedding import Embedding, TokenEmbedding
 from transformer_core.layers._feed_forward import Activation
 from transformer_core.layers._linear import Linear
-from transformer_core.layers._masks import padding_bias
+from transformer_core.layers._masks import padding_bias, token_distances
 from transformer_core.layers._relative_bias import RelativeBias, alibi_bias
 from transformer_core.models.encoders._sentence_head import (
     SentenceHead,
     check_vectors,
+    packed_entry_point,
     pooling_inputs,
     text_entry_point,
 )
@@ -120,24 +122,37 @@ class Embeddings(Module):
         self.types = Embedding(config.types, hidden, dtype=dtype) if config.types else None
         self.norm = layer_norm(config.stack, dtype)
 
-    def forward(self, ctx: ExecutionContext, token_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        """Embeds token_ids and token_type_ids, i32 [B, T], as [B, T, D]; types are 0 where they are not given."""
+    def forward(
+        self,
+        ctx: ExecutionContext,
+        token_ids: Tensor,
+        token_type_ids: Tensor | None = None,
+        positions: Tensor | None = None,
+    ) -> Tensor:
+        """Embeds token_ids and token_type_ids, i32 [B, T], as [B, T, D]; types are 0 where they are not given.
+
+        ``positions`` i32 [1, T] are those of packed texts; 0 to T - 1 where None.
+        """
         ops = ctx.ops
         x = self.tokens(ctx, token_ids)
         if self.types is not None:
             types = ops.mul(ops.iota((1,)), 0) if token_type_ids is None else token_type_ids
             x = ops.add(x, self.types(ctx, types))
         if self.positions is not None:
-            x = ops.add(x, self.positions(ctx, self._places(ctx, token_ids)))
+            x = ops.add(x, self.positions(ctx, self._places(ctx, token_ids, positions)))
         return self.norm(ctx, x)
 
-    def _places(self, ctx: ExecutionContext, token_ids: Tensor) -> Tensor:
-        """Returns the positions of token_ids i32 [B, T]: i32 [T], or [B, T] where they depend on padding."""
+    def _places(self, ctx: ExecutionContext, token_ids: Tensor, positions: Tensor | None) -> Tensor:
+        """Returns the rows of the positions of token_ids i32 [B, T]: i32 [T], or [B, T]."""
         ops = ctx.ops
         if self.padding is None:
-            return ops.iota((token_ids.shape[1],))
+            return ops.iota((token_ids.shape[1],)) if positions is None else positions
         counted = ops.cast(ops.not_equal(token_ids, self.padding), "i32")
-        return ops.add(ops.mul(ops.cumsum(counted, 1), counted), self.padding)
+        count = ops.cumsum(counted, 1)
+        if positions is not None:  # less those before the token's own text
+            begins = ops.sub(ops.iota((1, token_ids.shape[1]), 1), positions)
+            count = ops.sub(count, ops.take(ops.reshape(ops.sub(count, counted), (-1,)), begins))
+        return ops.add(ops.mul(count, counted), self.padding)
 
 
 # Buckets of biases by distance, and the distance from which on all share the last one: fixed in MPNet.
@@ -177,13 +192,17 @@ class TextModel(Model[TextConfig]):
         token_type_ids: Tensor | None = None,
     ) -> Tensor:
         """Computes the last layer's states [B, T, D]; all arguments are i32 [B, T]."""
-        x, tokens = self.embeddings(ctx, token_ids, token_type_ids), token_ids.shape[1]
-        bias = padding_bias(ctx, attention_mask)
-        if self.relative is not None:
-            bias = ctx.ops.add(self.relative(ctx, tokens, tokens), bias)
-        if self.config.alibi:
-            bias = ctx.ops.add(alibi_bias(ctx, self.config.stack.heads, tokens), bias)
-        x = self.encoder(ctx, x, bias)
+        return self._states(ctx, self.embeddings(ctx, token_ids, token_type_ids), padding_bias(ctx, attention_mask))
+
+    def _states(self, ctx: ExecutionContext, x: Tensor, bias: Tensor, texts: PackedTexts | None = None) -> Tensor:
+        """Computes the last layer's states [B, T, D] of embeddings x; ``bias`` and ``texts`` as of ``EncoderStack``."""
+        if self.relative is not None or self.config.alibi:
+            distances = token_distances(ctx, x.shape[1]) if texts is None else texts.distances(ctx)
+            if self.relative is not None:
+                bias = ctx.ops.add(self.relative.between(ctx, distances, x.shape[1]), bias)
+            if self.config.alibi:
+                bias = ctx.ops.add(alibi_bias(ctx, self.config.stack.heads, distances), bias)
+        x = self.encoder(ctx, x, bias, texts)
         return x if self.norm is None else self.norm(ctx, x)
 
     def results(
@@ -202,6 +221,23 @@ class TextModel(Model[TextConfig]):
         elif self.pooler is not None:
             results["pooler_output"] = ctx.ops.cast(pooled(ctx, self.pooler, x), f32)
         return results
+
+    def packed_results(self, ctx: ExecutionContext, texts: PackedTexts) -> Mapping[str, Tensor]:
+        """Computes the result f32 [R, ..] of each text of a row of packed texts."""
+        x = self._packed_states(ctx, texts)
+        assert self.sentence is not None  # others have no lengths, and no entry point of packed texts
+        return {"sentence_embedding": self.sentence.packed(ctx, x, texts)}
+
+    def _packed_states(self, ctx: ExecutionContext, texts: PackedTexts) -> Tensor:
+        """Computes the last layer's states [1, S, D] in the places of the keys."""
+        x = self.embeddings(ctx, texts.token_ids, texts.token_type_ids, texts.positions)
+        return texts.states(ctx, self._states(ctx, x, texts.bias(ctx), texts))
+
+    def packed_lengths(self, longest: int) -> tuple[int, ...]:
+        """Returns the T of the entry points of packed texts; see ``Model.packed_lengths``."""
+        if self.sentence is None and not self.config.labels:
+            return ()
+        return packed_sizes(longest, self.config.stack.ropes)
 
     def text_lengths(self, limit: int | None) -> tuple[int, ...]:
         """Returns the T of ``forward`` that an export has by default; see ``Model.text_lengths``."""
@@ -227,14 +263,11 @@ class TextModel(Model[TextConfig]):
     def entry_point(self, profile: CompileProfile) -> EntryPoint:
         """Builds ``forward``."""
         spec = TensorSpec((profile.batch, profile.sequence), "i32")
+        if is_packed(profile.name):
+            return packed_entry_point(profile.name, self.packed_results, spec, self.config.inputs)
         return text_entry_point(profile.name, self.results, spec, self.config.inputs)
 
 
-def pooled(ctx: ExecutionContext, pooler: Linear, x: Tensor) -> Tensor:
-    """Applies a pooler to the first token's state of x [B, T, D]: [B, D]."""
-    return ctx.ops.tanh(pooler(ctx, first_state(ctx, x)))
-
-
-def first_state(ctx: ExecutionContext, x: Tensor) -> Tensor:
-    """Returns the first token's state of x [B, T, D]: [B, D]."""
-    return ctx.ops.reshape(ctx.ops.slice_axis(x, 1, 0, 1), (x.shape[0], x.shape[2]))
+def pooled(ctx: ExecutionContext, pooler: Linear, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Applies a pooler to the first token's state of x [B, T, D]: [B, D]; ``mask`` as of ``first_state``."""
+    return ctx.ops.tanh(pooler(ctx, first_state(ctx, x, mask)))

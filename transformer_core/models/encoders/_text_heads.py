@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, f32
+from transformer_core.family._packed_texts import PackedTexts
 from transformer_core.family._sentence import Pooling, PoolingMode
 from transformer_core.layers._linear import Linear, VocabularyLinear
 from transformer_core.layers._logits import logits_of
@@ -99,10 +100,15 @@ class TextForSequenceClassification(TextModel):
         x = self(ctx, token_ids, attention_mask, token_type_ids)
         return {"logits": ctx.ops.cast(self.classifier(ctx, self._pooled(ctx, x, attention_mask)), f32)}
 
+    def packed_results(self, ctx: ExecutionContext, texts: PackedTexts) -> Mapping[str, Tensor]:
+        """Computes ``logits`` f32 [R, labels] of a row of packed texts."""
+        x = self._packed_states(ctx, texts)
+        return {"logits": ctx.ops.cast(self.classifier(ctx, self._pooled(ctx, x, texts.mask(ctx))), f32)}
+
     def _pooled(self, ctx: ExecutionContext, x: Tensor, attention_mask: Tensor) -> Tensor:
-        """Maps states x [B, T, D] to what is classified, [B, D]."""
+        """Maps states x [B, T, D] to what is classified, [B, D]; of packed texts x is [1, T, D] and the mask [R, T]."""
         if self.pooler is not None:
-            return pooled(ctx, self.pooler, x)
+            return pooled(ctx, self.pooler, x, attention_mask)
         assert self.head is not None  # a classifier has a pooler or a head
         text = self._pooling(ctx, ctx.ops.cast(x, f32), attention_mask)
         return self.head(ctx, ctx.ops.cast(text, x.dtype))
