@@ -10,7 +10,10 @@ from lang_core import InputError
 from run_iree import target_of_device
 from tapeline.backends import Place
 from tapeline.cli import Progress, user_path
-from tapeline.command._export_process import ExportProcess
+from tapeline.command._export_process import ExportProcess, Follower
+
+BEFORE: Final = "before"
+"""Value of ``--verify`` with which a server answers only when a bundle that it exports is verified."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class ModelFlags:
         slots: int | None = None,
         score_tokens: int | None = None,
         process: ExportProcess | None = None,
+        follower: Follower | None = None,
         chats: bool = False,
     ) -> tapeline.Bundle:
         """Returns the model's bundle for an engine's device.
@@ -60,16 +64,20 @@ class ModelFlags:
             slots: rows of a bundle for a server; None for another bundle.
             score_tokens: tokens that a call of such a bundle verifies; None where there are no drafts.
             process: exports, where that is not to be done here; None for here.
+            follower: with ``process``, receives the verification, unless ``--verify=before`` waits for it.
             chats: True refuses a model without a chat template before it is exported.
         """
         sizes = {"slots": slots, "score_tokens": score_tokens}
         given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
         given |= {name: holder.value for name, holder in self.options.items() if holder.value is not None}
+        if given.get("verify") == BEFORE:
+            del given["verify"]
+            follower = None
         given["target"] = [target_of_device(place.name)] if place.engine == "iree" else []
         given |= {"base": user_path(""), "again": self.again.value, "chats": chats}
         name = self.model.value or model or ""
         if process is not None:
-            return process.run(name, progress, given)
+            return process.run(name, progress, given, follower)
         return tapeline.cached_export(name, progress=progress, **given)
 
 
@@ -77,7 +85,7 @@ _OPTIONS: Final = {
     "dtype": "what the model computes in",
     "quantize": "how weights are packed",
     "activations": "how packed products round their inputs",
-    "verify": "what the export is compared with",
+    "verify": "what the export is compared with, or before: auto, and serve waits for it",
 }
 
 

@@ -35,6 +35,7 @@ from tapeline.server import (
     Log,
     ModelSource,
     ServerOptions,
+    Verification,
     bundle_source,
     serve,
 )
@@ -236,10 +237,11 @@ def _model_source(log: Log) -> ModelSource:
     if name != _DEMO:
         check_model(name, user_path(name))
 
-    progress = LoadProgress()
+    progress, verification = LoadProgress(), Verification()
 
     def told(event: ProgressEvent) -> None:
-        progress(event)
+        if verification.state != "running":  # the load goes on beside it
+            progress(event)
         if event.done is None or event.step is not None:
             log.info("export", step=str(event))
 
@@ -248,11 +250,21 @@ def _model_source(log: Log) -> ModelSource:
     def bundle() -> tapeline.Bundle:
         scored = None if _drafts() is None else (_DRAFT_TOKENS.value or _DRAFTED) + 1
         slots = _SLOT_COUNT.value or _SLOTS
-        return _MODEL.bundle(_PLACE.place(), told, model=_DEMO, slots=slots, score_tokens=scored, process=process)
+        return _MODEL.bundle(
+            _PLACE.place(),
+            told,
+            model=_DEMO,
+            slots=slots,
+            score_tokens=scored,
+            process=process,
+            follower=verification,
+        )
 
     path = Path(name)
     name = path.stem if path.suffix == ".gguf" else path.name
-    return bundle_source(name, bundle, _loading(template), end=process.end, progress=progress)
+    return bundle_source(
+        name, bundle, _loading(template), end=process.end, progress=progress, verification=verification
+    )
 
 
 def _loading(template: str | None) -> Loading:

@@ -1,7 +1,7 @@
 """Export: a checkpoint in, a verified bundle out."""
 
 from tapeline.exporting._api import check_unnamed, export, predict_export
-from tapeline.exporting._bundle_cache import cached_export
+from tapeline.exporting._bundle_cache import cached_export, cached_export_early
 from tapeline.exporting._dry_run import dry_run, prediction_text, write_prediction
 from tapeline.exporting._export import run_export
 from tapeline.exporting._options import (
@@ -23,6 +23,7 @@ __all__ = [
     "ExportOptions",
     "ModelSource",
     "cached_export",
+    "cached_export_early",
     "canonical_targets",
     "check_unnamed",
     "default_output",

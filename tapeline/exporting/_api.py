@@ -1,6 +1,7 @@
 """Export as a function call."""
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -48,8 +49,30 @@ def export(
         bundle = tapeline.export("demo", "tapeline-demo", sequence=32, target=["llvm-cpu"], progress=print)
         print(bundle.path, [entry_point.name for entry_point in bundle.config.entry_points])
     """
+    return export_early(model, output, None, progress=progress, base=base, **options)
+
+
+def export_early(
+    model: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    on_unverified: Callable[[Path], object] | None,
+    *,
+    progress: Progress = no_progress,
+    base: str | os.PathLike[str] = "",
+    **options: Unpack[ExportKeywords],
+) -> Bundle:
+    """Writes a verified bundle of a model, and shows the bundle before it is verified.
+
+    Args:
+        model: as for ``export``, and so are the other arguments and errors.
+        output: directory of the bundle.
+        on_unverified: as for ``run_export``.
+        progress: receives steps, warnings and bytes written.
+        base: directory that relative paths start from.
+        **options: fields of ``ExportOptions``.
+    """
     chosen = _options(model, output, base, options)
-    run_export(chosen, Path(base, model), PhaseMeter(), progress, Path(base))
+    run_export(chosen, Path(base, model), PhaseMeter(), progress, Path(base), on_unverified)
     bundle = Bundle(chosen.output)
     bundle.checks.note_exported()
     return bundle

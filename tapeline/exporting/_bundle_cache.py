@@ -7,16 +7,17 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Unpack
 
 from lang_core import InputError, checked_choices, make_private, user_cache_directory
 from run_iree import evict, host_cpu
-from tapeline.bundle import LOCKS, MARK, Bundle, is_kept, keep_cached
+from tapeline.bundle import LOCKS, MARK, Bundle, Steps, is_kept, keep_cached
 from tapeline.cli import Progress, ProgressEvent, no_progress, parse_size
-from tapeline.exporting._api import export
+from tapeline.exporting._api import export, export_early
 from tapeline.exporting._options import ExportKeywords
 from tapeline.exporting._producer import producer
 from tapeline.exporting._replacing import model_title
@@ -59,6 +60,37 @@ def cached_export(
         NoTemplateError: ``chats``, and the model has no chat template.
         InputError: what ``export`` refuses, or the cache cannot be written.
     """
+    return cached_export_early(model, None, progress=progress, base=base, again=again, chats=chats, **options)
+
+
+@checked_choices
+def cached_export_early(
+    model: str | os.PathLike[str],
+    on_unverified: Callable[[Path], object] | None,
+    *,
+    progress: Progress = no_progress,
+    base: str | os.PathLike[str] = "",
+    again: bool = False,
+    chats: bool = False,
+    **options: Unpack[ExportKeywords],
+) -> Bundle:
+    """Returns a verified bundle as ``cached_export`` does, and shows a bundle that it exports before it is verified.
+
+    Args:
+        model: as for ``cached_export``, and so are the other arguments and errors.
+        on_unverified: receives a directory with links to the files of the bundle, beside the cached bundles. The caller
+            removes the directory, and locks it (``flock``) as long as it is used. The cache has the bundle when it is
+            verified, and has none if it is not.
+        progress: receives steps, warnings and bytes.
+        base: directory that relative paths start from.
+        again: True exports also where the bundle is there.
+        chats: True refuses a model without a chat template before it is exported.
+        **options: fields of ``ExportOptions``.
+
+    Raises:
+        NoTemplateError: ``chats``, and the model has no chat template.
+        InputError: as ``cached_export``.
+    """
     name = os.fspath(model)
     limit = parse_size(BUNDLE_CACHE, os.environ.get(BUNDLE_CACHE) or _DEFAULT_BOUND)
     with resolve_model(name, Path(base, name), "weights", progress) if name != "demo" else _demo() as location:
@@ -70,11 +102,42 @@ def cached_export(
         if bundle is None:
             if chats:
                 _check_template(name, Path(base, name))
-            bundle = export(name, path, progress=progress, base=base, **options | {"overwrite": True})
+            keywords: ExportKeywords = options | {"overwrite": True}
+            if on_unverified is None:
+                bundle = export(name, path, progress=progress, base=base, **keywords)
+            else:
+                bundle = export_early(
+                    name,
+                    path,
+                    lambda staging: _show(staging, path, on_unverified),
+                    progress=progress,
+                    base=base,
+                    **keywords,
+                )
             evict(directory, limit, keep=path, is_used=is_kept)
         os.utime(path)
         keep_cached(bundle)
     return bundle
+
+
+def _show(staging: Path, path: Path, on_unverified: Callable[[Path], object]) -> None:
+    """Shows links to the files of a bundle, which is to become ``path``; nothing if the file system has no links."""
+    directory = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".unverified", dir=path.parent))
+    try:
+        shutil.copytree(staging, directory, copy_function=os.link, ignore=_rewritten, dirs_exist_ok=True)
+        shutil.copyfile(staging / MARK, directory / MARK)
+    except OSError:
+        shutil.rmtree(directory, ignore_errors=True)
+        return
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    on_unverified(directory)
+
+
+def _rewritten(_: str, names: list[str]) -> set[str]:
+    """Returns the names of files that the export writes again or removes."""
+    return {MARK, Steps.FILE} & {*names}
 
 
 def _check_template(model: str, path: Path) -> None:

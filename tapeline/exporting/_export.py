@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,7 @@ def run_export(
     meter: PhaseMeter,
     progress: Progress = no_progress,
     base: Path = Path(),
+    on_unverified: Callable[[Path], object] | None = None,
 ) -> None:
     """Exports a model; afterwards ``options.output`` is a bundle, or what it was before.
 
@@ -74,6 +76,8 @@ def run_export(
         meter: measures the phases.
         progress: receives steps, warnings and bytes.
         base: directory that relative paths of adapters start from.
+        on_unverified: receives the directory of the bundle before its results are verified, if they are to be; the
+            directory is gone after the call, and its report is still missing.
 
     Raises:
         InputError: the model, the sizes or the output directory are wrong, or the budget does not suffice.
@@ -98,7 +102,7 @@ def run_export(
         check_budget(export.options, prediction, meter)
         with staged(options.output, resume=options.resume) as staging:
             earlier = (staging, options.output) if options.resume else ()
-            _Run(export, source, staging, Steps(staging, earlier), prediction, texts).run()
+            _Run(export, source, staging, Steps(staging, earlier), prediction, texts, on_unverified).run()
     if options.report is not None:
         copy_report(options.output, options.report)
 
@@ -114,7 +118,9 @@ class _Run:
         steps: Steps,
         prediction: Prediction,
         texts: KeptTexts,
+        on_unverified: Callable[[Path], object] | None,
     ) -> None:
+        self._on_unverified = on_unverified
         self._export = export
         self._source = source
         self._staging = staging
@@ -140,6 +146,8 @@ class _Run:
             self._finish_weights()
         self._draw()
         self._describe()
+        if self._on_unverified is not None and self._verifies:
+            self._on_unverified(self._staging)
         with meter.phase("verify"):
             self._verify_results()
         write_report(self._export, self._staging, self._prediction, self._steps)
@@ -262,11 +270,18 @@ class _Run:
             shutil.copyfile(self._source.directory / name, self._staging / name)
         self._steps.end([*copied, MARK, REPORT])
         self._export.hashes = hashes_of(self._staging, copied, self._steps.sha256)
+        if self._export.options.slots is not None and self._verifies:  # until it is measured
+            self._export.invariance = dict.fromkeys(self._export.targets, Invariance.NONE)
         write_description(self._export, self._staging)
+
+    @property
+    def _verifies(self) -> bool:
+        """True if results of the bundle are to be compared."""
+        return self._export.options.verify not in ("none", "parse") and self._export.weights is not None
 
     def _verify_results(self) -> None:
         options, weights = self._export.options, self._export.weights
-        if options.verify in ("none", "parse") or weights is None:
+        if weights is None or not self._verifies:
             return
         key = {"files": self._export.hashes, "verify": options.verify, "targets": options.target, "mesh": options.mesh}
         key |= {"source": self._source.identity, "results": ["rows", "invariance"]}  # earlier versions have others

@@ -13,6 +13,7 @@ from tapeline.server._progress import LoadProgress
 from tapeline.server._ranking_model import RankingModel
 from tapeline.server._service import Service
 from tapeline.server._transcription_model import TranscriptionModel
+from tapeline.server._verification import Verification
 
 __all__ = [
     "PREFIX_CACHES",
@@ -30,6 +31,7 @@ __all__ = [
     "Service",
     "TextModel",
     "TranscriptionModel",
+    "Verification",
     "bundle_source",
     "create_app",
     "load_bundle",

@@ -33,6 +33,7 @@ from tapeline.server._pictures import PictureReader
 from tapeline.server._progress import LoadProgress
 from tapeline.server._ranking_model import RankingModel
 from tapeline.server._transcription_model import TranscriptionModel
+from tapeline.server._verification import Verification
 from tapeline.text import Chat, ChatTemplate, Tokenizer
 from tapeline.toolcalls import ToolSupport
 
@@ -84,6 +85,7 @@ def bundle_source(
     *,
     end: Callable[[], object] = lambda: None,
     progress: LoadProgress | None = None,
+    verification: Verification | None = None,
 ) -> ModelSource:
     """Returns the source of a bundle's model.
 
@@ -94,6 +96,7 @@ def bundle_source(
         directory: directory of the bundle, to be looked at for changes; None never looks.
         end: ends what ``bundle`` waits for.
         progress: progress that ``bundle`` writes; by default one of its own.
+        verification: verification of bundles that ``bundle`` returns before they are verified.
     """
     stamp = (lambda: None) if directory is None else lambda: _stamp(directory)
     steps = progress or LoadProgress()
@@ -103,7 +106,7 @@ def bundle_source(
         steps.enter(f"loading the bundle on {loading.place.name}")
         return load_bundle(name, opened, loading)
 
-    return ModelSource(name, load_model, stamp, end, steps)
+    return ModelSource(name, load_model, stamp, end, steps, verification or Verification())
 
 
 def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Literal, TypeVar
 
 from generation.engine import EngineFigures
@@ -18,6 +19,7 @@ from tapeline.server._progress import LoadProgress, LoadStep
 from tapeline.server._ranking_model import Ranking
 from tapeline.server._shortening import shortened
 from tapeline.server._transcription_model import TranscriptionModel
+from tapeline.server._verification import Verification, VerificationState
 
 M = TypeVar("M", bound=ServedModel | Ranking)
 
@@ -32,6 +34,7 @@ class ModelSource:
         stamp: returns what differs once the model should be loaded again.
         end: ends what ``load`` waits for, now and later; any thread may call it.
         progress: progress of the load, which ``load`` writes.
+        verification: verification that goes on after the load. When it has passed, the model is loaded once more.
     """
 
     name: str
@@ -39,6 +42,7 @@ class ModelSource:
     stamp: Callable[[], object] = lambda: None
     end: Callable[[], object] = lambda: None
     progress: LoadProgress = field(default_factory=LoadProgress)
+    verification: Verification = field(default_factory=Verification)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,7 @@ class ModelState:
         step: running step while the model is loaded; None otherwise.
         reload_failed: True if a later load failed, and the model is the one from before.
         reason: why it has failed, without paths; None otherwise.
+        verification: state of the verification that goes on while the model answers; None if there was none.
     """
 
     name: str
@@ -58,6 +63,7 @@ class ModelState:
     step: LoadStep | None = None
     reload_failed: bool = False
     reason: str | None = None
+    verification: VerificationState | None = None
 
 
 class Models:
@@ -94,6 +100,8 @@ class Models:
         self._loading: str | None = None
         self._ended = False
         self.failure: TapelineError | None = None
+        for source in self._sources:
+            source.verification.on_end(partial(self._end_verification, source))
 
     @property
     def ready(self) -> bool:
@@ -112,7 +120,8 @@ class Models:
         for source in self._sources:
             self._loading = source.name
             try:
-                self._load(source)
+                with self._reloading:
+                    self._load(source)
             except TapelineError as raised:
                 error = raised
                 if self._ended:
@@ -128,7 +137,10 @@ class Models:
 
     def _state(self, source: ModelSource) -> ModelState:
         if source.name in self._models:
-            return ModelState(source.name, "ready", reload_failed=source.name in self._reload_failed)
+            verification = source.verification.state
+            reason = self._unverified(source.name)
+            state = "ready" if reason is None else "failed"
+            return ModelState(source.name, state, None, source.name in self._reload_failed, reason, verification)
         if source.name in self._failed:
             return ModelState(source.name, "failed", reason=self._failed[source.name])
         if source.name != self._loading:
@@ -278,10 +290,29 @@ class Models:
         Raises:
             RequestError: it cannot answer.
         """
+        reason = self._unverified(model.name)
+        if reason is not None:
+            raise _unavailable(model.name, reason)
         fault = model.fault(self._watchdog_seconds)
         if fault is not None:
             raise _unavailable(model.name, without_paths(fault))
         return model
+
+    def _unverified(self, name: str) -> str | None:
+        """Returns why the bundle of a loaded model is wrong, without paths; None if no verification has failed."""
+        error = next((source.verification.error for source in self._sources if source.name == name), None)
+        return None if error is None else f"verification failed: {without_paths(str(error), look=True)}"
+
+    def _end_verification(self, source: ModelSource) -> None:
+        """Logs the end of a verification; if it has passed, the verified bundle takes over."""
+        error = source.verification.error
+        if error is not None:
+            self._log.error("verification failed", model=source.name, error=str(error))
+            return
+        self._log.info("verified", model=source.name)
+        with self._reloading:
+            if not self._ended:
+                self._replace(source)
 
     def _fail(self, source: ModelSource, error: TapelineError) -> None:
         """Notes and logs why a model cannot be loaded."""

@@ -1,5 +1,6 @@
 """Routes that tell of the server: models, health, metrics, schemas, the page."""
 
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from tapeline.server._openapi import document
 from tapeline.server._options import ServerOptions
 from tapeline.server._service import Service, is_known, service_of
 from tapeline.server._transcription_model import TranscriptionModel
+from tapeline.server._verification import VerificationState
 
 _PAGE: Final = files(__package__ or "").joinpath("page")
 _ASSETS: Final = {
@@ -41,8 +43,9 @@ async def list_models(request: Request) -> Response:
     """Lists every model."""
     service = service_of(request)
     states = {state.name: state for state in service.models.states()}
-    models = [_model(model, states.get(model.name), service.options) for model in service.models.loaded()]
-    models += [_failed(state) for state in states.values() if state.state == "failed"]
+    loaded = {model.name: model for model in service.models.loaded()}
+    models = [_model(model, states.get(name), service.options) for name, model in loaded.items()]
+    models += [_failed(state) for name, state in states.items() if state.state == "failed" and name not in loaded]
     return Response(to_json({"object": "list", "data": models}), media_type=JSON)
 
 
@@ -64,8 +67,12 @@ async def health(request: Request) -> Response:
     service = service_of(request)
     status = _status(service)
     body: dict[str, Any] = {"status": status}
-    failed = [state for state in service.models.states() if state.state == "failed"]
+    states = service.models.states()
+    failed = [state for state in states if state.state == "failed"]
     faults = service.models.faults()
+    verification = _verification(states)
+    if verification is not None:
+        body["verification"] = verification
     if status == "stuck":
         body["reason"] = next(iter(faults.values())) if is_known(request) else "an engine cannot answer"
         if is_known(request):
@@ -73,7 +80,6 @@ async def health(request: Request) -> Response:
     elif status == "ready" and failed and is_known(request):
         body["models"] = [{"id": state.name, "state": "failed", "reason": state.reason} for state in failed]
     if status in ("loading", "failed"):
-        states = service.models.states()
         running = next((state for state in states if state.state in ("loading", "failed")), states[0])
         body |= _progress(running, named=is_known(request))
         if is_known(request):
@@ -85,8 +91,16 @@ def _status(service: Service) -> str:
     if service.draining:
         return "draining"
     if service.models.ready:
+        if _verification(service.models.states()) == "failed":
+            return "failed"
         return "stuck" if service.models.faults() else "ready"
     return "loading" if service.models.failure is None else "failed"
+
+
+def _verification(states: Sequence[ModelState]) -> VerificationState | None:
+    """Returns the state of the verifications that went on after the loads: the worst; None if there was none."""
+    known = {state.verification for state in states}
+    return next((state for state in ("failed", "running", "passed") if state in known), None)
 
 
 def _progress(state: ModelState, *, named: bool) -> dict[str, Any]:
@@ -146,7 +160,7 @@ def _model(model: ServedModel, state: ModelState | None, options: ServerOptions)
         "task": kind,
         "chat": chat,
         "images": _image_limits(model, options),
-        "state": "ready",
+        "state": "ready" if state is None else state.state,
         "reload_failed": state is not None and state.reload_failed,
         "sampling": _sampling(model),
     }

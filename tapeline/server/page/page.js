@@ -92,7 +92,8 @@ function showProgress(state) {
   }
   const [title, bar, step, time] = box.children;
   const write = (place, text) => { if (place.textContent !== text) place.textContent = text; };
-  write(title, state.status === "failed" ? `${running.id ?? "The model"} could not be loaded: see the server's log`
+  const fault = state.verification === "failed" ? "is not verified" : "could not be loaded";
+  write(title, state.status === "failed" ? `${running.id ?? "The model"} ${fault}: see the server's log`
     : `Loading ${running.id ?? "the model"}`);
   if (running.total) { bar.max = running.total; bar.value = running.done; } else bar.removeAttribute("value");
   bar.setAttribute("aria-label", "Progress of the step");
