@@ -10,7 +10,7 @@ with an ``InputError`` when it is compiled; nothing of it is ignored.
 
 from tapeline.grammar._compile import compile_constraint, compile_constraints
 from tapeline.grammar._constraint import GrammarConstraint
-from tapeline.grammar._schema import check_schema
+from tapeline.grammar._schema import FORMATS, check_schema
 from tapeline.grammar._specs import (
     Choices,
     GrammarLimits,
@@ -22,6 +22,7 @@ from tapeline.grammar._specs import (
 )
 
 __all__ = [
+    "FORMATS",
     "Choices",
     "GrammarConstraint",
     "GrammarLimits",

@@ -27,7 +27,8 @@ _ANNOTATIONS: Final = frozenset(
 )
 _KEYWORDS: Final = _ONE | _LISTS | _MAPPINGS | _VALUES
 _TYPES: Final = ("string", "number", "integer", "boolean", "null", "array", "object")
-_FORMATS: Final = ("date", "date-time", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid")
+FORMATS: Final = ("date", "date-time", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid")
+"""Formats of strings that grammars obey."""
 
 _VENDOR: Final = "x-"
 _ENGINE: Final = "x-guidance"  # options of the library's, with which a schema could switch off its checks
@@ -143,9 +144,9 @@ def _check_reference(value: Any, place: str, part: Schema) -> None:
 
 
 def _check_format(value: Any, place: str, part: Schema) -> None:
-    if value not in _FORMATS:
+    if value not in FORMATS:
         raise InputError(
-            f"{place}: format {value!r:.80} is not supported; supported: {any_of(_FORMATS)}: say it by `pattern`"
+            f"{place}: format {value!r:.80} is not supported; supported: {any_of(FORMATS)}: say it by `pattern`"
         )
 
 

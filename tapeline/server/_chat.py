@@ -1,21 +1,25 @@
 """/v1/chat/completions."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from lang_core import InputError
-from tapeline.grammar import GrammarSpec
+from tapeline.grammar import GrammarSpec, LarkGrammar
 from tapeline.server._chat_form import ChatForm
-from tapeline.server._compiling import compiled
+from tapeline.server._compiling import FormatOrigin, bounds_numbers, compiled
 from tapeline.server._errors import RequestError
+from tapeline.server._formats import AnswerFormat
 from tapeline.server._generation import Job, respond
 from tapeline.server._model import ChatPrompt, TextModel
 from tapeline.server._options import ServerOptions
 from tapeline.server._paths import without_paths
 from tapeline.server._requests import ChatRequest
+from tapeline.server._schemas import client_schema
 from tapeline.server._service import Service, in_thread, model_of, service_of
 from tapeline.server._thinking import ThinkingPlan, thinking_plan
 from tapeline.toolcalls import ToolPlan
@@ -32,6 +36,7 @@ async def chat_completions(request: Request) -> Response:
     service.ignore(request, thinking.ignored)
     async with service.turn(request):
         prepared = await in_thread(_prepare, model, fields, thinking, service)
+    service.loosen(request, prepared.loosened)
     state = request.scope["state"]
     job = Job(
         model=model,
@@ -61,8 +66,9 @@ async def chat_completions(request: Request) -> Response:
         service.compiling,
         state["client"](None),
         state["cache_salt"],
+        prepared.origin,
     )
-    job = replace(job, constraints=constraints)
+    job = replace(job, constraints=constraints, bounded=bounds_numbers(prepared.spec))
     return await respond(request, job, ChatForm(model, job, prepared.plan))
 
 
@@ -75,17 +81,23 @@ class _Prepared:
         plan: what its tools mean; None where the model has no template.
         ends: tokens that end an answer.
         spec: form of the answers; None for free text.
+        origin: place of the form in the request.
+        loosened: keywords of schemas that the answers need not satisfy.
     """
 
     prompt: ChatPrompt
     plan: ToolPlan | None
     ends: frozenset[int]
     spec: GrammarSpec | None
+    origin: FormatOrigin
+    loosened: Sequence[str]
 
 
 def _prepare(model: TextModel, fields: ChatRequest, thinking: ThinkingPlan, service: Service) -> _Prepared:
     options = service.options
-    plan = _plan(model, fields, options)
+    form = fields.format()
+    loosened = list[str]() if form is None else [f"{form.param}{place}" for place in form.loosened]
+    plan = _plan(model, fields, options, form, loosened)
     tools = None if plan is None else plan.tools
     prompt = model.chat_prompt(
         fields.messages,
@@ -99,16 +111,30 @@ def _prepare(model: TextModel, fields: ChatRequest, thinking: ThinkingPlan, serv
     if prompt.pictures and fields.prompt_logprobs is not None:
         raise RequestError("prompt_logprobs: not supported with pictures; leave the field out", param="prompt_logprobs")
     ends = model.chat_ends | (frozenset() if plan is None else plan.ends)
-    return _Prepared(prompt, plan, ends, _spec(fields, plan))
+    if plan is not None and plan.grammar is not None:
+        places = {"response_format": "" if form is None else form.param, **plan.schemas}
+        origin = FormatOrigin(param="tools", schemas=places)
+        return _Prepared(prompt, plan, ends, plan.grammar, origin, loosened)
+    if form is None:
+        return _Prepared(prompt, plan, ends, None, FormatOrigin(param=""), loosened)
+    return _Prepared(prompt, plan, ends, form.spec, FormatOrigin.of(form), loosened)
 
 
-def _plan(model: TextModel, fields: ChatRequest, options: ServerOptions) -> ToolPlan | None:
-    """Returns what the tools of a request mean.
+def _plan(
+    model: TextModel, fields: ChatRequest, options: ServerOptions, form: AnswerFormat | None, loosened: list[str]
+) -> ToolPlan | None:
+    """Returns what the tools of a request mean; adds to ``loosened`` the keywords that their calls need not satisfy.
 
     Raises:
         RequestError: there are too many, one is too large or wrong, or the model takes none.
     """
     tools = fields.tools or ()
+
+    def adapt(schema: Any) -> Any:
+        translated = client_schema(schema)
+        loosened.extend(f"tools[].function.parameters{place}" for place in translated.loosened)
+        return translated.schema
+
     if len(tools) > options.max_tools:
         raise RequestError(f"tools: expected at most {options.max_tools}; found {len(tools)}", param="tools")
     for index, tool in enumerate(tools):
@@ -118,17 +144,9 @@ def _plan(model: TextModel, fields: ChatRequest, options: ServerOptions) -> Tool
     if model.tools is None:
         return None  # chat_prompt says why
     try:
-        return model.tools.plan(tools, fields.tool_choice, parallel=fields.parallel_tool_calls)
+        spec = None if form is None or fields.tool_choice == "none" or not tools else form.spec
+        if isinstance(spec, LarkGrammar):
+            raise RequestError(f"{form.param if form else ''}: a grammar does not go with tools: leave out one of them")
+        return model.tools.plan(tools, fields.tool_choice, parallel=fields.parallel_tool_calls, form=spec, adapt=adapt)
     except InputError as error:
         raise RequestError(without_paths(str(error)), param=str(error).partition(":")[0]) from error
-
-
-def _spec(fields: ChatRequest, plan: ToolPlan | None) -> GrammarSpec | None:
-    spec = fields.format_spec()
-    if plan is None or plan.tools is None or spec is None:
-        return spec or (plan.grammar if plan else None)
-    raise RequestError(
-        "response_format: an answer cannot be held to a format while the model may call tools: leave out one of them, "
-        "or give tool_choice none",
-        param="response_format",
-    )

@@ -1,18 +1,22 @@
 """Grammars of requests, compiled a few at a time, so that they hold up no other requests."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
 from generation.engine import TokenConstraint
 from lang_core import InputError
-from tapeline.grammar import GrammarLimits, GrammarSpec, compile_constraints
+from tapeline.grammar import GrammarLimits, GrammarSpec, JsonObject, JsonSchema, LarkGrammar, compile_constraints
 from tapeline.server._errors import RequestError
+from tapeline.server._formats import AnswerFormat
 from tapeline.server._model import TextModel
+from tapeline.server._numbers import leading_digits
 from tapeline.server._options import ServerOptions
 
+_SCHEMA_NAME: Final = re.compile(r"(\w+)(?= at #|:)")  # that a message about a schema begins with
 _AT_ONCE: Final = 3  # the event loop has more threads for calls that take long
 
 
@@ -43,6 +47,32 @@ class _Line:
     count: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatOrigin:
+    """Place of a format in a request, for errors.
+
+    Attributes:
+        param: field that has it.
+        schemas: field of each schema, by the name that the grammar has for it.
+    """
+
+    param: str
+    schemas: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @classmethod
+    def of(cls, form: AnswerFormat) -> "FormatOrigin":
+        """Returns the place of a format."""
+        return cls(param=form.param, schemas={"json_schema": form.param})
+
+    def error(self, message: str) -> RequestError:
+        """Returns the refusal of the format."""
+        match = _SCHEMA_NAME.match(message)
+        name = self.schemas.get(match[1]) if match else None
+        if match is None or name is None:
+            return RequestError(message, param=self.param, code="invalid_grammar")
+        return RequestError(f"{name}{message[match.end(1) :]}", param=name, code="invalid_grammar")
+
+
 async def compiled(
     spec: GrammarSpec | None,
     model: TextModel,
@@ -52,6 +82,7 @@ async def compiled(
     turns: CompileTurns,
     client: str,
     salt: str | None,
+    origin: FormatOrigin,
 ) -> Sequence[TokenConstraint]:
     """Returns a constraint for each of some answers; none if there is no specification.
 
@@ -64,6 +95,7 @@ async def compiled(
         turns: turns at compiling.
         client: who asks.
         salt: who shares compiled grammars; None for nobody.
+        origin: place of the specification in the request.
 
     Raises:
         RequestError: the specification is damaged, too large or too complex, or cannot be held to.
@@ -71,14 +103,28 @@ async def compiled(
     if spec is None:
         return ()
     async with turns.turn(client):
-        return await asyncio.to_thread(_constraints, spec, model, count, ends, options, salt)
+        return await asyncio.to_thread(_constraints, spec, model, count, ends, options, salt, origin)
+
+
+def bounds_numbers(spec: GrammarSpec | None) -> bool:
+    """Returns True if answers are JSON, whose numbers have a bound on their digits."""
+    return isinstance(spec, JsonObject | JsonSchema) or (isinstance(spec, LarkGrammar) and bool(spec.schemas))
 
 
 def _constraints(
-    spec: GrammarSpec, model: TextModel, count: int, ends: frozenset[int], options: ServerOptions, salt: str | None
+    spec: GrammarSpec,
+    model: TextModel,
+    count: int,
+    ends: frozenset[int],
+    options: ServerOptions,
+    salt: str | None,
+    origin: FormatOrigin,
 ) -> Sequence[TokenConstraint]:
     limits = GrammarLimits(characters=options.max_schema_bytes, depth=options.max_json_depth)
     try:
-        return compile_constraints(spec, model.tokenizer, ends, count, limits, salt=salt)
+        constraints = compile_constraints(spec, model.tokenizer, ends, count, limits, salt=salt)
     except InputError as error:
-        raise RequestError(str(error), param="response_format", code="invalid_grammar") from error
+        raise origin.error(str(error)) from error
+    if bounds_numbers(spec):
+        leading_digits(model.tokenizer, model.vocabulary)  # it takes long, and the event loop needs it
+    return constraints

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from generation.engine import TokenEvent
 from tapeline.server._answer_text import Delta, PlacedToken
 from tapeline.server._answers import Answer
-from tapeline.server._compiling import compiled
+from tapeline.server._compiling import FormatOrigin, bounds_numbers, compiled
 from tapeline.server._generation import Job, respond
 from tapeline.server._logprobs import completion_logprobs, prompt_logprobs
 from tapeline.server._model import TextModel
@@ -49,10 +49,13 @@ async def completions(request: Request) -> Response:
     job.check()
     client, salt = state["client"](None), state["cache_salt"]
     count = len(prompts) * fields.count
+    form = fields.format()
+    service.loosen(request, () if form is None else [f"{form.param}{place}" for place in form.loosened])
+    spec, origin = (None, FormatOrigin(param="")) if form is None else (form.spec, FormatOrigin.of(form))
     constraints = await compiled(
-        fields.format_spec(), model, count, model.ends, service.options, service.compiling, client, salt
+        spec, model, count, model.ends, service.options, service.compiling, client, salt, origin
     )
-    job = replace(job, constraints=constraints)
+    job = replace(job, constraints=constraints, bounded=bounds_numbers(spec))
     return await respond(request, job, CompletionForm(model, fields, prompts, echoes, state["request_id"]))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from generation.engine import AwaitedConstraint, TokenConstraint
 from lang_core import checked_choices
+from tapeline.server._numbers import NumberBound
 
 
 @dataclass(slots=True)
@@ -69,6 +70,7 @@ class HeldAnswer:
         min_tokens: number of tokens before which no end token is allowed, unless nothing else is.
         ends: tokens that end the answer.
         thinking: the model's thinking, which ends when its budget is spent; None for no limit.
+        numbers: bound on the digits of numbers, if the answer is JSON.
     """
 
     @checked_choices
@@ -79,12 +81,14 @@ class HeldAnswer:
         min_tokens: int,
         ends: Collection[int],
         thinking: Thinking | None = None,
+        numbers: NumberBound | None = None,
     ) -> None:
         self._inner: Final = inner
         self._awaited: Final = inner if isinstance(inner, AwaitedConstraint) else None
         self._left = min_tokens
         self._ends: Final = sorted(ends)
         self._thinking: Final = thinking
+        self._numbers: Final = numbers
 
     @property
     def finished(self) -> bool:
@@ -97,6 +101,8 @@ class HeldAnswer:
             out[:] = True
         else:
             self._inner.mask(out)
+        if self._numbers is not None:
+            self._numbers.mask(out)
         thinking = self._thinking
         if thinking is not None and thinking.spent and out[thinking.closing]:
             out[:] = False
@@ -140,3 +146,5 @@ class HeldAnswer:
         self._left -= 1
         if self._thinking is not None:
             self._thinking.accept(token_id)
+        if self._numbers is not None and token_id not in self._ends:
+            self._numbers.accept(token_id)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from generation import SAMPLING_FIELDS, SamplingConfig
-from tapeline.grammar import Choices, GrammarSpec, JsonSchema, LarkGrammar, RegularExpression
+from tapeline.grammar import Choices, LarkGrammar, RegularExpression
 from tapeline.server._errors import RequestError
-from tapeline.server._formats import ResponseFormat, StructuredOutputs, schema_of
+from tapeline.server._formats import AnswerFormat, ResponseFormat, StructuredOutputs, schema_format
 from tapeline.server._readers import Anything, Choice, Either, Flag, Items, Number, Table, Text, Whole
 from tapeline.server._records import Record, Unheeded, option
 
@@ -164,22 +164,22 @@ class GenerationFields:
                 param="truncate_prompt_tokens",
             )
 
-    def format_spec(self) -> GrammarSpec | None:
-        """Returns the grammar that the answer is held to; None for any text.
+    def format(self) -> AnswerFormat | None:
+        """Returns the format that the answer is held to; None for any text.
 
         Raises:
             RequestError: the request gives two formats, or one that contradicts itself.
         """
-        specs = {
-            "response_format": self.response_format and self.response_format.spec(),
-            "structured_outputs": self.structured_outputs and self.structured_outputs.spec(),
-            "guided_json": None if self.guided_json is None else JsonSchema(schema_of(self.guided_json, "guided_json")),
-            "guided_regex": self.guided_regex and RegularExpression(self.guided_regex),
-            "guided_choice": self.guided_choice and Choices(self.guided_choice),
-            "guided_grammar": self.guided_grammar and LarkGrammar(self.guided_grammar),
-            "json_schema": None if self.json_schema is None else JsonSchema(self.json_schema),
+        formats = {
+            "response_format": self.response_format and self.response_format.format(),
+            "structured_outputs": self.structured_outputs and self.structured_outputs.format(),
+            "guided_json": None if self.guided_json is None else schema_format(self.guided_json, "guided_json"),
+            "guided_regex": self.guided_regex and AnswerFormat(RegularExpression(self.guided_regex), "guided_regex"),
+            "guided_choice": self.guided_choice and AnswerFormat(Choices(self.guided_choice), "guided_choice"),
+            "guided_grammar": self.guided_grammar and AnswerFormat(LarkGrammar(self.guided_grammar), "guided_grammar"),
+            "json_schema": None if self.json_schema is None else schema_format(self.json_schema, "json_schema"),
         }
-        given = {name: spec for name, spec in specs.items() if spec is not None}
+        given = {name: one for name, one in formats.items() if one}
         if len(given) > 1:
             first, second, *_ = given
             raise RequestError(f"{second}: give this or {first}", param=second)

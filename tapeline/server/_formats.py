@@ -9,6 +9,22 @@ from tapeline.grammar import Choices, GrammarSpec, JsonObject, JsonSchema, LarkG
 from tapeline.server._errors import RequestError
 from tapeline.server._readers import Choice, Either, Flag, Items, Table, Text
 from tapeline.server._records import Record, option, required
+from tapeline.server._schemas import client_schema
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFormat:
+    """Format that an answer is held to.
+
+    Attributes:
+        spec: its grammar.
+        param: field of the request that has it.
+        loosened: places of keywords of a schema that the answer need not satisfy.
+    """
+
+    spec: GrammarSpec
+    param: str
+    loosened: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,8 +49,8 @@ class ResponseFormat:
     json_schema: NamedSchema | None = option(Record(NamedSchema), "With json_schema: the schema.")
     schema: Any = option(Either((Table(), Flag())), "With json_object: JSON schema, as llama-server has it.")
 
-    def spec(self) -> GrammarSpec | None:
-        """Returns the grammar; None for any text.
+    def format(self) -> AnswerFormat | None:
+        """Returns the format; None for any text.
 
         Raises:
             RequestError: type and schema contradict each other.
@@ -45,12 +61,12 @@ class ResponseFormat:
                 param="response_format.json_schema",
             )
         if self.json_schema is not None:
-            return JsonSchema(self.json_schema.schema)
+            return schema_format(self.json_schema.schema, "response_format.json_schema.schema")
         if self.schema is not None and self.type != "json_object":
             raise RequestError("response_format.schema: goes with the type json_object", param="response_format.schema")
         if self.schema is not None:
-            return JsonSchema(self.schema)
-        return JsonObject() if self.type == "json_object" else None
+            return schema_format(self.schema, "response_format.schema")
+        return AnswerFormat(JsonObject(), "response_format") if self.type == "json_object" else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,26 +81,38 @@ class StructuredOutputs:
     choice: tuple[str, ...] | None = option(Items(Text(1), 1), "One of these texts.")
     grammar: str | None = option(Text(1), "Grammar in llguidance's form of Lark.")
 
-    def spec(self) -> GrammarSpec:
-        """Returns the grammar.
+    def format(self) -> AnswerFormat:
+        """Returns the format.
 
         Raises:
             RequestError: none is given, or several are.
         """
-        specs: list[GrammarSpec] = [JsonObject()] if self.json_object else []
-        specs += [] if self.json is None else [JsonSchema(schema_of(self.json, "structured_outputs.json"))]
-        specs += [] if self.regex is None else [RegularExpression(self.regex)]
-        specs += [] if self.choice is None else [Choices(self.choice)]
-        specs += [] if self.grammar is None else [LarkGrammar(self.grammar)]
-        if len(specs) != 1:
+        texts: list[tuple[str, GrammarSpec]] = [("json_object", JsonObject())] if self.json_object else []
+        texts += [] if self.regex is None else [("regex", RegularExpression(self.regex))]
+        texts += [] if self.choice is None else [("choice", Choices(self.choice))]
+        texts += [] if self.grammar is None else [("grammar", LarkGrammar(self.grammar))]
+        formats = [AnswerFormat(spec, f"structured_outputs.{name}") for name, spec in texts]
+        formats += [] if self.json is None else [schema_format(self.json, "structured_outputs.json")]
+        if len(formats) != 1:
             raise RequestError(
-                f"structured_outputs: expected one of json, json_object, regex, choice and grammar; found {len(specs)}",
+                "structured_outputs: expected one of json, json_object, regex, choice and grammar; found "
+                f"{len(formats)}",
                 param="structured_outputs",
             )
-        return specs[0]
+        return formats[0]
 
 
-def schema_of(given: Any, where: str) -> Any:
+def schema_format(given: Any, where: str) -> AnswerFormat:
+    """Returns the format of a JSON schema, or of its text; ``where`` is the field that has it.
+
+    Raises:
+        RequestError: the text is no JSON.
+    """
+    translated = client_schema(_schema_of(given, where))
+    return AnswerFormat(JsonSchema(translated.schema), where, translated.loosened)
+
+
+def _schema_of(given: Any, where: str) -> Any:
     """Returns a JSON schema that a request has as such, or as text.
 
     Raises:

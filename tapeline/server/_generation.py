@@ -17,6 +17,7 @@ from tapeline.server._events import EventStream, to_json
 from tapeline.server._fields import GenerationFields
 from tapeline.server._gone import unless_gone
 from tapeline.server._model import TextModel
+from tapeline.server._numbers import NumberBound
 from tapeline.server._service import note, service_of
 
 JSON: Final = "application/json"
@@ -61,6 +62,7 @@ class Job(Generic[F]):
         parsed: True if the form searches the parsed text for stop strings, so that arguments of calls have none.
         thinking: limit of the model's thinking; None for no limit.
         constraints: rule of each answer; empty for none.
+        bounded: True bounds the digits of numbers, as answers are JSON.
         client: who asks.
         cache_salt: whose prefixes may be reused; None for nobody's.
         request_id: name of the request.
@@ -80,6 +82,7 @@ class Job(Generic[F]):
     parsed: bool = False
     thinking: ThinkingLimit | None = None
     constraints: Sequence[TokenConstraint] = ()
+    bounded: bool = False
     client: str
     cache_salt: str | None
     request_id: str
@@ -133,10 +136,11 @@ class Job(Generic[F]):
         constraint = self.constraints[number] if self.constraints else None
         least = self.fields.min_tokens
         thinking = None if self.thinking is None else self.thinking.begin(self.prompts[prompt])
-        if not least and thinking is None:
+        numbers = NumberBound(self.model.tokenizer, self.model.vocabulary) if self.bounded else None
+        if not least and thinking is None and numbers is None:
             return constraint
         ends = self.ends | set(self.fields.stop_token_ids)
-        return HeldAnswer(constraint, min_tokens=least, ends=ends, thinking=thinking)
+        return HeldAnswer(constraint, min_tokens=least, ends=ends, thinking=thinking, numbers=numbers)
 
     def _request(self, number: int, prompt: int, turn: int) -> TokenRequest:
         sampling = self.fields.sampling(self.model.defaults, self.model.vocabulary)

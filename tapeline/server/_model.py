@@ -17,7 +17,7 @@ from tapeline.server._options import PrefixCache
 from tapeline.server._pictures import PictureReader, PixelBudget, refuse_pictures
 from tapeline.server._values import joined
 from tapeline.text import ChatTemplate, Tokenizer, check_ids
-from tapeline.toolcalls import ToolSupport
+from tapeline.toolcalls import ToolSupport, generic_messages
 
 _SECRET: Final = os.urandom(32)
 _UNKNOWN: Final = 4  # times as many letters as others, if a tokenizer may join or drop any number of them
@@ -278,6 +278,9 @@ class TextModel:
             raise RequestError(f"model {self.name!r} has no chat template: {self.no_template}", param="messages")
         _check_variables(variables, self.template)
         said = template_messages(messages, developers=self.template.mentions("developer"))
+        if self.tools is not None and self.tools.generic:
+            said = generic_messages(said, tools or (), self.tools.takes_system)
+            tools = None
         if continued:
             return _continued(self.template, said, tools, variables)
         return self.template.render(said, add_generation_prompt=add_generation_prompt, tools=tools, **variables)

@@ -18,7 +18,7 @@ _HELP: Final = "help"
 _TYPE: Final = "type"
 _MOST_IGNORED: Final = 16  # names that are kept
 _INDEX: Final = re.compile(r"\[\d+\]")
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.:\[\]-]")  # in the value of a header
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.:#/$\[\]-]")  # in the value of a header
 
 
 class RecordType(Protocol):

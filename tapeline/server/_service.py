@@ -1,7 +1,7 @@
 """State that all routes share."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -112,6 +112,14 @@ class Service:
                 raise RequestError(f"{name}: {reason}; leave the field out", param=name, code="unsupported_parameter")
             ignored.add(name)
         self.note_ignored(request, ignored)
+
+    def loosen(self, request: Request, places: Iterable[str]) -> None:
+        """Notes the keywords of schemas that the answer need not satisfy.
+
+        Raises:
+            RequestError: the server refuses fields that have no effect.
+        """
+        self.ignore(request, dict.fromkeys(places, "a grammar cannot hold an answer to this keyword"))
 
     def _fields(self, kind: type[R], body: bytes) -> tuple[R, IgnoredFields]:
         value = parse_json(body, self.options.max_json_depth)

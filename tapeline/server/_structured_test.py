@@ -100,16 +100,15 @@ def test_a_conversation_goes_on_behind_a_call(server: RunningServer) -> None:
         ({"tools": [{**TOOL, "x": "a" * 200_000}]}, "tools[0]", "expected at most 131072 bytes"),
         ({"tools": [TOOL], "tool_choice": "some"}, "tool_choice", "tool_choice"),
         ({"tool_choice": "required"}, "tool_choice", "'required' needs `tools`"),
-        ({"tools": [TOOL], "response_format": {"type": "json_object"}}, "response_format", "may call tools"),
         ({"response_format": {"type": "xml"}}, "response_format.type", 'found "xml"'),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", "which needs it"),
         (
             {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "thing"}}}},
-            "response_format",
+            "response_format.json_schema.schema",
             "thing",
         ),
         ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs", "found 2"),
-        ({"structured_outputs": {"regex": "("}}, "response_format", "regex"),
+        ({"structured_outputs": {"regex": "("}}, "structured_outputs.regex", "regex"),
         (
             {"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}},
             "structured_outputs",
@@ -132,3 +131,82 @@ def test_refusals(server: RunningServer, fields: dict[str, Any], param: str, sai
     assert answered.status == 400
     assert said in answered.error["message"]
     assert answered.error["param"] == param
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "integer", "format": "int32", "minimum": 0, "maximum": 9},
+        {"type": "string", "format": "path", "maxLength": 3},
+        {"type": "string", "format": "binary", "maxLength": 3},
+        {"type": "string", "nullable": True, "maxLength": 3},
+        {"type": "array", "items": {"enum": ["a"]}, "maxItems": 2, "uniqueItems": True},
+        {"type": "object", "propertyNames": {"enum": ["a"]}, "additionalProperties": {"const": 1}},
+        {"anyOf": [{"const": 1}, {"type": "string", "pattern": r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"}]},
+        {"oneOf": [{"type": "integer", "minimum": 0, "maximum": 9}, {"const": 2}]},
+    ],
+)
+def test_schemas_of_clients_are_taken(server: RunningServer, part: Any) -> None:
+    schema = {"type": "object", "properties": {"x": part}, "required": ["x"]}
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    answered = chat(server, response_format=form)
+    assert list(json.loads(message(answered)["content"])) == ["x"]
+    loosened = answered.headers.get("x-ignored-fields")
+    place = "response_format.json_schema.schema#/properties/x/"
+    assert loosened == (
+        f"{place}{'oneOf' if 'oneOf' in part else 'uniqueItems'}" if "oneOf" in part or "items" in part else None
+    )
+    tool = {"type": "function", "function": {"name": "w", "parameters": schema}}
+    called = chat(server, tools=[tool], tool_choice="required", parallel_tool_calls=False)
+    (call,) = message(called)["tool_calls"]
+    assert list(json.loads(call["function"]["arguments"])) == ["x"]
+    assert ("x-ignored-fields" in called.headers) == (loosened is not None)
+
+
+def test_an_answer_of_numbers_ends(server: RunningServer) -> None:
+    for schema in (
+        {"type": "number"},
+        {"type": "integer"},
+        {"type": "array", "items": {"type": "number"}, "maxItems": 2},
+    ):
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+        answered = chat(
+            server, response_format=form, max_tokens=200, logit_bias={str(token): 20 for token in _digits(server)}
+        )
+        assert answered.json["choices"][0]["finish_reason"] == "stop", answered.body
+        json.loads(message(answered)["content"])
+
+
+def _digits(server: RunningServer) -> list[int]:
+    return server.request("/tokenize", {"prompt": "0123456789", "add_special_tokens": False}).json["tokens"]
+
+
+def test_errors_of_schemas_name_the_field(server: RunningServer) -> None:
+    bad = {"type": "object", "properties": {"x": {"type": "integer", "not": {}}}}
+    tools = [TOOL, {"type": "function", "function": {"name": "w", "parameters": bad}}]
+    refused = chat(server, tools=tools, tool_choice="required")
+    assert refused.error["param"] == "tools[1].function.parameters"
+    assert "tools[1].function.parameters at #/properties/x: keyword 'not'" in refused.error["message"]
+    named = chat(server, tools=tools, tool_choice={"type": "function", "function": {"name": "w"}})
+    assert named.error["param"] == "tools[1].function.parameters"
+    for fields, param in (
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": bad}}},
+            "response_format.json_schema.schema",
+        ),
+        ({"structured_outputs": {"json": bad}}, "structured_outputs.json"),
+        ({"structured_outputs": {"regex": "("}}, "structured_outputs.regex"),
+        ({"guided_json": bad}, "guided_json"),
+        ({"tools": [TOOL], "response_format": {"type": "json_object", "schema": bad}}, "response_format.schema"),
+    ):
+        refused = chat(server, **fields)
+        assert (refused.status, refused.error["param"]) == (400, param), refused.body
+
+
+def test_tools_go_with_a_format(server: RunningServer) -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
+    strict = {**TOOL, "function": {**TOOL["function"], "strict": True}}
+    answered = message(chat(server, tools=[strict], response_format=form, max_tokens=300))
+    said = answered["content"]
+    arguments = said if said else answered["tool_calls"][0]["function"]["arguments"]
+    assert set(json.loads(arguments)) == {"city", "days"}

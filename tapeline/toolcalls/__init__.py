@@ -19,6 +19,8 @@ streamed.
 from tapeline.toolcalls._cut_json import closed_json
 from tapeline.toolcalls._deltas import AnswerDelta, CallDelta, ParsedAnswer, ReasoningDelta, TextDelta, ToolCall
 from tapeline.toolcalls._formats import FORMATS, CallFormat, find_format
+from tapeline.toolcalls._generic import generic_messages
+from tapeline.toolcalls._grammars import AnswerForm
 from tapeline.toolcalls._parser import AnswerParser, PlainParser
 from tapeline.toolcalls._support import ToolPlan, ToolSupport
 from tapeline.toolcalls._tools import Tool, ToolChoice, read_choice, read_tools
@@ -26,6 +28,7 @@ from tapeline.toolcalls._tools import Tool, ToolChoice, read_choice, read_tools
 __all__ = [
     "FORMATS",
     "AnswerDelta",
+    "AnswerForm",
     "AnswerParser",
     "CallDelta",
     "CallFormat",
@@ -40,6 +43,7 @@ __all__ = [
     "ToolSupport",
     "closed_json",
     "find_format",
+    "generic_messages",
     "read_choice",
     "read_tools",
 ]

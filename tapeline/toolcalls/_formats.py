@@ -7,6 +7,7 @@ from typing import Final
 from lang_core import checked_choices
 from tapeline.grammar import LarkGrammar
 from tapeline.text import ChatTemplate
+from tapeline.toolcalls import _block_parser as blocks
 from tapeline.toolcalls import _grammars as grammars
 from tapeline.toolcalls import _harmony_parser as harmony
 from tapeline.toolcalls._harmony_parser import HarmonyParser
@@ -16,6 +17,7 @@ from tapeline.toolcalls._parser import AnswerParser, NewId, ToolNames, long_id, 
 _HERMES: Final = JsonMarks(opens=("<tool_call>",), closes=("</tool_call>",))
 _LLAMA: Final = JsonMarks(opens=("<|python_tag|>",), separators=(";",), bare=True)
 _MISTRAL: Final = JsonMarks(opens=("[TOOL_CALLS]",), list_open="[", separators=(",",), closes=("]",))
+_GRANITE: Final = JsonMarks(opens=("<|tool_call|>",), list_open="[", separators=(",",), closes=("]",))
 _MISTRAL_NAMES: Final = JsonMarks(
     opens=("[TOOL_CALLS]",), list_open="[", separators=(",",), closes=("]",), arguments="[ARGS]", call_id="[CALL_ID]"
 )
@@ -32,7 +34,8 @@ class CallFormat:
         ends: tokens that end an answer beside those of the template.
         structured: whether answers without tools have marks too.
         parser: makes a parser of tool names, a maker of names of calls, and whether arguments are streamed.
-        grammar: makes the grammar of calls, of whether one is demanded and whether several may be made.
+        grammar: makes the grammar of calls, of whether one is demanded and whether several may be made; None if calls
+            have none.
         new_id: makes names of calls.
     """
 
@@ -41,7 +44,7 @@ class CallFormat:
     ends: tuple[str, ...]
     structured: bool
     parser: Callable[[ToolNames, NewId, bool], AnswerParser]
-    grammar: Callable[[grammars.CallGrammar, bool, bool], LarkGrammar]
+    grammar: Callable[[grammars.CallGrammar, bool, bool], LarkGrammar] | None
     new_id: NewId
 
 
@@ -69,11 +72,57 @@ GPT_OSS: Final = CallFormat(
     "gpt-oss", harmony.MARKS, (harmony.CALL, harmony.RETURN), True, HarmonyParser, grammars.gpt_oss, long_id
 )
 
-FORMATS: Final = (HERMES, LLAMA, MISTRAL, MISTRAL_NAMES, GPT_OSS)
+GRANITE: Final = _json_format("granite", _GRANITE, grammars.granite)
+
+
+def _block_format(
+    name: str, marks: blocks.BlockMarks, grammar: Callable[[grammars.CallGrammar, bool, bool], LarkGrammar] | None
+) -> CallFormat:
+    def parser(tools: ToolNames, make: NewId, streamed: bool) -> AnswerParser:
+        return blocks.BlockCallParser(marks, tools, make, streamed)
+
+    return CallFormat(name, marks.tokens, (), False, parser, grammar, long_id)
+
+
+QWEN_CODER: Final = _block_format("qwen3-coder", blocks.QWEN_CODER, grammars.elements(grammars.QWEN_CODER))
+SEED: Final = _block_format("seed-oss", blocks.SEED, grammars.elements(grammars.SEED))
+GLM: Final = _block_format("glm", blocks.GLM, grammars.elements(grammars.GLM))
+MINIMAX: Final = _block_format("minimax", blocks.MINIMAX, grammars.elements(grammars.MINIMAX))
+KIMI: Final = _block_format("kimi", blocks.KIMI, grammars.kimi)
+DEEPSEEK: Final = _block_format("deepseek", blocks.DEEPSEEK, grammars.deepseek)
+DEEPSEEK_FENCED: Final = _block_format("deepseek-fenced", blocks.DEEPSEEK, grammars.deepseek_fenced)
+LFM2: Final = _block_format("lfm2", blocks.LFM2, None)
+
+FORMATS: Final = (
+    HERMES,
+    LLAMA,
+    MISTRAL,
+    MISTRAL_NAMES,
+    GPT_OSS,
+    GRANITE,
+    QWEN_CODER,
+    SEED,
+    GLM,
+    MINIMAX,
+    KIMI,
+    DEEPSEEK,
+    DEEPSEEK_FENCED,
+    LFM2,
+)
 """Forms of tool calls that answers are searched for."""
 
-# Templates with calls in XML or in another language, whose marks are otherwise like those of Hermes.
-_OTHERS: Final = ("<function=", "<arg_key>", "<parameter=", "<invoke", "<tool_calls>")
+# Marks that only one family's templates have, in the order in which they are looked for.
+_SIGNS: Final = (
+    ("<|tool_calls_section_begin|>", KIMI),
+    ("<|tool_call_start|>", LFM2),
+    ("<minimax:tool_call>", MINIMAX),
+    ("<seed:tool_call>", SEED),
+    ("<function=", QWEN_CODER),
+    ("<arg_key>", GLM),
+    ("<|tool_call|>", GRANITE),
+)
+# Templates with calls in another language, whose marks are otherwise like those of Hermes.
+_OTHERS: Final = ("<parameter=", "<invoke", "<tool_calls>")
 
 
 def find_format(template: ChatTemplate) -> CallFormat | None:
@@ -82,6 +131,11 @@ def find_format(template: ChatTemplate) -> CallFormat | None:
         return GPT_OSS
     if template.mentions("[TOOL_CALLS]"):
         return MISTRAL_NAMES if template.mentions("[ARGS]") else MISTRAL
+    if template.mentions("<\uff5ctool\u2581calls\u2581begin\uff5c>"):
+        return DEEPSEEK_FENCED if template.mentions("```json") else DEEPSEEK
+    known = next((form for sign, form in _SIGNS if template.mentions(sign)), None)
+    if known is not None:
+        return known
     if any(template.mentions(mark) for mark in _OTHERS):
         return None
     if template.mentions("<tool_call>"):

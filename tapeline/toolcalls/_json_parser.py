@@ -93,11 +93,9 @@ class JsonCallParser(StateParser):
             return self._unfinished() if final else False
         opening = self._marks.list_open
         if opening and rest.startswith(opening):
-            self._give_back_from(rest[len(opening) :].lstrip())
-            if not self._text:
-                return self._unfinished() if final else False
-        else:
-            self._give_back_from(rest)
+            self._give_back_from(rest[len(opening) :])
+            return self._go(self._after_separator)
+        self._give_back_from(rest)
         return self._go(self._call)
 
     def _call(self, final: bool) -> bool:
@@ -240,7 +238,8 @@ class JsonCallParser(StateParser):
         return self._leave_call()
 
     def _cut_call(self, name: str, start: int) -> bool:
-        self._out += [self._writer.begin(name), self._writer.more(self._text[start:])]
+        end = ValueScanner(start).end(self._text)
+        self._out += [self._writer.begin(name), self._writer.more(self._text[start:end])]
         self._text = ""
         return self._leave_call()
 

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -52,10 +53,86 @@ _HERMES = f"<tool_call>\n{_object('get_weather', _PARIS)}\n</tool_call>"
 _HARMONY_CALL = "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
 
 
+_DEEPSEEK = "<\uff5ctool\u2581calls\u2581begin\uff5c>{}<\uff5ctool\u2581calls\u2581end\uff5c>"
+_DEEPSEEK_CALL = (
+    "<\uff5ctool\u2581call\u2581begin\uff5c>{}<\uff5ctool\u2581sep\uff5c>{}<\uff5ctool\u2581call\u2581end\uff5c>"
+)
+_FUNCTION = "<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>"
+_NO_ARGUMENTS = "<function=now>\n</function>"
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize(
     ("family", "text", "said", "calls"),
     [
+        (
+            "granite",
+            f"So <|tool_call|>[{_object('get_weather', _PARIS)}, {_object('now', '{}')}]",
+            "So",
+            [("get_weather", _PARIS), ("now", "{}")],
+        ),
+        ("qwen3-coder", f"<tool_call>\n{_FUNCTION}\n</tool_call>", "", [("get_weather", _PARIS)]),
+        (
+            "qwen3-coder",
+            f"I look.\n<tool_call>\n{_FUNCTION}\n</tool_call>\n<tool_call>\n{_NO_ARGUMENTS}\n</tool_call>",
+            "I look.",
+            [("get_weather", _PARIS), ("now", "{}")],
+        ),
+        ("qwen3-coder", _FUNCTION, "", [("get_weather", _PARIS)]),  # a section's mark is often missing
+        (
+            "qwen3-coder",
+            "<tool_call>\n<function=now>\n<parameter=code>\nif a < b:\n    print('<tool_call>')\n</parameter>\n"
+            "<parameter=n>\n3\n</parameter>\n<parameter=l>\n[1, {}]\n</parameter>\n</function>\n</tool_call>",
+            "",
+            [("now", '{"code": "if a < b:\\n    print(\'<tool_call>\')", "n": 3, "l": [1, {}]}')],
+        ),
+        ("seed-oss", f"<seed:tool_call>\n{_FUNCTION}\n</seed:tool_call>", "", [("get_weather", _PARIS)]),
+        (
+            "glm",
+            "Hm.\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
+            "Hm.",
+            [("get_weather", _PARIS)],
+        ),
+        (
+            "glm",
+            "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>"
+            "<tool_call>now</tool_call>",
+            "",
+            [("get_weather", _PARIS), ("now", "{}")],
+        ),
+        (
+            "minimax",
+            '<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">Paris</parameter>\n</invoke>\n'
+            '<invoke name="now">\n</invoke>\n</minimax:tool_call>',
+            "",
+            [("get_weather", _PARIS), ("now", "{}")],
+        ),
+        (
+            "kimi",
+            "So.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>"
+            f"{_PARIS}<|tool_call_end|><|tool_call_begin|>functions.now:1<|tool_call_argument_begin|>{{}}"
+            "<|tool_call_end|><|tool_calls_section_end|>",
+            "So.",
+            [("get_weather", _PARIS), ("now", "{}")],
+        ),
+        (
+            "deepseek",
+            _DEEPSEEK.format(_DEEPSEEK_CALL.format("get_weather", _PARIS) + _DEEPSEEK_CALL.format("now", "{}")),
+            "",
+            [("get_weather", _PARIS), ("now", "{}")],
+        ),
+        (
+            "deepseek-fenced",
+            _DEEPSEEK.format(_DEEPSEEK_CALL.format("function", f"get_weather\n```json\n{_PARIS}\n```")),
+            "",
+            [("get_weather", _PARIS)],
+        ),
+        (
+            "lfm2",
+            "So<|tool_call_start|>[get_weather(city='Paris'), now()]<|tool_call_end|>",
+            "So",
+            [("get_weather", _PARIS), ("now", "{}")],
+        ),
         ("hermes", "No tools.", "No tools.", []),
         ("hermes", _HERMES, "", [("get_weather", _PARIS)]),
         ("hermes", f"I look.\n\n{_HERMES}\n{_HERMES}", "I look.", [("get_weather", _PARIS)] * 2),
@@ -153,6 +230,24 @@ def test_channels_of_gpt_oss() -> None:
         ("mistral-args", "[TOOL_CALLS]now[ARG"),
         ("mistral-args", "[TOOL_CALLS]" + "n" * 200),
         ("gpt-oss", f"{_HARMONY_CALL}{{bad"),
+        ("qwen3-coder", "a < b <function"),
+        ("qwen3-coder", "<tool_call>\n<function=unknown>\n</function>\n</tool_call>"),
+        ("qwen3-coder", "<tool_call>\n<function=now>\nwords\n</function>"),
+        ("qwen3-coder", "<tool_call>\n<function=now>\n<parameter=a>\n"),
+        ("glm", "<tool_call>unknown</tool_call>"),
+        ("glm", "<tool_call>now<arg_key>a</arg_key></tool_call>"),
+        ("minimax", '<minimax:tool_call>\n<invoke name="unknown">\n</invoke>'),
+        (
+            "kimi",
+            "<|tool_calls_section_begin|><|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{<|tool_call_end|>",
+        ),
+        ("deepseek", _DEEPSEEK.format(_DEEPSEEK_CALL.format("now", "3"))),
+        ("lfm2", "<|tool_call_start|>[now(1)]<|tool_call_end|>"),
+        ("lfm2", "<|tool_call_start|>[now(**a)]<|tool_call_end|>"),
+        ("lfm2", "<|tool_call_start|>[now(a=print())]<|tool_call_end|>"),
+        ("lfm2", "<|tool_call_start|>" + "[" * 100_000 + "<|tool_call_end|>"),
+        ("lfm2", "<|tool_call_start|>[now(a=" + "-" * 50_000 + "1)]<|tool_call_end|>"),
+        ("lfm2", "<|tool_call_start|>[now(a=" + "9" * 50_000 + ")]<|tool_call_end|>"),
         ("gpt-oss", "<|channel|>commentary to=functions.unknown<|message|>{}"),
         ("gpt-oss", "<|channel|>final"),
         ("gpt-oss", "a <|mess"),
@@ -222,6 +317,26 @@ _FRAGMENTS = {
         " to=functions.now",
     ],
 }
+_FRAGMENTS |= {
+    "granite": ["<|tool_call|>", "<|tool", "[", "]", ", "],
+    "qwen3-coder": [
+        "<tool_call>", "</tool_call>", "<function=now>", "</function>", "<parameter=a>", "</parameter>", "<func",
+        _FUNCTION,
+    ],
+    "seed-oss": ["<seed:tool_call>", "</seed:tool_call>", "<function=now>", "</function>", "<seed", _FUNCTION],
+    "glm": ["<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "now", "<tool"],
+    "minimax": [
+        "<minimax:tool_call>", "</minimax:tool_call>", '<invoke name="now">', "</invoke>", "<invoke", "</parameter>",
+        '<parameter name="a">',
+    ],
+    "kimi": [
+        "<|tool_calls_section_begin|>", "<|tool_call_begin|>", "functions.now:0", "<|tool_call_argument_begin|>",
+        "<|tool_call_end|>", "<|tool_calls_section_end|>", "<|tool",
+    ],
+    "deepseek": [_DEEPSEEK[:10], _DEEPSEEK_CALL, _DEEPSEEK_CALL.format("now", "{}"), _DEEPSEEK.format(""), "\uff5c"],
+    "deepseek-fenced": [_DEEPSEEK[:10], _DEEPSEEK_CALL.format("function", "now\n```json\n{}\n```"), "```", "\uff5c"],
+    "lfm2": ["<|tool_call_start|>", "<|tool_call_end|>", "[now(a=1)]", "now(", ")", "<|tool"],
+}  # fmt: skip
 _COMMON = [
     _object("now", "{}"), _object("get_weather", _TRICKY, "parameters"), _object("none", "{}"), _PARIS, "{", "}", '"',
     '{"name": "now", "arguments": ', " ", "\n", "text ", "é", "\\",
@@ -230,7 +345,7 @@ _COMMON = [
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("family", list(_FRAGMENTS))
-@settings(max_examples=500 if LONG else 60, deadline=None)
+@settings(max_examples=4000 if LONG else 60, deadline=None)
 @given(data=st.data())
 def test_any_split_gives_the_same_answer(family: str, streamed: bool, data: st.DataObject) -> None:
     fragments = st.lists(st.sampled_from([*_FRAGMENTS[family], *_COMMON]), max_size=8)
@@ -247,6 +362,35 @@ def test_any_split_gives_the_same_answer(family: str, streamed: bool, data: st.D
         assert all(isinstance(json.loads(call.arguments), dict) for call in answer.calls)
         if not answer.calls and family != "gpt-oss":
             assert answer.text == text
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"type": "string"}, "3", "3"),
+        ({"type": "string"}, " {} ", " {} "),
+        ({"type": "integer"}, "3", 3),
+        ({"type": "integer"}, "three", "three"),
+        ({"type": "boolean"}, "True", True),
+        ({"type": ["boolean", "null"]}, "None", None),
+        ({"type": ["string", "null"]}, "null", None),
+        ({"type": ["string", "null"]}, "3", "3"),
+        ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, "3", 3),
+        ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, "[3]", "[3]"),
+        ({"enum": ["1", "2"]}, "1", "1"),
+        ({"$ref": "#/$defs/text"}, "3", "3"),
+        ({"type": "array"}, "[1, 2]", [1, 2]),
+        ({}, '{"a": 1}', {"a": 1}),
+        ({}, "Paris", "Paris"),
+    ],
+)
+def test_arguments_in_elements_have_the_types_of_the_schema(schema: Any, text: str, value: Any) -> None:
+    tools = {"now": {"type": "object", "properties": {"a": schema}, "$defs": {"text": {"type": "string"}}}}
+    parser = _FORMATS["qwen3-coder"].parser(tools, lambda: "id", False)
+    deltas = parser.push(f"<tool_call><function=now><parameter=a>\n{text}\n</parameter></function></tool_call>")
+    (call,) = ParsedAnswer.joined([*deltas, *parser.finish()]).calls
+    assert json.loads(call.arguments) == {"a": value}
+    assert type(json.loads(call.arguments)["a"]) is type(value)
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,22 @@
 """Tools with one model: what of a request goes into the prompt, the grammar and the parser."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from lang_core import InputError, checked_choices
 from tapeline.grammar import GrammarSpec
 from tapeline.text import ChatTemplate, Tokenizer
-from tapeline.toolcalls._formats import CallFormat, find_format
-from tapeline.toolcalls._grammars import CallGrammar
+from tapeline.toolcalls._formats import HERMES, CallFormat, find_format
+from tapeline.toolcalls._grammars import AnswerForm, CallGrammar, schema_name
 from tapeline.toolcalls._parser import AnswerParser, NewId, PlainParser
 from tapeline.toolcalls._tools import Tool, read_choice, read_tools
 
 _PROBE: Final = "tapeline_probe_of_tools"
+
+
+def _as_it_is(schema: Any) -> Any:
+    return schema
 
 
 @checked_choices
@@ -21,11 +25,13 @@ class ToolPlan:
     """Consequences of a request's tools for its answer.
 
     Attributes:
-        tools: what the template gets as ``tools``; None where it gets none.
+        tools: tools that the model may call, as templates take them; None where there are none.
+        schemas: field of the request that has the parameters of each tool, by the name of the schema in the grammar.
         grammar: constraint of the answer; None where it is free.
         keep: special tokens that the answer's text must show to the parser (``Tokenizer.stream(keep=...)``).
         ends: ids that end the answer, beside those of the model.
         names: names of the tools that may be called.
+        parameters: JSON schema of the arguments of each tool that may be called, by its name.
         streamed: whether arguments come in pieces: where a grammar makes the answer a call.
     """
 
@@ -35,6 +41,8 @@ class ToolPlan:
     ends: frozenset[int]
     names: frozenset[str]
     streamed: bool
+    schemas: Mapping[str, str]
+    parameters: Mapping[str, Any]
     _format: CallFormat | None
 
     @property
@@ -50,7 +58,7 @@ class ToolPlan:
         """
         if self._format is None:
             return PlainParser()
-        return self._format.parser(self.names, new_id or self._format.new_id, self.streamed)
+        return self._format.parser(self.parameters, new_id or self._format.new_id, self.streamed)
 
 
 class ToolSupport:
@@ -63,6 +71,8 @@ class ToolSupport:
     Attributes:
         format: form of the model's calls; None where it is not known.
         takes_tools: whether the template shows tools to the model.
+        generic: True if the template shows no tools in a form that is known, so that ``generic_messages`` does.
+        takes_system: whether the template shows a system message to the model.
     """
 
     def __init__(self, template: ChatTemplate, tokenizer: Tokenizer) -> None:
@@ -70,10 +80,18 @@ class ToolSupport:
         self._tokenizer: Final = tokenizer
         self.format: Final = find_format(template)
         self.takes_tools: Final = _takes_tools(template)
+        self.takes_system: Final = _takes_system(template)
+        self.generic: Final = self.format is None or not self.takes_tools
 
     @checked_choices
     def plan(
-        self, tools: Sequence[Mapping[str, Any]] | None = None, choice: Any = None, *, parallel: bool = True
+        self,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        choice: Any = None,
+        *,
+        parallel: bool = True,
+        form: AnswerForm | None = None,
+        adapt: Callable[[Any], Any] = _as_it_is,
     ) -> ToolPlan:
         """Returns what a request's tools mean; every request of a conversation has a plan, also one without tools.
 
@@ -81,55 +99,73 @@ class ToolSupport:
             tools: ``tools`` of the request.
             choice: ``tool_choice`` of the request.
             parallel: ``parallel_tool_calls`` of the request: whether an answer may have several calls.
+            form: format of an answer that is no call; None for free text.
+            adapt: returns the parameters of a tool in keywords that grammars have.
 
         Raises:
-            InputError: a tool or the choice is not as the API has it, or the model's template takes no tools.
+            InputError: a tool or the choice is not as the API has it, or calls of the model have no grammar, and the
+                request needs one.
         """
         read = read_tools(tools or ())
         wanted = read_choice(choice, read)
         if wanted.mode == "none":
             return self._without_tools()
-        form = self._format_for_tools()
+        called = HERMES if self.generic or self.format is None else self.format
         demanded = wanted.mode == "required"
         callable_tools = tuple(tool for tool in read if wanted.name in (None, tool.name))
         grammar = None
-        if demanded or any(tool.strict for tool in callable_tools):
+        if demanded or form is not None or any(tool.strict for tool in callable_tools):
+            if called.grammar is None:
+                raise InputError(
+                    f"tools: calls in the form of {called.name} have no grammar: leave out `strict` and "
+                    "`response_format`, and give `tool_choice` auto"
+                )
             several = parallel and wanted.name is None
-            grammar = form.grammar(CallGrammar(self._tokenizer, callable_tools, demanded), demanded, several)
+            adapted = tuple(replace(tool, parameters=adapt(tool.parameters)) for tool in callable_tools)
+            rules = CallGrammar(self._tokenizer, adapted, demanded, form)
+            grammar = called.grammar(rules, demanded, several)
+        places = {tool.name: f"tools[{index}].function.parameters" for index, tool in enumerate(read)}
         return ToolPlan(
             tools=tuple(tool.shown for tool in read),
             grammar=grammar,
-            keep=self._kept(form),
-            ends=self._ends(form),
+            keep=self._kept(called),
+            ends=self._ends(called),
             names=frozenset(tool.name for tool in callable_tools),
             streamed=demanded,
-            _format=form,
+            schemas={f"{schema_name(tool)}_{index}": places[tool.name] for index, tool in enumerate(callable_tools)},
+            parameters={tool.name: tool.parameters for tool in callable_tools},
+            _format=called,
         )
 
     def _without_tools(self) -> ToolPlan:
         form = self.format if self.format is not None and self.format.structured else None
         keep = frozenset[str]() if form is None else self._kept(form)
         ends = frozenset[int]() if form is None else self._ends(form)
-        return ToolPlan(None, None, keep, ends, frozenset(), False, form)
-
-    def _format_for_tools(self) -> CallFormat:
-        if not self.takes_tools:
-            raise InputError(
-                f"tools: the chat template of {self._template.origin} does not show tools to the model: leave out "
-                "`tools`, or use a model whose template takes them"
-            )
-        if self.format is None:
-            raise InputError(
-                f"tools: the chat template of {self._template.origin} writes calls in a form that is not read; those "
-                "of Hermes and Qwen, Llama 3, Mistral and gpt-oss are: leave out `tools`, or use such a model"
-            )
-        return self.format
+        return ToolPlan(
+            tools=None,
+            grammar=None,
+            keep=keep,
+            ends=ends,
+            names=frozenset(),
+            streamed=False,
+            schemas={},
+            parameters={},
+            _format=form,
+        )
 
     def _kept(self, form: CallFormat) -> frozenset[str]:
         return frozenset(mark for mark in form.marks if self._tokenizer.special_id(mark) is not None)
 
     def _ends(self, form: CallFormat) -> frozenset[int]:
         return frozenset(index for mark in form.ends if (index := self._tokenizer.special_id(mark)) is not None)
+
+
+def _takes_system(template: ChatTemplate) -> bool:
+    """Returns whether a system message that is given to a template comes into its text."""
+    try:
+        return _PROBE in template.render([{"role": "system", "content": _PROBE}, {"role": "user", "content": "."}])
+    except InputError:
+        return False
 
 
 def _takes_tools(template: ChatTemplate) -> bool:

@@ -1,6 +1,7 @@
 """Tools of a request with a model: the prompt, the grammar, the parser; and refusals."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,10 @@ import pytest
 from tokenizers import AddedToken
 
 from lang_core import InputError
-from tapeline.grammar import compile_constraint
+from tapeline.grammar import Choices, JsonObject, JsonSchema, RegularExpression, compile_constraint
 from tapeline.grammar._walks_testing import satisfies, saved, walk
 from tapeline.text import ChatTemplate, Tokenizer, _samples_testing
-from tapeline.toolcalls import FORMATS, CallFormat, ParsedAnswer, ToolPlan, ToolSupport
+from tapeline.toolcalls import FORMATS, AnswerForm, CallFormat, ParsedAnswer, ToolPlan, ToolSupport, generic_messages
 
 _SHOWN = "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{{ messages[-1].content }}"
 _TEMPLATES = {
@@ -21,8 +22,20 @@ _TEMPLATES = {
     "mistral": _SHOWN + "{# [TOOL_CALLS] #}",
     "mistral-args": _SHOWN + "{# [TOOL_CALLS] [ARGS] #}",
     "gpt-oss": _SHOWN + "{# <|channel|> <|message|> #}",
+    "granite": _SHOWN + "{# <|tool_call|> #}",
+    "qwen3-coder": _SHOWN + "{# <tool_call> <function= <parameter= #}",
+    "seed-oss": _SHOWN + "{# <seed:tool_call> <function= #}",
+    "glm": _SHOWN + "{# <tool_call> <arg_key> #}",
+    "minimax": _SHOWN + "{# <minimax:tool_call> <invoke #}",
+    "kimi": _SHOWN + "{# <|tool_calls_section_begin|> #}",
+    "deepseek": _SHOWN + "{# <\uff5ctool\u2581calls\u2581begin\uff5c> #}",
+    "deepseek-fenced": _SHOWN + "{# <\uff5ctool\u2581calls\u2581begin\uff5c> ```json #}",
+    "lfm2": _SHOWN + "{# <|tool_call_start|> #}",
 }
-_FAMILIES = [form.name for form in FORMATS]
+_ALL = [form.name for form in FORMATS]
+_FAMILIES = [form.name for form in FORMATS if form.grammar is not None]
+_TOKENS = ("gpt-oss", "kimi", "deepseek", "deepseek-fenced")  # whose marks are always tokens
+_TEXTS = ("hermes", "qwen3-coder", "seed-oss", "glm", "minimax")  # whose marks are text
 _PARAMETERS = {
     "type": "object",
     "properties": {"size": {"type": "integer", "minimum": 1, "maximum": 99}, "kind": {"$ref": "#/$defs/kind"}},
@@ -53,7 +66,7 @@ def _tokenizer(directory: Path, family: str, marked: bool) -> Tokenizer:
     inner = _samples_testing.byte_level()
     form = _format(family)
     if marked:
-        special = family != "hermes"  # those of Qwen are text
+        special = family not in _TEXTS
         inner.add_tokens([AddedToken(mark, special=special, normalized=False) for mark in form.marks])
         inner.add_tokens([AddedToken(mark, special=True, normalized=False) for mark in form.ends])
     return saved(inner, directory)
@@ -82,7 +95,7 @@ def _answers(plan: ToolPlan, tokenizer: Tokenizer, count: int) -> list[ParsedAns
     return answers
 
 
-@pytest.mark.parametrize("family", _FAMILIES)
+@pytest.mark.parametrize("family", _ALL)
 def test_the_form_is_found_in_the_template(family: str, tmp_path: Path) -> None:
     support, _ = _support(tmp_path, family)
     assert support.takes_tools
@@ -91,7 +104,7 @@ def test_the_form_is_found_in_the_template(family: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("family", _FAMILIES)
 def test_required_calls_are_calls(family: str, marked: bool, tmp_path: Path) -> None:
-    support, tokenizer = _support(tmp_path, family, marked or family == "gpt-oss")  # whose marks are always tokens
+    support, tokenizer = _support(tmp_path, family, marked or family in _TOKENS)
     plan = support.plan(TOOLS, "required")
     assert plan.streamed
     for answer in _answers(plan, tokenizer, 8):
@@ -132,7 +145,7 @@ def test_strict_tools_are_held_where_the_model_is_free(family: str, tmp_path: Pa
             assert satisfies(json.loads(call.arguments), _PARAMETERS)
 
 
-@pytest.mark.parametrize("family", _FAMILIES)
+@pytest.mark.parametrize("family", _ALL)
 def test_free_answers_have_no_grammar(family: str, tmp_path: Path) -> None:
     support, _ = _support(tmp_path, family)
     plan = support.plan(TOOLS)
@@ -141,7 +154,7 @@ def test_free_answers_have_no_grammar(family: str, tmp_path: Path) -> None:
     assert plan.tools == tuple(TOOLS)
 
 
-@pytest.mark.parametrize("family", _FAMILIES)
+@pytest.mark.parametrize("family", _ALL)
 def test_answers_without_tools(family: str, tmp_path: Path) -> None:
     support, _ = _support(tmp_path, family)
     for plan in (support.plan(), support.plan([], "auto"), support.plan(TOOLS, "none"), support.plan((), "none")):
@@ -182,23 +195,71 @@ def test_schemas_of_tools_that_cannot_be_held_to(strict: bool | None, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("template", "message"),
+    "template",
     [
-        ("{{ messages[0].content }}", "tools: the chat template of here does not show tools to the model: leave out"),
-        ("{{ raise_exception('no') }}", "tools: the chat template of here does not show tools"),
-        (
-            _SHOWN,
-            "tools: the chat template of here writes calls in a form that is not read; those of Hermes and Qwen, L",
-        ),
-        (_SHOWN + "<tool_call><function=", "writes calls in a form that is not read"),
-        (_SHOWN + "<tool_call><arg_key>", "writes calls in a form that is not read"),
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}",
+        "{% for m in messages %}{% if m.role not in ['user', 'assistant'] %}{{ raise_exception('no') }}{% endif %}"
+        "[{{ m.role }}]{{ m.content }}{% endfor %}",
+        "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}",
     ],
 )
-def test_templates_without_tools(template: str, message: str, tmp_path: Path) -> None:
-    support = ToolSupport(ChatTemplate(template, "here"), _tokenizer(tmp_path, "hermes", True))
-    assert support.plan(TOOLS, "none").tools is None
-    with pytest.raises(InputError, match=message):
-        support.plan(TOOLS)
+def test_tools_go_with_any_template(template: str, tmp_path: Path) -> None:
+    """A template that shows no tools, or writes calls in an unknown form, has them in a message."""
+    chat_template = ChatTemplate(template, "here")
+    tokenizer = _tokenizer(tmp_path, "hermes", True)
+    support = ToolSupport(chat_template, tokenizer)
+    assert support.generic
+    plan = support.plan(TOOLS, "required")
+    for answer in _answers(plan, tokenizer, 3):
+        assert all(call.name in ("measure", "now") for call in answer.calls)
+        assert answer.calls
+    call = {"id": "c", "type": "function", "function": {"name": "measure", "arguments": {"size": 3}}}
+    messages = [
+        {"role": "user", "content": "How long?"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "three"},
+        {"role": "tool", "tool_call_id": "d", "content": "four"},
+    ]
+    text = chat_template.render(generic_messages(messages, plan.tools or (), support.takes_system))
+    assert text.count("<tools>") == 1
+    assert json.dumps(TOOLS[0], ensure_ascii=False) in text
+    assert '<tool_call>\n{"name": "measure", "arguments": {"size": 3}}\n</tool_call>' in text
+    assert text.endswith("[user]<tool_response>\nthree\n</tool_response>\n<tool_response>\nfour\n</tool_response>")
+    assert text.index("<tools>") < text.index("How long?")
+    assert support.takes_system == text.startswith("[system]")
+
+
+def test_calls_without_a_grammar_are_not_demanded(tmp_path: Path) -> None:
+    support, _ = _support(tmp_path, "lfm2")
+    assert support.plan(TOOLS).grammar is None
+    with pytest.raises(InputError, match="calls in the form of lfm2 have no grammar"):
+        support.plan(TOOLS, "required")
+
+
+@pytest.mark.parametrize("family", _FAMILIES)
+@pytest.mark.parametrize(
+    ("form", "matches"),
+    [
+        (JsonSchema({"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]}), None),
+        (JsonObject(), None),
+        (Choices(["yes/no", "it's"]), r"yes/no|it's"),
+        (RegularExpression("[ab]{2}/x"), "[ab]{2}/x"),
+    ],
+)
+def test_tools_go_with_a_format(family: str, form: AnswerForm, matches: str | None, tmp_path: Path) -> None:
+    """An answer is calls, or satisfies the format."""
+    support, tokenizer = _support(tmp_path, family)
+    plan = support.plan([_function("now")], form=form)
+    called = said = 0
+    for answer in _answers(plan, tokenizer, 12):
+        if answer.calls:
+            called += 1
+        else:
+            said += 1
+            text = answer.text
+            assert isinstance(json.loads(text), dict) if matches is None else re.fullmatch(matches, text), text
+    assert called + said == 12
 
 
 @pytest.mark.parametrize(

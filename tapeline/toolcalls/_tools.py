@@ -9,6 +9,7 @@ from lang_core import InputError, checked_choices, some_of
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NAMES: Final = "1 to 64 of A-Z, a-z, 0-9, _, . and -"
+_MOST_REFERENCES: Final = 8  # that are followed
 _MODES: Final = ("none", "auto", "required")
 
 
@@ -90,6 +91,19 @@ def read_choice(value: Any, tools: Sequence[Tool]) -> ToolChoice:
     if name not in names:
         raise InputError(f"tool_choice: {name!r:.80} not found; available: {some_of(name, names) or 'no tools'}")
     return ToolChoice("required", name)
+
+
+def resolved(part: Any, root: Any) -> Any:
+    """Returns the schema that a reference inside a schema names; the schema itself if it is no such reference."""
+    for _ in range(_MOST_REFERENCES):
+        reference = part.get("$ref") if isinstance(part, Mapping) else None
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            return part
+        target = root
+        for step in reference[2:].split("/"):
+            target = target.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(target, Mapping) else None
+        part = target
+    return part
 
 
 def _tool(value: Mapping[str, Any], place: str) -> Tool:
