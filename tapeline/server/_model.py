@@ -279,7 +279,7 @@ class TextModel:
         _check_variables(variables, self.template)
         said = template_messages(messages, developers=self.template.mentions("developer"))
         if self.tools is not None and self.tools.generic:
-            said = generic_messages(said, tools or (), self.tools.takes_system)
+            said = generic_messages(said, tools or (), system=self.tools.takes_system)
             tools = None
         if continued:
             return _continued(self.template, said, tools, variables)

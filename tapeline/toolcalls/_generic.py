@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from lang_core import checked_choices
+
 _INTRODUCTION: Final = """You may call functions to help with the request. These are the functions, as JSON schemas:
 <tools>
 {}
@@ -14,8 +16,9 @@ To call a function, answer with its name and arguments as a JSON object inside <
 </tool_call>"""
 
 
+@checked_choices
 def generic_messages(
-    messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], system: bool
+    messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], *, system: bool
 ) -> list[dict[str, Any]]:
     """Returns messages without what a template without tools does not know: calls and results become text.
 

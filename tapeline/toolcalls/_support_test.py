@@ -221,7 +221,7 @@ def test_tools_go_with_any_template(template: str, tmp_path: Path) -> None:
         {"role": "tool", "tool_call_id": "c", "content": "three"},
         {"role": "tool", "tool_call_id": "d", "content": "four"},
     ]
-    text = chat_template.render(generic_messages(messages, plan.tools or (), support.takes_system))
+    text = chat_template.render(generic_messages(messages, plan.tools or (), system=support.takes_system))
     assert text.count("<tools>") == 1
     assert json.dumps(TOOLS[0], ensure_ascii=False) in text
     assert '<tool_call>\n{"name": "measure", "arguments": {"size": 3}}\n</tool_call>' in text

@@ -59,6 +59,8 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "An answer begins again when its grammar worker was never forked", "tapeline/grammar/_hostile_test.py::test_an_answer_whose_worker_was_never_forked_is_begun_again"),
     ("results", "The server names every field of a request that it ignores", "tapeline/server/_compatibility_test.py::test_unknown_fields_are_named_in_a_header_and_counted"),
     ("results", "Stop strings apply to the text of an answer, not to calls of tools", "tapeline/server/_compatibility_test.py::test_a_stop_string_applies_to_text_and_not_to_calls"),
+    ("results", "A parsed answer is the same streamed and whole, for every form of tool calls", "tapeline/toolcalls/_parsers_test.py::test_any_split_gives_the_same_answer"),
+    ("results", "Numbers of a JSON answer have a bound on their digits", "tapeline/server/_schemas_test.py::test_numbers_have_a_bound"),
     ("results", "Large requests leave threads of the server to others", "tapeline/server/_lengths_test.py::test_large_requests_leave_threads_to_others"),
     ("results", "An answer whose mask never comes holds up no other answer", "generation/engine/_late_constraints_test.py::test_an_answer_that_waits_for_ever_holds_up_no_other"),
     ("results", "A model that cannot be loaded is told with its reason, and the others are served", "tapeline/server/_failures_test.py::test_a_model_that_cannot_be_loaded_leaves_the_others"),
