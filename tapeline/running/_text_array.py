@@ -29,6 +29,20 @@ class TextArray(np.ndarray):
         array.truncated = np.array([text.truncated for text in texts], np.int64)
         return array
 
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Returns the rows of arrays one after the other, with their counts."""
+        array = np.concatenate(parts).view(cls)
+        array.tokens = np.concatenate([part.tokens for part in parts])
+        array.truncated = np.concatenate([part.truncated for part in parts])
+        return array
+
+    def part(self, rows: slice) -> Self:
+        """Returns some rows, with their counts."""
+        array = np.asarray(self[rows]).view(type(self))
+        array.tokens, array.truncated = self.tokens[rows], self.truncated[rows]
+        return array
+
     def __array_finalize__(self, source: Any) -> None:
         self.tokens = self.truncated = np.zeros((0,), np.int64)
 

@@ -1,7 +1,7 @@
 """Models that embed texts."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from tapeline.running import TextArray, similarities
 from tapeline.server._errors import RequestError
 from tapeline.server._paths import without_paths
 from tapeline.server._ranking_model import Ranked, Ranking
+from tapeline.server._text_batches import TextBatches, TextSettings
 from tapeline.text import Tokenizer
 
 
@@ -53,6 +54,10 @@ class EmbeddingModel(Ranking):
     """
 
     embedder: TextEmbedder
+    _batches: TextBatches = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_batches", TextBatches(self._turns, self._embedded))
 
     def text_of(self, tokens: Sequence[int], field: str) -> str:
         """Returns the text whose tokens these are.
@@ -93,10 +98,18 @@ class EmbeddingModel(Ranking):
             InputError: a text has more tokens than the model takes, or there is no such prompt.
             BusyError: too many calls wait.
         """
-        beat = self._turns.activity.beat
-        return self._turns.take(
-            lambda: self.embedder.embed(texts, prompt_name=prompt_name, truncate=truncate, check=beat)
-        )
+        return self._embedded(texts, TextSettings(prompt_name, truncate))
+
+    @checked_choices
+    async def embed_batched(
+        self, texts: Sequence[str], prompt_name: str | None = None, *, truncate: bool = True
+    ) -> TextArray:
+        """Returns what ``embed`` does; calls take texts of several requests."""
+        return await self._batches.result(texts, TextSettings(prompt_name, truncate))
+
+    def _embedded(self, texts: Sequence[str], settings: TextSettings) -> TextArray:
+        beat, options = self._turns.activity.beat, {"prompt_name": settings.prompt_name, "truncate": settings.truncate}
+        return self._turns.take(lambda: self.embedder.embed(texts, **options, check=beat))
 
     @checked_choices
     def rank(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> Ranked:
@@ -104,7 +117,15 @@ class EmbeddingModel(Ranking):
 
         Errors as of ``embed``.
         """
-        vectors = self.embed([query, *documents], truncate=truncate)
+        return self._ranked(self.embed([query, *documents], truncate=truncate))
+
+    @checked_choices
+    async def rank_batched(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> Ranked:
+        """Returns what ``rank`` does; calls take texts of several requests."""
+        return self._ranked(await self.embed_batched([query, *documents], truncate=truncate))
+
+    def _ranked(self, vectors: TextArray) -> Ranked:
+        """Returns how alike the first vector is to each other one."""
         plain = np.asarray(vectors, np.float64)
         alike = similarities(self.embedder.similarity, plain[:1], plain[1:])[0]
         tokens, truncated = int(vectors.tokens.sum()), int(vectors.truncated.sum())

@@ -1,7 +1,6 @@
 """/v1/embeddings and /v1/rerank."""
 
 import base64
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,7 @@ async def embeddings(request: Request) -> Response:
     model = model_of(request, service.models.embedding_model, fields.model)
     texts = [one if isinstance(one, str) else await in_thread(model.text_of, one, "input") for one in fields.inputs]
     model.check_texts(texts, "input")
-    async with model.turn():
-        vectors = await in_thread(partial(model.embed, texts, fields.prompt_name, truncate=fields.truncate))
+    vectors = await model.embed_batched(texts, fields.prompt_name, truncate=fields.truncate)
     values = _shortened(np.asarray(vectors), fields.dimensions)
     data = [
         {"object": "embedding", "index": index, "embedding": _vector(vector, fields.encoding_format)}
@@ -41,8 +39,7 @@ async def rerank(request: Request) -> Response:
     fields = await service.read(request, RerankRequest)
     model = model_of(request, service.models.ranking_model, fields.model)
     model.check_texts(fields.texts, "documents", fields.query)
-    async with model.turn():
-        ranked = await in_thread(partial(model.rank, fields.query, fields.texts, truncate=fields.truncate))
+    ranked = await model.rank_batched(fields.query, fields.texts, truncate=fields.truncate)
     scores = ranked.scores
     best = sorted(range(len(scores)), key=lambda index: -scores[index])[: fields.top_n]
     results = [

@@ -1,9 +1,10 @@
 """Models that rank documents."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from lang_core import checked_choices
@@ -56,6 +57,12 @@ class Ranking(ABC):
             BusyError: too many calls wait.
         """
 
+    @checked_choices
+    async def rank_batched(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> Ranked:
+        """Returns what ``rank`` does, and waits for a call without a thread."""
+        async with self._turns.turn():
+            return await asyncio.to_thread(partial(self.rank, query, documents, truncate=truncate))
+
     def check_texts(self, texts: Sequence[str], field: str, query: str = "") -> None:
         """Checks the lengths of texts, and of the query that they are compared with, before they are encoded.
 
@@ -64,14 +71,6 @@ class Ranking(ABC):
         """
         check_length(len(query), self.context, "query")
         check_lengths([len(text) for text in texts], self.context, field)
-
-    def turn(self) -> AbstractAsyncContextManager[None]:
-        """Waits, without a thread, until the block may make a call.
-
-        Raises:
-            BusyError: too many calls wait.
-        """
-        return self._turns.turn()
 
     def fault(self, seconds: float) -> str | None:
         """Returns why the model cannot answer: a call makes no progress for some seconds; None if it can."""

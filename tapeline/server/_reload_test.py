@@ -11,7 +11,7 @@ import pytest
 
 from lang_core import DeviceError
 from tapeline.running import TextArray
-from tapeline.server import EmbeddingModel, RankingModel, _chat, _completions, _embeddings, _tokens
+from tapeline.server import EmbeddingModel, RankingModel, _chat, _completions, _tokens
 from tapeline.server._model import ServedModel
 from tapeline.server._models import ModelSource
 from tapeline.server._script_slots_testing import ScriptSlots
@@ -74,27 +74,32 @@ def _await_event(server: RunningServer, event: str, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "path", "body"),
+    ("owner", "name", "path", "body"),
     [
-        (_chat, "/v1/chat/completions", {"messages": _HELLO, "max_tokens": 3, "response_format": {"type": "text"}}),
-        (_completions, "/v1/completions", {"prompt": ["a", "b"], "max_tokens": 3}),
-        (_embeddings, "/v1/embeddings", {"input": _TEXTS}),
-        (_embeddings, "/v1/rerank", {"model": "ranker", "query": "a", "documents": _TEXTS}),
-        (_tokens, "/tokenize", {"prompt": "a"}),
+        (
+            _chat,
+            "in_thread",
+            "/v1/chat/completions",
+            {"messages": _HELLO, "max_tokens": 3, "response_format": {"type": "text"}},
+        ),
+        (_completions, "in_thread", "/v1/completions", {"prompt": ["a", "b"], "max_tokens": 3}),
+        (EmbeddingModel, "embed_batched", "/v1/embeddings", {"input": _TEXTS}),
+        (RankingModel, "rank_batched", "/v1/rerank", {"model": "ranker", "query": "a", "documents": _TEXTS}),
+        (_tokens, "in_thread", "/tokenize", {"prompt": "a"}),
     ],
 )
 def test_a_request_that_is_prepared_keeps_its_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, path: str, body: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, path: str, body: Any
 ) -> None:
     prepared, replaced = threading.Event(), threading.Event()
-    work = module.in_thread
+    work = getattr(owner, name)
 
     async def late(*arguments: Any, **options: Any) -> Any:
         prepared.set()
         await asyncio.to_thread(replaced.wait, 60)
         return await work(*arguments, **options)
 
-    monkeypatch.setattr(module, "in_thread", late)
+    monkeypatch.setattr(owner, name, late)
     with running(_sources(tmp_path)) as server:
         answers: list[Answered] = []
         client = threading.Thread(target=lambda: answers.append(server.request(path, body)))

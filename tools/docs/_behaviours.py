@@ -87,6 +87,7 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "Ids and vectors of sentence embedders are those of sentence-transformers, in every layout, of empty and very long texts too", "tests/goldens/sentences/embed_test.py::test_ids_and_vectors_are_those_of_sentence_transformers"),
     ("results", "Scores of cross-encoders are those of sentence-transformers, of truncated pairs too", "tests/goldens/sentences/embed_test.py::test_scores_are_those_of_a_cross_encoder"),
     ("results", "Texts that share rows of a bundle have the vectors and scores of sentence-transformers, and the bits that each has alone", "tests/product/sentences_test.py::test_vectors_of_a_bundle_are_those_of_sentence_transformers"),
+    ("results", "Embedding requests that wait share a call, and one with many texts holds up no other", "tapeline/server/_text_batches_test.py::test_a_request_with_many_texts_holds_up_no_other"),
     ("results", "A bundle that takes less than a model reads cuts no text to fit", "tests/goldens/sentences/embed_test.py::test_a_bundle_that_takes_less_than_the_model_reads_cuts_nothing_more"),
     ("results", "A choice given by name means that choice, and what is no choice is refused, by every public function and constructor", "tests/layering/choices_test.py::test_every_public_callable_refuses_what_is_no_choice"),
     ("results", "RoPE computes the mode that a string names", "transformer_core/layers/_rope_test.py::test_a_mode_given_by_name_computes_that_mode"),
