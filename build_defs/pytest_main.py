@@ -1,9 +1,13 @@
 """Entry point of every py_pytest_test: runs pytest on the files named in argv."""
 
+import dataclasses
 import gc
+import hashlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +39,58 @@ class _SeldomCollectsGarbage:
         gc.set_threshold(20_000, 20, 20)
 
 
+class _SharesModules:
+    """Keeps the modules that the IREE compiler returns in one folder for all test targets and all runs of a machine.
+
+    A module is found by the product's own key: text, flags, CPU and version of the compiler, and by the sources of
+    ``run_iree.compiler``: after an edit of these, everything is compiled again. Only calls of the compiler in this
+    process are looked up. The tests of the compiler's calls, of damaged caches and of interrupts always compile.
+
+    Args:
+        directory: folder below which each user has a folder of modules.
+    """
+
+    _COMPILER = "run_iree.compiler._compile"
+    _BOUND = 2**28  # bytes; a module of a test has 200 KB
+    _COMPILING = ("run_iree/compiler/", "tests/integrity/", "tests/interrupts/")
+
+    def __init__(self, directory: Path) -> None:
+        self._folder = directory / f"tapeline-tests-{os.geteuid()}" / "modules"
+
+    def pytest_collection_finish(self) -> None:
+        if (compiler := sys.modules.get(self._COMPILER)) is not None:
+            self._share(compiler)
+
+    def _share(self, compiler: Any) -> None:
+        cache = compiler.ModuleCache(self._folder, self._BOUND)
+        try:
+            cache.fetch("0", self._folder / "none")  # refuses a folder that another user can write
+        except sys.modules["lang_core"].InputError as error:
+            print(f"compiled modules are not shared: {error}", file=sys.stderr)
+            return
+        sources, job = _digest_of(Path(compiler.__file__).parent), compiler._Compilation
+        compile_anew = job.run
+
+        def run(compilation: Any) -> Any:
+            if os.environ.get("PYTEST_CURRENT_TEST", "").startswith(self._COMPILING):
+                return compile_anew(compilation)
+            key = hashlib.sha256(f"{sources} {compilation._key()}".encode()).hexdigest()
+            if (facts := cache.fetch(key, compilation.output)) is not None:
+                schedules = {name: compiler.Schedule(**fields) for name, fields in facts["schedules"].items()}
+                return compiler.CompileReport(**{**facts, "flags": tuple(facts["flags"]), "schedules": schedules})
+            report = compile_anew(compilation)
+            cache.store(key, compilation.output, dataclasses.asdict(report))
+            return report
+
+        job.run = run
+
+
+def _digest_of(package: Path) -> str:
+    """Returns the digest of a package's sources, without its tests."""
+    sources = sorted(path for path in package.glob("*.py") if not path.name.endswith("_test.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+
+
 def pytest_args(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     """The command line of pytest for the files and flags in argv, under Bazel's test environment."""
     args = ["-p", "no:cacheprovider", "--import-mode=importlib", "-ra", "--strict-markers"]
@@ -57,7 +113,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
     Args:
         argv: test files and further pytest flags.
-        environ: the environment; Bazel's XML_OUTPUT_FILE, TESTBRIDGE_TEST_ONLY and TEST_TMPDIR are used.
+        environ: the environment; Bazel's XML_OUTPUT_FILE, TESTBRIDGE_TEST_ONLY and TEST_TMPDIR are used, and
+            TAPELINE_TEST_CACHE: folder below which compiled modules are kept for other targets and runs.
 
     Returns:
         pytest's exit code; 1 also where a named file holds no test. Under a filter, a target none of
@@ -82,7 +139,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     # Plugins that happen to be installed beside the host's Python have no say here.
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     collected = _EveryFileCollects([a for a in argv if a.endswith(".py")])
-    code = int(pytest.main(pytest_args(argv, environ), plugins=[collected, _SeldomCollectsGarbage()]))
+    plugins = [collected, _SeldomCollectsGarbage()]
+    if folder := environ.get("TAPELINE_TEST_CACHE"):
+        plugins.append(_SharesModules(Path(folder)))
+    code = int(pytest.main(pytest_args(argv, environ), plugins=plugins))
     if environ.get("TESTBRIDGE_TEST_ONLY"):
         return 0 if code == pytest.ExitCode.NO_TESTS_COLLECTED else code
     if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) and collected.silent:
