@@ -35,6 +35,11 @@ _PEAK: Final = re.compile(r"^VmHWM:\s*(\d+) kB$", re.MULTILINE)
 _TAIL_LINES: Final = 5
 _PACKAGE: Final = "iree.compiler"
 _CHUNK: Final = 2**20
+# Ops that can become a matrix-vector product: sums of products, and what is not known.
+_SUMS: Final = re.compile(
+    r"stablehlo\.(?:dot|convolution|einsum|reduce_window|custom_call)|linalg\.|\"stablehlo\.reduce\""
+    r"|stablehlo\.reduce\((?!.*applies stablehlo\.(?:maximum|minimum|and|or) )"
+)
 _LARGE: Final = 2**20  # bytes of text from which on a second process is worth its start
 
 
@@ -155,7 +160,7 @@ class _Compilation:
         return self._report(started, max(peak, again), schedules)
 
     def _run(self, text: Path) -> tuple[int, int, str, dict[str, Schedule]]:
-        with _tuning_flags(self.target, self.flags) as tuning, schedule_file() as schedule:
+        with _tuning_flags(self.target, self.flags, text) as tuning, schedule_file() as schedule:
             flags = [*self.flags, *tuning, *schedule.flags]
             if tuning and text.stat().st_size >= _LARGE and len(os.sched_getaffinity(0)) > 1:
                 outcome = self._run_in_two(text, flags)
@@ -209,21 +214,30 @@ def _as_json(schedules: Mapping[str, Schedule]) -> dict[str, dict[str, int]]:
 
 
 @contextlib.contextmanager
-def _tuning_flags(target: Target, flags: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def _tuning_flags(target: Target, flags: Sequence[str], text: Path) -> Iterator[tuple[str, ...]]:
     """Yields the flags for the target's tuning spec, while a temporary file with it exists.
+
+    A text without sums of products gets no spec: nothing in it matches, and the compiler would look for matches in
+    every executable, on one thread. Kernels are calls, so the texts of most models with packed weights have none.
 
     IREE 3.13 loads the file under a lock; a thread that waits for the loaded spec to be verified meanwhile starts on
     another executable, which waits for the lock: several threads may deadlock. One thread is hardly slower, as equal
     dispatches are compiled once.
     """
     tiles = target.tiles_beside(flags)
-    if tiles is None:
+    if tiles is None or not _has_sums(text):
         yield ()
         return
     with tempfile.NamedTemporaryFile("w", prefix="tapeline-tuning-", suffix=".mlir") as file:
         file.write(tiles.tuning_spec())
         file.flush()
         yield f"--iree-codegen-tuning-spec-path={file.name}", "--mlir-disable-threading"
+
+
+def _has_sums(text: Path) -> bool:
+    """Returns whether an op of a text can become a matrix-vector product."""
+    with text.open() as lines:
+        return any(_SUMS.search(line) for line in lines)
 
 
 def compiler_path() -> str:

@@ -200,3 +200,56 @@ def test_large_texts_are_compiled_in_two_processes_to_the_same_bytes(
     with pytest.raises(CompileError, match=r"for llvm-cpu: contracting dimension sizes .* op stablehlo\.dot_general"):
         compile_module(source, twice, target)
     assert [path.name for path in twice.parent.iterdir()] == ["m.vmfb"]
+
+
+@pytest.mark.parametrize(
+    ("op", "is_sum"),
+    [
+        ("%0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [1] : (tensor<1x2xf32>)", True),
+        ('%0 = "stablehlo.dot_general"(%a, %b) <{}> : (tensor<1x2xf32>)', True),
+        ("%0 = stablehlo.convolution(%a, %b) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f]", True),
+        ("%0 = stablehlo.reduce(%a init: %b) applies stablehlo.add across dimensions = [1] : (tensor<1x2xf32>)", True),
+        ("%0 = stablehlo.reduce(%a init: %b) across dimensions = [1] : (tensor<1x2xf32>)", True),
+        ('%0 = "stablehlo.reduce"(%a, %b) <{dimensions = array<i64: 1>}> ({', True),
+        ("%0 = stablehlo.custom_call @any(%a) : (tensor<1xf32>) -> tensor<1xf32>", True),
+        ("%0 = stablehlo.reduce(%a init: %b) applies stablehlo.maximum across dimensions = [1] : (f32)", False),
+        ("%0 = stablehlo.multiply %a, %b : tensor<1x2xf32>", False),
+        ("%0 = flow.dispatch @packed_linear(%a, %b) : (tensor<1x2xf32>) -> tensor<1x2xf32>", False),
+    ],
+)
+def test_ops_that_can_become_a_matrix_vector_product(op: str, is_sum: bool, tmp_path: Path) -> None:
+    path = tmp_path / "module.mlir"
+    path.write_text(f"module @m {{\n{op}\n}}\n")
+    assert _compile._has_sums(path) is is_sum
+
+
+def test_a_text_without_sums_is_compiled_on_all_threads_to_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "module.mlir"
+    source.write_text(
+        """module @m {
+  func.func public @f(%a: tensor<16x32xf32>, %b: tensor<32xf32>) -> tensor<16xf32> {
+    %0 = stablehlo.broadcast_in_dim %b, dims = [1] : (tensor<32xf32>) -> tensor<16x32xf32>
+    %1 = stablehlo.multiply %a, %0 : tensor<16x32xf32>
+    %2 = stablehlo.constant dense<0xFF800000> : tensor<f32>
+    %3 = stablehlo.reduce(%1 init: %2) applies stablehlo.maximum across dimensions = [1]
+      : (tensor<16x32xf32>, tensor<f32>) -> tensor<16xf32>
+    return %3 : tensor<16xf32>
+  }
+}
+""".replace("= [1]\n      :", "= [1] :")
+    )
+    runs: list[list[str]] = []
+    run = _compile._run
+    monkeypatch.setattr(_compile, "_run", lambda command, folder: (runs.append(command), run(command, folder))[1])
+    outputs = []
+    for name, has_sums in (("plain", False), ("tuned", True)):
+        (tmp_path / name).mkdir()
+        if has_sums:
+            monkeypatch.setattr(_compile, "_has_sums", lambda text: True)
+        compile_module(source, tmp_path / name / "m.vmfb", "llvm-cpu")
+        outputs.append((tmp_path / name / "m.vmfb").read_bytes())
+    assert ["--mlir-disable-threading" in command for command in runs] == [False, True]
+    assert [any("tuning-spec" in flag for flag in command) for command in runs] == [False, True]
+    assert outputs[0] == outputs[1]
