@@ -47,7 +47,7 @@ OPERANDS: Final = (("model", "bundle"),)
 _DEMO: Final = "demo"
 # The demo model goes on from a text; so messages are joined.
 _DEMO_TEMPLATE: Final = "{% for message in messages %}{{ message.content }}{% endfor %}"
-_SLOTS: Final = 8
+_SLOTS: Final = 4
 _DRAFTED: Final = 3
 _OPTIONS: Final = ServerOptions()
 _ENGINE: Final = EngineSettings()

@@ -88,6 +88,8 @@ def test_the_cache_has_a_bundle_once_it_is_verified(shown: tuple[Path, Path, lis
     names = {file.name for file in path.iterdir()} - {"report.json"}
     assert {file.name for file in links.iterdir()} == names
     assert (links / "weights.irpa").samefile(path / "weights.irpa")
+    assert Bundle(links).checks.damaged() is None
+    assert Bundle(path).checks.damaged() is None
 
 
 def test_a_bundle_that_is_not_verified_promises_no_equal_bits(shown: tuple[Path, Path, list[list[str]]]) -> None:
