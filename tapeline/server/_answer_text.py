@@ -71,6 +71,11 @@ class AnswerText:
         """True once a stop string was read."""
         return self._stops.stopped
 
+    @property
+    def stop(self) -> str | None:
+        """Stop string that was read; None before."""
+        return self._stops.stop
+
     def push(self, event: TokenEvent) -> Delta:
         """Returns what may be sent after another token; its text is empty where later tokens decide."""
         self.tokens += 1

@@ -28,6 +28,7 @@ class Answer:
         text: its text.
         prompt: what the engine says of the prompt; None before it has run.
         finish_reason: why it ended: ``stop`` or ``length``; None while it comes.
+        stop: stop string that ended it; None if none did.
         times: when each token came, in seconds.
     """
 
@@ -35,6 +36,7 @@ class Answer:
     text: AnswerText
     prompt: PromptEvent | None = None
     finish_reason: str | None = None
+    stop: str | None = None
     times: list[float] = field(default_factory=list)
 
 
@@ -120,12 +122,12 @@ class Answers:
             answer.finish_reason = _finish_reason(event)
             delta = answer.text.finish()
             if answer.text.stopped:
-                answer.finish_reason = "stop"
+                answer.finish_reason, answer.stop = "stop", answer.text.stop
             return delta
         answer.times.append(perf_counter())
         delta = answer.text.push(event)
         if answer.text.stopped:
-            answer.finish_reason = "stop"
+            answer.finish_reason, answer.stop = "stop", answer.text.stop
         return delta
 
     def _post(self, index: int, event: Event) -> None:

@@ -5,10 +5,12 @@ from typing import Final
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
+from tapeline.server._anthropic import count_tokens, messages
 from tapeline.server._chat import chat_completions
 from tapeline.server._completions import completions
 from tapeline.server._embeddings import embeddings, rerank
 from tapeline.server._gate import Gate
+from tapeline.server._responses import delete_response, responses, retrieve_response
 from tapeline.server._service import Service
 from tapeline.server._status import health, list_models, live, metrics, openapi, page, page_asset, retrieve_model
 from tapeline.server._tokens import detokenize, tokenize
@@ -25,6 +27,11 @@ ROUTES: Final = (
     Route("/v1/models/{model:path}", retrieve_model, methods=["GET"]),
     Route("/v1/chat/completions", chat_completions, methods=["POST"]),
     Route("/v1/completions", completions, methods=["POST"]),
+    Route("/v1/responses", responses, methods=["POST"]),
+    Route("/v1/responses/{response}", retrieve_response, methods=["GET"]),
+    Route("/v1/responses/{response}", delete_response, methods=["DELETE"]),
+    Route("/v1/messages", messages, methods=["POST"]),
+    Route("/v1/messages/count_tokens", count_tokens, methods=["POST"]),
     Route("/v1/embeddings", embeddings, methods=["POST"]),
     Route("/v1/rerank", rerank, methods=["POST"]),
     Route("/v1/audio/transcriptions", transcriptions, methods=["POST"]),

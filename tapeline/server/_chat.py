@@ -27,8 +27,18 @@ from tapeline.toolcalls import ToolPlan
 
 async def chat_completions(request: Request) -> Response:
     """Answers a conversation."""
+    fields = await service_of(request).read(request, ChatRequest)
+    job, plan = await chat_job(request, fields)
+    return await respond(request, job, ChatForm(job.model, job, plan))
+
+
+async def chat_job(request: Request, fields: ChatRequest) -> tuple[Job[ChatRequest], ToolPlan | None]:
+    """Returns what is asked of the engine for a conversation, and what its tools mean.
+
+    Raises:
+        RequestError: a field contradicts another one, or does not go with the model.
+    """
     service = service_of(request)
-    fields = await service.read(request, ChatRequest)
     fields.check()
     model = model_of(request, service.models.text_model, fields.model)
     model.engine.check_room(fields.n)
@@ -69,7 +79,7 @@ async def chat_completions(request: Request) -> Response:
         prepared.origin,
     )
     job = replace(job, constraints=constraints, bounded=bounds_numbers(prepared.spec))
-    return await respond(request, job, ChatForm(model, job, prepared.plan))
+    return job, prepared.plan
 
 
 @dataclass(frozen=True, slots=True)

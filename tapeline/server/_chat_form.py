@@ -38,7 +38,7 @@ class ChatForm:
         self._fields: Final = job.fields
         self._prompt: Final = job.prompts[0]
         self._head: Final = {"id": f"chatcmpl-{job.request_id}", "created": int(time.time()), "model": model.name}
-        self._readers: Final = [_AnswerReader(job, plan) for _ in range(job.fields.n)]
+        self._readers: Final = [AnswerReader(job, plan) for _ in range(job.fields.n)]
         self._begun: Final = set[int]()
         self._sent: Final[dict[int, int]] = {}  # token ids that were sent
 
@@ -114,7 +114,7 @@ class ChatForm:
         return {"prompt_logprobs": prompt_logprobs(answer.prompt.logprobs, self._model.tokenizer)}
 
 
-class _AnswerReader:
+class AnswerReader:
     """Reader of one answer: text, reasoning and calls, the text up to a stop string.
 
     Args:
@@ -156,7 +156,7 @@ class _AnswerReader:
                 continue
             self._say(self._stops.push(delta.text) if answer.text.tokens > self._least else delta.text)
             if self._stops.stopped:
-                answer.finish_reason = "stop"
+                answer.finish_reason, answer.stop = "stop", self._stops.stop
                 return
 
     def _say(self, text: str) -> None:

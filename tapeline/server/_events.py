@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from lang_core import TapelineError
+from tapeline.server._errors import RequestError
 from tapeline.server._failures import as_request_error
 from tapeline.server._gone import ClientGoneError, unless_gone
 
@@ -30,6 +31,7 @@ class EventStream(Response):
     """
 
     media_type = "text/event-stream"
+    _last: bytes = _DONE
 
     def __init__(self, events: AsyncGenerator[Mapping[str, Any], None]) -> None:
         super().__init__(headers=_HEADERS)
@@ -45,13 +47,32 @@ class EventStream(Response):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         try:
             async for event in events:
-                await _body(send, b"data: " + to_json(event) + b"\n\n")
+                await _body(send, self._written(event))
         except ClientGoneError:
             raise
         except TapelineError as error:
-            await _body(send, b"data: " + to_json(as_request_error(error).as_json()) + b"\n\n")
-        await _body(send, _DONE)
+            await _body(send, self._written(self._failure(as_request_error(error))))
+        await _body(send, self._last)
         await _body(send, b"", more=False)
+
+    def _written(self, event: Mapping[str, Any]) -> bytes:
+        return b"data: " + to_json(event) + b"\n\n"
+
+    def _failure(self, error: RequestError) -> Mapping[str, Any]:
+        return error.as_json()
+
+
+class NamedEventStream(EventStream):
+    """Stream of events that have their field ``type`` as their name; an event ``error`` ends one that fails."""
+
+    _last = b""
+
+    def _written(self, event: Mapping[str, Any]) -> bytes:
+        return b"event: " + event["type"].encode() + b"\n" + super()._written(event)
+
+    def _failure(self, error: RequestError) -> Mapping[str, Any]:
+        inner = error.as_json()["error"]
+        return {"type": "error", **inner, "error": inner} | {"type": "error"}
 
 
 async def _body(send: Send, body: bytes, *, more: bool = True) -> None:

@@ -31,6 +31,7 @@ _PROBES: Final = ("/health", "/live")  # answered without a key
 _POLLED: Final = (*_PROBES, "/metrics")  # not logged: a line for each poll would hide the others
 _PAGE: Final = "/"
 _API: Final = "/v1/"
+_ANTHROPIC: Final = "/v1/messages"
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _ABSOLUTE: Final = re.compile(r"https?://([^/]*)(/.*)?", re.IGNORECASE | re.DOTALL)
 _PREFLIGHT: Final = "access-control-request-method"
@@ -138,7 +139,8 @@ class _Exchange:
             self._service.log.failure("failure", failure.__cause__ or error, request_id=self._id, of_request=True)
         if self._status is not None:  # the web server logs what is raised, with its text
             raise TapelineError(f"request {self._id}: the response was cut off, since it failed") from None
-        response = Response(to_json(failure.as_json()), failure.status, failure.headers, "application/json")
+        kind = {"type": "error"} if self._scope["path"].startswith(_ANTHROPIC) else {}
+        response = Response(to_json({**kind, **failure.as_json()}), failure.status, failure.headers, "application/json")
         if failure.status == 401:
             response.headers["www-authenticate"] = "Basic" if self._scope["path"] == _PAGE else "Bearer"
         await response(self._scope, receive, self._send_with_id)
@@ -152,7 +154,10 @@ class _Exchange:
         keys = self._service.options.api_keys
         if not keys:
             return None, True
-        key = _given_key(self._headers.get("authorization", "").encode("latin-1").decode(errors="replace"))
+        header = self._headers.get("authorization")
+        if header is None:  # Anthropic's clients have a header of their own
+            header = f"Bearer {self._headers.get('x-api-key', '')}"
+        key = _given_key(header.encode("latin-1").decode(errors="replace"))
         if not _is_one_of(key, keys):
             if self._scope["path"] in _PROBES:
                 return None, False

@@ -1,7 +1,7 @@
 """Requests for text: from fields to tokens, from tokens to an answer, whole or in pieces."""
 
 import dataclasses
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -13,7 +13,7 @@ from tapeline.server._answer_text import AnswerText, Delta
 from tapeline.server._answers import Answer, Answers
 from tapeline.server._constraints import HeldAnswer, ThinkingLimit
 from tapeline.server._errors import RequestError
-from tapeline.server._events import EventStream, to_json
+from tapeline.server._events import EventStream, NamedEventStream, to_json
 from tapeline.server._fields import GenerationFields
 from tapeline.server._gone import unless_gone
 from tapeline.server._model import TextModel
@@ -185,6 +185,56 @@ async def respond(request: Request, job: Job[GenerationFields], form: Form) -> R
         return EventStream(_events(request, job, form, answers))
     whole = await unless_gone(request.receive, _whole(request, job, form, answers))
     return Response(to_json(whole), media_type=JSON)
+
+
+class EventForm(Protocol):
+    """Form of an answer as named events; there is one answer."""
+
+    def begin(self) -> Iterable[Mapping[str, Any]]:
+        """Returns the events before the answer."""
+        ...
+
+    def events(self, answer: Answer, delta: Delta) -> Iterable[Mapping[str, Any]]:
+        """Returns the events of a part of the answer; it may set the answer's finish reason to end it."""
+        ...
+
+    def end(self, answer: Answer, usage: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+        """Returns the events after the answer."""
+        ...
+
+    def body(self, answer: Answer, usage: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the whole of the answer, after its events."""
+        ...
+
+
+async def respond_events(request: Request, job: Job[GenerationFields], form: EventForm) -> Response:
+    """Returns the response to a request whose answer has named events; see ``respond``."""
+    answers = job.start()
+    if job.fields.stream:
+        return NamedEventStream(_named_events(request, job, form, answers))
+
+    async def whole() -> Mapping[str, Any]:
+        async for _ in _named_events(request, job, form, answers):
+            pass
+        return form.body(answers.answers[0], usage(job, answers.answers))
+
+    return Response(to_json(await unless_gone(request.receive, whole())), media_type=JSON)
+
+
+async def _named_events(
+    request: Request, job: Job[GenerationFields], form: EventForm, answers: Answers
+) -> AsyncGenerator[Mapping[str, Any], None]:
+    with answers:
+        try:
+            for event in form.begin():
+                yield event
+            async for answer, delta in answers.deltas():
+                for event in form.events(answer, delta):
+                    yield event
+            for event in form.end(answers.answers[0], usage(job, answers.answers)):
+                yield event
+        finally:
+            _account(request, job, answers)
 
 
 async def _events(

@@ -18,7 +18,8 @@ _OTHER_PARTS: Final = {
     "video_url": "send parts of type text or image_url",
     "file": "send its text as a part of type text",
 }
-_CACHED: Final = "Accepted without effect: prefixes are shared by content."
+CACHED: Final = "Accepted without effect: prefixes are shared by content."
+"""Help of fields that mark prefixes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,8 +31,8 @@ class TextPart:
     type: str = required(Choice(("text", "input_text", "output_text")), "Kind of the part.")
     text: str = required(Text(), "The text.")
     annotations: Any = option(Anything(), "Accepted without effect.")
-    cache_control: Any = option(Anything(), _CACHED)
-    prompt_cache_breakpoint: Any = option(Anything(), _CACHED)
+    cache_control: Any = option(Anything(), CACHED)
+    prompt_cache_breakpoint: Any = option(Anything(), CACHED)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,8 +83,8 @@ class ImagePart:
 
     type: str = required(Choice(("image_url",)), "Kind of the part.")
     image_url: ImageUrl = required(Record(ImageUrl), "The picture.")
-    cache_control: Any = option(Anything(), _CACHED)
-    prompt_cache_breakpoint: Any = option(Anything(), _CACHED)
+    cache_control: Any = option(Anything(), CACHED)
+    prompt_cache_breakpoint: Any = option(Anything(), CACHED)
 
 
 _PARTS: Final = Kinds(
@@ -146,7 +147,7 @@ class ChatMessage:
     id: Any = option(Anything(), "Accepted without effect.")
     annotations: Any = option(Anything(), "Accepted without effect.")
     parsed: Any = option(Anything(), "Accepted without effect.")
-    cache_control: Any = option(Anything(), _CACHED)
+    cache_control: Any = option(Anything(), CACHED)
 
     @property
     def parts(self) -> tuple[Part, ...]:

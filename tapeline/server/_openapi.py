@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from lang_core import checked_choices
 from tapeline.cli import VERSION
+from tapeline.server._anthropic import CountRequest, MessagesRequest
 from tapeline.server._records import RecordType, record_schema
 from tapeline.server._requests import (
     ChatRequest,
@@ -17,10 +18,14 @@ from tapeline.server._requests import (
     TokenizeRequest,
     TranscriptionRequest,
 )
+from tapeline.server._responses import ResponsesRequest
 
 POSTS: Final[dict[str, tuple[type[RecordType], str]]] = {
     "/v1/chat/completions": (ChatRequest, "Answers a conversation."),
     "/v1/completions": (CompletionRequest, "Goes on from texts."),
+    "/v1/responses": (ResponsesRequest, "Answers a conversation, as OpenAI's API of responses has it."),
+    "/v1/messages": (MessagesRequest, "Answers a conversation, as Anthropic's API has it."),
+    "/v1/messages/count_tokens": (CountRequest, "Counts the tokens of a conversation."),
     "/v1/embeddings": (EmbeddingRequest, "Embeds texts."),
     "/v1/rerank": (RerankRequest, "Orders documents by a reranker's scores, or by the cosine of embeddings."),
     "/tokenize": (TokenizeRequest, "Cuts a text, or messages, into tokens."),
@@ -40,7 +45,9 @@ _GETS: Final = {
     "/openapi.json": ("application/json", "This document."),
     "/v1/models": ("application/json", "Lists every model."),
     "/v1/models/{model}": ("application/json", "Tells of one model."),
+    "/v1/responses/{response}": ("application/json", "Returns a response that was stored."),
 }
+_DELETES: Final = {"/v1/responses/{response}": ("application/json", "Forgets a response that was stored.")}
 _ERRORS: Final = {
     "400": "A field is wrong, or is not supported.",
     "401": "No valid API key.",
@@ -85,6 +92,8 @@ def _whole() -> dict[str, Any]:
     paths: dict[str, Any] = {path: {"post": _post(*what)} for path, what in POSTS.items()}
     paths[_TRANSCRIPTIONS] = {"post": _form(TranscriptionRequest, "Turns a sound file into text.")}
     paths |= {path: {"get": _get(path, *what)} for path, what in _GETS.items()}
+    for path, what in _DELETES.items():
+        paths[path]["delete"] = _get(path, *what)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Tapeline", "version": VERSION},

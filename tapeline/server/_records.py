@@ -215,6 +215,34 @@ class Kinds:
 
 
 @dataclass(frozen=True, slots=True)
+class DefaultKinds:
+    """Reader of objects of several dataclasses, whose field ``type`` may be left out.
+
+    Attributes:
+        kinds: reader of the objects.
+        default: type of an object without one.
+    """
+
+    kinds: Kinds
+    default: str
+
+    @property
+    def expected(self) -> str:
+        """Kind of value, for messages."""
+        return self.kinds.expected
+
+    def read(self, value: Any, path: str) -> Any:
+        """Returns the dataclass."""
+        if isinstance(value, dict) and value.get(_TYPE) is None:
+            return self.kinds.read({**value, _TYPE: self.default}, path)
+        return self.kinds.read(value, path)
+
+    def schema(self) -> dict[str, Any]:
+        """Returns the JSON schema."""
+        return self.kinds.schema()
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """Reader of objects that are a dataclass.
 

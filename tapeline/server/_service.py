@@ -19,6 +19,7 @@ from tapeline.server._options import ServerOptions
 from tapeline.server._pictures import PixelBudget
 from tapeline.server._ranking_model import Ranking
 from tapeline.server._records import IgnoredFields, RecordType, read_record, read_tolerant
+from tapeline.server._response_store import ResponseStore
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,6 +45,7 @@ class Service:
         metrics: metrics of the server.
         pixels: limits and memory of pictures.
         compiling: turns of clients at compiling grammars.
+        responses: responses that later requests continue.
         draining: whether no new requests are taken, as the server ends.
         active: requests that are being answered.
     """
@@ -55,6 +57,7 @@ class Service:
         self.metrics: Final = Metrics(models.figures, models.stalled_seconds)
         self.pixels: Final = PixelBudget(options)
         self.compiling: Final = CompileTurns()
+        self.responses: Final = ResponseStore()
         self._large: Final = asyncio.Semaphore(_LARGE_AT_ONCE)
         self.draining = False
         self.active = 0

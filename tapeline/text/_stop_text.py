@@ -17,6 +17,7 @@ class StopText:
 
     Attributes:
         stopped: whether one was read.
+        stop: the one that was read; None before.
 
     >>> text = StopText(["END"])
     >>> text.push("one E"), text.push("N two EN"), text.push("D three"), text.stopped
@@ -29,16 +30,18 @@ class StopText:
         self._keep: Final = keep
         self._held = ""
         self.stopped = False
+        self.stop: str | None = None
 
     def push(self, piece: str) -> str:
         """Returns what may be sent now that another piece of the text is there."""
         if self.stopped:
             return ""
         text = self._held + piece
-        ends = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
+        ends = [(at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
         if ends:
+            end, start, self.stop = min(ends)
             self.stopped, self._held = True, ""
-            return text[: min(ends)[0 if self._keep else 1]]
+            return text[: end if self._keep else start]
         kept = max((_overlap(text, stop) for stop in self._stops), default=0)
         self._held = text[len(text) - kept :]
         return text[: len(text) - kept]
