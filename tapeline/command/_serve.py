@@ -86,6 +86,12 @@ _PREFIX_CACHE: Final = flags.DEFINE_enum(
     "Requests that reuse the KV cache of each other's prompts: those with the same API key, all, or none.",
     flag_values=FLAGS,
 )
+_SERVED_NAMES: Final = flags.DEFINE_list(
+    "served_model_name",
+    [],
+    "Name of the model in requests and responses, and further names that requests may have. Default: that of its path.",
+    flag_values=FLAGS,
+)
 _STRICT_FIELDS: Final = flags.DEFINE_boolean(
     "strict_fields",
     _OPTIONS.strict_fields,
@@ -177,6 +183,9 @@ def main() -> None:
     check_readable("certificate", [_CERTIFICATE.value] if _CERTIFICATE.value else ())
     check_readable("certificate_key", [_CERTIFICATE_KEY.value] if _CERTIFICATE_KEY.value else ())
     options, log = _options(), Log()
+    if _SERVED_NAMES.value:
+        name, *aliases = _served_names()
+        options = dataclasses.replace(options, model_aliases=tuple((alias, name) for alias in aliases))
     serve(_sources(log), options, log=log, on_listening=lambda address: print(address, flush=True))
 
 
@@ -194,6 +203,25 @@ def _options() -> ServerOptions:
         certificate_key=_path(_CERTIFICATE_KEY.value),
         **others,
     )
+
+
+def _served_names() -> list[str]:
+    """Returns the names of the model that is served.
+
+    Raises:
+        InputError: there are several models, or a name is empty or comes twice.
+    """
+    names = [name.strip() for name in _SERVED_NAMES.value]
+    if len(_BUNDLE.value) > 1:
+        raise InputError("`served_model_name` goes with one model: rename the directories of several bundles")
+    if not all(names) or len(set(names)) < len(names):
+        raise InputError(f"`served_model_name`: expected different names, separated by commas; found {names}")
+    return names
+
+
+def _served_name(own: str) -> str:
+    """Returns the name of a model: that of the flag, or its own."""
+    return _SERVED_NAMES.value[0].strip() if _SERVED_NAMES.value else own
 
 
 def _sources(log: Log) -> Sequence[ModelSource]:
@@ -224,7 +252,9 @@ def _bundle_sources(paths: Sequence[Path]) -> list[ModelSource]:
     loading = _loading(_template())
     others = dataclasses.replace(loading, drafts=None) if any(slots) else loading
     return [
-        bundle_source(path.resolve().name, partial(tapeline.Bundle, path), loading if has_slots else others, path)
+        bundle_source(
+            _served_name(path.resolve().name), partial(tapeline.Bundle, path), loading if has_slots else others, path
+        )
         for path, has_slots in zip(paths, slots, strict=True)
     ]
 
@@ -261,7 +291,7 @@ def _model_source(log: Log) -> ModelSource:
         )
 
     path = Path(name)
-    name = path.stem if path.suffix == ".gguf" else path.name
+    name = _served_name(path.stem if path.suffix == ".gguf" else path.name)
     return bundle_source(
         name, bundle, _loading(template), end=process.end, progress=progress, verification=verification
     )

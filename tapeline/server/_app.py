@@ -10,17 +10,33 @@ from tapeline.server._chat import chat_completions
 from tapeline.server._completions import completions
 from tapeline.server._embeddings import embeddings, rerank
 from tapeline.server._gate import Gate
+from tapeline.server._other_routes import (
+    apply_template,
+    load,
+    pooling,
+    props,
+    score,
+    slots,
+    tokenizer_info,
+    version,
+)
 from tapeline.server._responses import delete_response, responses, retrieve_response
 from tapeline.server._service import Service
 from tapeline.server._status import health, list_models, live, metrics, openapi, page, page_asset, retrieve_model
 from tapeline.server._tokens import detokenize, tokenize
-from tapeline.server._transcriptions import transcriptions
+from tapeline.server._transcriptions import transcriptions, translations
 
 ROUTES: Final = (
     Route("/", page, methods=["GET"]),
     Route("/page/{file:path}", page_asset, methods=["GET"]),
     Route("/health", health, methods=["GET"]),
     Route("/live", live, methods=["GET"]),
+    Route("/version", version, methods=["GET"]),
+    Route("/ping", health, methods=["GET", "POST"]),
+    Route("/load", load, methods=["GET"]),
+    Route("/props", props, methods=["GET"]),
+    Route("/slots", slots, methods=["GET"]),
+    Route("/tokenizer_info", tokenizer_info, methods=["GET"]),
     Route("/metrics", metrics, methods=["GET"]),
     Route("/openapi.json", openapi, methods=["GET"]),
     Route("/v1/models", list_models, methods=["GET"]),
@@ -33,8 +49,12 @@ ROUTES: Final = (
     Route("/v1/messages", messages, methods=["POST"]),
     Route("/v1/messages/count_tokens", count_tokens, methods=["POST"]),
     Route("/v1/embeddings", embeddings, methods=["POST"]),
+    Route("/v1/score", score, methods=["POST"]),
+    Route("/pooling", pooling, methods=["POST"]),
+    Route("/apply-template", apply_template, methods=["POST"]),
     Route("/v1/rerank", rerank, methods=["POST"]),
     Route("/v1/audio/transcriptions", transcriptions, methods=["POST"]),
+    Route("/v1/audio/translations", translations, methods=["POST"]),
     Route("/tokenize", tokenize, methods=["POST"]),
     Route("/detokenize", detokenize, methods=["POST"]),
 )

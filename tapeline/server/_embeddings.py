@@ -22,12 +22,12 @@ async def embeddings(request: Request) -> Response:
     texts = [one if isinstance(one, str) else await in_thread(model.text_of, one, "input") for one in fields.inputs]
     model.check_texts(texts, "input")
     vectors = await model.embed_batched(texts, fields.prompt_name, truncate=fields.truncate)
-    values = _shortened(np.asarray(vectors), fields.dimensions)
+    values = shortened_vectors(np.asarray(vectors), fields.dimensions)
     data = [
-        {"object": "embedding", "index": index, "embedding": _vector(vector, fields.encoding_format)}
+        {"object": "embedding", "index": index, "embedding": vector_of(vector, fields.encoding_format)}
         for index, vector in enumerate(values)
     ]
-    used = _usage(int(vectors.tokens.sum()), int(vectors.truncated.sum()))
+    used = usage_of(int(vectors.tokens.sum()), int(vectors.truncated.sum()))
     note(request, model=model.name, prompt_tokens=used["prompt_tokens"])
     body = {"object": "list", "data": data, "model": model.name, "usage": used}
     return Response(to_json(body), media_type=JSON)
@@ -48,12 +48,12 @@ async def rerank(request: Request) -> Response:
         for index in best
     ]
     note(request, model=model.name, prompt_tokens=ranked.tokens)
-    used = _usage(ranked.tokens, ranked.truncated)
+    used = usage_of(ranked.tokens, ranked.truncated)
     head = {"id": f"rerank-{request.scope['state']['request_id']}", "model": model.name, "usage": used}
     return Response(to_json({**head, "results": results}), media_type=JSON)
 
 
-def _shortened(vectors: np.ndarray, size: int | None) -> np.ndarray:
+def shortened_vectors(vectors: np.ndarray, size: int | None) -> np.ndarray:
     """Returns the first values of vectors [texts, D], scaled to unit length, as OpenAI's API does.
 
     Args:
@@ -74,13 +74,14 @@ def _shortened(vectors: np.ndarray, size: int | None) -> np.ndarray:
     return (kept / np.where(norms > 0, norms, 1)).astype(np.float32)
 
 
-def _vector(vector: np.ndarray, encoding: str) -> Any:
+def vector_of(vector: np.ndarray, encoding: str) -> Any:
+    """Returns a vector as numbers, or as the bytes of f32 in base64."""
     if encoding == "base64":
         return base64.b64encode(vector.astype("<f4").tobytes()).decode()
     return [float(value) for value in vector]
 
 
-def _usage(tokens: int, truncated: int) -> dict[str, int]:
+def usage_of(tokens: int, truncated: int) -> dict[str, int]:
     """Returns the tokens that were read, and how many were cut off, if any, because texts were too long."""
     cut = {"truncated_tokens": truncated} if truncated else {}
     return {"prompt_tokens": tokens, "total_tokens": tokens, **cut}

@@ -27,11 +27,30 @@ from tapeline.server._openapi import known_names
 from tapeline.server._origins import OriginRules
 from tapeline.server._service import Service
 
-_PROBES: Final = ("/health", "/live")  # answered without a key
+_PROBES: Final = ("/health", "/live", "/ping")  # answered without a key
 _POLLED: Final = (*_PROBES, "/metrics")  # not logged: a line for each poll would hide the others
 _PAGE: Final = "/"
 _API: Final = "/v1/"
 _ANTHROPIC: Final = "/v1/messages"
+_OTHER_PATHS: Final = {
+    **{
+        path: f"/v1{path}"
+        for path in (
+            "/chat/completions",
+            "/completions",
+            "/embeddings",
+            "/messages",
+            "/models",
+            "/rerank",
+            "/responses",
+            "/score",
+        )
+    },
+    "/v1/health": "/health",
+    "/v1/pooling": "/pooling",
+    "/v2/rerank": "/v1/rerank",
+}
+_BARE: Final = ("/models/", "/responses/", "/messages/", "/audio/")
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _ABSOLUTE: Final = re.compile(r"https?://([^/]*)(/.*)?", re.IGNORECASE | re.DOTALL)
 _PREFLIGHT: Final = "access-control-request-method"
@@ -57,7 +76,7 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(_in_origin_form(scope), send, self._service, self._rules)
+        exchange = _Exchange(_canonical(_in_origin_form(scope)), send, self._service, self._rules)
         self._service.active += 1
         try:
             await exchange.run(self._app, receive)
@@ -199,6 +218,16 @@ def _in_origin_form(scope: Scope) -> Scope:
     if match is None:
         return scope
     return {**scope, "authority": match[1], "path": match[2] or "/", "raw_path": (match[2] or "/").encode()}
+
+
+def _canonical(scope: Scope) -> Scope:
+    """Returns the scope of a request with the path of its route: with ``/v1``, and without a slash at its end."""
+    path = scope["path"]
+    canonical = path.rstrip("/") or "/"
+    canonical = _OTHER_PATHS.get(canonical, canonical)
+    if canonical.startswith(_BARE):
+        canonical = f"/v1{canonical}"
+    return scope if canonical == path else {**scope, "path": canonical, "raw_path": canonical.encode()}
 
 
 def _loading_error(running: ModelState | None) -> RequestError:

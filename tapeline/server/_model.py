@@ -251,6 +251,19 @@ class TextModel:
             return ChatPrompt(token_ids if most is None else token_ids[-most:])
         return ChatPrompt(token_ids, self.pictures.placed(token_ids, tiles))
 
+    @checked_choices
+    def chat_text(
+        self,
+        messages: Sequence[ChatMessage],
+        variables: Mapping[str, Any] | None = None,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        continued: bool = False,
+    ) -> str:
+        """Returns a conversation in the model's template, as text; see ``chat_prompt``."""
+        return self._rendered(messages, variables or {}, tools, add_generation_prompt, continued)
+
     def _check_length(self, text: str, field: str) -> None:
         """Checks a text by its length, before it is encoded: to encode megabytes takes seconds."""
         least = self.tokenizer.least_tokens(text)

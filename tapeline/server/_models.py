@@ -74,8 +74,10 @@ class Models:
         log: is told of loads and failures.
         drain_seconds: time that the answers of a replaced model have to end.
         watchdog_seconds: time without progress after which a model with work counts as stuck; 0 never does.
+        aliases: names of models by further names.
 
     Attributes:
+        aliases: as given.
         failure: why no model could be loaded; None if one could, or if loading was ended.
     """
 
@@ -85,8 +87,10 @@ class Models:
         log: Log,
         drain_seconds: float = 600.0,
         watchdog_seconds: float = 60.0,
+        aliases: Mapping[str, str] | None = None,
     ) -> None:
         self._sources: Final = tuple(sources)
+        self.aliases: Final = dict(aliases or {})
         self._log: Final = log
         self._drain_seconds: Final = drain_seconds
         self._watchdog_seconds: Final = watchdog_seconds
@@ -250,6 +254,7 @@ class Models:
         Raises:
             RequestError: there is none of that name.
         """
+        name = self.aliases.get(name, name)
         if name in self._models:
             return self._models[name]
         if name in self._failed:

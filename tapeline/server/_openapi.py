@@ -8,6 +8,7 @@ from typing import Any, Final
 from lang_core import checked_choices
 from tapeline.cli import VERSION
 from tapeline.server._anthropic import CountRequest, MessagesRequest
+from tapeline.server._other_routes import PoolingRequest, ScoreRequest
 from tapeline.server._records import RecordType, record_schema
 from tapeline.server._requests import (
     ChatRequest,
@@ -17,6 +18,7 @@ from tapeline.server._requests import (
     RerankRequest,
     TokenizeRequest,
     TranscriptionRequest,
+    TranslationRequest,
 )
 from tapeline.server._responses import ResponsesRequest
 
@@ -28,12 +30,16 @@ POSTS: Final[dict[str, tuple[type[RecordType], str]]] = {
     "/v1/messages/count_tokens": (CountRequest, "Counts the tokens of a conversation."),
     "/v1/embeddings": (EmbeddingRequest, "Embeds texts."),
     "/v1/rerank": (RerankRequest, "Orders documents by a reranker's scores, or by the cosine of embeddings."),
+    "/v1/score": (ScoreRequest, "Scores pairs of texts."),
+    "/pooling": (PoolingRequest, "Embeds texts, in vLLM's form."),
+    "/apply-template": (ChatRequest, "Writes a conversation as the chat template does."),
     "/tokenize": (TokenizeRequest, "Cuts a text, or messages, into tokens."),
     "/detokenize": (DetokenizeRequest, "Writes tokens as text."),
 }
 """Routes that take a body: its fields, and a line of help."""
 
 _TRANSCRIPTIONS: Final = "/v1/audio/transcriptions"
+_TRANSLATIONS: Final = "/v1/audio/translations"
 _LISTS: Final = ("timestamp_granularities",)  # a form's names of lists end with []
 
 _GETS: Final = {
@@ -41,6 +47,12 @@ _GETS: Final = {
     "/page/{file}": ("text/javascript", "A script or style sheet of the page."),
     "/health": ("application/json", "200 when the server can serve, else 503; while it loads, with the progress."),
     "/live": ("application/json", "200 while the process runs, also while it loads models or ends."),
+    "/version": ("application/json", "Version of the server."),
+    "/ping": ("application/json", "The same as /health."),
+    "/load": ("application/json", "Number of requests that are being answered."),
+    "/props": ("application/json", "Tells of a model, as llama-server does."),
+    "/slots": ("application/json", "Slots of a model, as llama-server lists them."),
+    "/tokenizer_info": ("application/json", "Tells of a model's tokenizer."),
     "/metrics": ("text/plain", "Metrics in Prometheus' text format."),
     "/openapi.json": ("application/json", "This document."),
     "/v1/models": ("application/json", "Lists every model."),
@@ -91,6 +103,7 @@ def document(*, strict: bool = False) -> dict[str, Any]:
 def _whole() -> dict[str, Any]:
     paths: dict[str, Any] = {path: {"post": _post(*what)} for path, what in POSTS.items()}
     paths[_TRANSCRIPTIONS] = {"post": _form(TranscriptionRequest, "Turns a sound file into text.")}
+    paths[_TRANSLATIONS] = {"post": _form(TranslationRequest, "Turns a sound file into English text.")}
     paths |= {path: {"get": _get(path, *what)} for path, what in _GETS.items()}
     for path, what in _DELETES.items():
         paths[path]["delete"] = _get(path, *what)

@@ -54,6 +54,8 @@ def is_of(kind: str, value: Any) -> bool:
         "object": dict,
         "null": type(None),
     }
+    if kind == "integer" and isinstance(value, float):
+        return value.is_integer()
     return isinstance(value, types[kind]) and isinstance(value, bool) == (kind == "boolean")
 
 

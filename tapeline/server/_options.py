@@ -25,6 +25,7 @@ class ServerOptions:
         api_keys: keys, one of which every request but those of /health must bring; none asks for none.
         prefix_cache: requests that reuse each other's prefixes: those with the same API key, all, or none. Without
             ``api_keys`` all requests count as one key.
+        model_aliases: pairs of a further name that requests may have, and the name of the model.
         strict_fields: True refuses unknown fields of requests, which are otherwise ignored and named in the response's
             header ``x-ignored-fields``.
         certificate: TLS certificate, a PEM file; None for plain HTTP.
@@ -57,6 +58,7 @@ class ServerOptions:
     cors_origins: tuple[str, ...] = ()
     api_keys: tuple[str, ...] = ()
     prefix_cache: PrefixCache = "per_key"
+    model_aliases: tuple[tuple[str, str], ...] = ()
     strict_fields: bool = False
     certificate: Path | None = None
     certificate_key: Path | None = None

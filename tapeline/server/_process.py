@@ -62,7 +62,8 @@ def serve(
     chosen = log or Log()
     sys.setswitchinterval(_SWITCH)
     bound_free_memory()
-    models = Models(sources, chosen, watchdog_seconds=options.watchdog_seconds)
+    aliases = dict(options.model_aliases)
+    models = Models(sources, chosen, watchdog_seconds=options.watchdog_seconds, aliases=aliases)
     service = Service(models, options, chosen)
     with _listener(options) as listener, _logged(chosen), other_handlers():
         address = f"{'https' if options.certificate else 'http'}://{_shown(listener)}"

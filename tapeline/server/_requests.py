@@ -261,3 +261,10 @@ class TranscriptionRequest:
         Items(Choice(("segment",)), 0, 1), "Times are of segments, with `verbose_json`.", ()
     )
     stream: bool = option(Choice((False,)), "Transcriptions come at once, so only false.", False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TranslationRequest(TranscriptionRequest):
+    """Form of /v1/audio/translations, beside its file."""
+
+    REFUSED: ClassVar[Mapping[str, str]] = TranscriptionRequest.REFUSED

@@ -126,7 +126,8 @@ def running(
     """Runs a server in a thread for the block."""
     lines, chosen = io.StringIO(), options or ServerOptions(port=0)
     log = Log(lines)
-    models = Models(sources, log, watchdog_seconds=chosen.watchdog_seconds)
+    aliases = dict(chosen.model_aliases)
+    models = Models(sources, log, watchdog_seconds=chosen.watchdog_seconds, aliases=aliases)
     if load:
         models.load()
     service = Service(models, chosen, log)

@@ -45,6 +45,8 @@ async def list_models(request: Request) -> Response:
     states = {state.name: state for state in service.models.states()}
     loaded = {model.name: model for model in service.models.loaded()}
     models = [_model(model, states.get(name), service.options) for name, model in loaded.items()]
+    entries = {model["id"]: model for model in models}
+    models += [{**entries[name], "id": alias} for alias, name in service.models.aliases.items() if name in entries]
     models += [_failed(state) for name, state in states.items() if state.state == "failed" and name not in loaded]
     return Response(to_json({"object": "list", "data": models}), media_type=JSON)
 

@@ -70,6 +70,7 @@ class TranscriptionModel:
         *,
         timestamps: bool,
         check: Callable[[], object],
+        task: Task = "transcribe",
     ) -> Future[Transcription]:
         """Begins to turn a sound file into text, in a thread.
 
@@ -78,6 +79,7 @@ class TranscriptionModel:
             language: language that is spoken; None to detect it.
             limits: bounds of the file.
             timestamps: whether the model gives times.
+            task: whether the text is in the language that is spoken, or in English.
             check: is called before each block that is decoded, each window and each token, and after each segment; what
                 it raises ends the transcription.
 
@@ -91,13 +93,19 @@ class TranscriptionModel:
         with self._lock:
             if len(self._active) >= MOST_TRANSCRIPTIONS:
                 raise BusyError(MOST_TRANSCRIPTIONS, 1.0)
-            future = self._threads.submit(self._transcribed, audio, language, limits, timestamps, check)
+            future = self._threads.submit(self._transcribed, audio, language, limits, timestamps, check, task)
             self._active.add(future)
         future.add_done_callback(self._end)
         return future
 
     def _transcribed(
-        self, audio: bytes, language: str | None, limits: AudioLimits, timestamps: bool, check: Callable[[], object]
+        self,
+        audio: bytes,
+        language: str | None,
+        limits: AudioLimits,
+        timestamps: bool,
+        check: Callable[[], object],
+        task: Task,
     ) -> Transcription:
         def go_on() -> None:
             self._activity.beat()
@@ -107,7 +115,7 @@ class TranscriptionModel:
             return self.reader.transcribe(
                 audio,
                 language=language,
-                task="transcribe",
+                task=task,
                 timestamps=timestamps,
                 limits=limits,
                 on_segment=lambda _: go_on(),

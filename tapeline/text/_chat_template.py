@@ -153,6 +153,11 @@ class ChatTemplate:
     def _error(self, fault: TemplateFault) -> InputError:
         return InputError(f"{self.origin}: {_FAULTS[fault.kind].format(fault.message)}")
 
+    @property
+    def text(self) -> str:
+        """The template, in Jinja; that of conversations without tools."""
+        return self._template
+
     @cached_property
     def takes_parts(self) -> bool:
         """True of a template that reads a message's content as a list of parts, and text alone not at all."""

@@ -35,6 +35,8 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--bundle=DEMO", "--allowed_hosts=a b"], "--allowed_hosts: expected names such as chat.example.com"),
         (["--bundle=DEMO", "--cors_origins=example.com"], "--cors_origins: expected origins such as https://chat.exa"),
         (["--bundle=DEMO", "--prefix_cache=none"], "--prefix_cache"),
+        (["--bundle=DEMO", "--bundle=PLAIN", "--served_model_name=a"], "--served_model_name goes with one model"),
+        (["--bundle=DEMO", "--served_model_name=a,a"], "--served_model_name: expected different names"),
         (["--bundle=DEMO", "--port=99999999"], "--port=99999999 is out of range"),
         (["--bundle=DEMO", "--draft_tokens=2"], "--draft_tokens goes with --speculate or --draft"),
         (["--bundle=DEMO", "--draft_rows=2"], "--draft_rows goes with --speculate or --draft"),

@@ -61,6 +61,8 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "Stop strings apply to the text of an answer, not to calls of tools", "tapeline/server/_compatibility_test.py::test_a_stop_string_applies_to_text_and_not_to_calls"),
     ("results", "A parsed answer is the same streamed and whole, for every form of tool calls", "tapeline/toolcalls/_parsers_test.py::test_any_split_gives_the_same_answer"),
     ("results", "Numbers of a JSON answer have a bound on their digits", "tapeline/server/_schemas_test.py::test_numbers_have_a_bound"),
+    ("results", "`/v1/responses` and `/v1/messages` give the answers of `/v1/chat/completions`", "tapeline/server/_dialects_test.py::test_a_response_is_the_answer_of_a_chat"),
+    ("results", "A stored response is its client's alone, and the store is bounded", "tapeline/server/_dialects_test.py::test_a_stored_response_is_its_clients_alone"),
     ("results", "Large requests leave threads of the server to others", "tapeline/server/_lengths_test.py::test_large_requests_leave_threads_to_others"),
     ("results", "An answer whose mask never comes holds up no other answer", "generation/engine/_late_constraints_test.py::test_an_answer_that_waits_for_ever_holds_up_no_other"),
     ("results", "A model that cannot be loaded is told with its reason, and the others are served", "tapeline/server/_failures_test.py::test_a_model_that_cannot_be_loaded_leaves_the_others"),
