@@ -261,7 +261,12 @@ class TextModel:
         add_generation_prompt: bool = True,
         continued: bool = False,
     ) -> str:
-        """Returns a conversation in the model's template, as text; see ``chat_prompt``."""
+        """Returns a conversation in the model's template, as text; see ``chat_prompt``.
+
+        Raises:
+            InputError: the template refuses the messages.
+            RequestError: the model has no chat template, or a variable is one that the server gives.
+        """
         return self._rendered(messages, variables or {}, tools, add_generation_prompt, continued)
 
     def _check_length(self, text: str, field: str) -> None:

@@ -170,7 +170,7 @@ def test_preflights(servers: dict[str, RunningServer]) -> None:
     assert allowed.headers["vary"] == "Origin"
     assert "access-control-allow-private-network" not in allowed.headers
     wrong = _preflight(servers["some"], "null", **{"access-control-request-headers": "a: b"})
-    assert wrong.headers["access-control-allow-headers"] == "authorization, content-type, x-request-id"
+    assert wrong.headers["access-control-allow-headers"] == "authorization, content-type, x-api-key, x-request-id"
     local = _preflight(servers["every"], "https://any.example", **{"access-control-request-private-network": "true"})
     assert local.headers["access-control-allow-origin"] == "*"
     assert local.headers["access-control-allow-private-network"] == "true"
