@@ -4,13 +4,17 @@ It sees tokens only: no text, no HTTP, no bundle. A model is anything with the `
 works in its caller's thread (``tapeline.load``), ``Engine`` in one of its own (the server).
 """
 
+from generation.engine._answer_steps import AnswerSteps
+from generation.engine._draft_rows import DraftRow, DraftRows
 from generation.engine._drafts import Drafting
 from generation.engine._engine import Engine
 from generation.engine._errors import BusyError, ConstraintError, EngineClosedError, ModelFailedError
 from generation.engine._figures import EngineFigures
+from generation.engine._one_row import OneRow, SequenceModel
 from generation.engine._pictures import PromptPicture
 from generation.engine._pieces import canonical_pieces
 from generation.engine._pool import PageCopy, PagePool, PagesError
+from generation.engine._prefixes import RowPrefix
 from generation.engine._request import (
     AwaitedConstraint,
     EndEvent,
@@ -27,9 +31,12 @@ from generation.engine._steps import StepEngine, Ticket
 from generation.engine._times import PartTimes
 
 __all__ = [
+    "AnswerSteps",
     "AwaitedConstraint",
     "BusyError",
     "ConstraintError",
+    "DraftRow",
+    "DraftRows",
     "Drafting",
     "EndEvent",
     "Engine",
@@ -40,12 +47,15 @@ __all__ = [
     "ModelFailedError",
     "ModelRunner",
     "OnEvent",
+    "OneRow",
     "PageCopy",
     "PagePool",
     "PagesError",
     "PartTimes",
     "PromptEvent",
     "PromptPicture",
+    "RowPrefix",
+    "SequenceModel",
     "StepEngine",
     "Ticket",
     "TokenConstraint",

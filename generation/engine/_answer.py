@@ -25,6 +25,7 @@ class Answer:
         request: the request.
         expires: time after which it ends where it is; None for never.
         sight: what is known of the prompt's pictures.
+        salt: whose prefixes it may reuse; None for nobody's. Sequences with other keys have other salts.
         fed: number of its tokens whose entries are in the caches.
         reused: number of those that were there before.
         cancelled: set by any thread; the answer ends with the next tick.
@@ -45,6 +46,7 @@ class Answer:
         """
         prompt = len(request.prompt)
         self.request: Final = request
+        self.salt: str | None = request.cache_salt
         self.expires: Final = expires
         self.fed = 0
         self.reused = 0
@@ -60,6 +62,7 @@ class Answer:
         self._keys: Final = content_keys(self._tokens, request.pictures) if request.pictures else self._tokens
         self.sight: Final = PromptSight(request.pictures, request.cache_salt)
         self._known = prompt
+        self._filling = prompt  # tokens that are run in pieces
         self._logprobs: Final[list[TokenEvent | None]] = [None]
         self._constraint: Final = None if request.constraint is None else AnswerConstraint(request.constraint)
         self._held: Prediction | None = None
@@ -68,8 +71,8 @@ class Answer:
 
     @property
     def prompt(self) -> np.ndarray:
-        """The prompt i64 [P]."""
-        return self._tokens[: len(self.request.prompt)]
+        """The prompt i64 [P]; after ``refill`` all tokens until then."""
+        return self._tokens[: self._filling]
 
     @property
     def tokens(self) -> np.ndarray:
@@ -84,7 +87,7 @@ class Answer:
     @property
     def prompt_keys(self) -> np.ndarray:
         """The same of the prompt, i64 [P]."""
-        return self._keys[: len(self.request.prompt)]
+        return self._keys[: self._filling]
 
     @property
     def generated(self) -> int:
@@ -104,12 +107,17 @@ class Answer:
     @property
     def prefilling(self) -> bool:
         """True while its prompt is run in chunks."""
-        return self.fed < len(self.request.prompt) and self.request.prompt_logprobs is None
+        scored = self.request.prompt_logprobs is not None and self._filling == len(self.request.prompt)
+        return self.fed < self._filling and not scored
 
     @property
     def waiting(self) -> bool:
         """True while its constraint computes: it takes no part in calls of the model."""
         return self._unsettled or self._held is not None
+
+    def refill(self) -> None:
+        """Has all its tokens run anew, in pieces: the keys in the caches are of no use any more."""
+        self._filling, self.fed = self._known, 0
 
     def leaves(self, now: float) -> bool:
         """Returns whether it is to end where it is."""

@@ -39,12 +39,18 @@ class Drafting:
 class RowDrafts:
     """Drafts of the answers of a model's rows."""
 
-    def __init__(self, model: GuardedModel, drafting: Drafting) -> None:
+    def __init__(self, model: GuardedModel, drafting: Drafting, *, exact: bool = True) -> None:
         """Begins without an answer.
+
+        Args:
+            model: model that verifies.
+            drafting: what drafts.
+            exact: whether a model is refused that may round differently when it verifies.
 
         Raises:
             ConfigError: the model cannot verify drafts, or none so long, or not with the bits of single steps.
         """
+        self._model: Final = model
         self._drafting: Final = drafting
         self._most = model.score_tokens - 1
         self._drafters: Final[dict[int, tuple[Answer, Drafter]]] = {}  # by row; and whose it is
@@ -53,7 +59,7 @@ class RowDrafts:
                 f"drafts: expected a model that scores 2 or more tokens a call; this one scores {model.score_tokens}: "
                 f"export one without states with score_tokens=4"
             )
-        if not model.invariant:
+        if exact and not model.invariant:
             raise ConfigError(
                 "drafts: a token's bits depend on the call that computes it in this model, so answers would not be "
                 "those without drafts: serve it without drafts, or export it for a device where its bits do not"
@@ -76,7 +82,8 @@ class RowDrafts:
     def _propose(self, slot: Slot) -> list[int]:
         answer = slot.answer
         assert answer
-        wanted = min(self._most, answer.remaining - 1)
+        room = self._model.score_room(slot.row, slot.filled) - 1
+        wanted = min(self._most, answer.remaining - 1, room)
         if wanted < 1 or not answer.generated:  # a prompt that is run by steps is known
             return []
         owner, drafter = self._drafters.get(slot.row, (None, None))

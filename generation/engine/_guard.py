@@ -7,7 +7,7 @@ import numpy as np
 
 from generation import Prediction
 from generation.engine._errors import ModelFailedError
-from generation.engine._runner import ModelRunner
+from generation.engine._runner import LengthDependentRunner, ModelRunner
 
 
 class GuardedModel:
@@ -39,10 +39,12 @@ class GuardedModel:
         self.position_axes = model.position_axes
         self.position_bytes = model.position_bytes
         self.pages = model.pages
+        self._lengths = model if isinstance(model, LengthDependentRunner) else None
 
     def release(self) -> None:
         """Lets go of the model, so that its memory is free; calls fail from now on."""
         del self._model
+        self._lengths = None
 
     def prefill_row(
         self, token_ids: Sequence[int], row: int, position: int, embeddings: np.ndarray | None = None
@@ -66,6 +68,25 @@ class GuardedModel:
         """See ``ModelRunner``."""
         with guarded("score_row"):
             return [_GuardedPrediction(prediction) for prediction in self._model.score_row(token_ids, row, position)]
+
+    def score_room(self, row: int, position: int) -> int:
+        """See ``ModelRunner``."""
+        with guarded("score_room"):
+            return self._model.score_room(row, position)
+
+    def begin_row(self, row: int, token_ids: np.ndarray) -> None:
+        """See ``LengthDependentRunner``; does nothing if keys do not depend on the length."""
+        if self._lengths is not None:
+            with guarded("begin_row"):
+                self._lengths.begin_row(row, token_ids)
+
+    def outgrown(self, row: int, length: int) -> bool:
+        """See ``LengthDependentRunner``."""
+        return self._lengths is not None and self._lengths.outgrown(row, length)
+
+    def regime(self, length: int) -> int:
+        """See ``LengthDependentRunner``."""
+        return 0 if self._lengths is None else self._lengths.regime(length)
 
     def copy_row(self, source: int, target: int, count: int) -> None:
         """See ``ModelRunner``."""

@@ -90,6 +90,11 @@ class HashSlots:
         self._append(token_ids, row, position, 0)
         return [self._prediction(row, position + count) for count in range(1, len(token_ids) + 1)]
 
+    def score_room(self, row: int, position: int) -> int:
+        """See ``ModelRunner``."""
+        del row, position
+        return self.score_tokens
+
     def copy_row(self, source: int, target: int, count: int | None = None) -> None:
         """See ``ModelRunner``."""
         self._note("copy_row")
@@ -116,6 +121,11 @@ class HashSlots:
         self._entries[row, start : start + len(entries)] = entries
         self._states[row] = states[0]
 
+    def _regime(self, row: int) -> int:
+        """Returns a number that the entries of a row depend on."""
+        del row
+        return 0
+
     def _note(self, call: str) -> None:
         self.calls.append(call)
         self.runs += call in ("prefill_row", "decode", "score_row")
@@ -126,7 +136,7 @@ class HashSlots:
         stop = position + len(token_ids)
         assert 0 <= position < stop <= self.capacity
         assert all(0 <= token_id < self.vocabulary for token_id in token_ids)
-        places = np.arange(position, stop, dtype=np.uint64)
+        places = np.arange(position, stop, dtype=np.uint64) + np.uint64(self._regime(row) << 32)
         if chunk:
             places = places * np.uint64(1009) + np.arange(len(token_ids), dtype=np.uint64) * np.uint64(31 + chunk)
         seen = np.zeros(len(token_ids)) if embeddings is None else embeddings[:, 0]
@@ -143,6 +153,31 @@ class HashSlots:
         bits = _mix(self._tokens ^ np.uint64(history & _MASK)) >> np.uint64(40)
         logits = (bits.astype(np.float32) * np.float32(2.0**-24) - np.float32(0.5)) * self._scale
         return _HashPrediction(logits, self, self.runs)
+
+
+class LengthHashSlots(HashSlots):
+    """Rows whose entries depend on whether the sequence is longer than ``original``; a ``LengthDependentRunner``."""
+
+    def __init__(self, original: int, **given: Any) -> None:
+        """Makes empty rows; other arguments as of the base class."""
+        super().__init__(**given)
+        self._original = original
+        self._lengths = [0] * self.slots
+
+    def begin_row(self, row: int, token_ids: np.ndarray) -> None:
+        """See ``LengthDependentRunner``."""
+        self._lengths[row] = len(token_ids)
+
+    def outgrown(self, row: int, length: int) -> bool:
+        """See ``LengthDependentRunner``."""
+        return self.regime(length) != self._regime(row)
+
+    def regime(self, length: int) -> int:
+        """See ``LengthDependentRunner``."""
+        return int(length > self._original)
+
+    def _regime(self, row: int) -> int:
+        return self.regime(self._lengths[row])
 
 
 class _HashPrediction:

@@ -11,7 +11,7 @@ from generation.engine._guard import GuardedModel
 from generation.engine._pace import Allowance, Pace
 from generation.engine._pictures import PictureEncoder, PromptPicture
 from generation.engine._pieces import canonical_pieces
-from generation.engine._prefixes import Prefixes
+from generation.engine._prefixes import Prefixes, salt_of_regime
 from generation.engine._settings import EngineSettings
 from generation.engine._slot import Slot
 from generation.engine._times import TickTimes
@@ -53,6 +53,19 @@ class Prefill:
         slot.give(answer)
         self._line.append((slot, answer))
 
+    def again(self, slot: Slot) -> None:
+        """Adds an answer whose tokens are all to be run anew, in its row."""
+        answer = slot.answer
+        assert answer
+        answer.refill()
+        answer.salt = self.salt_of(answer)
+        slot.begun = False
+        self._line.append((slot, answer))
+
+    def salt_of(self, answer: Answer) -> str | None:
+        """Returns whose prefixes an answer may reuse: of the same salt, and with the same keys for its length."""
+        return salt_of_regime(answer.request.cache_salt, self._model.regime(len(answer.prompt)))
+
     def run(self, take: Callable[[Slot, Prediction], None], decode_seconds: float = 0.0) -> None:
         """Runs as many pieces as one tick has room for.
 
@@ -76,19 +89,22 @@ class Prefill:
         """Makes a row ready for its answer, with as much of the prompt as is known."""
         answer = slot.answer
         assert answer
-        if answer.request.prompt_logprobs is not None:
+        self._model.begin_row(slot.row, answer.prompt)
+        if not answer.prefilling:  # its tokens are scored
             self.prefixes.save(slot, 0)
-            self._clear(slot, answer.request.cache_salt)
+            self._clear(slot, answer.salt)
         else:
             self._reuse(slot)
-            answer.fed = answer.reused = slot.filled
+            answer.fed = slot.filled
+            if not answer.generated:
+                answer.reused = slot.filled
             self._totals["prefix_queries"] += len(answer.prompt)
-            self._totals["prefix_hits"] += answer.reused
+            self._totals["prefix_hits"] += slot.filled
         slot.begun = True  # last: only now it is known what the row holds
 
     def _reuse(self, slot: Slot) -> None:
         assert slot.answer
-        prompt, salt, prefixes = slot.answer.prompt_keys, slot.answer.request.cache_salt, self.prefixes
+        prompt, salt, prefixes = slot.answer.prompt_keys, slot.answer.salt, self.prefixes
         if salt is None:
             prefixes.save(slot, 0)
             self._clear(slot, salt)
@@ -183,6 +199,10 @@ class Prefill:
         self._totals["prompt_tokens"] += size
         if size in self._model.chunks:
             slot.cut.append(slot.filled)
-            if self._model.recurrent:
+            if self._model.recurrent and (self._settings.checkpoint_pieces or self._one_is_left(slot.answer)):
                 self.prefixes.checkpoint(slot)
         return prediction
+
+    def _one_is_left(self, answer: Answer) -> bool:
+        """Returns whether one piece of a prompt is left."""
+        return len(canonical_pieces(len(answer.prompt) - answer.fed, self._model.chunks)) == 1

@@ -8,7 +8,6 @@ whole pieces of a prompt made. A recurrent model goes on where a row ended, and 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -30,6 +29,26 @@ class Stored:
 
     block: Block
     length: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowPrefix:
+    """First tokens of a prompt and what a row holds of them, to be kept outside the engine.
+
+    Attributes:
+        token_ids: the tokens i64 [n], which whole pieces of the prompt have run.
+        arrays: what ``ModelRunner.read_row`` returned of them.
+        regime: ``LengthDependentRunner.regime`` of the sequence that they were run for; 0 of other models.
+    """
+
+    token_ids: np.ndarray
+    arrays: Sequence[np.ndarray]
+    regime: int
+
+
+def salt_of_regime(salt: str | None, regime: int) -> str | None:
+    """Returns the salt of sequences with the keys of a regime."""
+    return salt if salt is None or not regime else f"{salt}\0{regime}"
 
 
 class Prefixes:
@@ -65,7 +84,7 @@ class Prefixes:
     def stored(self, prompt: np.ndarray, salt: str) -> Stored:
         """Returns the longest prefix of a prompt that the store has for a salt."""
         usable = prompt[:-1]
-        block = self.store.deepest(salt, usable, self._steps(len(prompt)))
+        block = self.store.deepest(salt, usable, self._block_stops(len(prompt)))
         self.store.use(block)
         if self._any_length and (nearest := self.store.nearest(block, usable)):
             self.store.use(nearest[0])
@@ -74,14 +93,43 @@ class Prefixes:
 
     def restore(self, slot: Slot, stored: Stored, prompt: np.ndarray, salt: str) -> None:
         """Fills a row from the store's blocks of a salt, in one call of the model."""
-        path = stored.block.path()
-        arrays = [
-            _joined([block.arrays[index] for block in path], axis)
-            for index, axis in enumerate(self._model.position_axes)
-        ]
-        self._model.write_row(slot.row, 0, arrays)
-        slot.hold(prompt[: stored.length], [block.stop for block in path], salt)
+        self._model.write_row(slot.row, 0, self._arrays(stored.block))
+        if self._model.invariant:
+            cut = [block.stop for block in stored.block.path()]
+        else:
+            cut = whole_stops(stored.length, self._model.chunks)
+        slot.hold(prompt[: stored.length], cut, salt)
         slot.block = stored.block
+
+    def put(self, slot: Slot, prefix: RowPrefix, salt: str) -> None:
+        """Makes a free row hold a prefix for a salt."""
+        salt = salt_of_regime(salt, prefix.regime) or ""
+        count = len(prefix.token_ids)
+        self._model.write_row(slot.row, 0, prefix.arrays)
+        slot.hold(prefix.token_ids, whole_stops(count, self._model.chunks), salt)
+        slot.block = self.store.add(self.store.root(salt), slot.tokens, lambda: prefix.arrays)
+
+    def whole(self, slot: Slot, below: int) -> RowPrefix | None:
+        """Returns the most that whole pieces have run, fewer tokens than ``below``; None if there is nothing."""
+        stop = max((stop for stop in slot.cut if stop < below), default=0)
+        if slot.salt is None or not stop:
+            return None
+        arrays = self._kept_states(slot, stop) if self._model.recurrent else self._model.read_row(slot.row, 0, stop)
+        regime = int(slot.salt.partition("\0")[2] or 0)
+        return None if arrays is None else RowPrefix(slot.tokens[:stop].copy(), arrays, regime)
+
+    def _kept_states(self, slot: Slot, stop: int) -> Sequence[np.ndarray] | None:
+        """Returns what a row held at a position, from the store; None if that has it no more."""
+        block = slot.block
+        while block is not None and block.stop > stop:
+            block = block.parent
+        return self._arrays(block) if block and block.stop == stop and self.store.holds(block) else None
+
+    def _arrays(self, block: Block) -> list[np.ndarray]:
+        """Returns what ``read_row`` would return of the row of a block, from position 0 on."""
+        path = block.path()
+        axes = self._model.position_axes
+        return [_joined([block.arrays[index] for block in path], axis) for index, axis in enumerate(axes)]
 
     def save(self, slot: Slot, kept: int) -> None:
         """Stores what a row holds before all but its first ``kept`` tokens are lost, by one call of the model."""
@@ -100,7 +148,7 @@ class Prefixes:
     def checkpoint(self, slot: Slot) -> None:
         """Stores where a row of a recurrent model stands now."""
         block = slot.block
-        if block and block.stop < slot.filled and self.store.holds(block):
+        if self.store.budget and block and block.stop < slot.filled and self.store.holds(block):
             slot.block = self._child(slot, block, slot.filled) or self._add(slot, block, [slot.filled])
 
     @property
@@ -108,12 +156,12 @@ class Prefixes:
         """True where a prefix may end at any token."""
         return self._model.invariant and not self._model.recurrent
 
-    def _steps(self, length: int) -> dict[int, int] | None:
-        """Returns the pieces of a prompt, where blocks have to be these."""
-        if self._model.invariant:
-            return None
-        stops = whole_stops(length, self._model.chunks)
-        return dict(pairwise([0, *stops]))
+    def _block_stops(self, length: int) -> Sequence[int] | None:
+        """Returns where blocks of a prompt may stop; None for anywhere.
+
+        Two prompts that both have a piece that stops at some position have the same pieces up to there.
+        """
+        return None if self._model.invariant else whole_stops(length, self._model.chunks)
 
     def _next_stop(self, slot: Slot, start: int) -> int:
         """Returns where a block of a row that starts at ``start`` is to stop; 0 where nothing is left for one."""
@@ -136,7 +184,7 @@ class Prefixes:
         return self._child(slot, block, None if self._any_length else stop) if stop else None
 
     def _child(self, slot: Slot, block: Block, stop: int | None) -> Block | None:
-        known = self.store.children(block, slot.tokens, stop)
+        known = self.store.children(block, slot.tokens, None if stop is None else [stop])
         if known:
             self.store.use(known[0])
         return known[0] if known else None

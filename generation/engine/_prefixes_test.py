@@ -40,8 +40,8 @@ def _filled(model: HashSlots, tokens: np.ndarray, row: int = 0, cut: list[int] |
     return slot
 
 
-def _blocks(prefixes: Prefixes, tokens: np.ndarray, steps: dict[int, int] | None = None) -> list[Block]:
-    return prefixes.store.deepest(_SALT, tokens, steps).path()
+def _blocks(prefixes: Prefixes, tokens: np.ndarray, stops: list[int] | None = None) -> list[Block]:
+    return prefixes.store.deepest(_SALT, tokens, stops).path()
 
 
 @pytest.mark.parametrize("kind", [HashSlots, _WideSlots])
@@ -99,12 +99,13 @@ def test_of_a_row_larger_than_the_budget_only_what_fits_is_read() -> None:
 def test_whole_pieces_of_a_prompt_are_stored_by_one_call() -> None:
     model = HashSlots(invariant=False)
     prefixes = Prefixes(GuardedModel(model), 1 << 20, 4)
-    slot = _filled(model, _PROMPT, cut=[16, 20, 24, 28, 30])
+    stops = [16, 20, 24, 28, 30]
+    slot = _filled(model, _PROMPT, cut=stops)
     del model.calls[:]
     prefixes.save(slot, 0)
     assert model.calls == ["read_row"]
-    steps = {0: 16, 16: 20, 20: 24, 24: 28, 28: 30}
-    assert [block.stop for block in _blocks(prefixes, _PROMPT, steps)] == [16, 20, 24, 28, 30]
+    assert [block.stop for block in _blocks(prefixes, _PROMPT, stops)] == stops
+    assert [block.stop for block in _blocks(prefixes, _PROMPT, [20, 30])] == []
 
 
 def test_a_recurrent_model_is_filled_with_its_last_state() -> None:

@@ -4,7 +4,7 @@ Axes: B rows, S positions, V vocabulary.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -114,6 +114,10 @@ class ModelRunner(Protocol):
         """
         ...
 
+    def score_room(self, row: int, position: int) -> int:
+        """Returns how many tokens ``score_row`` takes next at a position of a row: ``score_tokens``, or fewer."""
+        ...
+
     def copy_row(self, source: int, target: int, count: int | None = None) -> None:
         """Makes a row's states those of another, and its first ``count`` positions; all where None."""
         ...
@@ -131,4 +135,21 @@ class ModelRunner(Protocol):
 
     def write_row(self, row: int, start: int, arrays: Sequence[np.ndarray]) -> None:
         """Writes into a row arrays of the shapes that ``read_row`` returns, beginning at position ``start``."""
+        ...
+
+
+@runtime_checkable
+class LengthDependentRunner(Protocol):
+    """Runner whose keys depend on how many tokens a sequence has, as with RoPE of dynamic NTK and longrope."""
+
+    def begin_row(self, row: int, token_ids: np.ndarray) -> None:
+        """Takes all tokens i64 [P] that are known of the sequence whose tokens are appended to a row next."""
+        ...
+
+    def outgrown(self, row: int, length: int) -> bool:
+        """Returns whether a row's sequence of so many tokens needs other keys than it has, for all tokens."""
+        ...
+
+    def regime(self, length: int) -> int:
+        """Returns a number that is the same for lengths with the same keys; 0 for most."""
         ...

@@ -15,6 +15,7 @@ from generation.engine._figures import EngineFigures
 from generation.engine._guard import GuardedModel
 from generation.engine._pace import Pace
 from generation.engine._prefill import Prefill
+from generation.engine._prefixes import RowPrefix
 from generation.engine._queue import WaitingQueue
 from generation.engine._row_pages import RowPages
 from generation.engine._runner import ModelRunner
@@ -54,7 +55,9 @@ class Scheduler:
         self._model = GuardedModel(model, self._settings.largest_chunk)
         self._slots = [Slot(row, model.capacity) for row in range(model.slots)]
         self._pace = Pace(self._clock)  # of a tick's next tokens, by the number of rows
-        self._drafts = None if self._drafting is None else RowDrafts(self._model, self._drafting)
+        self._drafts = (
+            None if self._drafting is None else RowDrafts(self._model, self._drafting, exact=self._settings.exact)
+        )
         self._prefill = Prefill(self._model, self._slots, self._settings, self._clock, self._totals, self._times)
         self._pages = RowPages(self._model, self._slots, self._prefill.prefixes)
 
@@ -74,8 +77,10 @@ class Scheduler:
             self._drop()
             self._admit()
             self._resume()
+            generated = self._totals["generated_tokens"]
             self._prefill.run(self._take, self._pace.seconds(sum(slot.ready for slot in self._slots)))
-            self._decode()
+            if self._settings.decode_after_prompts or self._totals["generated_tokens"] == generated:
+                self._decode()
             self._free()
         self._times.end()
 
@@ -113,6 +118,14 @@ class Scheduler:
                 if self._model.recurrent or not slot.begun:
                     self._pages.forget(slot)
         self._free()
+
+    def put_prefix(self, prefix: RowPrefix, salt: str) -> None:
+        """Makes a row hold a prefix for a salt."""
+        self._prefill.prefixes.put(self._slots[0], prefix, salt)
+
+    def last_prefix(self, below: int) -> RowPrefix | None:
+        """Returns what the row of the last answer holds of its prompt; None if there is nothing."""
+        return self._prefill.prefixes.whole(max(self._slots, key=lambda slot: slot.used), below)
 
     def figures(self) -> EngineFigures:
         """Returns the figures. Any thread may call it."""
@@ -157,6 +170,7 @@ class Scheduler:
 
     def _admit(self) -> None:
         while (free := [slot for slot in self._slots if slot.answer is None]) and (answer := self._queue.first()):
+            answer.salt = self._prefill.salt_of(answer)
             slot = self._place(answer, free)
             if not self._pages.reserve(slot, answer):
                 return  # until others have ended
@@ -166,13 +180,20 @@ class Scheduler:
 
     def _place(self, answer: Answer, free: list[Slot]) -> Slot:
         """Returns the row that holds most of a prompt, if that is at least half of what it holds; else the oldest."""
-        held = {slot: self._prefill.prefixes.held(slot, answer.prompt_keys, answer.request.cache_salt) for slot in free}
+        held = {slot: self._prefill.prefixes.held(slot, answer.prompt_keys, answer.salt) for slot in free}
         best = max(free, key=lambda slot: held[slot])
         if held[best] and 2 * held[best] >= best.filled:
             return best
         return min(free, key=lambda slot: (slot.filled > 0, slot.used))
 
+    def _outgrow(self) -> None:
+        """Has answers run anew, from the next tick on, that have outgrown their keys."""
+        for slot in self._slots:
+            if slot.ready and slot.answer and self._model.outgrown(slot.row, len(slot.answer.tokens)):
+                self._prefill.again(slot)
+
     def _decode(self) -> None:
+        self._outgrow()
         slots = [slot for slot in self._slots if slot.ready and slot.answer and not slot.answer.reason]
         if slots:
             self._pace.measured(len(slots), partial(self._run_next, slots))
@@ -196,10 +217,12 @@ class Scheduler:
     def _known(self, slot: Slot) -> Sequence[int]:
         """Returns those of the prompt's tokens behind the next one that one call scores with it."""
         assert slot.answer
-        if not self._model.invariant:  # a call of several tokens would have other bits
+        if self._settings.exact and not self._model.invariant:  # a call of several tokens would have other bits
             return ()
         start = slot.filled + 1
-        return slot.answer.prompt[start : start + self._model.score_tokens - 1].tolist()
+        if start >= len(slot.answer.prompt):
+            return ()
+        return slot.answer.prompt[start : start + self._model.score_room(slot.row, slot.filled) - 1].tolist()
 
     def _propose(self, slots: Sequence[Slot]) -> Sequence[list[int]]:
         if self._drafts is None:

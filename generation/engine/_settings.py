@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Final
 
-from lang_core import ConfigError
+from lang_core import ConfigError, checked_choices
 
 _STALL: Final = 0.3
 
 
+@checked_choices
 @dataclass(frozen=True, kw_only=True)
 class EngineSettings:
     """Settings of the engine.
@@ -23,6 +24,12 @@ class EngineSettings:
             up running answers for a shorter time, and where a model is not invariant more prefixes can be reused.
         store_bytes: memory of the prefix store; 0 is off.
         block_tokens: tokens of a block of the prefix store.
+        checkpoint_pieces: whether the prefix store keeps the states of a recurrent model behind every whole piece of a
+            prompt; False keeps those before the last piece alone.
+        decode_after_prompts: whether a tick that has run prompts to their ends makes a step of running answers, too.
+            False suits a caller that takes tokens between ticks: it gets first tokens before the step.
+        exact: whether every token has the bits of a single step: ``score_row`` is used of invariant models alone. False
+            uses it of every model, where tokens may round differently.
         picture_bytes: memory of embeddings of pictures that may be asked for again; 0 keeps none.
 
     Raises:
@@ -37,6 +44,9 @@ class EngineSettings:
     store_bytes: int = 256 << 20
     block_tokens: int = 32
     picture_bytes: int = 64 << 20
+    checkpoint_pieces: bool = True
+    decode_after_prompts: bool = True
+    exact: bool = True
 
     def __post_init__(self) -> None:
         _require("max_waiting", self.max_waiting, self.max_waiting >= 1, "at least 1")

@@ -9,6 +9,7 @@ from generation.engine._drafts import Drafting
 from generation.engine._errors import EngineClosedError, ModelFailedError
 from generation.engine._figures import EngineFigures
 from generation.engine._pictures import check_pictures
+from generation.engine._prefixes import RowPrefix
 from generation.engine._queue import WaitingQueue
 from generation.engine._request import OnEvent, TokenRequest
 from generation.engine._runner import ModelRunner
@@ -148,6 +149,29 @@ class StepEngine:
                 EngineClosedError(f"a step of the engine failed ({type(error).__name__}: {error}): ask again")
             )
             raise
+
+    def put_prefix(self, prefix: RowPrefix, salt: str = "") -> None:
+        """Makes a row hold a prefix that ``last_prefix`` returned, before the first request.
+
+        Args:
+            prefix: of a model with the same bits.
+            salt: of the requests that may reuse it.
+
+        Raises:
+            ModelFailedError: the model takes no such arrays.
+        """
+        self._scheduler.put_prefix(prefix, salt)
+
+    def last_prefix(self, below: int) -> RowPrefix | None:
+        """Returns what whole pieces of the last answer's prompt left in its row, to be kept outside the engine.
+
+        Args:
+            below: more than the largest number of tokens, such as those of the prompt, whose last token always runs.
+
+        Returns:
+            The longest prefix; None if there is none, or the model is recurrent and the prefix store has lost it.
+        """
+        return self._scheduler.last_prefix(below)
 
     def end(self, error: TapelineError) -> None:
         """Ends all answers, running and waiting, with an error."""

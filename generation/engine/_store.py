@@ -1,7 +1,7 @@
 """Memory of the entries of prefixes: a tree of blocks of tokens, under a budget of bytes."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import numpy as np
@@ -66,26 +66,26 @@ class BlockStore:
         """Returns the empty prefix of a salt, whose blocks no other salt reaches."""
         return self.roots.setdefault(salt, _root())
 
-    def deepest(self, salt: str, tokens: np.ndarray, steps: Mapping[int, int] | None = None) -> Block:
+    def deepest(self, salt: str, tokens: np.ndarray, stops: Collection[int] | None = None) -> Block:
         """Returns the block that ends the longest path whose tokens are the first of ``tokens`` i64 [n].
 
         Args:
             salt: whose blocks.
             tokens: tokens.
-            steps: for each position at which a block may start that at which it must stop; None for any.
+            stops: positions at which blocks may stop; None for any.
         """
         best = self.root(salt)
         branches = [best]
         while branches:
             block = branches.pop()
             best = block if block.stop > best.stop else best
-            branches += self.children(block, tokens, None if steps is None else steps.get(block.stop, 0))
+            branches += self.children(block, tokens, stops)
         return best
 
-    def children(self, block: Block, tokens: np.ndarray, stop: int | None = None) -> list[Block]:
-        """Returns the children of a block whose tokens go on as ``tokens`` i64 [n] do; those that stop at ``stop``."""
+    def children(self, block: Block, tokens: np.ndarray, stops: Collection[int] | None = None) -> list[Block]:
+        """Returns the children of a block whose tokens go on as ``tokens`` i64 [n] do; those that stop at ``stops``."""
         rest = tokens[block.stop :]
-        stops = {child.stop for child in block.children.values()} if stop is None else {stop}
+        stops = {child.stop for child in block.children.values()} if stops is None else stops
         keys = [rest[: at - block.stop].tobytes() for at in stops if block.stop < at <= len(tokens)]
         return [block.children[key] for key in keys if key in block.children]
 

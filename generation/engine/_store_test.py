@@ -30,7 +30,7 @@ def _fill(store: BlockStore, token_ids: list[int], size: int) -> None:
     for stop in range(size, len(tokens) + 1, size):
         if block is None:
             return
-        known = store.children(block, tokens, stop)
+        known = store.children(block, tokens, [stop])
         block = known[0] if known else _add(store, block, tokens, stop)
 
 
