@@ -16,19 +16,11 @@ from generation._defaults import (
     default_sampling,
     load_default_sampling,
 )
-from generation._drafts import Drafter, DraftingModel, DraftModel, PredictionHead, PromptLookup
-from generation._loop import TokenStep, generate
+from generation._drafts import Drafter, DraftingModel, PredictionHead, PromptLookup
 from generation._prediction import KnownLogits, Prediction, likeliest_ids, rows_of
-from generation._prompt import (
-    CachedModel,
-    PromptMemory,
-    RevertibleModel,
-    check_room,
-    common_length,
-    run_prompt,
-)
+from generation._prompt import CachedModel, check_room, run_prompt
 from generation._sampler import Sampler
-from generation._speculation import ScoringModel, Speculation
+from generation._step import TokenStep
 from generation._stop import StopRule, eos_ids, load_eos_ids
 
 __all__ = [
@@ -36,26 +28,19 @@ __all__ = [
     "SAMPLING_FIELDS",
     "CachedBatch",
     "CachedModel",
-    "DraftModel",
     "Drafter",
     "DraftingModel",
     "KnownLogits",
     "Prediction",
     "PredictionHead",
     "PromptLookup",
-    "PromptMemory",
-    "RevertibleModel",
     "Sampler",
     "SamplingConfig",
-    "ScoringModel",
-    "Speculation",
     "TokenStep",
     "StopRule",
     "check_room",
-    "common_length",
     "default_sampling",
     "eos_ids",
-    "generate",
     "generate_batch",
     "likeliest_ids",
     "load_default_sampling",

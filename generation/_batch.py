@@ -5,10 +5,10 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from generation._loop import TokenStep
 from generation._prediction import Prediction
 from generation._prompt import check_room
 from generation._sampler import Sampler
+from generation._step import TokenStep
 from generation._stop import StopRule
 from lang_core import InputError
 

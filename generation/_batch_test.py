@@ -15,10 +15,8 @@ from generation import (
     SamplingConfig,
     StopRule,
     TokenStep,
-    generate,
     generate_batch,
 )
-from generation._loop_test import _logits, _Model
 from lang_core import InputError
 
 _VOCABULARY = 23
@@ -54,6 +52,22 @@ def _sampler(seed: int = 0, temperature: float = 0.0, vocabulary: int = _VOCABUL
     return Sampler(SamplingConfig(temperature=temperature, seed=seed), vocabulary)
 
 
+def _logits(seen: Sequence[int]) -> np.ndarray:
+    digest = 0
+    for token in seen:
+        digest = (digest * 31 + token + 1) % 1_000_003
+    return np.random.default_rng(digest).standard_normal(_VOCABULARY).astype(np.float32)
+
+
+def _alone(prompt: Sequence[int], sampler: Sampler, stop: StopRule) -> list[TokenStep]:
+    history, steps = list(prompt), []
+    while not steps or not steps[-1].ended:
+        prediction = KnownLogits(_logits(history))
+        history.append(sampler.choose(prediction, history, prompt_tokens=len(prompt)))
+        steps.append(TokenStep(history[-1], prediction, stop.reason(history[-1], len(steps) + 1)))
+    return steps
+
+
 def _by_row(events: Any, rows: int) -> list[list[TokenStep]]:
     steps: list[list[TokenStep]] = [[] for _ in range(rows)]
     for row, step in events:
@@ -80,7 +94,7 @@ def test_every_row_gives_what_it_gives_alone(
     batch = _Batch(len(prompts) + spare, chunk, capacity)
     events = generate_batch(batch, prompts, [_sampler(3, temperature) for _ in prompts], stop)
     for prompt, row in zip(prompts, _by_row(events, len(prompts)), strict=True):
-        alone = list(generate(_Model(chunk, max(capacity, chunk)), prompt, _sampler(3, temperature), stop))
+        alone = _alone(prompt, _sampler(3, temperature), stop)
         assert [(s.token_id, s.ended) for s in row] == [(s.token_id, s.ended) for s in alone]
         for mine, theirs in zip(row, alone, strict=True):
             np.testing.assert_array_equal(mine.logits, theirs.logits)
@@ -101,7 +115,7 @@ def test_every_row_may_have_a_limit_of_its_own(
     stops = [StopRule(eos, steps) for _, steps in prompts]
     events = generate_batch(batch, [prompt for prompt, _ in prompts], [_sampler() for _ in prompts], stops)
     for (prompt, _), stop, row in zip(prompts, stops, _by_row(events, len(prompts)), strict=True):
-        alone = generate(_Model(chunk, max(capacity, chunk)), prompt, _sampler(), stop)
+        alone = _alone(prompt, _sampler(), stop)
         assert [(s.token_id, s.ended) for s in row] == [(s.token_id, s.ended) for s in alone]
 
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from generation._prediction import Prediction
-from generation._prompt import PromptMemory, RevertibleModel, common_length, run_prompt
 from lang_core import ConfigError
 
 
@@ -76,16 +75,11 @@ class DraftingModel(Protocol):
 
 
 class PredictionHead:
-    """Proposes what the model's own multi-token prediction head finds likeliest; further tokens from its own guesses.
-
-    Attributes:
-        calls: number of calls of the head.
-    """
+    """Proposes the likeliest token of the model's multi-token prediction head; further ones from its own guesses."""
 
     def __init__(self, model: DraftingModel) -> None:
         """Drafts with the model that verifies."""
         self._model: Final = model
-        self.calls = 0
 
     def propose(self, history: Sequence[int], count: int) -> list[int]:
         """Returns the likeliest tokens, as many as the caches have room for; none after a single token."""
@@ -94,57 +88,9 @@ class PredictionHead:
         tokens: list[int] = []
         token = history[-1]
         while position > 0 and len(tokens) < count:
-            self.calls += 1
             token = self._model.draft(token, position).likeliest()
             if token < 0:  # its logits are not finite
                 break
             tokens.append(token)
             position += 1
         return tokens
-
-
-class DraftModel:
-    """Proposes the likeliest tokens of a smaller model with the same vocabulary. For one answer."""
-
-    def __init__(self, model: RevertibleModel, memory: PromptMemory | None = None) -> None:
-        """Drafts with a model.
-
-        Args:
-            model: smaller model, whose caches are filled. Rejected tokens are undone by going on from an earlier
-                position, or from a copy of its states.
-            memory: record of what its caches hold of earlier prompts; None where they are empty.
-        """
-        self._model: Final = model
-        self._memory: Final = memory
-        self._seen: list[int] = []
-        self._kept_at = 0  # tokens in the kept copy of the states
-
-    def propose(self, history: Sequence[int], count: int) -> list[int]:
-        """Returns the likeliest tokens, as many as the caches have room for."""
-        count = min(count, self._model.capacity - len(history) + 1)  # the last one is not fed
-        if count < 1:
-            return []
-        tokens: list[int] = []
-        prediction = self._read(history)
-        if self._model.recurrent and count > 1:
-            self._model.keep_states()
-            self._kept_at = len(history)
-        while (likeliest := prediction.likeliest()) >= 0:  # -1 if its logits are not finite: there is no guess
-            tokens.append(likeliest)
-            if len(tokens) == count:
-                break
-            prediction = self._model.decode(likeliest, len(self._seen))
-            self._seen.append(likeliest)
-        return tokens
-
-    def _read(self, history: Sequence[int]) -> Prediction:
-        """Feeds the tokens that the caches lack, and returns the prediction after the last one."""
-        if not self._seen:
-            self._seen = list(history)
-            return run_prompt(self._model, history, self._memory)
-        known = min(common_length(self._seen, history), len(history) - 1)
-        if self._model.recurrent and known < len(self._seen):
-            self._model.restore_states()
-            known = self._kept_at
-        self._seen = list(history)
-        return [self._model.decode(history[position], position) for position in range(known, len(history))][-1]

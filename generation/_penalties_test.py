@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generation import KnownLogits, Sampler, SamplingConfig, StopRule, generate
+from generation import KnownLogits, Sampler, SamplingConfig
 from lang_core import ConfigError, InputError
 
 _V = 13
@@ -95,22 +95,12 @@ def test_greedy_choice_reads_logits_once_a_setting_moves_them() -> None:
     assert Sampler(SamplingConfig(), 3).choose(prediction, [], allowed=np.array([True, False, False])) == 0
 
 
-class _Constant:
-    """Model that always predicts the same."""
-
-    chunk, capacity, recurrent = 4, 32, False
-
-    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> KnownLogits:
-        return self.decode(0, position)
-
-    def decode(self, token_id: int, position: int) -> KnownLogits:
-        return KnownLogits(np.array([4, 3.5, 3], np.float32))
-
-
 def test_generation_counts_the_answer_and_not_the_prompt() -> None:
-    sampler = Sampler(SamplingConfig(frequency_penalty=0.75), 3)
-    steps = generate(_Constant(), [0, 0, 0], sampler, StopRule(frozenset(), 4))
-    assert [step.token_id for step in steps] == [0, 1, 0, 2]
+    sampler, history = Sampler(SamplingConfig(frequency_penalty=0.75), 3), [0, 0, 0]
+    prediction = KnownLogits(np.array([4, 3.5, 3], np.float32))
+    for _ in range(4):
+        history.append(sampler.choose(prediction, history, prompt_tokens=3))
+    assert history[3:] == [0, 1, 0, 2]
 
 
 @pytest.mark.parametrize(

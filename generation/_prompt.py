@@ -1,7 +1,7 @@
-"""Feeds a prompt to the caches piece by piece; pieces that an earlier prompt left there are not run again."""
+"""A prompt in the caches of a model that runs one sequence."""
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 
@@ -31,53 +31,6 @@ class CachedModel(Protocol):
         ...
 
 
-class RevertibleModel(CachedModel, Protocol):
-    """Model whose last tokens can be taken back: by going on from an earlier position, and a copy of its states."""
-
-    def keep_states(self) -> None:
-        """Keeps a copy of the states, in place of an earlier copy; asked of recurrent models only."""
-        ...
-
-    def restore_states(self) -> None:
-        """Makes the kept copy the states; there is none afterwards."""
-        ...
-
-
-@runtime_checkable
-class LengthDependentModel(Protocol):
-    """Model whose RoPE may depend on the length of the sequence."""
-
-    def begin(self, length: int) -> None:
-        """Says how many tokens the sequence has whose tokens are appended next."""
-        ...
-
-    def outgrown(self, length: int) -> bool:
-        """Returns whether a sequence of so many tokens needs other keys than those in the caches, for all tokens."""
-        ...
-
-
-class PromptMemory(Protocol):
-    """Record of what a model's caches hold of earlier prompts, in pieces of ``chunk`` tokens that were run whole."""
-
-    def restore(self, token_ids: Sequence[int]) -> int:
-        """Restores the caches for as many of the first of these tokens as possible.
-
-        Returns:
-            Their number, a multiple of ``chunk``; 0 where nothing fits, with empty states.
-        """
-        ...
-
-    def keep(self, token_ids: Sequence[int]) -> None:
-        """Records that the caches now hold exactly these tokens, a multiple of ``chunk``."""
-        ...
-
-
-def common_length(a: Sequence[int], b: Sequence[int]) -> int:
-    """Returns how many tokens two sequences have in common at their beginnings."""
-    pairs = zip(a, b, strict=False)
-    return next((i for i, (one, other) in enumerate(pairs) if one != other), min(len(a), len(b)))
-
-
 def check_room(prompt: Sequence[int], new_tokens: int, capacity: int, which: str = "prompt") -> None:
     """Checks that a prompt and the new tokens fit into the caches.
 
@@ -100,46 +53,18 @@ def check_room(prompt: Sequence[int], new_tokens: int, capacity: int, which: str
         )
 
 
-def run_prompt(model: CachedModel, prompt: Sequence[int], memory: PromptMemory | None = None) -> Prediction:
-    """Fills the caches with a prompt, piece by piece, and returns the prediction after it.
+def run_prompt(model: CachedModel, prompt: Sequence[int]) -> Prediction:
+    """Fills empty caches with a prompt, piece by piece, and returns the prediction after it.
 
     Pieces begin at multiples of ``chunk``, whatever the prompt's length, and the last one is padded on the right.
     Where its padding would not fit into the caches, it begins early enough that it does: the tokens that it repeats
     write what the caches already hold. A recurrent model decodes its tokens one by one instead.
 
-    What is taken from the memory was made by the same calls, so every bit is as without it. The last piece is always
-    run, for the prediction. (If it begins early, it repeats tokens before itself; it overwrites them with what it would
-    have written without the memory, because everything before these is unchanged.)
-
-    A model whose RoPE depends on the length gets that of the whole prompt first.
-
     Args:
         model: model.
         prompt: at least one token.
-        memory: record of what the caches hold; None where they are empty.
     """
-    if isinstance(model, LengthDependentModel):
-        model.begin(len(prompt))
-    last = (len(prompt) - 1) // model.chunk * model.chunk
-    kept = memory.restore(prompt[:last]) if memory else 0
-    prediction: Prediction | None = None
-    for start in range(kept, len(prompt), model.chunk):
-        if memory and start == last:
-            memory.keep(prompt[:last])
-        prediction = _run_piece(model, prompt, start)
-    assert prediction is not None
-    return prediction
-
-
-def run_token(model: CachedModel, history: Sequence[int], memory: PromptMemory | None = None) -> Prediction:
-    """Appends the last of a sequence's tokens and returns the prediction after it.
-
-    If the sequence has outgrown the keys in the caches (longrope at its original length), all tokens are run anew, as a
-    prompt: what the memory has of the shorter sequence is of no use.
-    """
-    if isinstance(model, LengthDependentModel) and model.outgrown(len(history)):
-        return run_prompt(model, history, memory)
-    return model.decode(history[-1], len(history) - 1)
+    return [_run_piece(model, prompt, start) for start in range(0, len(prompt), model.chunk)][-1]
 
 
 def _run_piece(model: CachedModel, prompt: Sequence[int], start: int) -> Prediction:

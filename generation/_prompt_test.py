@@ -1,110 +1,57 @@
-"""Prompts that begin as earlier ones did: the caches are those of a run without the memory, to the last bit."""
+"""Prompts in pieces, and their room."""
 
-from collections.abc import Sequence
+import re
 
 import numpy as np
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+import pytest
 
-from generation import KnownLogits, run_prompt
-
-_NOTHING = -1
+from generation import KnownLogits, check_room, run_prompt
+from lang_core import InputError
 
 
 class _Model:
-    """An entry depends on everything before it, and on the call that made it and its row there: as rounding may do.
+    """Notes its calls; the prediction is the number of tokens so far."""
 
-    Padding and what lies beyond a row's own position do not count. ``state`` is of all tokens so far, by their calls.
-    """
-
-    def __init__(self, chunk: int, capacity: int, recurrent: bool) -> None:
+    def __init__(self, chunk: int, capacity: int, recurrent: bool = False) -> None:
         self.chunk, self.capacity, self.recurrent = chunk, capacity, recurrent
-        self.cache = [_NOTHING] * capacity
-        self.state = 0
-        self.calls: list[tuple[str, int, int]] = []
+        self.cache = [-1] * capacity
+        self.calls: list[tuple[str, int]] = []
 
     def prefill(self, token_ids: np.ndarray, position: int, last: int) -> KnownLogits:
-        assert 0 <= position <= self.capacity - self.chunk
-        return self._append("prefill", token_ids[0].tolist(), position, last)
+        self.calls.append(("prefill", position))
+        self.cache[position : position + self.chunk] = token_ids[0].tolist()
+        return KnownLogits(np.array([position + last + 1], np.float32))
 
     def decode(self, token_id: int, position: int) -> KnownLogits:
-        return self._append("decode", [token_id], position, 0)
-
-    def _append(self, call: str, tokens: Sequence[int], position: int, last: int) -> KnownLogits:
-        self.calls.append((call, position, last))
-        logits = 0
-        for row, token in enumerate(tokens):
-            before = tuple(self.cache[: position + row])
-            assert _NOTHING not in before
-            self.cache[position + row] = hash((before, call, row, token))
-            if row <= last:
-                self.state = hash((self.state, call, row, token)) if self.recurrent else 0
-            if row == last:
-                logits = hash((before, self.cache[position + row], self.state))
-        return KnownLogits(np.array([logits & 0xFFFFFF], np.float32))
+        self.calls.append(("decode", position))
+        self.cache[position] = token_id
+        return KnownLogits(np.array([position + 1], np.float32))
 
 
-class _Memory:
-    """Record for one model. States are copied at the one place that is kept; whole caches can be cut anywhere."""
-
-    def __init__(self, model: _Model) -> None:
-        self.model = model
-        self.token_ids: list[int] = []
-        self.state = 0
-
-    def restore(self, token_ids: Sequence[int]) -> int:
-        pairs = zip(self.token_ids, token_ids, strict=False)
-        common = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(self.token_ids), len(token_ids)))
-        kept = common // self.model.chunk * self.model.chunk
-        if self.model.recurrent and kept < len(self.token_ids):
-            kept = 0
-        self.model.cache[kept:] = [_NOTHING] * (self.model.capacity - kept)
-        self.model.state = self.state if kept else 0
-        return kept
-
-    def keep(self, token_ids: Sequence[int]) -> None:
-        assert len(token_ids) % self.model.chunk == 0
-        self.token_ids, self.state = list(token_ids), self.model.state
-
-
-@settings(deadline=None)
-@given(
-    chunk=st.integers(1, 6),
-    room=st.integers(0, 7),
-    recurrent=st.booleans(),
-    prompts=st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=20), min_size=2, max_size=5),
+@pytest.mark.parametrize("recurrent", [False, True])
+@pytest.mark.parametrize(
+    ("length", "capacity", "starts"),
+    [(1, 11, [0]), (4, 11, [0]), (5, 11, [0, 4]), (9, 11, [0, 4, 7]), (9, 12, [0, 4, 8]), (11, 11, [0, 4, 7])],
 )
-@example(chunk=4, room=0, recurrent=False, prompts=[[0] * 11, [0] * 10, [0] * 7, [0] * 11])  # pieces that begin early
-@example(chunk=4, room=0, recurrent=True, prompts=[[0] * 11, [0] * 10, [0] * 7, [0] * 11])
-def test_prompts_one_after_the_other_are_as_each_alone(
-    chunk: int, room: int, recurrent: bool, prompts: list[list[int]]
-) -> None:
-    capacity = max(chunk, *map(len, prompts)) + room
-    model = _Model(chunk, capacity, recurrent)
-    memory = _Memory(model)
-    for prompt in prompts:
-        kept = memory.restore(prompt[: (len(prompt) - 1) // chunk * chunk])
-        model.calls.clear()
-        prediction = run_prompt(model, prompt, memory)
-        alone = _Model(chunk, capacity, recurrent)
-        np.testing.assert_array_equal(prediction.logits(), run_prompt(alone, prompt).logits())
-        assert model.cache[: len(prompt)] == alone.cache[: len(prompt)]
-        assert model.state == alone.state
-        assert model.calls == alone.calls[kept // chunk :]
-        if len(prompt) < capacity:  # the answer, which the next prompt does not find
-            model.decode(7, len(prompt))
+def test_a_prompt_runs_in_pieces(length: int, capacity: int, starts: list[int], recurrent: bool) -> None:
+    model, prompt = _Model(4, capacity, recurrent), list(range(10, 10 + length))
+    assert run_prompt(model, prompt).logits() == length
+    assert model.cache[:length] == prompt
+    if recurrent and starts[-1] % 4:  # no token runs twice
+        assert model.calls == [("prefill", 0), ("prefill", 4), *(("decode", place) for place in range(8, length))]
+    else:
+        assert model.calls == [("prefill", start) for start in starts]
 
 
-def test_what_is_kept_is_not_run_again() -> None:
-    model = _Model(4, 30, False)
-    memory = _Memory(model)
-    run_prompt(model, list(range(9)), memory)
-    model.calls.clear()
-    run_prompt(model, [*range(9), *range(20, 31)], memory)
-    assert model.calls == [("prefill", 8, 3), ("prefill", 12, 3), ("prefill", 16, 3)]
-    model.calls.clear()
-    run_prompt(model, [*range(5), 7, 7, 7, 7], memory)
-    assert model.calls == [("prefill", 4, 3), ("prefill", 8, 0)]
-    model.calls.clear()
-    run_prompt(model, [9, 9], memory)
-    assert model.calls == [("prefill", 0, 1)]
+@pytest.mark.parametrize(
+    ("prompt", "new", "message"),
+    [
+        ([], 1, "the prompt has no token: give `prompt` or `token_ids` at least one"),
+        ([5, 6, 7, 8], 4, "a prompt of 4 tokens and 4 new ones need 7 positions, the bundle's caches hold 6: ask for "
+                          "fewer, or export with max_sequence=7 or more"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(prompt: list[int], new: int, message: str) -> None:
+    check_room([1, 2, 3, 4], 3, 6)
+    with pytest.raises(InputError, match=re.escape(message)):
+        check_room(prompt, new, 6)

@@ -86,11 +86,14 @@ class SequenceModel(ABC):
         raise NotImplementedError
 
     def read_row(self, start: int, stop: int) -> Sequence[np.ndarray]:
-        """Returns copies of the entries of some positions in every cache, and of whole states and rings."""
+        """Returns copies of the entries of some positions in every cache, and of whole states and rings.
+
+        A cache [1, K, S, H] gives [K, stop - start, H], a state [1, ..] and a ring their [..].
+        """
         raise NotImplementedError
 
     def write_row(self, start: int, arrays: Sequence[np.ndarray]) -> None:
-        """Writes what ``read_row`` returned, beginning at position ``start``."""
+        """Writes arrays [K, n, H] and [..] that ``read_row`` returned, beginning at position ``start``."""
         raise NotImplementedError
 
 
@@ -201,11 +204,11 @@ class OneRow:
         self._fed = 0
 
     def read_row(self, row: int, start: int, stop: int) -> Sequence[np.ndarray]:
-        """Returns copies of the entries of some positions in every cache, and of whole states and rings."""
+        """Returns copies [K, stop - start, H] of some positions in every cache, and [..] of whole states and rings."""
         return self.model.read_row(start, stop)
 
     def write_row(self, row: int, start: int, arrays: Sequence[np.ndarray]) -> None:
-        """Writes what ``read_row`` returned, beginning at position ``start``."""
+        """Writes arrays [K, n, H] and [..] that ``read_row`` returned, beginning at position ``start``."""
         self.model.write_row(start, arrays)
         with_positions = zip(arrays, self.position_axes, strict=True)
         self._fed = start + max((array.shape[axis] for array, axis in with_positions if axis is not None), default=0)

@@ -37,7 +37,7 @@ class RowPrefix:
 
     Attributes:
         token_ids: the tokens i64 [n], which whole pieces of the prompt have run.
-        arrays: what ``ModelRunner.read_row`` returned of them.
+        arrays: what ``ModelRunner.read_row`` returned of them: of caches [K, n, H], of states [..].
         regime: ``LengthDependentRunner.regime`` of the sequence that they were run for; 0 of other models.
     """
 

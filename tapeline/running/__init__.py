@@ -20,21 +20,18 @@ from tapeline.running._measured_invariance import measured_invariance, open_slot
 from tapeline.running._model import (
     BundleBatch,
     BundleModel,
-    DraftingBundle,
-    ScoringBundle,
     encoder_inputs,
     has_row_positions,
 )
 from tapeline.running._picture_prompts import PicturePrompts, TiledPicture, takes_pictures
 from tapeline.running._pictures import ImageEmbedder, ImageSource
 from tapeline.running._prompt_cache import PromptCacheFile
-from tapeline.running._prompt_memory import BundlePromptMemory
 from tapeline.running._ranker import TextRanker, ranks
 from tapeline.running._rope_lengths import RopeLengths
 from tapeline.running._row_drafts import row_drafting
 from tapeline.running._scores import Scores
 from tapeline.running._slots import SLOTS, BundleSlots
-from tapeline.running._speculating import Speculating, speculating
+from tapeline.running._speculating import speculating
 from tapeline.running._stats import GenerationStats, dispatches
 from tapeline.running._text_array import TextArray, similarities
 from tapeline.running._text_settings import TextSettings
@@ -46,8 +43,6 @@ __all__ = [
     "BundleBatch",
     "BundleModel",
     "BundleSlots",
-    "BundlePromptMemory",
-    "DraftingBundle",
     "Conversation",
     "DumpOptions",
     "GenerateKeywords",
@@ -65,9 +60,7 @@ __all__ = [
     "Scores",
     "TextArray",
     "TextSettings",
-    "ScoringBundle",
     "SentenceEmbedder",
-    "Speculating",
     "TextRanker",
     "TiledPicture",
     "TokenStream",

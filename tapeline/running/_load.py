@@ -11,11 +11,14 @@ from lang_core import InputError, MeshShape, checked_choices
 from tapeline.backends import Place, open_session
 from tapeline.bundle import VERIFY, Bundle, Verify
 from tapeline.cli import Progress, no_progress
+from tapeline.running._batch_generator import BatchGenerator
 from tapeline.running._dump import DumpOptions, dumper_of
-from tapeline.running._generator import Generator
 from tapeline.running._loaded import LoadedModel
+from tapeline.running._model import has_row_positions
+from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._row_drafts import row_drafting
 from tapeline.running._row_generator import RowGenerator
+from tapeline.running._row_source import OneRowSource, SlotSource
 from tapeline.running._slots import SLOTS
 from tapeline.running._speculating import speculating
 
@@ -81,16 +84,22 @@ def load(
     with contextlib.ExitStack() as stack:
         dumper = stack.enter_context(dumper_of(opened, place, dump, progress))
         session = stack.enter_context(open_session(opened, place, dumper))
+        cache = None if prompt_cache is None else PromptCacheFile(prompt_cache, opened, session.module.name)
+        drafts = speculate is not None or draft is not None
         if SLOTS in opened.config.model:
-            if prompt_cache is not None:
-                raise InputError(
-                    f"`prompt_cache` goes with a bundle exported without slots, and {opened.path} has some"
-                )
+            source = SlotSource(opened, session)
             drafting = stack.enter_context(row_drafting(opened, place, speculate, draft, draft_tokens))
-            generator = RowGenerator(opened, session, drafting)
+            generator = RowGenerator(opened, source, drafting, cache)
+        elif has_row_positions(opened):
+            given = {"speculate": speculate, "draft": draft, "draft_tokens": draft_tokens, "prompt_cache": prompt_cache}
+            for name, value in given.items():
+                if value is not None:
+                    raise InputError(
+                        f"`{name}` goes with a bundle exported without positions=per_row, and {opened.path} has these"
+                    )
+            generator = BatchGenerator(opened, session, encoder_inputs)
         else:
-            speculation = stack.enter_context(speculating(opened, place, speculate, draft, draft_tokens))
-            generator = Generator(
-                opened, session, encoder_inputs=encoder_inputs, prompt_cache=prompt_cache, speculate=speculation
-            )
+            source = OneRowSource(opened, session, encoder_inputs, drafts=drafts)
+            drafting = stack.enter_context(speculating(opened, place, speculate, draft, draft_tokens, source.opened))
+            generator = RowGenerator(opened, source, drafting, cache)
         return LoadedModel(opened, session, stack.pop_all(), generator, progress)

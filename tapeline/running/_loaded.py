@@ -16,6 +16,7 @@ from tapeline.bundle import Bundle
 from tapeline.cli import Progress, ProgressEvent, no_progress
 from tapeline.media.images import Tiles
 from tapeline.running._arrays import ordered_inputs
+from tapeline.running._batch_generator import BatchGenerator
 from tapeline.running._conversation import Conversation
 from tapeline.running._generation import (
     GeneratedToken,
@@ -26,7 +27,6 @@ from tapeline.running._generation import (
     TokenStream,
     generate_options,
 )
-from tapeline.running._generator import Generator
 from tapeline.running._given_prompts import GivenPrompts, check_either, check_text
 from tapeline.running._picture_prompts import PicturePrompts
 from tapeline.running._pictures import ImageSource
@@ -62,7 +62,7 @@ class LoadedModel(Senses):
         bundle: Bundle,
         session: Session,
         stack: contextlib.ExitStack,
-        generator: Generator | RowGenerator,
+        generator: BatchGenerator | RowGenerator,
         progress: Progress = no_progress,
     ) -> None:
         """Takes over what ``load`` has opened; ``stack`` closes it."""

@@ -8,15 +8,18 @@ from typing import Final
 import numpy as np
 
 from generation import Prediction
+from generation.engine import SequenceModel
 from lang_core import InputError
 from runtime import Session, Tensor
 from tapeline.bundle import Bundle
-from tapeline.running._arrays import read_inputs
+from tapeline.running._arrays import ordered_inputs, read_inputs
+from tapeline.running._picture_prompts import takes_pictures
+from tapeline.running._pictures import padded_call
 from tapeline.running._predictions import LOGITS, Rows, Single
-from tapeline.running._prompt_pictures import PromptPictures
 from tapeline.running._rope_lengths import RopeLengths
+from tapeline.running._slot_rows import WholeRows, position_axes
 from transformer_core import NEXT_IDS
-from transformer_core.models import DRAFT, PREFILL_EMBEDDINGS
+from transformer_core.models import DRAFT, ENCODE_IMAGE, PREFILL_EMBEDDINGS
 
 # The entry point of a model whose decoder attends to an encoder's states (Whisper).
 ENCODE: Final = "encode"
@@ -24,6 +27,7 @@ Given = Sequence[np.ndarray | int]
 
 _TOKENS: Final = "token_ids"
 _LENGTH: Final = "length"
+_SCORE: Final = "score"
 _SCALARS: Final = ("position", "last", _LENGTH)
 
 
@@ -47,6 +51,16 @@ def encoder_inputs(bundle: Bundle, pairs: Sequence[str]) -> dict[str, np.ndarray
             "take it: leave it out"
         )
     return None
+
+
+def encoder_arguments(bundle: Bundle, inputs: Mapping[str, np.ndarray | int] | None) -> Given:
+    """Returns the arguments of a bundle's encoder in its order, by their names; none of a bundle that has no encoder.
+
+    Raises:
+        InputError: they are not what it takes, or there is none that would take them.
+    """
+    names = [entry_point.name for entry_point in bundle.config.entry_points]
+    return ordered_inputs(bundle.entry_point(ENCODE), inputs or {}) if ENCODE in names or inputs else ()
 
 
 def encoded(bundle: Bundle, session: Session, given: Given) -> tuple[Tensor, ...]:
@@ -108,6 +122,7 @@ class _Cached:
         recurrent: True where some layer has a state in place of a cache.
         vocabulary: V.
         cache_specs: specs of the caches and states, by name.
+        caches: caches and states.
         token_bytes: bytes of token ids and positions that were moved so far, in and out.
     """
 
@@ -135,33 +150,13 @@ class _Cached:
         self._lengths: Final = RopeLengths(bundle.config.model, self.batch)
         self._prefill = _Called(bundle, session, "prefill")
         self._decode = _Called(bundle, session, "decode")
-        self._caches: Final = session.hold([session.zeros(spec) for spec in caches.values()])
-        self._states: Final = [index for index, name in enumerate(caches) if name.endswith("_state")]
-        self._kept: Sequence[Tensor] = []
+        self.caches: Final = session.hold([session.zeros(spec) for spec in caches.values()])
         self._seen = () if given is None else encoded(bundle, session, given)
-
-    def read_cache(self, name: str) -> np.ndarray:
-        """Returns a copy of a cache or state."""
-        return self._caches.numpy(list(self.cache_specs).index(name))
-
-    def write_caches(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Replaces caches or states."""
-        given = ((i, name) for i, name in enumerate(self.cache_specs) if name in arrays)
-        self._caches.replace({i: self._session.upload(arrays[name]) for i, name in given})
-
-    def keep_states(self) -> None:
-        """Keeps a copy of the states on the device, in place of an earlier copy."""
-        self._kept = self._caches.copies(self._states)
-
-    def restore_states(self) -> None:
-        """Makes the kept copy the states; there is none afterwards."""
-        self._caches.replace(dict(zip(self._states, self._kept, strict=True)))
-        self._kept = []
 
     def _run(self, called: "_Called", *given: np.ndarray | int) -> Rows:
         """Calls an entry point with token ids and positions and returns the predictions of B sequences."""
         lengths = (self._length(),) if called.takes_length else ()
-        results = called.updating(self._caches, *given, *lengths, *self._seen)
+        results = called.updating(self.caches, *given, *lengths, *self._seen)
         self.token_bytes += called.token_bytes
         return Rows(results, called.rows, called.next_ids, self._read)
 
@@ -180,8 +175,12 @@ def has_row_positions(bundle: Bundle) -> bool:
     return any(argument.name == "position" and argument.kind == "tensor" for argument in arguments)
 
 
-class BundleModel(_Cached):
-    """A bundle for one sequence."""
+class BundleModel(_Cached, SequenceModel):
+    """A bundle for one sequence.
+
+    Attributes:
+        head_calls: calls of the multi-token prediction head so far.
+    """
 
     def __init__(self, bundle: Bundle, session: Session, given: Given | None = ()) -> None:
         """Makes empty caches.
@@ -195,8 +194,6 @@ class BundleModel(_Cached):
             InputError: the bundle lacks prefill or decode, or is for several sequences at once.
         """
         super().__init__(bundle, session, given)
-        self._bundle: Final = bundle
-        self._pictures: PromptPictures | None = None
         if has_row_positions(bundle):
             raise InputError(
                 f"{bundle.path} was exported with positions=per_row, and a bundle with one position is needed: "
@@ -207,11 +204,21 @@ class BundleModel(_Cached):
                 f"{bundle.path} was exported with batch={self.batch}: generation takes one sequence, or several from "
                 f"a bundle with positions=per_row: export with one of these"
             )
-
-    @property
-    def rope_regime(self) -> int:
-        """Number that tells sequences with other frequencies of RoPE than those of ``begin`` apart."""
-        return self._lengths.regime(0)
+        points = {point.name: point for point in bundle.config.entry_points}
+        specs = self.cache_specs
+        self._bundle: Final = bundle
+        self.image_token = bundle.config.model["image_token"] if takes_pictures(bundle) else None
+        self.score_tokens = points[_SCORE].arguments[0].spec.shape[1] if _SCORE in points else 0
+        self.position_axes = position_axes(specs, self.capacity)
+        self.position_bytes = sum(
+            spec.nbytes // self.capacity
+            for spec, axis in zip(specs.values(), self.position_axes, strict=True)
+            if axis is not None
+        )
+        self.head_calls = 0
+        self._rows: Final = WholeRows(self.caches, self.position_axes, _no_copy)
+        self._states: Final = [index for index, name in enumerate(specs) if name.endswith("_state")]
+        self._kept: Sequence[Tensor] = []
 
     def begin(self, length: int) -> None:
         """Takes the number of tokens of the sequence whose tokens are appended next, which RoPE may depend on."""
@@ -221,76 +228,84 @@ class BundleModel(_Cached):
         """Returns whether a sequence of so many tokens needs other keys than those in the caches, for all tokens."""
         return self._lengths.outgrown(0, length)
 
-    def see(self, pictures: PromptPictures | None) -> None:
-        """Takes the pictures of the prompt that follows; none where None."""
-        self._pictures = pictures
+    def regime(self, length: int) -> int:
+        """Returns a number that is the same for lengths with the same frequencies of RoPE."""
+        return self._lengths.regime_of(length)
 
-    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> Prediction:
-        """Appends tokens i32 [1, chunk] and returns the prediction after row ``last``."""
-        rows = None if self._pictures is None else self._pictures.rows(position, last + 1, self.chunk)
-        if rows is None:
+    def prefill(
+        self, token_ids: np.ndarray, position: int, last: int, embeddings: np.ndarray | None = None
+    ) -> Prediction:
+        """Appends tokens i32 [1, chunk] and returns the prediction after row ``last``; see ``SequenceModel``."""
+        if embeddings is None:
             return self._run(self._prefill, token_ids, position, last)[0]
-        return self._run(self._prefill_embeddings, token_ids, rows, position, last)[0]
-
-    @cached_property
-    def _prefill_embeddings(self) -> "_Called":
-        return _Called(self._bundle, self._session, PREFILL_EMBEDDINGS)
+        return self._run(self._prefill_embeddings, token_ids, embeddings, position, last)[0]
 
     def decode(self, token_id: int, position: int) -> Prediction:
         """Appends a token and returns the prediction after it."""
         called = self._decode
         lengths = (self._length(),) if called.takes_length else ()
-        results = called.updating(self._caches, token_id, position, *lengths, *self._seen)
+        results = called.updating(self.caches, token_id, position, *lengths, *self._seen)
         self.token_bytes += called.token_bytes
         return Single(results, called.next_ids, self._read)
-
-
-class ScoringBundle(BundleModel):
-    """A bundle for one sequence that can verify drafts.
-
-    Attributes:
-        score_tokens: tokens per call of score.
-    """
-
-    def __init__(self, bundle: Bundle, session: Session, given: Given = ()) -> None:
-        """Makes empty caches; arguments as of ``BundleModel``.
-
-        Raises:
-            InputError: as for ``BundleModel``, or the bundle lacks score.
-        """
-        super().__init__(bundle, session, given)
-        present = [point.name for point in bundle.config.entry_points]
-        if "score" not in present:
-            raise InputError(
-                f"{bundle.path} has the entry points {', '.join(present)}; speculation needs score, which verifies "
-                f"drafts: export with entry_points=prefill,decode,score and score_tokens=8"
-            )
-        self.score_tokens = bundle.entry_point("score").arguments[0].spec.shape[1]
-        self._score = _Called(bundle, session, "score")
 
     def score(self, token_ids: np.ndarray, position: int, last: int) -> Rows:
         """Appends rows 0 to ``last`` of tokens i32 [1, T'] and returns the prediction after every row."""
         return self._run(self._score, token_ids, position, last)
 
-
-class DraftingBundle(ScoringBundle):
-    """A bundle for one sequence whose model has a multi-token prediction head, which drafts."""
-
-    def __init__(self, bundle: Bundle, session: Session, given: Given = ()) -> None:
-        """Makes empty caches; arguments as of ``BundleModel``.
-
-        Raises:
-            InputError: as for ``ScoringBundle``.
-        """
-        super().__init__(bundle, session, given)
-        self._draft = _Called(bundle, session, DRAFT)
-
     def draft(self, token_id: int, position: int) -> Prediction:
         """Returns the head's prediction after a token that the model has not been fed."""
-        lengths = (self._length(),) if self._draft.takes_length else ()
-        results = self._draft.updating(self._caches, token_id, position, *lengths)
-        self.token_bytes += self._draft.token_bytes
-        return Single(results, self._draft.next_ids, self._read)
+        called = self._draft
+        self.head_calls += 1
+        lengths = (self._length(),) if called.takes_length else ()
+        results = called.updating(self.caches, token_id, position, *lengths)
+        self.token_bytes += called.token_bytes
+        return Single(results, called.next_ids, self._read)
+
+    def encode_image(self, pixels: np.ndarray) -> np.ndarray:
+        """Returns the embeddings f32 [T', D] of a picture, or a tile, of pixels f32 [3, height, width]."""
+        batch = self._bundle.entry_point(ENCODE_IMAGE).arguments[0].spec.shape[0]
+        return padded_call(self._session.function(ENCODE_IMAGE), pixels[None], batch)[0]
+
+    def clear_states(self) -> None:
+        """Sets the states to zeros."""
+        specs = list(self.cache_specs.values())
+        self.caches.replace({index: self._session.zeros(specs[index]) for index in self._states})
+
+    def keep_states(self) -> None:
+        """Keeps a copy of the states on the device, in place of an earlier copy."""
+        self._kept = self.caches.copies(self._states)
+
+    def restore_states(self) -> None:
+        """Makes the kept copy the states; there is none afterwards."""
+        self.caches.replace(dict(zip(self._states, self._kept, strict=True)))
+        self._kept = []
+
+    def read_row(self, start: int, stop: int) -> Sequence[np.ndarray]:
+        """Returns copies of the entries of some positions in every cache, and of whole states and rings.
+
+        A cache [1, K, S, H] gives [K, stop - start, H], a state [1, ..] and a ring what they have of the sequence.
+        """
+        return self._rows.read(0, start, stop)
+
+    def write_row(self, start: int, arrays: Sequence[np.ndarray]) -> None:
+        """Writes arrays [K, n, H] and [..] that ``read_row`` returned, beginning at position ``start``."""
+        self._rows.write(0, start, arrays)
+
+    @cached_property
+    def _prefill_embeddings(self) -> "_Called":
+        return _Called(self._bundle, self._session, PREFILL_EMBEDDINGS)
+
+    @cached_property
+    def _score(self) -> "_Called":
+        return _Called(self._bundle, self._session, _SCORE)
+
+    @cached_property
+    def _draft(self) -> "_Called":
+        return _Called(self._bundle, self._session, DRAFT)
+
+
+def _no_copy(source: int, target: int) -> None:
+    raise InputError(f"row {source} cannot be copied to row {target}: the bundle has one row")
 
 
 class BundleBatch(_Cached):

@@ -1,7 +1,6 @@
 """Prompt caches that are refused before a session is opened."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,5 @@ from tapeline.running._prompt_cache import PromptCacheFile
 
 def test_a_bundle_with_an_encoder_has_no_prompt_cache(tmp_path: Path) -> None:
     KernelConfig([Signature(name, (), ()) for name in ("prefill", "decode", "encode")]).write(tmp_path / MARK)
-    missing: Any = None
     with pytest.raises(InputError, match="depends on what its encoder was given"):
-        PromptCacheFile(tmp_path / "p", Bundle(tmp_path), "module.vmvx.vmfb", missing, missing)
+        PromptCacheFile(tmp_path / "p", Bundle(tmp_path), "module.vmvx.vmfb")

@@ -1,19 +1,15 @@
 """Drafters of the answers in a server's rows: prompt lookup, or a smaller model with rows of its own."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
-from generation import Drafter, DraftModel, PromptLookup
-from generation.engine import Drafting
+from generation import Drafter, PromptLookup
+from generation.engine import Drafting, DraftRows
 from lang_core import InputError
-from runtime import Session
 from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle
 from tapeline.running._invariance import Invariance
-from tapeline.running._prompt_memory import BundlePromptMemory
-from tapeline.running._row_model import RowModel
 from tapeline.running._slots import SLOTS, BundleSlots
 from tapeline.running._speculating import HEAD, check_draft, check_one_way, lookup_length
 
@@ -60,58 +56,23 @@ def _drafters(bundle: Bundle, place: Place, speculate: str | None, draft: Path |
         return
     drafting = Bundle(draft)
     check_draft(bundle, drafting)
+    _check_rows(bundle, drafting)
     with open_session(drafting, place) as session:
-        yield _DraftRows(bundle, drafting, session)
-
-
-class _DraftRows:
-    """Rows of a smaller model, each with a memory of what it holds."""
-
-    def __init__(self, bundle: Bundle, drafting: Bundle, session: Session) -> None:
-        self._drafting: Final = drafting
-        self._session: Final = session
-        self._make()
-        if "pages" in drafting.config.model:
-            raise InputError(f"draft={drafting.path} has pages, and a row of drafts reserves none: export it without")
-        wanted = bundle.config.model[SLOTS]
-        if len(self._rows) < wanted:
-            raise InputError(
-                f"draft={drafting.path} has {len(self._rows)} slots, and {bundle.path} has {wanted}: export the draft "
-                f"with slots={wanted}"
-            )
-        if self._rows[0][0].recurrent:
-            raise InputError(
-                f"draft={drafting.path}: its layers have states, which take no token back: choose a draft without"
-            )
-
-    def __call__(self, row: int, fresh: bool) -> Drafter:
-        if self._broken:
-            self._make()
-        model, memory = self._rows[row]
-        if fresh:
-            memory.forget()
-        return _RowDrafter(self, model, memory)
-
-    def broke(self) -> None:
-        """Notes that a call has failed, which the caches were donated to."""
-        self._broken = True
-
-    def _make(self) -> None:
         # Its bits need not be those of other calls: a draft is a guess.
-        slots = BundleSlots(self._drafting, self._session, invariance=Invariance.CALLS)
-        models = [RowModel(slots, row) for row in range(slots.slots)]
-        self._rows = [(model, BundlePromptMemory(model)) for model in models]
-        self._broken = False
+        yield DraftRows(lambda: BundleSlots(drafting, session, invariance=Invariance.CALLS))
 
 
-class _RowDrafter(DraftModel):
-    def __init__(self, rows: _DraftRows, model: RowModel, memory: BundlePromptMemory) -> None:
-        super().__init__(model, memory)
-        self._all: Final = rows
-
-    def propose(self, history: Sequence[int], count: int) -> list[int]:
-        try:
-            return super().propose(history, count)
-        except BaseException:
-            self._all.broke()
-            raise
+def _check_rows(bundle: Bundle, drafting: Bundle) -> None:
+    """Refuses a draft without a row for each of the bundle's, or whose rows take no token back, by an InputError."""
+    model, wanted = drafting.config.model, bundle.config.model[SLOTS]
+    if "pages" in model:
+        raise InputError(f"draft={drafting.path} has pages, and a row of drafts reserves none: export it without")
+    if SLOTS not in model or model[SLOTS] < wanted:
+        raise InputError(
+            f"draft={drafting.path} has {model.get(SLOTS, 0)} slots, and {bundle.path} has {wanted}: export the draft "
+            f"with slots={wanted}"
+        )
+    if any(argument.name.endswith("_state") for argument in drafting.entry_point("prefill_row").arguments):
+        raise InputError(
+            f"draft={drafting.path}: its layers have states, which take no token back: choose a draft without"
+        )

@@ -1,55 +1,52 @@
-"""Answers of a bundle with slots: the server's engine, in the caller's thread."""
+"""Answers of a bundle: the server's engine, in the caller's thread."""
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
 from generation import SamplingConfig, TokenStep, check_room
 from generation.engine import (
+    AnswerSteps,
     Drafting,
-    EndEvent,
-    EngineSettings,
-    Event,
-    ModelFailedError,
-    PromptEvent,
     PromptPicture,
     StepEngine,
-    Ticket,
-    TokenEvent,
     TokenRequest,
 )
 from lang_core import InputError
-from runtime import Session
 from tapeline.bundle import Bundle
 from tapeline.running._generation import GenerateOptions, TokenStream, check_stops
-from tapeline.running._measured_invariance import open_slots
+from tapeline.running._prompt_cache import PromptCacheFile
+from tapeline.running._row_source import RowSource
 from tapeline.running._scores import Scores, check_scored
-from tapeline.running._slots import BundleSlots
 from tapeline.text import Tokenizer
-
-_SETTINGS: Final = EngineSettings(max_waiting=1 << 30, deadline=None)
 
 
 class RowGenerator:
     """Makes streams of tokens of one or more prompts each; one stream at a time."""
 
-    def __init__(self, bundle: Bundle, session: Session, drafting: Drafting | None) -> None:
+    def __init__(
+        self, bundle: Bundle, source: RowSource, drafting: Drafting | None, prompt_cache: PromptCacheFile | None
+    ) -> None:
         """Allocates nothing yet.
 
         Args:
-            bundle: exported with slots.
-            session: the bundle's.
+            bundle: the bundle.
+            source: opens the bundle.
             drafting: speculation; None for none.
+            prompt_cache: file that keeps what a prompt left in its row; None for none.
         """
         self._bundle: Final = bundle
-        self._session: Final = session
+        self._source: Final = source
         self._drafting: Final = drafting
-        self._tickets: Sequence[Ticket] = ()
-        self._streams = 0
-        self.token_bytes: Final = 0  # calls on rows do not count them
+        self._prompt_cache: Final = prompt_cache
+        self._answers: AnswerSteps | None = None
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of token ids and their positions that were moved so far; 0 of bundles with slots."""
+        return self._source.token_bytes
 
     @property
     def vocabulary(self) -> int:
@@ -67,7 +64,7 @@ class RowGenerator:
             prompt=token_ids, sampling=SamplingConfig(), max_new_tokens=1, prompt_logprobs=0, predictions=True
         )
         answers = self._ask([request])
-        for _ in self._steps(answers, self._streams):
+        for _ in answers:
             pass
         logprobs = [token.logprob for token in answers.prompt if token is not None]
         return Scores(tuple(token_ids), np.array(logprobs))
@@ -96,6 +93,8 @@ class RowGenerator:
             InputError: options are out of range, or a prompt does not fit.
         """
         check_stops(options, tokenizer, self._bundle)
+        if pictures and self._prompt_cache is not None:
+            raise InputError("`prompt_cache` keeps tokens, and no pictures: leave it out")
         if at_once and not prompts:
             raise InputError("0 prompts: give at least one")
         engine = self._engine
@@ -117,105 +116,73 @@ class RowGenerator:
         ]
         answers = self._ask(requests)
         return TokenStream(
-            self._steps(answers, self._streams),
+            self._alone(answers),
             prompts,
             tokenizer,
             limits=[rule.max_new_tokens for rule in rules],
             stops=options.stops,
-            counts=answers,
-            on_stop=self._end,
+            counts=_Counts(answers, self._source),
+            on_stop=answers.cancel,
+            on_end=partial(self._save, len(prompts[-1])) if prompts else lambda: None,
         )
 
     @cached_property
     def _engine(self) -> StepEngine:
-        slots = open_slots(self._bundle, self._session)
-        remake = partial(BundleSlots, self._bundle, self._session, invariance=slots.invariance)
-        return StepEngine(slots, _SETTINGS, remake=remake, drafting=self._drafting)
+        source = self._source
+        runner = source.open()
+        engine = StepEngine(runner, source.settings(runner), remake=source.open, drafting=self._drafting)
+        prefix = None if self._prompt_cache is None else self._prompt_cache.load(runner, source.cache_specs)
+        if prefix is not None:
+            engine.put_prefix(prefix)
+        return engine
 
-    def _ask(self, requests: Sequence[TokenRequest]) -> "_Answers":
+    def _save(self, prompt: int) -> None:
+        """Writes the prompt cache of the last prompt, of so many tokens."""
+        prefix = None if self._prompt_cache is None else self._engine.last_prefix(prompt)
+        if self._prompt_cache is not None and prefix is not None:
+            self._prompt_cache.save(prefix)
+
+    def _ask(self, requests: Sequence[TokenRequest]) -> AnswerSteps:
         """Ends the stream that runs, and begins another."""
-        for ticket in self._tickets:
-            ticket.cancel()
-        self._streams += 1
-        answers = _Answers(self._engine, len(requests))
-        self._tickets = [
-            self._engine.submit(request, partial(answers.take, number)) for number, request in enumerate(requests)
-        ]
-        return answers
+        engine = self._engine
+        if self._answers is not None:
+            self._answers.close()
+        self._answers = AnswerSteps(engine, requests)
+        return self._answers
 
-    def _end(self, number: int) -> None:
-        self._tickets[number].cancel()
-
-    def _steps(self, answers: "_Answers", stream: int) -> Iterator[tuple[int, TokenStep]]:
-        """Returns the next tokens, each with the number of its prompt, for as long as no other stream has begun."""
-        while answers.new or answers.running or answers.error:
-            if self._streams != stream:
+    def _alone(self, answers: AnswerSteps) -> Iterator[tuple[int, TokenStep]]:
+        """Passes steps on for as long as no other stream has begun."""
+        while True:
+            if self._answers is not answers:
                 raise InputError(
                     f"this stream ended when another began on the same model: load {self._bundle.path} twice to run two"
                 )
-            if answers.new:
-                yield answers.new.popleft()
-            elif answers.error is not None:
-                raise answers.error
-            else:
-                self._engine.step()
+            step = next(answers, None)
+            if step is None:
+                return
+            yield step
 
 
-class _Answers:
-    """Events of a stream's requests: an ``AnswerCounts``.
+class _Counts:
+    """Counts of a stream: an ``AnswerCounts``."""
 
-    Attributes:
-        new: tokens that nobody has taken yet, each with the number of its prompt.
-        running: number of requests that have not ended.
-        error: error that ended one of them; None without.
-        prompt: tokens of the last prompt with their log probabilities, if these were asked for.
-        reused: tokens of prompts that the rows or the prefix store had.
-        head_calls: 0, as rows take no drafts of a head.
-    """
+    def __init__(self, answers: AnswerSteps, source: RowSource) -> None:
+        self._answers: Final = answers
+        self._source: Final = source
+        self._before: Final = source.head_calls
 
-    def __init__(self, engine: StepEngine, count: int) -> None:
-        """Begins without events of ``count`` requests to an engine."""
-        self.new: Final = deque[tuple[int, TokenStep]]()
-        self.running = count
-        self.error: BaseException | None = None
-        self.prompt: Sequence[TokenEvent | None] = ()
-        self.reused = 0
-        self.head_calls: Final = 0
-        self._engine: Final = engine
-        self._before: Final = engine.figures()
+    @property
+    def reused(self) -> int:
+        return self._answers.reused
 
     @property
     def drafted(self) -> int:
-        """Tokens of drafts since the stream began."""
-        return self._engine.figures().draft_tokens - self._before.draft_tokens
+        return self._answers.drafted
 
     @property
     def accepted(self) -> int:
-        """Tokens of drafts that became tokens of answers since the stream began."""
-        return self._engine.figures().accepted_tokens - self._before.accepted_tokens
+        return self._answers.accepted
 
-    def take(self, number: int, event: Event) -> None:
-        """Takes an event of the request of a prompt with this number."""
-        if isinstance(event, TokenEvent):
-            self.new.append((number, _step(event, None)))
-        elif isinstance(event, PromptEvent):
-            self.reused += event.reused
-            self.prompt = event.logprobs or ()
-        else:
-            self._end(number, event)
-
-    def _end(self, number: int, event: EndEvent) -> None:
-        self.running -= 1
-        if event.error is not None:
-            failed = isinstance(event.error, ModelFailedError)
-            self.error = event.error.__cause__ if failed and event.error.__cause__ else event.error
-        elif event.end_token is not None:
-            self.new.append((number, _step(event.end_token, "eos")))
-        elif event.reason == "length":  # its last token has just come
-            _, last = self.new.pop()
-            self.new.append((number, TokenStep(last.token_id, last.prediction, "length")))
-
-
-def _step(event: TokenEvent, ended: Literal["eos"] | None) -> TokenStep:
-    assert event.prediction is not None
-    return TokenStep(event.token_id, event.prediction, ended)
+    @property
+    def head_calls(self) -> int:
+        return self._source.head_calls - self._before

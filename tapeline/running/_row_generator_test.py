@@ -125,9 +125,24 @@ def test_after_an_interrupted_call_answers_are_right(
         assert model.generate(_PROMPT, max_new_tokens=8) == wanted
 
 
-def test_what_rows_do_not_take_is_refused(slots: tapeline.Bundle, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="`prompt_cache` goes with a bundle exported without slots"):
-        tapeline.load(slots.path, prompt_cache=tmp_path / "cache")
+@pytest.mark.parametrize("kind", ["plain", "slots"])
+def test_a_file_keeps_the_last_prompt(
+    kind: str, plain: tapeline.Bundle, slots: tapeline.Bundle, tmp_path: Path
+) -> None:
+    path, file = (plain if kind == "plain" else slots).path, tmp_path / "cache"
+    text = "it was the age of wisdom, it was"
+    with tapeline.load(path) as model:
+        count = len(model.encode(text))
+        wanted = model.generate(text, max_new_tokens=9)
+    for reused in (False, True):
+        with tapeline.load(path, prompt_cache=file) as model:
+            stream = model.stream(text, max_new_tokens=9)
+            assert [*stream]
+            assert stream.answers == [wanted]
+            assert stream.reused == ((count - 1) // 8 * 8 if kind == "slots" else (count - 1) // 16 * 16) * reused
+
+
+def test_what_rows_do_not_take_is_refused(slots: tapeline.Bundle) -> None:
     with pytest.raises(InputError, match="speculate=mtp: a multi-token prediction head works on one prompt"):
         tapeline.load(slots.path, speculate="mtp")
     with pytest.raises(InputError, match="draft_tokens=3 goes with `speculate` or `draft`"):

@@ -9,7 +9,6 @@ import numpy as np
 from lang_core import InputError
 from runtime import Session
 from tapeline.bundle import Bundle
-from tapeline.running._model import BundleModel, ScoringBundle
 from tapeline.running._rope_lengths import RopeLengths
 
 
@@ -58,15 +57,6 @@ def check_scored(token_ids: Sequence[int], capacity: int) -> None:
         InputError: there are fewer than two, or too many.
     """
     _check_two(token_ids)
-    _check_room(token_ids, capacity)
-
-
-def _check_two(token_ids: Sequence[int]) -> None:
-    if len(token_ids) < 2:
-        raise InputError(f"scores need 2 tokens or more, found {len(token_ids)}: each is scored given those before it")
-
-
-def _check_room(token_ids: Sequence[int], capacity: int) -> None:
     if len(token_ids) > capacity:
         raise InputError(
             f"{len(token_ids)} tokens, and the bundle's caches hold {capacity} positions: shorten the text, or "
@@ -74,27 +64,9 @@ def _check_room(token_ids: Sequence[int], capacity: int) -> None:
         )
 
 
-def cached_logits(model: BundleModel, token_ids: Sequence[int]) -> Iterator[np.ndarray]:
-    """Yields the logits after each token from a model with caches, in as few calls as the bundle allows.
-
-    Raises:
-        InputError: the caches hold fewer positions.
-    """
-    _check_room(token_ids, model.capacity)
-    model.begin(len(token_ids))
-    width = model.score_tokens if isinstance(model, ScoringBundle) else 0
-    start = 0
-    while start < len(token_ids):
-        if isinstance(model, ScoringBundle) and start + width <= model.capacity:
-            piece = token_ids[start : start + width]
-            padded = np.zeros((1, width), np.int32)
-            padded[0, : len(piece)] = piece
-            rows = model.score(padded, start, len(piece) - 1)
-            yield from (row.logits() for row in rows[: len(piece)])
-            start += len(piece)
-        else:
-            yield model.decode(token_ids[start], start).logits()
-            start += 1
+def _check_two(token_ids: Sequence[int]) -> None:
+    if len(token_ids) < 2:
+        raise InputError(f"scores need 2 tokens or more, found {len(token_ids)}: each is scored given those before it")
 
 
 def forward_logits(bundle: Bundle, session: Session, token_ids: Sequence[int]) -> Iterator[np.ndarray]:

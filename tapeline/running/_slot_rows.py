@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from generation.engine import PageCopy, PagePool
-from lang_core import InputError, TensorSpec
+from lang_core import TensorSpec
 from runtime import Held
 
 POSITIONS: Final = 1
@@ -59,14 +59,6 @@ class SlotRows(ABC):
     def parts(self, axis: int | None, row: int, start: int, stop: int) -> Iterator[tuple[Part, slice]]:
         """Yields places in a cache or state, and which of a row's positions from ``start`` on lie there."""
 
-    @abstractmethod
-    def whole(self, index: int, row: int) -> tuple[int, Part]:
-        """Returns where a row of a cache or state lies, if it lies together.
-
-        Raises:
-            InputError: it has pages.
-        """
-
     def read(self, row: int, start: int, stop: int) -> Sequence[np.ndarray]:
         """Returns copies of a row's entries of positions ``start`` to ``stop`` in every cache, and of whole states."""
         return [self._read(index, row, start, stop) for index in range(len(self._axes))]
@@ -113,10 +105,6 @@ class WholeRows(SlotRows):
     def parts(self, axis: int | None, row: int, start: int, stop: int) -> Iterator[tuple[Part, slice]]:
         """Yields the row's positions, which lie together."""
         yield ((row,) if axis is None else (row, slice(None), slice(start, stop))), slice(0, stop - start)
-
-    def whole(self, index: int, row: int) -> tuple[int, Part]:
-        """Returns the row."""
-        return index, (row,)
 
 
 class PagedRows(SlotRows):
@@ -174,12 +162,6 @@ class PagedRows(SlotRows):
             lies = (int(table[min(at // page, len(table) - 1)]), slice(None), slice(first, first + count))
             yield lies, slice(at - start, at - start + count)
             at += count or 1
-
-    def whole(self, index: int, row: int) -> tuple[int, Part]:
-        """Raises InputError."""
-        raise InputError(
-            f"row {row} of cache {index} is in pages, and a prompt cache keeps what lies together: export without pages"
-        )
 
     def _copy_all(self, copies: Sequence[PageCopy]) -> None:
         for source, target in copies:

@@ -247,6 +247,11 @@ class BundleSlots:
         predictions = Rows(results, entry.size, entry.next_ids, _uncounted)
         return [predictions[place] for place in places]
 
+    def score_room(self, row: int, position: int) -> int:
+        """Returns ``score_tokens``: what a call takes beyond the row leaves no trace."""
+        del row, position
+        return self.score_tokens
+
     def copy_row(self, source: int, target: int, count: int | None = None) -> None:
         """Makes a row's states those of another one, and its first ``count`` positions, or all; pages are shared."""
         if source != target:
@@ -280,14 +285,6 @@ class BundleSlots:
         for axis, array in zip(self.position_axes, arrays, strict=True):
             self._check_part(row, start, start if axis is None else start + array.shape[axis])
         self._rows.write(row, start, arrays)
-
-    def read_cache(self, name: str, row: int) -> np.ndarray:
-        """Returns a copy of a row of a cache or state: of its shape without the first axis; InputError of pages."""
-        return self._caches.read(*self._rows.whole(list(self.cache_specs).index(name), row))
-
-    def write_cache(self, name: str, row: int, array: np.ndarray) -> None:
-        """Replaces a row of a cache or state by an array of the shape of ``read_cache``; InputError of pages."""
-        self._caches.write(*self._rows.whole(list(self.cache_specs).index(name), row), array)
 
     def _check_part(self, row: int, start: int, stop: int) -> None:
         if not 0 <= row < self.slots:

@@ -5,17 +5,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from generation import DraftModel, PredictionHead, PromptLookup, Speculation
+from generation import PredictionHead, PromptLookup
+from generation.engine import Drafting, DraftRows, OneRow
 from lang_core import InputError
 from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle, sha256_of
-from tapeline.running._model import ENCODE, BundleModel, DraftingBundle, ScoringBundle
-from tapeline.running._prompt_memory import BundlePromptMemory, is_whole
+from tapeline.running._model import ENCODE, BundleModel
+from tapeline.running._slot_rows import position_axes
 from tapeline.text import TOKENIZER_FILE
 from transformer_core.models import DRAFT
-
-Speculating = Callable[[ScoringBundle], Speculation]
-"""Begins an answer."""
 
 _LOOKUP: Final = "prompt_lookup"
 HEAD: Final = "mtp"
@@ -26,9 +24,14 @@ _TOKENIZER: Final = TOKENIZER_FILE
 
 @contextmanager
 def speculating(
-    bundle: Bundle, place: Place, speculate: str | None, draft: Path | None, most: int | None
-) -> Iterator[Speculating | None]:
-    """Opens what begins the speculation of each answer; None without speculation.
+    bundle: Bundle,
+    place: Place,
+    speculate: str | None,
+    draft: Path | None,
+    most: int | None,
+    model: Callable[[], BundleModel],
+) -> Iterator[Drafting | None]:
+    """Opens what drafts for the answers of a bundle without slots; None without speculation.
 
     Args:
         bundle: bundle that generates.
@@ -36,6 +39,7 @@ def speculating(
         speculate: ``prompt_lookup``, ``prompt_lookup:N`` or ``mtp``.
         draft: bundle that drafts.
         most: largest number of tokens of a draft.
+        model: returns the model that answers, which may have a multi-token prediction head.
 
     Raises:
         InputError: options contradict each other, the bundle cannot verify drafts, or the draft does not go with it.
@@ -48,20 +52,18 @@ def speculating(
     _check_lengths(bundle)
     if draft is None and speculate == HEAD:
         _check_head(bundle)
-        yield lambda model: Speculation(model, PredictionHead(_drafting(model)), most)
+        yield Drafting(begin=lambda row, fresh: PredictionHead(model()), tokens=most)
         return
     if draft is None:
         longest = lookup_length(speculate or "")
-        yield lambda model: Speculation(model, PromptLookup(longest), most)
+        yield Drafting(begin=lambda row, fresh: PromptLookup(longest), tokens=most)
         return
     check_one_way(speculate, draft)
     drafting = Bundle(draft)
     check_draft(bundle, drafting)
     with open_session(drafting, place) as session:
-        drafter = BundleModel(drafting, session)
-        _check_rings(drafting, drafter, most)
-        memory = BundlePromptMemory(drafter)
-        yield lambda model: Speculation(model, DraftModel(drafter, memory), most)
+        rows = DraftRows(lambda: OneRow(BundleModel(drafting, session)), states=_check_rings(drafting, most))
+        yield Drafting(begin=rows, tokens=most)
 
 
 def check_one_way(speculate: str | None, draft: Path | None) -> None:
@@ -90,11 +92,6 @@ def _check_head(bundle: Bundle) -> None:
             f"multi-token prediction head: export a model that has one with entry_points=prefill,decode,score,{DRAFT} "
             f"and score_tokens=4"
         )
-
-
-def _drafting(model: ScoringBundle) -> DraftingBundle:
-    assert isinstance(model, DraftingBundle)  # the bundle has the entry point
-    return model
 
 
 def _check_lengths(bundle: Bundle) -> None:
@@ -135,12 +132,18 @@ def _tokenizer_hash(bundle: Bundle) -> str | None:
     return sha256_of(path) if path.is_file() else None
 
 
-def _check_rings(bundle: Bundle, model: BundleModel, most: int | None) -> None:
-    """A ring cache has the entries for going back by as many tokens as prefill takes, and no further."""
-    caches = {name: spec for name, spec in model.cache_specs.items() if name.endswith("_cache")}
-    rings = [name for name, spec in caches.items() if not is_whole(name, spec, model.capacity)]
-    if rings and most is not None and most > model.chunk:
+def _check_rings(bundle: Bundle, most: int | None) -> bool:
+    """Returns whether a draft has states; refuses more tokens than ring caches can go back by an InputError.
+
+    A ring has the entries for as many tokens as prefill takes, and no more.
+    """
+    prefill = bundle.entry_point("prefill")
+    caches = {argument.name: argument.spec for argument in prefill.arguments if argument.donated}
+    chunk, capacity = prefill.arguments[0].spec.shape[1], bundle.config.model["max_sequence"]
+    states = any(name.endswith("_state") for name in caches)
+    if not states and None in position_axes(caches, capacity) and most is not None and most > chunk:
         raise InputError(
-            f"draft_tokens={most}: {bundle.path} has ring caches, and takes back {model.chunk} tokens at most: ask "
-            f"for fewer, or export it with window_caches=whole"
+            f"draft_tokens={most}: {bundle.path} has ring caches, and takes back {chunk} tokens at most: ask for "
+            "fewer, or export it with window_caches=whole"
         )
+    return states

@@ -52,6 +52,9 @@ class ScriptSlots:
         del row
         return [self._next(position + count) for count in range(1, len(token_ids) + 1)]
 
+    def score_room(self, row: int, position: int) -> int:
+        return self.score_tokens
+
     def copy_row(self, source: int, target: int, count: int | None = None) -> None:
         """Copies nothing: rows hold nothing."""
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from generation import Sampler, SamplingConfig, StopRule, generate
+from generation import StopRule
+from generation.engine._sequence_testing import steps_of
 from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle
 from tapeline.running import BundleModel
@@ -25,12 +26,8 @@ def test_a_bundle_generates_what_transformers_does(plan: DeviceCase, tmp_path: P
     bundle = Bundle(export_case(case, tmp_path, target=(), **sizes))
     with open_session(bundle, Place("jax")) as session:
         model = BundleModel(bundle, session)
-        sampler = Sampler(SamplingConfig(), model.vocabulary)
-        steps = [
-            (step.token_id, step.logits.copy())
-            for step in generate(model, prompt, sampler, StopRule(frozenset(), case.steps))
-        ]
-    tokens, logits = [token for token, _ in steps], np.stack([row for _, row in steps])
+        steps = steps_of(model, prompt, StopRule(frozenset(), case.steps))
+    tokens, logits = [step.token_id for step in steps], np.stack([step.logits for step in steps])
     expected = golden.logits[0]
     assert tokens == golden.tokens[0].tolist()
     assert (np.abs(logits - expected).max(-1) / np.abs(expected).max(-1)).max() < 2e-4

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import tapeline
-from generation import Sampler, SamplingConfig, StopRule, generate
+from generation import StopRule
+from generation.engine._sequence_testing import steps_of
 from lang_core import InputError, VerificationError
 from run_jax.sessions import PLATFORMS
 from tapeline.backends import ENGINES, Place, open_session
@@ -41,9 +42,8 @@ def slots(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return export("demo", tmp_path_factory.mktemp("slots") / "bundle", **sizes)
 
 
-def _greedy(model: Any, vocabulary: int) -> tuple[list[int], np.ndarray]:
-    sampler, stop = Sampler(SamplingConfig(), vocabulary), StopRule(frozenset(), _STEPS)
-    steps = list(generate(model, _PROMPT, sampler, stop))
+def _greedy(model: Any) -> tuple[list[int], np.ndarray]:
+    steps = steps_of(model, _PROMPT, StopRule(frozenset(), _STEPS))
     return [step.token_id for step in steps], np.stack([step.logits for step in steps])
 
 
@@ -51,7 +51,7 @@ def _in_engine(path: Path, engine: str) -> tuple[list[int], np.ndarray]:
     bundle = Bundle(path)
     with open_session(bundle, Place(engine)) as session:
         model = BundleModel(bundle, session)
-        return _greedy(model, model.vocabulary)
+        return _greedy(model)
 
 
 def _eager(path: Path) -> tuple[list[int], np.ndarray]:
@@ -59,7 +59,7 @@ def _eager(path: Path) -> tuple[list[int], np.ndarray]:
     _, (prefill, decode) = model_of(bundle)
     weights = bundle.weights()
     assert weights is not None
-    return _greedy(EagerModel(prefill, decode, weights), bundle.config.model["vocabulary"])
+    return _greedy(EagerModel(prefill, decode, weights, bundle.config.model["vocabulary"]))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -85,7 +85,7 @@ def test_caches_are_donated_and_stay_where_they_are(demo: Path) -> None:
     bundle = Bundle(demo)
     with open_session(bundle, Place("jax")) as session:
         model = BundleModel(bundle, session)
-        held: Any = model._caches
+        held: Any = model.caches
         model.prefill(np.array([_PROMPT[:4]], np.int32), 0, 3)
         before = [held.addresses(index) for index in range(len(model.cache_specs))]
         for position in range(4, 10):

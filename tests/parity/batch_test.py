@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from generation import Prediction, Sampler, SamplingConfig, StopRule, TokenStep, generate, generate_batch, rows_of
+from generation import Prediction, Sampler, SamplingConfig, StopRule, TokenStep, generate_batch, rows_of
+from generation.engine import SequenceModel
+from generation.engine._sequence_testing import steps_of
 from transformer_core.layers._weights_testing import context_of
 from transformer_core.models import DecoderLM, entry_points
 from transformer_core.models._tiny_testing import HYBRID, VARIANTS, changed
@@ -45,6 +47,27 @@ class _Eager:
         return rows if isinstance(position, np.ndarray) else rows[0]
 
 
+class _Alone(SequenceModel):
+    """A batch of one sequence, with empty caches."""
+
+    vocabulary = 31
+
+    def __init__(self, eager: _Eager) -> None:
+        self._eager, self.chunk, self.capacity = eager, eager.chunk, eager.capacity
+        self.recurrent = eager.recurrent
+
+    def prefill(
+        self, token_ids: np.ndarray, position: int, last: int, embeddings: np.ndarray | None = None
+    ) -> Prediction:
+        return self._eager.prefill(token_ids, position, last)
+
+    def decode(self, token_id: int, position: int) -> Prediction:
+        return self._eager.decode(token_id, position)
+
+    def clear_states(self) -> None:
+        """Does nothing, as they are empty."""
+
+
 @pytest.mark.parametrize("name", ["llama", "mixed", "latent", "experts", "hybrid"])
 def test_prompts_of_different_lengths_give_the_tokens_that_each_gives_alone(name: str) -> None:
     model = DecoderLM(HYBRID if name == "hybrid" else changed(**VARIANTS[name]))
@@ -55,8 +78,7 @@ def test_prompts_of_different_lengths_give_the_tokens_that_each_gives_alone(name
         _Eager(model, 4, 5, 21, "per_row"), prompts, [Sampler(SamplingConfig(), 31) for _ in prompts], stop
     )
     for prompt, steps in zip(prompts, _by_row(events, 3), strict=True):
-        single: Any = _Eager(model, 1, 5, 21, "shared")
-        alone = list(generate(single, prompt, Sampler(SamplingConfig(), 31), stop))
+        alone = steps_of(_Alone(_Eager(model, 1, 5, 21, "shared")), prompt, stop)
         assert [step.token_id for step in steps] == [step.token_id for step in alone]
         for mine, theirs in zip(steps, alone, strict=True):
             np.testing.assert_allclose(mine.logits, theirs.logits, rtol=1e-4, atol=1e-4)

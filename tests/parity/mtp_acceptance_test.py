@@ -8,16 +8,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from generation import (
-    Prediction,
-    PredictionHead,
-    Sampler,
-    SamplingConfig,
-    Speculation,
-    StopRule,
-    generate,
-    rows_of,
-)
+from generation import Prediction, PredictionHead, StopRule, rows_of
+from generation.engine import SequenceModel
+from generation.engine._sequence_testing import answers_of
 from lang_core import EagerExecutionContext
 from tests.goldens.mtp_cases import MTP_CASES, agreeing_weights, mtp_case, stored_key
 from tests.goldens.samples import LONG
@@ -30,10 +23,10 @@ _NAMES = MTP_CASES if LONG else ("qwen3_5", "deepseek_v3")
 _POINTS = ("prefill", "decode", "score", "draft")
 
 
-class _Counted:
+class _Counted(SequenceModel):
     """A model with its head in the eager context, which counts the calls that feed tokens to it after the prompt."""
 
-    def __init__(self, directory: Path, weights: SafetensorsCheckpoint) -> None:
+    def __init__(self, directory: Path, weights: SafetensorsCheckpoint, vocabulary: int) -> None:
         model = load_model(directory, drafts=True)
         self.recurrent, self.chunk, self.capacity, self.score_tokens = True, 5, _ROOM, _TAKES
         sizes: Any = {"sequence": self.chunk, "max_sequence": _ROOM, "score_tokens": _TAKES}
@@ -43,9 +36,15 @@ class _Counted:
         self._caches: list[Any] = empty_caches(points[0])
         self._states = [a.name.endswith("_state") for a in points[0].arguments if a.alias_result]
         self._kept: list[Any] = []
-        self.calls = 0
+        self._prefill = points[0]
+        self.vocabulary, self.calls = vocabulary, 0
 
-    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> Prediction:
+    def clear_states(self) -> None:
+        self._caches = empty_caches(self._prefill)
+
+    def prefill(
+        self, token_ids: np.ndarray, position: int, last: int, embeddings: np.ndarray | None = None
+    ) -> Prediction:
         return self._run("prefill", token_ids, position, last)[0]
 
     def decode(self, token_id: int, position: int) -> Prediction:
@@ -75,11 +74,11 @@ class _Counted:
 def _generated(directory: Path, prompt: list[int], vocabulary: int, *, drafts: bool) -> tuple[list[int], int, int]:
     """Tokens, the calls that they took, and how many guesses were accepted."""
     with SafetensorsCheckpoint(directory) as weights:
-        model = _Counted(directory, weights)
-        speculation = Speculation(model, PredictionHead(model)) if drafts else None
-        sampler, stop = Sampler(SamplingConfig(), vocabulary), StopRule(frozenset(), _TOKENS)
-        tokens = [step.token_id for step in generate(model, prompt, sampler, stop, speculation=speculation)]
-    return tokens, model.calls, 0 if speculation is None else speculation.accepted
+        model = _Counted(directory, weights, vocabulary)
+        head = PredictionHead(model) if drafts else None
+        answers = answers_of(model, prompt, StopRule(frozenset(), _TOKENS), drafter=head)
+        tokens = [step.token_id for _, step in answers]
+    return tokens, model.calls, answers.accepted
 
 
 def _written(name: str, directory: Path, weights: dict[str, np.ndarray]) -> tuple[list[int], int]:

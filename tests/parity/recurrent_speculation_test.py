@@ -11,16 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generation import (
-    DraftModel,
-    Prediction,
-    Sampler,
-    SamplingConfig,
-    Speculation,
-    StopRule,
-    generate,
-    rows_of,
-)
+from generation import Prediction, SamplingConfig, StopRule, rows_of
+from generation.engine import DraftRows, OneRow, SequenceModel
+from generation.engine._sequence_testing import answers_of
 from lang_core import EagerExecutionContext
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.golden_files import read_golden
@@ -31,7 +24,7 @@ from transformer_core.models import DecoderLM, entry_points
 _EXAMPLES = 60 if os.environ.get("TAPELINE_LONG") else 6
 
 
-class _Eager:
+class _Eager(SequenceModel):
     """Model of one sequence in the eager context."""
 
     recurrent = True
@@ -44,8 +37,22 @@ class _Eager:
         self._caches: list[Any] = empty_caches(self._prefill)
         self._states = [a.name.endswith("_state") for a in self._prefill.arguments if a.alias_result]
         self._kept: list[Any] | None = None
+        self.vocabulary = model.config.vocabulary
+        self.position_axes = (None,) * len(self._caches)
 
-    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> Prediction:
+    def clear_states(self) -> None:
+        self._caches = empty_caches(self._prefill)
+
+    def read_row(self, start: int, stop: int) -> Sequence[Any]:
+        return list(self._caches)
+
+    def write_row(self, start: int, arrays: Sequence[Any]) -> None:
+        both = zip(self._states, arrays, self._caches, strict=True)
+        self._caches = [old if is_state else new for is_state, old, new in both]
+
+    def prefill(
+        self, token_ids: np.ndarray, position: int, last: int, embeddings: np.ndarray | None = None
+    ) -> Prediction:
         return self._run(self._prefill, token_ids, position, last)[0]
 
     def decode(self, token_id: int, position: int) -> Prediction:
@@ -93,10 +100,9 @@ def _model(name: str, directory: Path, chunk: int, room: int, takes: int) -> Ite
 
 def _said(model: _Eager, name: str, config: SamplingConfig, drafter: Any, takes: int) -> list[int]:
     case = CASES[name]
-    model._caches = empty_caches(model._prefill)
-    speculation = None if drafter is None else Speculation(model, drafter, takes - 1)
-    sampler, stop = Sampler(config, read_golden(name).logits.shape[-1]), StopRule(frozenset(), case.steps)
-    return [step.token_id for step in generate(model, case.prompt[0], sampler, stop, speculation=speculation)]
+    model.clear_states()
+    stop, most = StopRule(frozenset(), case.steps), None if drafter is None else takes - 1
+    return [step.token_id for _, step in answers_of(model, case.prompt[0], stop, config, drafter, most)]
 
 
 @pytest.mark.parametrize("name", ["qwen3_next_mixed_4x", "qwen3_5"])
@@ -140,5 +146,5 @@ def test_a_model_with_states_drafts(tmp_path: Path) -> None:
         _model(name, tmp_path / "target", 4, 6, 4) as model,
         _model(name, tmp_path / "draft", 3, 2, 4) as draft,
     ):
-        said = _said(model, name, SamplingConfig(), DraftModel(draft), 4)
+        said = _said(model, name, SamplingConfig(), DraftRows(lambda: OneRow(draft), states=True)(0, True), 4)
     assert said == read_golden(name).tokens[0].tolist()

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import tapeline
-from generation import Sampler, SamplingConfig, StopRule, generate
+from generation import SamplingConfig
+from generation.engine import AnswerSteps, EngineSettings, OneRow, StepEngine, TokenRequest
 from run_iree import CompileReport, ModuleCache, Target, available, compile_module, target_of_device
 from tapeline.bundle import MARK, Bundle
 from tapeline.command import main
@@ -171,11 +172,11 @@ def greedy(bundle: Path, device: str, prompt: Sequence[int], steps: int) -> tupl
     """The likeliest tokens, and the logits f32 [steps, V] that each was chosen from."""
     opened = Bundle(bundle)
     with opened.session(device) as session:
-        model = BundleModel(opened, session)
-        sampler = Sampler(SamplingConfig(), model.vocabulary)
-        steps_made = generate(model, prompt, sampler, StopRule(frozenset(), steps))
-        made = [(step.token_id, step.logits) for step in steps_made]  # the logits are the session's until they are read
-    return [token_id for token_id, _ in made], np.stack([logits for _, logits in made])
+        engine = StepEngine(OneRow(BundleModel(opened, session)), EngineSettings(exact=False, store_bytes=0))
+        request = TokenRequest(prompt=prompt, sampling=SamplingConfig(), max_new_tokens=steps, predictions=True)
+        # The logits are the session's until they are read.
+        taken = [(step.token_id, step.logits.copy()) for _, step in AnswerSteps(engine, [request])]
+    return [token_id for token_id, _ in taken], np.stack([logits for _, logits in taken])
 
 
 def tree(directory: Path) -> dict[str, bytes]:

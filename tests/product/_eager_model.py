@@ -5,18 +5,18 @@ from typing import Any
 import numpy as np
 
 from generation import KnownLogits
+from generation.engine import SequenceModel
 from lang_core import EagerExecutionContext, EntryPoint, WeightSource
 
 
-class EagerModel:
+class EagerModel(SequenceModel):
     """A model for generation, in the eager context."""
 
-    recurrent = False
-
-    def __init__(self, prefill: EntryPoint, decode: EntryPoint, weights: WeightSource) -> None:
+    def __init__(self, prefill: EntryPoint, decode: EntryPoint, weights: WeightSource, vocabulary: int) -> None:
         self.chunk: int = prefill.arguments[0].spec.shape[1]
         caches = [argument.spec.shape for argument in prefill.arguments if argument.alias_result]
         self.capacity: int = caches[0][2]
+        self.vocabulary = vocabulary
         self._prefill, self._decode, self._ctx = prefill, decode, EagerExecutionContext(weights)
         self._length = 0
         self._caches: list[Any] = [
@@ -28,12 +28,9 @@ class EagerModel:
     def begin(self, length: int) -> None:
         self._length = length
 
-    def outgrown(self, length: int) -> bool:
-        """False, for none of the cases crosses the original length of longrope."""
-        del length
-        return False
-
-    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> KnownLogits:
+    def prefill(
+        self, token_ids: np.ndarray, position: int, last: int, embeddings: np.ndarray | None = None
+    ) -> KnownLogits:
         return self._run(self._prefill, token_ids, np.int32(position), np.int32(last))
 
     def decode(self, token_id: int, position: int) -> KnownLogits:

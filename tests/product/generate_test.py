@@ -289,11 +289,12 @@ def test_what_is_wrong_with_several(flags: Sequence[str], message: str, several:
     refused(generating(several, *flags), message)
 
 
-def test_several_prompts_need_a_bundle_for_them(demo: Path, generating: Generate) -> None:
-    refused(
-        generating(demo, "--prompt=a", "--prompt=b"),
-        "takes one position for all its sequences: export with --positions=per_row, and --batch for as many prompts",
-    )
+def test_a_bundle_of_one_sequence_answers_several_prompts(demo: Path, generating: Generate) -> None:
+    more = ["--max_new_tokens=5", "--temperature=0.8", "--seed=3"]
+    alone = [generating(demo, f"--prompt={prompt}", *more) for prompt in ("a", "it was", "a")]
+    assert [done.code for done in alone] == [0, 0, 0]
+    together = generating(demo, "--prompt=a", "--prompt=it was", "--prompt=a", *more)
+    assert together.out == "".join(f"==> {number} <==\n{done.out}" for number, done in enumerate(alone, 1))
 
 
 def test_a_bundle_for_other_uses(tmp_path: Path, generating: Generate) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Kind
 
-from generation import Sampler, SamplingConfig, StopRule, generate
+from generation import StopRule
+from generation.engine._sequence_testing import steps_of
 from run_iree._device_testing import sharing
 from run_iree.archive import ArchiveWeights
 from tapeline.analysis.inspecting import facts, parameters, parameters_text
@@ -137,9 +138,8 @@ def test_tokens_are_the_eager_contexts(bundle: Path) -> None:
     _, points = model_of(Bundle(bundle))
     prefill, decode = (next(point for point in points if point.name == name) for name in ("prefill", "decode"))
     with ArchiveWeights(bundle / ARCHIVE) as weights:
-        model = EagerModel(prefill, decode, weights)
-        sampler = Sampler(SamplingConfig(), _case().config["vocab_size"])
-        steps = list(generate(model, prompt, sampler, StopRule(frozenset(), _STEPS)))
+        model = EagerModel(prefill, decode, weights, _case().config["vocab_size"])
+        steps = steps_of(model, prompt, StopRule(frozenset(), _STEPS))
     expected = np.stack([step.logits for step in steps])
     first, second = np.sort(expected)[:, :-3:-1].T
     for device in sharing(_DEVICE):

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import tapeline
-from generation import Sampler, SamplingConfig, StopRule, generate, generate_batch
-from run_iree import available, target_of_device
+from generation import Sampler, SamplingConfig, StopRule, TokenStep, generate_batch
+from generation.engine import AnswerSteps, EngineSettings, OneRow, StepEngine, TokenRequest
+from run_iree import Session, available, target_of_device
 from tapeline.bundle import Bundle
-from tapeline.running import BundleBatch, BundleModel, BundlePromptMemory
+from tapeline.running import BundleBatch, BundleModel
 from tests.goldens.length_cases import LENGTHS, MODELS, PROMPTS, STEPS, prompt_of
 from tests.product._bundles import ON_FAST_DEVICES, export_case
 
@@ -42,6 +43,15 @@ def _golden(name: str, count: int, kind: str) -> np.ndarray:
         return goldens[f"{name}_{count}_{kind}"]
 
 
+def _engine(bundle: Bundle, session: Session) -> StepEngine:
+    return StepEngine(OneRow(BundleModel(bundle, session)), EngineSettings(exact=False))
+
+
+def _steps(engine: StepEngine, prompt: list[int]) -> list[TokenStep]:
+    request = TokenRequest(prompt=prompt, sampling=SamplingConfig(), max_new_tokens=STEPS, predictions=True)
+    return [step for _, step in AnswerSteps(engine, [request])]
+
+
 def _check(name: str, count: int, logits: list[np.ndarray], tokens: list[int]) -> None:
     expected = _golden(name, count, "logits")
     error = np.abs(np.stack(logits) - expected).max() / np.abs(expected).max()
@@ -53,25 +63,21 @@ def test_tokens_and_logits_are_those_of_transformers(exported: tuple[str, Path])
     name, path = exported
     bundle = Bundle(path)
     with bundle.session(_DEVICE) as session:
-        model = BundleModel(bundle, session)
-        memory = BundlePromptMemory(model)
+        engine = _engine(bundle, session)
         for count in _ORDER:
-            sampler = Sampler(SamplingConfig(), model.vocabulary)
-            steps = list(generate(model, prompt_of(name, count), sampler, _STOP, memory=memory))
+            steps = _steps(engine, prompt_of(name, count))
             _check(name, count, [step.logits for step in steps], [step.token_id for step in steps])
 
 
 def test_prompts_that_begin_alike_have_keys_of_their_own_lengths(exported: tuple[str, Path]) -> None:
-    """A memory keeps keys of a prompt that was longer, shorter, or became longer by its answer."""
+    """A row keeps keys of a prompt that was longer, shorter, or became longer by its answer."""
     name, path = exported
     bundle, whole = Bundle(path), prompt_of(name, 23)
     with bundle.session(_DEVICE) as session:
-        model = BundleModel(bundle, session)
-        memory = BundlePromptMemory(model)
+        engine = _engine(bundle, session)
         for count in (12, 23, 10, 14, 12, 21, 23, 11):
-            samplers = [Sampler(SamplingConfig(), model.vocabulary) for _ in range(2)]
-            again = [step.logits for step in generate(model, whole[:count], samplers[0], _STOP, memory=memory)]
-            fresh = [step.logits for step in generate(BundleModel(bundle, session), whole[:count], samplers[1], _STOP)]
+            again = [step.logits for step in _steps(engine, whole[:count])]
+            fresh = [step.logits for step in _steps(_engine(bundle, session), whole[:count])]
             np.testing.assert_array_equal(again, fresh, err_msg=f"{count} tokens")
 
 

@@ -10,7 +10,7 @@ import pytest
 import safetensors.numpy
 
 from tapeline.bundle import Bundle
-from tapeline.running import DraftingBundle
+from tapeline.running import BundleModel
 from tests.goldens.golden_files import read_golden
 from tests.goldens.mtp_cases import MTP_CASES, checkpoint_weights, golden_path, mtp_case
 from tests.product import _bundles
@@ -59,7 +59,7 @@ def _assert_draft(bundle: Bundle, name: str) -> None:
     """The compiled head against the paper's."""
     with np.load(golden_path(name)) as golden, bundle.session("local-task") as session:
         tokens, expected = golden["tokens"][0], golden["logits"][0]
-        model = DraftingBundle(bundle, session)
+        model = BundleModel(bundle, session)
         model.prefill(tokens[None, :8], 0, 7)
         logits = model.draft(int(tokens[8]), 8).logits()
         assert np.abs(logits - expected[7]).max() < 2e-4 * np.abs(expected).max()

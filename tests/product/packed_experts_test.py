@@ -17,7 +17,8 @@ from gguf import GGMLQuantizationType as Kind
 
 from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters
-from generation import Sampler, SamplingConfig, StopRule, generate
+from generation import StopRule
+from generation.engine._sequence_testing import steps_of
 from lang_core import (
     Argument,
     EagerExecutionContext,
@@ -90,12 +91,11 @@ def test_experts_are_kept_byte_for_byte(bundle: Path, file: Path) -> None:
 
 
 def test_tokens_are_the_eager_contexts(bundle: Path) -> None:
-    vocabulary = _case().config["vocab_size"]
     _, points = model_of(Bundle(bundle))
     prefill, decode = (next(point for point in points if point.name == name) for name in ("prefill", "decode"))
     with ArchiveWeights(bundle / ARCHIVE) as weights:
-        model, sampler = EagerModel(prefill, decode, weights), Sampler(SamplingConfig(), vocabulary)
-        steps = list(generate(model, _case().prompt[0], sampler, StopRule(frozenset(), _STEPS)))
+        model = EagerModel(prefill, decode, weights, _case().config["vocab_size"])
+        steps = steps_of(model, _case().prompt[0], StopRule(frozenset(), _STEPS))
     for device in sharing(_DEVICE):
         tokens, logits = greedy(bundle, device, _case().prompt[0], _STEPS)
         assert tokens == [step.token_id for step in steps], device

@@ -63,7 +63,7 @@ def _eagerly(directory: Path, bundle: Path, encoding: str, prompt: list[int], to
     names, capacity = ("prefill", "decode"), len(prompt) + _STEPS
     prefill, decode = entry_points(model, names=names, batch=1, sequence=_CHUNK, max_sequence=capacity)
     with ArchiveWeights(bundle / ARCHIVE) as weights:
-        eager = EagerModel(prefill, decode, weights)
+        eager = EagerModel(prefill, decode, weights, model.config.vocabulary)
         predictions: list[KnownLogits] = []
         for start in range(0, len(prompt), _CHUNK):
             piece = np.zeros((1, _CHUNK), np.int32)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from generation import Sampler, SamplingConfig, StopRule, generate
+from generation import StopRule
+from generation.engine._sequence_testing import steps_of
 from lang_core import Activations, as_dtype
 from run_iree import available, target_of_device
 from run_iree._device_testing import sharing
@@ -42,7 +43,7 @@ def _eager(directory: Path, archive: Path, dtype: str, encoding: str) -> Iterato
     sizes: Any = {"batch": 1, "sequence": _CHUNK, "max_sequence": _CAPACITY}
     prefill, decode = entry_points(model, names=("prefill", "decode"), **sizes)
     with ArchiveWeights(archive) as weights:
-        yield EagerModel(prefill, decode, weights)
+        yield EagerModel(prefill, decode, weights, model.config.vocabulary)
 
 
 @pytest.mark.parametrize(("encoding", "dtype"), _CASES)
@@ -57,8 +58,7 @@ def test_tokens_are_the_eager_contexts(encoding: str, dtype: str, tmp_path: Path
     bundle = export(tmp_path / "model", tmp_path / "bundle", target=(target_of_device(_DEVICE),), **sizes)
     generated = {device: greedy(bundle, device, prompt, _STEPS) for device in sharing(_DEVICE)}
     with _eager(tmp_path / "model", bundle / ARCHIVE, dtype, encoding) as model:
-        sampler = Sampler(SamplingConfig(), tokenizer.get_vocab_size())
-        steps = list(generate(model, prompt, sampler, StopRule(frozenset(), _STEPS)))
+        steps = steps_of(model, prompt, StopRule(frozenset(), _STEPS))
     expected = np.stack([step.logits for step in steps])
     first, second = np.sort(expected)[:, :-3:-1].T
     for device, (tokens, logits) in generated.items():
@@ -81,7 +81,7 @@ def test_22_layers_say_what_their_weights_say(
     prompt = [7 * place % 251 for place in range(19)]
     tokens, logits = greedy(bundle, _DEVICE, prompt, 6)
     with _eager(tmp_path / "model", bundle / ARCHIVE, "f32", "q4_0") as model:
-        steps = list(generate(model, prompt, Sampler(SamplingConfig(), 256), StopRule(frozenset(), 6)))
+        steps = steps_of(model, prompt, StopRule(frozenset(), 6))
     chosen = [step.token_id for step in steps]
     alike = [place for place in range(6) if tokens[:place] == chosen[:place]]
     wanted = np.stack([steps[place].logits for place in alike]).astype(np.float64)

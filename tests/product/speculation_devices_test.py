@@ -6,20 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from generation import (
-    Drafter,
-    DraftModel,
-    PromptLookup,
-    Sampler,
-    SamplingConfig,
-    Speculation,
-    StopRule,
-    generate,
-)
+from generation import Drafter, PromptLookup, StopRule
+from generation.engine import DraftRows, OneRow
+from generation.engine._sequence_testing import answers_of
 from run_iree import available, target_of_device
 from run_iree._device_testing import sharing
 from tapeline.bundle import Bundle
-from tapeline.running import BundlePromptMemory, ScoringBundle
+from tapeline.running import BundleModel
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
 from tests.product._bundles import ON_FAST_DEVICES, export_case
@@ -69,17 +62,15 @@ def test_tokens_are_transformers_whatever_is_proposed(name: str, tmp_path: Path)
 
 def _assert_tokens(bundle: Bundle, device: str, prompt: list[int], expected: list[int]) -> None:
     with bundle.session(device) as session:
-        model = ScoringBundle(bundle, session)
+        model = BundleModel(bundle, session)
+        rows = DraftRows(lambda: OneRow(BundleModel(bundle, session)), states=model.recurrent)
         scripted = [_Scripted([*prompt, *expected], at) for at in range(_TAKES)]
-        drafters: list[Drafter] = [*scripted, PromptLookup(1), DraftModel(ScoringBundle(bundle, session))]
+        drafters: list[Drafter] = [*scripted, PromptLookup(1), rows(0, True)]
         accepted = []
         for drafter in drafters:
-            speculation = Speculation(model, drafter)
-            sampler, stop = Sampler(SamplingConfig(), model.vocabulary), StopRule(frozenset(), len(expected))
-            memory = BundlePromptMemory(model)  # which empties states
-            steps = generate(model, prompt, sampler, stop, memory=memory, speculation=speculation)
-            assert [step.token_id for step in steps] == expected
-            accepted.append((speculation.accepted, speculation.drafted))
+            answers = answers_of(model, prompt, StopRule(frozenset(), len(expected)), drafter=drafter)
+            assert [step.token_id for _, step in answers] == expected
+            accepted.append((answers.accepted, answers.drafted))
     assert accepted[0][0] == 0 < accepted[0][1]
     assert accepted[3][0] == accepted[3][1] > 5
     assert accepted[5][0] == accepted[5][1] > 5

@@ -140,13 +140,20 @@ def _edited(bundle: Path, to: Path, change: Callable[[dict[str, Any]], object]) 
         (["--speculate=prompt_lookup:"], "--speculate=prompt_lookup:: expected prompt_lookup"),
         (["--draft_tokens=3"], "--draft_tokens=3 goes with --speculate or --draft"),
         (["--speculate=prompt_lookup", "--draft_tokens=5"], "drafts of up to 5 tokens: expected 1 to 4"),
-        (["--speculate=prompt_lookup", "--draft_tokens=0"], "drafts of up to 0 tokens: expected 1 to 4"),
-        (["--speculate=prompt_lookup", "--prompt=b"], "--speculate and --draft go with one prompt"),
+        (["--speculate=prompt_lookup", "--draft_tokens=0"], "drafts: tokens=0 is out of range: give at least 1"),
         (["--draft=nowhere"], "nowhere: there is no such directory: give the directory of a bundle"),
     ],
 )
 def test_what_the_user_got_wrong(flags: list[str], message: str, demo: Path, generating: Generate) -> None:
     refused(generating(demo, "--prompt=a", "--max_new_tokens=3", *flags), message)
+
+
+def test_drafts_of_several_prompts(demo: Path, draft: Path, generating: Generate) -> None:
+    flags = ["--prompt=It was the best", "--prompt=of times, it was the", "--max_new_tokens=9", "--ignore_eos"]
+    plain = generating(demo, *flags)
+    assert plain.code == 0, plain.err
+    for more in ("--speculate=prompt_lookup", f"--draft={draft}"):
+        assert generating(demo, *flags, more).out == plain.out
 
 
 def test_two_ways_to_get_drafts(demo: Path, generating: Generate) -> None:

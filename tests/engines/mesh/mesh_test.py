@@ -33,7 +33,7 @@ def _decoded(bundle: Bundle, mesh: str | None) -> tuple[np.ndarray, list[list[in
     """Returns logits [calls, B, V] and tokens of a prompt and the steps behind it; caches stay where they are."""
     with open_session(bundle, _place(mesh)) as session:
         model = BundleModel(bundle, session)
-        held: Any = model._caches
+        held: Any = model.caches
         model.prefill(np.array([_PROMPT[:4]], np.int32), 0, 3)
         prediction = model.prefill(np.array([[*_PROMPT[4:], 0]], np.int32), 4, 2)
         places = [held.addresses(index) for index in range(len(model.cache_specs))]
@@ -73,7 +73,7 @@ def test_each_device_reads_and_holds_its_part(halves: Bundle) -> None:
         model.decode(5, 0)
         assert opened.parameter_bytes == sum(weights.spec(path).nbytes for path in halves.config.parameters)
         assert {"model.layers.0.self_attn.q_proj.weight", "model.layers.1.mlp.down_proj.weight"} <= cut
-        held: Any = model._caches
+        held: Any = model.caches
         (shape,) = {spec.shape for spec in model.cache_specs.values()}
         shards = held.arrays("look at")[0].addressable_shards
         assert [shard.data.shape for shard in shards] == [(shape[0], shape[1] // 2, *shape[2:])] * 2
@@ -106,7 +106,7 @@ def test_rows_of_a_batch_lie_on_devices_of_their_own(tmp_path: Path) -> None:
                 logits.append(rows.logits())
                 tokens.append(list(rows.ids()))
             results.append((np.stack(logits), tokens))
-            held: Any = model._caches
+            held: Any = model.caches
             shape = next(iter(model.cache_specs.values())).shape
             rows_held = 1 if mesh else 2
             assert {s.data.shape for s in held.arrays("look at")[0].addressable_shards} == {(rows_held, *shape[1:])}

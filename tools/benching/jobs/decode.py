@@ -55,6 +55,7 @@ class _Served:
     def _prompt(self, context: str, ids: list[int]) -> dict[str, Any]:
         model = self._model(context)
         began = time.perf_counter()
+        model.begin(len(ids))
         prediction = run_prompt(model, ids)
         prediction.likeliest()
         return {"seconds": time.perf_counter() - began, "finite": bool(np.isfinite(prediction.logits()).all())}
@@ -79,6 +80,7 @@ class _Served:
 
     def _write_logits(self, prompt: list[int], ids: list[int], file: str) -> dict[str, Any]:
         model = self._model(_LOGITS)
+        model.begin(len(prompt))
         logits = [run_prompt(model, prompt).logits()]
         logits += [model.decode(token_id, place).logits() for place, token_id in enumerate(ids, len(prompt))]
         np.stack(logits).astype(np.float32).tofile(file)
