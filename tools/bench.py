@@ -19,6 +19,7 @@ from tools.benching.suites import (
     MORE_ROUNDS,
     PEERS,
     ROUNDS,
+    SENTENCE_PEERS,
     SERVER,
     SUITES,
     TORCH,
@@ -26,11 +27,13 @@ from tools.benching.suites import (
     Plan,
     Run,
     Runner,
+    SentencePeer,
     ServeGroup,
     ServerPeer,
     TorchPeer,
     as_text,
     find_peer,
+    find_sentence_peer,
     find_server,
     find_torch_peer,
     group_of_file,
@@ -69,13 +72,14 @@ _CHECKPOINT: Final = flags.DEFINE_string(
 _PEER: Final = flags.DEFINE_enum(
     "peer",
     None,
-    [*PEERS, SERVER, TORCH],
-    f"Another system that takes turns: {SERVER} in the suite serve, {TORCH} in engines, others in decode.",
+    [*PEERS, SERVER, TORCH, *SENTENCE_PEERS],
+    f"Another system that takes turns: {SERVER} in the suite serve, {TORCH} in engines, {SENTENCE_PEERS[0]} in "
+    f"embeddings, {SENTENCE_PEERS[1]} beside it, others in decode.",
 )
 _PEER_PYTHON: Final = flags.DEFINE_string(
     "peer_python",
     None,
-    f"The Python interpreter that has the peer, llama-cpp-python or {TORCH}; the one of this program if not given.",
+    f"The Python interpreter that has the peer, such as llama-cpp-python or {TORCH}; this program's if not given.",
 )
 _PEER_SERVER: Final = flags.DEFINE_string(
     "peer_server", None, f"The peer's program, {SERVER}; the one of that name in PATH if not given."
@@ -96,6 +100,11 @@ _ACTIVATIONS: Final = flags.DEFINE_enum(
     "exact",
     ["exact", "q8", "both"],
     "What x of packed products is in the suite serve, or both beside each other; llama.cpp's is q8.",
+)
+_SENTENCE_MODEL: Final = flags.DEFINE_string(
+    "sentence_model",
+    None,
+    "A directory of sentence-transformers that the suite embeddings measures; all-MiniLM-L6-v2's shapes if not given.",
 )
 _REQUESTS: Final = flags.DEFINE_float(
     "requests", 1.0, "The share of the suite serve's requests that is sent, for a shorter run.", lower_bound=0.01
@@ -136,6 +145,7 @@ def _plan() -> Plan:
     sizes = plan.serve if _REQUESTS.value == 1 else plan.serve.fewer(_REQUESTS.value)
     plan = replace(plan, serve=sizes, peer=_peer(), server=_server())
     plan = replace(plan, engine_device=_DEVICE.value, engine_peer=_torch_peer())
+    plan = replace(plan, sentence_peer=_sentence_peer(), sentence_model=_sentence_model())
     return _of_stored(plan, bits)
 
 
@@ -169,6 +179,24 @@ def _torch_peer() -> TorchPeer | None:
     return peer
 
 
+def _sentence_peer() -> SentencePeer | None:
+    if _PEER.value not in SENTENCE_PEERS:
+        return None
+    peer = find_sentence_peer(_PEER.value, _peer_python())
+    if peer.settings is None:
+        cli.say(f"{peer.python} lacks packages of {_PEER.value}: nothing is measured of it")
+    return peer
+
+
+def _sentence_model() -> Path | None:
+    if not _SENTENCE_MODEL.value:
+        return None
+    path = cli.user_path(_SENTENCE_MODEL.value).absolute()
+    if not (path / "modules.json").is_file():
+        raise InputError(f"--sentence_model={path}: no modules.json: name a directory of sentence-transformers")
+    return path
+
+
 def _peer_python() -> str:
     """Returns the peer's interpreter; a bare name is looked for in PATH."""
     python = _PEER_PYTHON.value
@@ -178,7 +206,7 @@ def _peer_python() -> str:
 
 def _peer() -> Peer | None:
     if _PEER.value not in PEERS:
-        if _PEER_PYTHON.value is not None and _PEER.value != TORCH:
+        if _PEER_PYTHON.value is not None and _PEER.value not in (TORCH, *SENTENCE_PEERS):
             raise InputError(f"--peer_python is the peer's interpreter: give --peer=llama.cpp or --peer={TORCH} too")
         return None
     place = _peer_python()
@@ -218,6 +246,9 @@ def _command(suite: str) -> str:
     if suite == "engines":
         flags += [f"--device {_DEVICE.value}"] if _DEVICE.value else []
         flags += [f"--peer {TORCH} --peer_python PYTHON"] if _PEER.value == TORCH else []
+    if suite == "embeddings":
+        flags += ["--sentence_model DIR"] if _SENTENCE_MODEL.value else []
+        flags += [f"--peer {_PEER.value} --peer_python PYTHON"] if _PEER.value in SENTENCE_PEERS else []
     if _PEER.value in PEERS and suite == "decode":
         flags.append(f"--peer {_PEER.value} --peer_python PYTHON")
     if _PEER.value == SERVER and suite == "serve":

@@ -10,6 +10,7 @@ from tools.benching.suites._peer import PEERS, Peer, find_peer
 from tools.benching.suites._plan import Plan, tiny_plan
 from tools.benching.suites._report import Run, as_markdown, as_text, write_docs, write_json
 from tools.benching.suites._run import BenchError, Runner
+from tools.benching.suites._sentence_peer import SENTENCE_PEERS, SentencePeer, find_sentence_peer
 from tools.benching.suites._serve_peer import SERVER, ServerPeer, find_server
 from tools.benching.suites._serve_rows import ServeGroup
 from tools.benching.suites._stats import Summary
@@ -20,6 +21,7 @@ __all__ = [
     "MORE_ROUNDS",
     "PEERS",
     "ROUNDS",
+    "SENTENCE_PEERS",
     "SERVER",
     "SUITES",
     "TORCH",
@@ -30,6 +32,7 @@ __all__ = [
     "Plan",
     "Run",
     "Runner",
+    "SentencePeer",
     "ServeGroup",
     "ServerPeer",
     "SuiteResult",
@@ -39,6 +42,7 @@ __all__ = [
     "as_markdown",
     "as_text",
     "find_peer",
+    "find_sentence_peer",
     "find_server",
     "find_torch_peer",
     "group_of_file",

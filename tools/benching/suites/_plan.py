@@ -9,6 +9,7 @@ from lang_core import f32
 from tools.benching.suites._decode_rows import GROUPS, TINY_GROUPS, Group
 from tools.benching.suites._experts import DEEPSEEK_V3, MIXTRAL_8X22B, TINY_EXPERTS
 from tools.benching.suites._peer import Peer
+from tools.benching.suites._sentence_peer import SentencePeer
 from tools.benching.suites._serve_peer import ServerPeer
 from tools.benching.suites._serve_rows import SERVE_GROUPS, TINY_SERVE_SIZES, ServeGroup, ServeSizes
 from tools.benching.suites._torch_peer import TorchPeer
@@ -55,6 +56,27 @@ _TINY_KERNEL_CASES: Final = {
     "attention": {"kernel": "attention", "heads": 2, "shared": 1, "queries": 3, "keys": 5, "size": 4},
     "linear": {"kernel": "linear", "rows": 2, "inputs": 5, "outputs": 7},
     "linear, q4_0": {"kernel": "linear", "rows": 2, "inputs": 32, "outputs": 7, "layout": "q4_0"},
+}
+# https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2: the sizes of its config.json.
+_MINILM: Final = {
+    "architectures": ["BertModel"],
+    "model_type": "bert",
+    "hidden_act": "gelu",
+    "hidden_size": 384,
+    "intermediate_size": 1536,
+    "num_attention_heads": 12,
+    "num_hidden_layers": 6,
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "vocab_size": 30522,
+}
+_TINY_BERT: Final = _MINILM | {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 1,
+    "max_position_embeddings": 64,
+    "vocab_size": 200,
 }
 _LLAMA_31_ROPE: Final = {
     "rope_theta": 500000.0,
@@ -161,6 +183,11 @@ class Plan:
     row_counts: tuple[int, ...] = (1, 2, 4, 8, 16)
     row_capacity: int = 128
     row_steps: int = 16
+    sentences: int = 256
+    sentence_words: tuple[int, int] = (5, 60)
+    sentence_config: Mapping[str, Any] = field(default_factory=lambda: _MINILM)
+    sentence_model: Path | None = None
+    sentence_peer: SentencePeer | None = None
     bandwidth_bytes: int = 1 << 30
     bandwidth_repeats: int = 5
     kernel_devices: tuple[str, ...] = ("local-task", "local-sync")
@@ -211,6 +238,9 @@ def tiny_plan(checkpoint: Path | None = None) -> Plan:
         row_counts=(1, 2),
         row_capacity=32,
         row_steps=3,
+        sentences=9,
+        sentence_words=(1, 20),
+        sentence_config=_TINY_BERT,
         bandwidth_bytes=1 << 16,
         bandwidth_repeats=1,
         kernel_devices=("local-sync",),

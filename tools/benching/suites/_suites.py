@@ -8,6 +8,7 @@ from tools.benching.suites._archive_suite import archive
 from tools.benching.suites._decode_suite import decode
 from tools.benching.suites._dump_suite import dump
 from tools.benching.suites._eager_suite import eager
+from tools.benching.suites._embeddings_suite import embeddings
 from tools.benching.suites._engines_suite import engines
 from tools.benching.suites._figures import SuiteResult
 from tools.benching.suites._kernels_suite import kernels
@@ -35,6 +36,7 @@ SUITES: Final[dict[str, Callable[[Runner, Plan], SuiteResult]]] = {
     "serve": serve,
     "pages": pages,
     "rows": rows,
+    "embeddings": embeddings,
 }
 
 # How often everything is measured where nobody says; ratios of decode and kernels are of six rounds at least, and a
