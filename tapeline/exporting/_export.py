@@ -1,11 +1,9 @@
 """The export: a checkpoint in, a verified bundle out."""
 
-import contextlib
 import dataclasses
 import functools
 import shutil
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -140,11 +138,10 @@ class _Run:
             self._lower_debug()
         with meter.phase("parameters"):
             self._write_weights()
-        with self._portable() as write:
-            with meter.phase("compile"):
-                compile_targets(self._export, self._staging, self._steps)
-            with meter.phase("verify"):
-                self._verify_text(write)
+        with meter.phase("compile"):
+            compile_targets(self._export, self._staging, self._steps)
+        with meter.phase("verify"):
+            self._verify_text()
         with meter.phase("parameters"):
             self._finish_weights()
         self._draw()
@@ -231,42 +228,10 @@ class _Run:
     def _module_sha256(self) -> str:
         return self._steps.sha256[MODULE]
 
-    @contextlib.contextmanager
-    def _portable(self) -> Iterator[Callable[[], object]]:
-        """Yields the function that verifies the text and writes the portable artifact.
-
-        If somebody waits for the bundle, the work begins here, beside the compiler, and the function waits for its end.
-        The phase of the compiler then needs the memory of both.
-        """
-        if not self._hurries:
-            yield self._write_portable
-            return
-        with ThreadPoolExecutor(1, thread_name_prefix="portable") as beside:
-            yield beside.submit(self._write_portable).result
-
-    @property
-    def _hurries(self) -> bool:
-        """True if somebody waits for the bundle before it is verified."""
-        return self._on_unverified is not None and not self._export.options.resume
-
-    def _write_portable(self) -> None:
-        if self._export.options.verify != "none":
-            for module in self._modules:
-                (verify_text if has_extra("jax") else check_text)(self._staging / module)
-        if has_extra("jax"):
-            write_portable(self._export, self._staging)
-
-    @property
-    def _modules(self) -> list[str]:
-        return [MODULE] if self._export.debug is None else [MODULE, DEBUG_MODULE]
-
-    def _verify_text(self, write: Callable[[], object]) -> None:
+    def _verify_text(self) -> None:
         export, verify = self._export, self._export.options.verify != "none"
-        key = {
-            "modules": [self._steps.sha256[name] for name in self._modules],
-            "verify": verify,
-            "producer": producer(),
-        }
+        modules = [MODULE] if export.debug is None else [MODULE, DEBUG_MODULE]
+        key = {"modules": [self._steps.sha256[name] for name in modules], "verify": verify, "producer": producer()}
         per_device = PER_DEVICE_TARGET in export.options.target
         key |= {"mesh": None if export.mesh is None else export.mesh.facts(), "per_device": per_device}
 
@@ -275,14 +240,13 @@ class _Run:
         def make() -> None:
             if verify:
                 self._say("verifying ...")
-            write()
+                for module in modules:
+                    (verify_text if is_portable else check_text)(self._staging / module)
+            if is_portable:
+                write_portable(export, self._staging)
 
-        files = ([ARTIFACT, PER_DEVICE] if per_device else [ARTIFACT]) if is_portable else []
-        if not self._hurries:
-            self._steps.run("portable", key, files, make)
-        elif self._steps.result("portable", key) is None:  # run() would remove the files, which are there already
-            make()
-            self._steps.finish("portable", key, dict.fromkeys(files), {})
+        files = [ARTIFACT, PER_DEVICE] if per_device else [ARTIFACT]
+        self._steps.run("portable", key, files if is_portable else [], make)
         if not is_portable:  # for the report: options that need the artifact were refused before
             export.left_out[ARTIFACT] = "JAX is not installed: pip install 'tapeline[jax]', and export again"
 
