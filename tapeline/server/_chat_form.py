@@ -23,6 +23,8 @@ from tapeline.toolcalls import (
     ToolPlan,
 )
 
+_SPACES: Final = 4  # tokens of line ends after a mark
+
 
 class ChatForm:
     """Form of answers in a conversation.
@@ -123,7 +125,10 @@ class AnswerReader:
     """
 
     def __init__(self, job: Job[ChatRequest], plan: ToolPlan | None) -> None:
-        self._parser: Final[AnswerParser] = PlainParser() if plan is None else plan.new_parser()
+        begun = (
+            plan is not None and plan.thinking is not None and not job.constraints and _ends_with(job, plan.thinking[0])
+        )
+        self._parser: Final[AnswerParser] = PlainParser() if plan is None else plan.new_parser(begun=begun)
         stops = job.fields.stops if job.parsed else ()
         self._stops: Final = StopText(stops, keep=job.fields.include_stop_str_in_output)
         self._least: Final = job.fields.min_tokens
@@ -162,6 +167,12 @@ class AnswerReader:
     def _say(self, text: str) -> None:
         if text:
             self._new.append(TextDelta(text))
+
+
+def _ends_with(job: Job[ChatRequest], mark: str) -> bool:
+    """Returns whether the prompt ends with a mark."""
+    last = job.prompts[0][-len(mark) - _SPACES :]
+    return job.model.tokenizer.decode(last, special_tokens=True).rstrip().endswith(mark)
 
 
 def _message_delta(deltas: Iterable[AnswerDelta]) -> dict[str, Any]:

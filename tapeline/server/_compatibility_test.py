@@ -26,6 +26,7 @@ from tapeline.server._scripted_server_testing import (
 from tapeline.server._server_testing import VOCABULARY, Answered, RunningServer, running, text_model
 from tapeline.server._thinking import thinking_plan
 from tapeline.text import ChatTemplate, Tokenizer
+from tapeline.toolcalls import ToolSupport
 
 __all__ = ["script_tokens", "scripted_server"]  # fixtures
 
@@ -397,3 +398,37 @@ def test_ends_wait_for_the_least_number_of_tokens() -> None:
         assert _allowed(constraint) == [1, 2, 3, 4, 5, 6]
         constraint.accept(1)
     assert _allowed(constraint) == list(range(8))
+
+
+def test_reasoning_between_marks_is_reasoning_content(tmp_path: Path) -> None:
+    said = "<think>Hm, so.</think>Rome"
+    text_model(tmp_path, ScriptSlots([0] * 8, VOCABULARY)).close()
+    tokens = Tokenizer.load(tmp_path).encode(said, special_tokens=False)
+    template = "{% for message in messages %}{{ message.content }}{% endfor %}{# </think> #}"
+    prompt = len(Tokenizer.load(tmp_path).encode("Hello", special_tokens=False))
+    script = [0] * prompt + tokens + [1] * 20
+    model = text_model(tmp_path, ScriptSlots(script, VOCABULARY))
+    chat_template = ChatTemplate(template, "the test")
+    tools = ToolSupport(chat_template, model.tokenizer)
+    model = dataclasses.replace(model, template=chat_template, tools=tools)
+    with running([ModelSource("demo", lambda: model)]) as server:
+        whole = chat(server, max_tokens=len(tokens)).json["choices"][0]["message"]
+        assert (whole["reasoning_content"], whole["content"]) == ("Hm, so.", "Rome")
+        events = chat(server, max_tokens=len(tokens), stream=True).events[:-1]
+        deltas = [event["choices"][0]["delta"] for event in events]
+        assert "".join(delta.get("reasoning_content", "") for delta in deltas) == "Hm, so."
+        assert "".join(delta.get("content", "") for delta in deltas) == "Rome"
+        body = {"messages": HELLO, "max_tokens": len(tokens), "temperature": 0}
+        blocks = server.request("/v1/messages", body).json["content"]
+        assert [(block["type"], block.get("thinking") or block.get("text")) for block in blocks] == [
+            ("thinking", "Hm, so."),
+            ("text", "Rome"),
+        ]
+        asked = {"input": "Hello", "max_output_tokens": len(tokens), "temperature": 0}
+        items = server.request("/v1/responses", asked).json["output"]
+        assert [(item["type"], item["content"][0]["text"]) for item in items] == [
+            ("reasoning", "Hm, so."),
+            ("message", "Rome"),
+        ]
+        stopped = chat(server, max_tokens=len(tokens), stop="so").json["choices"][0]["message"]
+        assert stopped["content"] == "Rome"  # stop strings apply to text

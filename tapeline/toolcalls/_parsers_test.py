@@ -23,6 +23,7 @@ from tapeline.toolcalls import (
     _scan,
 )
 from tapeline.toolcalls._parser import long_id, short_id
+from tapeline.toolcalls._think_parser import ThinkParser
 
 LONG = os.environ.get("TAPELINE_LONG") == "1"
 TOOLS = frozenset({"get_weather", "now"})
@@ -418,6 +419,52 @@ def test_an_answer_that_is_cut_off_shows_no_marks(
     for pieces in ([text], text):
         answer = _parsed(_FORMATS[family], pieces, cut=True)
         assert (answer.text, _calls(answer)) == (said, calls)
+
+
+@pytest.mark.parametrize(
+    ("begun", "text", "reasoning", "said"),
+    [
+        (False, "<think>\nHm.\n</think>\n\nSo.", "Hm.", "So."),
+        (False, "<think>\n\n</think>\n\nSo.", "", "So."),
+        (False, "So <think>x</think>.", "", "So <think>x</think>."),
+        (False, " \nSo.", "", " \nSo."),
+        (False, "<thin", "", "<thin"),
+        (True, "Hm.\n</think>\n\nSo.", "Hm.", "So."),
+        (True, "a </thin b </think> <think>", "a </thin b", "<think>"),
+        (True, "Hm. ", "Hm. ", ""),
+        (True, f"Hm.</think>{_HERMES}", "Hm.", ""),
+    ],
+)
+def test_reasoning_between_marks(begun: bool, text: str, reasoning: str, said: str) -> None:
+    for pieces in ([text], text, [text[:9], text[9:]]):
+        parser = ThinkParser(
+            ("<think>", "</think>"), _FORMATS["hermes"].parser(TOOLS, lambda: "id", False), begun=begun
+        )
+        deltas = [delta for piece in pieces for delta in parser.push(piece)]
+        answer = ParsedAnswer.joined([*deltas, *parser.finish()])
+        assert (answer.reasoning, answer.text) == (reasoning, said)
+        assert len(answer.calls) == ("<tool_call>" in text)
+        cut = ThinkParser(("<think>", "</think>"), PlainParser(), begun=True)
+        assert ParsedAnswer.joined([*cut.push("Hm. </thi"), *cut.finish(cut=True)]).reasoning == "Hm. "
+
+
+@settings(max_examples=2000 if LONG else 200, deadline=None)
+@given(data=st.data())
+def test_any_split_gives_the_same_reasoning(data: st.DataObject) -> None:
+    fragments = ["<think>", "</think>", "<thi", "nk>", "</", " ", "\n", "text", *_FRAGMENTS["hermes"], _HERMES]
+    text = "".join(data.draw(st.lists(st.sampled_from(fragments), max_size=8)))
+    begun, cut = data.draw(st.booleans()), data.draw(st.booleans())
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+
+    def parsed(pieces: Iterable[str]) -> ParsedAnswer:
+        inner = _FORMATS["hermes"].parser(TOOLS, lambda: "id", False)
+        parser = ThinkParser(("<think>", "</think>"), inner, begun=begun)
+        deltas = [delta for piece in pieces for delta in parser.push(piece)]
+        return ParsedAnswer.joined([*deltas, *parser.finish(cut=cut)])
+
+    whole = parsed([text])
+    assert parsed(text) == whole
+    assert parsed([text[start:stop] for start, stop in itertools.pairwise([0, *cuts, len(text)])]) == whole
 
 
 def test_plain_answers() -> None:

@@ -7,9 +7,10 @@ from typing import Any, Final
 from lang_core import InputError, checked_choices
 from tapeline.grammar import GrammarSpec
 from tapeline.text import ChatTemplate, Tokenizer
-from tapeline.toolcalls._formats import HERMES, CallFormat, find_format
+from tapeline.toolcalls._formats import GPT_OSS, HERMES, CallFormat, find_format
 from tapeline.toolcalls._grammars import AnswerForm, CallGrammar, schema_name
 from tapeline.toolcalls._parser import AnswerParser, NewId, PlainParser
+from tapeline.toolcalls._think_parser import ThinkParser, thinking_marks
 from tapeline.toolcalls._tools import Tool, read_choice, read_tools
 
 _PROBE: Final = "tapeline_probe_of_tools"
@@ -33,6 +34,7 @@ class ToolPlan:
         names: names of the tools that may be called.
         parameters: JSON schema of the arguments of each tool that may be called, by its name.
         streamed: whether arguments come in pieces: where a grammar makes the answer a call.
+        thinking: marks around the model's reasoning; None if it has none.
     """
 
     tools: tuple[Mapping[str, Any], ...] | None
@@ -43,22 +45,26 @@ class ToolPlan:
     streamed: bool
     schemas: Mapping[str, str]
     parameters: Mapping[str, Any]
+    thinking: tuple[str, str] | None
     _format: CallFormat | None
 
     @property
     def parses(self) -> bool:
         """True if answers may have parts that are no text, such as calls."""
-        return self._format is not None
+        return self._format is not None or self.thinking is not None
 
-    def new_parser(self, new_id: NewId | None = None) -> AnswerParser:
+    @checked_choices
+    def new_parser(self, new_id: NewId | None = None, *, begun: bool = False) -> AnswerParser:
         """Returns a parser for one answer.
 
         Args:
             new_id: makes names of calls; random ones where None.
+            begun: True if the prompt ends with the mark that begins the reasoning.
         """
-        if self._format is None:
-            return PlainParser()
-        return self._format.parser(self.parameters, new_id or self._format.new_id, self.streamed)
+        parser: AnswerParser = PlainParser()
+        if self._format is not None:
+            parser = self._format.parser(self.parameters, new_id or self._format.new_id, self.streamed)
+        return parser if self.thinking is None else ThinkParser(self.thinking, parser, begun=begun)
 
 
 class ToolSupport:
@@ -81,6 +87,7 @@ class ToolSupport:
         self.format: Final = find_format(template)
         self.takes_tools: Final = _takes_tools(template)
         self.takes_system: Final = _takes_system(template)
+        self._thinking: Final = None if find_format(template) is GPT_OSS else thinking_marks(template)
         self.generic: Final = self.format is None or not self.takes_tools
 
     @checked_choices
@@ -134,12 +141,13 @@ class ToolSupport:
             streamed=demanded,
             schemas={f"{schema_name(tool)}_{index}": places[tool.name] for index, tool in enumerate(callable_tools)},
             parameters={tool.name: tool.parameters for tool in callable_tools},
+            thinking=self._thinking,
             _format=called,
         )
 
     def _without_tools(self) -> ToolPlan:
         form = self.format if self.format is not None and self.format.structured else None
-        keep = frozenset[str]() if form is None else self._kept(form)
+        keep = self._kept(form)
         ends = frozenset[int]() if form is None else self._ends(form)
         return ToolPlan(
             tools=None,
@@ -150,11 +158,13 @@ class ToolSupport:
             streamed=False,
             schemas={},
             parameters={},
+            thinking=self._thinking,
             _format=form,
         )
 
-    def _kept(self, form: CallFormat) -> frozenset[str]:
-        return frozenset(mark for mark in form.marks if self._tokenizer.special_id(mark) is not None)
+    def _kept(self, form: CallFormat | None) -> frozenset[str]:
+        marks = (*(() if form is None else form.marks), *(self._thinking or ()))
+        return frozenset(mark for mark in marks if self._tokenizer.special_id(mark) is not None)
 
     def _ends(self, form: CallFormat) -> frozenset[int]:
         return frozenset(index for mark in form.ends if (index := self._tokenizer.special_id(mark)) is not None)
