@@ -425,7 +425,10 @@ def test_reasoning_between_marks_is_reasoning_content(tmp_path: Path) -> None:
             ("text", "Rome"),
         ]
         asked = {"input": "Hello", "max_output_tokens": len(tokens), "temperature": 0}
-        items = server.request("/v1/responses", asked).json["output"]
+        response = server.request("/v1/responses", asked).json
+        reasoning = response["usage"]["output_tokens_details"]["reasoning_tokens"]
+        assert 0 < reasoning < response["usage"]["output_tokens"]
+        items = response["output"]
         assert [(item["type"], item["content"][0]["text"]) for item in items] == [
             ("reasoning", "Hm, so."),
             ("message", "Rome"),

@@ -404,6 +404,7 @@ class ResponseForm:
         self._done: Final[list[dict[str, Any]]] = []
         self._open: _Open | None = None
         self._events = 0
+        self._reasoning_tokens = 0
         self.on_end: Callable[[Mapping[str, Any]], object] = _nothing
 
     def items(self) -> list[Any]:
@@ -419,6 +420,8 @@ class ResponseForm:
         """Yields the events of a part of the answer."""
         self._reader.read(answer, delta)
         for one in self._reader.take():
+            if isinstance(one, ReasoningDelta):
+                self._reasoning_tokens = answer.text.tokens  # reasoning comes first
             yield from self._delta(one)
 
     def end(self, answer: Answer, usage: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -458,7 +461,7 @@ class ResponseForm:
             "tools": [{"parameters": None, "strict": None, **_given(tool)} for tool in fields.tools or ()],
             "top_p": self._sampling.top_p,
             "truncation": fields.truncation or "disabled",
-            "usage": None if usage is None else _usage(usage),
+            "usage": None if usage is None else self._usage(usage),
             "user": fields.user,
             "metadata": fields.metadata or {},
         }
@@ -523,6 +526,15 @@ class ResponseForm:
         item = "" if self._open is None else self._open.body["id"]
         return self._event(kind, item_id=item, output_index=len(self._done), **more)
 
+    def _usage(self, usage: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "input_tokens": usage["prompt_tokens"],
+            "input_tokens_details": {"cached_tokens": usage["prompt_tokens_details"]["cached_tokens"]},
+            "output_tokens": usage["completion_tokens"],
+            "output_tokens_details": {"reasoning_tokens": self._reasoning_tokens},
+            "total_tokens": usage["total_tokens"],
+        }
+
     def _event(self, kind: str, **more: Any) -> Mapping[str, Any]:
         self._events += 1
         return {"type": kind, "sequence_number": self._events - 1, **more}
@@ -535,13 +547,3 @@ def _nothing(_: Mapping[str, Any]) -> None:
 def _given(record: Any) -> dict[str, Any]:
     """Returns the fields of a record that are not None."""
     return {name: value for name in fields_of(type(record)) if (value := getattr(record, name)) is not None}
-
-
-def _usage(usage: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "input_tokens": usage["prompt_tokens"],
-        "input_tokens_details": {"cached_tokens": usage["prompt_tokens_details"]["cached_tokens"]},
-        "output_tokens": usage["completion_tokens"],
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": usage["total_tokens"],
-    }
