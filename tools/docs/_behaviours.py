@@ -50,6 +50,7 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "A module with changed bytes does not load", "run_iree/sessions/_damaged_test.py::test_a_module_with_changed_bytes"),
     ("results", "Calls go on while another session is opened, as when a server loads a model again", "run_iree/sessions/_hazards_test.py::test_sessions_share_one_instance_of_the_virtual_machine"),
     ("results", "A bundle with slots answers in Python as a plain bundle does, one prompt or many", "tapeline/running/_row_generator_test.py::test_answers_are_those_of_a_plain_bundle"),
+    ("results", "Prompts, drafts, prefixes, prompt caches and scores go with each kind of bundle as docs/supported.md says", "tests/product/combinations_test.py::test_each_cell_holds"),
     ("results", "After Ctrl-C in a step of the engine later answers are right", "tapeline/running/_row_generator_test.py::test_after_an_interrupted_call_answers_are_right"),
     ("results", "A program ends although a worker still has the module of a closed session", "run_iree/sessions/_hazards_test.py::test_a_device_goes_after_the_modules_that_its_workers_still_have"),
     ("results", "A declared signature that is not the module's is refused", "run_iree/sessions/_session_test.py::test_a_signature_that_is_not_the_modules_is_refused"),
