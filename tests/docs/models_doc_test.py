@@ -45,7 +45,7 @@ _LOADED: Final = {"docs/encoders.md": 3, "docs/transcription.md": 2}
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Bundles and files of the pages' names."""
     folder = tmp_path_factory.mktemp("pages")
-    export("demo", folder / "demo", slots=2, max_sequence=256)
+    export("demo", folder / "demo", sequence=8, slots=2, max_sequence=256)
     (folder / "demo" / "chat_template.jinja").write_text(_CHAT)
     shutil.copytree(folder / "demo", folder / "SmolLM2-135M-Instruct.Q4_1")
 
@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "smolvlm-model").mkdir()
     shapes = read_vision_language_manifest()["cases"][case.name]["shapes"]
     write_vision_language_checkpoint(folder / "smolvlm-model", case, shapes)
-    export(folder / "smolvlm-model", folder / "smolvlm", slots=1, max_sequence=256)
+    export(folder / "smolvlm-model", folder / "smolvlm", sequence=8, slots=1, max_sequence=256)
     for name in ("table.jpg", "cat.jpg", "rug.png"):
         (folder / name).write_bytes(turn_picture("rgb"))
 

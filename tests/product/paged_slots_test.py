@@ -23,7 +23,7 @@ from tests.product._bundles import ON_FAST_DEVICES, export, export_case
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 _LONG = os.environ.get("TAPELINE_LONG") == "1"
 _COUNT = 400 if _LONG else 16
-_SIZES: Any = {"slots": 3, "max_sequence": 96, "num_layers": 1}
+_SIZES: Any = {"slots": 3, "sequence": 32, "max_sequence": 96, "num_layers": 1}
 _PAGES: Any = {"pages": 14, "page_tokens": 16}
 compiled_once = _bundles.compiled_once  # serving_test and serving_drafts_test share the compilation of whole rows
 pytestmark = [ON_FAST_DEVICES, pytest.mark.usefixtures("compiled_once")]

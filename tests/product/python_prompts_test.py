@@ -46,7 +46,7 @@ def batch(demo_batch: Path) -> Iterator[LoadedModel]:
 
 @pytest.fixture(scope="module")
 def slots(folder: Path) -> Iterator[LoadedModel]:
-    options: dict[str, Any] = {"num_layers": 1, "max_sequence": 96, "slots": 2}
+    options: dict[str, Any] = {"num_layers": 1, "sequence": 8, "slots": 2, "max_sequence": 96}
     with tapeline.load(export("demo", folder / "slots", **options), device="local-sync") as loaded:
         yield loaded
 

@@ -38,7 +38,7 @@ Chat = Callable[..., Finished]
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Copies of one bundle, of a model that is sure of nothing: its first layer alone."""
     folder = tmp_path_factory.mktemp("bundles")
-    made = export("demo", folder / "made", num_layers=1, slots=2, max_sequence=96)
+    made = export("demo", folder / "made", num_layers=1, sequence=8, slots=2, max_sequence=96)
     (made / "chat_template.jinja").write_text(_TEMPLATE)
     for name, config in _CONFIGS.items():
         shutil.copytree(made, folder / name)

@@ -17,7 +17,7 @@ _MESSAGES: Final = [{"role": "user", "content": _PROMPT}]
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("keys")
-    bundle = export("demo", folder / "demo", num_layers=1, sequence=8, slots=2, max_sequence=128)
+    bundle = export("demo", folder / "demo", num_layers=1, sequence=8, slots=2, max_sequence=96)
     (bundle / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
     (folder / "keys").write_text("first\nsecond\n")
     return bundle

@@ -30,7 +30,7 @@ def _ask(page: Browser, url: str, width: int, *, dark: bool) -> None:
 
 def test_pictures_of_the_page(tmp_path: Path) -> None:
     pictures = Path(os.environ.get("TEST_UNDECLARED_OUTPUTS_DIR") or tmp_path)
-    bundle = export("demo", tmp_path / "demo", slots=2, max_sequence=512)
+    bundle = export("demo", tmp_path / "demo", sequence=8, slots=2, max_sequence=512)
     template = tmp_path / "template"
     template.write_text("{% for message in messages %}{{ message.content }}{% endfor %}")
     with (

@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_vision_language_checkpoint(
         folder / "model", CASE, read_vision_language_manifest()["cases"][CASE.name]["shapes"]
     )
-    export(folder / "model", folder / "smolvlm", slots=3, max_sequence=256)
+    export(folder / "model", folder / "smolvlm", sequence=8, slots=3, max_sequence=256)
     for name in {*NAMES, "rgb_jpeg_progressive", *(name for turn in CASE.turns for name in turn.pictures)}:
         (folder / name).write_bytes(turn_picture(name))
     return folder

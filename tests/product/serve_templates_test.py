@@ -21,7 +21,7 @@ _MESSAGES: Final = [{"role": "user", "content": "Hello"}]
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("templates") / "demo"
-    return export("demo", path, num_layers=1, sequence=8, slots=2, max_sequence=64)
+    return export("demo", path, num_layers=1, sequence=8, slots=2, max_sequence=96)
 
 
 def test_a_server_answers_others_while_a_template_takes_too_long(demo: Path, tmp_path: Path) -> None:

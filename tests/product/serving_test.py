@@ -40,7 +40,7 @@ _MODELS = [*_FEW, *(["demo_q8_0", "llama_gqa", "mamba2_4x", "falcon_h1_normed_4x
 
 
 def _bundle(name: str, folder: Path) -> Bundle:
-    options: Any = {"slots": 3, "target": (target_of_device(_DEVICE),), "max_sequence": 96}
+    options: Any = {"slots": 3, "target": (target_of_device(_DEVICE),), "sequence": 32, "max_sequence": 96}
     if name in SEEING:
         (folder / "model").mkdir()
         shapes = read_vision_language_manifest()["cases"][name]["shapes"]
