@@ -74,6 +74,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path
 
     with pytest.MonkeyPatch.context() as patched, stablehlo_here():
         patched.setenv("XDG_CACHE_HOME", str(cache))
+        patched.setenv("TAPELINE_MODULE_CACHE", "64MiB")  # off in the tests of Bazel
         bundle = cached_export_early("demo", note, **_OPTIONS)
         assert cached_export_early("demo", note, **_OPTIONS).path == bundle.path
     yield bundle.path, links[0], entries
@@ -121,6 +122,7 @@ def test_a_bundle_that_does_not_verify_is_not_kept(
     cache = shown[0].parent.parent
     shutil.copytree(cache / "modules", tmp_path / "tapeline" / "modules")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("TAPELINE_MODULE_CACHE", "64MiB")
     links = list[Path]()
 
     def refused(*_: object) -> None:
@@ -145,6 +147,7 @@ def test_a_file_system_without_links_waits(
     cache = shown[0].parent.parent
     shutil.copytree(cache / "modules", tmp_path / "tapeline" / "modules")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("TAPELINE_MODULE_CACHE", "64MiB")
 
     def refused(*_: object, **__: object) -> None:
         raise PermissionError(1, "Operation not permitted")
