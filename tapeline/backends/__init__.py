@@ -1,8 +1,10 @@
-"""Engines that run bundles: one interface of sessions, opened by IREE, by JAX, or by an engine that was registered.
+"""Engines that run bundles: one interface of sessions, opened by IREE, JAX, NumPy, or an engine that was registered.
 
 An engine is loaded when it is first asked for: JAX takes seconds.
 """
 
+from tapeline.backends._described_model import model_of
+from tapeline.backends._eager import EagerSession
 from tapeline.backends._open import XLA, dumped_module, open_on_rank, open_session, xla_function
 from tapeline.backends._registry import (
     DEVICES,
@@ -20,12 +22,14 @@ __all__ = [
     "DEVICES",
     "ENGINES",
     "XLA",
+    "EagerSession",
     "Engine",
     "Place",
     "all_devices",
     "device_aliases",
     "engine_named",
     "engine_names",
+    "model_of",
     "dumped_module",
     "open_on_rank",
     "open_session",

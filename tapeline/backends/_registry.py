@@ -138,7 +138,7 @@ class Place:
 
     Attributes:
         engine: ``iree``, which runs what export compiled; ``jax``, by which XLA compiles the bundle's portable module;
-            or the name of an engine that was registered.
+            ``eager``, which runs the model by NumPy and compiles nothing; or the name of an engine that was registered.
         device: name of the device, one of the engine's; the engine's default where None. ``cpu`` and ``gpu`` are
             replaced by the device of that kind: of IREE ``local-task``, and ``cuda`` or ``vulkan``.
         mesh: axes of devices over which the bundle is cut; one device where None.
@@ -246,12 +246,13 @@ DEVICES: Final = {
     "iree": ("local-task", "local-sync", "vmvx", "vulkan", "cuda"),
     "jax": ("cpu", "cuda", "rocm", "tpu"),
 }
-"""Devices of this package's engines; the first is the default of IREE, JAX chooses itself."""
+"""Devices of the engines that compile; the first is the default of IREE, JAX chooses itself."""
 
 ENGINES: Final = tuple(DEVICES)
-"""Names of this package's engines."""
+"""Names of the engines that compile."""
 
 _IREE: Final = "tapeline.backends._iree"
+_EAGER: Final = "tapeline.backends._eager"
 _IREE_GPUS: Final = ("cuda", "vulkan")
 _IREE_ALIASES: Final = {"cpu": lambda: "local-task", "gpu": _iree_gpu}
 _JAX_ALIASES: Final = {"gpu": lambda: "cuda"}
@@ -276,3 +277,4 @@ register_engine(
         aliases=_JAX_ALIASES,
     )
 )
+register_engine(Engine("eager", ("host",), functools.partial(_open_by, _EAGER), checkpoints=True))

@@ -89,7 +89,7 @@ def test_an_engine_is_asked_for_what_it_can_do() -> None:
         Place("acme", "vulkan")
     with pytest.raises(InputError, match=r"mesh=tp=2 goes with engine=jax or .*apex: acme runs a bundle on one device"):
         Place("acme", mesh=MeshShape.parse("tp=2"))
-    with pytest.raises(InputError, match=r"checkpoint=here goes with engine=jax or .*apex: acme maps an archive"):
+    with pytest.raises(InputError, match=r"checkpoint=here goes with engine=jax, eager or .*apex: acme"):
         Place("acme", checkpoint=Path("here"))
     with pytest.raises(InputError, match="`dump` goes with engine=iree"):
         Place("apex").dumps()

@@ -10,7 +10,7 @@ from tapeline.divergence._locate import locate
 from tapeline.divergence._references import EagerReference, Reference, RunnerReference
 from tapeline.divergence._runners import DeviceRunner, InterpreterRunner, Runner, XlaRunner
 from tapeline.divergence._runs import INSIDE, compare_runs
-from tapeline.divergence._sides import DeviceSide, EagerSide, LoweredSide, Side, check_alike, eager_side, model_of
+from tapeline.divergence._sides import DeviceSide, EagerSide, LoweredSide, Side, check_alike, eager_side
 
 __all__ = [
     "INSIDE",
@@ -32,6 +32,5 @@ __all__ = [
     "example_inputs",
     "expected_result",
     "locate",
-    "model_of",
     "next_state",
 ]

@@ -7,18 +7,17 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from compile_hlo.directions import Signature
-from lang_core import EagerExecutionContext, Encoding, EntryPoint, InputError, WeightSource, encoding_named
+from lang_core import EagerExecutionContext, EntryPoint, InputError, WeightSource
 from run_iree import DEVICES
 from run_iree.archive import ArchiveWeights
 from runtime import Session
-from tapeline.backends import XLA
+from tapeline.backends import XLA, model_of
 from tapeline.bundle import ARCHIVE, Bundle
-from tapeline.compare import FORMER_ACTIVATIONS, precision_of
+from tapeline.compare import precision_of
 from tapeline.divergence._example_calls import Arrays
 from tapeline.divergence._references import EagerReference, Reference, RunnerReference
 from tapeline.divergence._runners import DeviceRunner, Runner, XlaRunner
-from transformer_core import STORED, keep_packed
-from transformer_core.models import DRAFT, Model, entry_points, load_model, weights_of
+from transformer_core.models import weights_of
 
 
 class Side(Protocol):
@@ -135,47 +134,6 @@ def _dtypes(bundle: Bundle) -> tuple[str, ...]:
     """Returns the dtypes that a bundle computes in."""
     model = bundle.config.model
     return str(model.get("dtype", "f32")), precision_of(model)
-
-
-def _encodings(bundle: Bundle) -> dict[str, Encoding]:
-    """Returns the encodings of packed parameters, by path."""
-    parameters = bundle.config.parameters.items()
-    return {path: encoding_named(fields["encoding"]) for path, fields in parameters if "encoding" in fields}
-
-
-def model_of(bundle: Bundle) -> tuple[Model[Any], tuple[EntryPoint, ...]]:
-    """Returns the exported model, and its entry points at the exported sizes; no weight is read.
-
-    Raises:
-        InputError: the bundle's description lacks a field.
-    """
-    fields = bundle.config.model
-    try:
-        encoding = fields.get("quantize", "none")
-        packed = None if encoding in ("none", STORED) else encoding
-        activations = fields.get("activations", FORMER_ACTIVATIONS)
-        names = [entry_point.name for entry_point in bundle.config.entry_points]
-        model = load_model(
-            bundle.path,
-            fields["dtype"],
-            fields["layers"],
-            weights=False,
-            quantize=packed,
-            activations=activations,
-            drafts=DRAFT in names,
-        )
-        if encoding == STORED:
-            keep_packed(model, _encodings(bundle), model.dtype, activations)
-        names = None if "slots" in fields else names
-        sizes = {name: fields[name] for name in ("batch", "sequence", "max_sequence")}
-        caching = fields.get("caching", {})
-        sizes |= {name: caching[name] for name in ("positions", "window_caches", "score_tokens") if name in caching}
-        slots = fields.get("slots")
-    except KeyError as error:
-        raise InputError(
-            f"{bundle.path}: kernel_config.json lacks the model's {error}: export the bundle again"
-        ) from None
-    return model, entry_points(model, names=names, slots=slots, **sizes)
 
 
 @contextlib.contextmanager

@@ -13,10 +13,9 @@ from generation import StopRule
 from generation.engine._sequence_testing import steps_of
 from lang_core import InputError, VerificationError
 from run_jax.sessions import PLATFORMS
-from tapeline.backends import ENGINES, Place, open_session
+from tapeline.backends import ENGINES, Place, model_of, open_session
 from tapeline.bundle import Bundle
 from tapeline.compare import TOLERANCE
-from tapeline.divergence import model_of
 from tapeline.running import BundleModel, open_slots
 from tests.product._bundles import Finished, export, invoke, refused
 from tests.product._eager_model import EagerModel

@@ -13,8 +13,8 @@ import tapeline
 from lang_core import InputError
 from run_iree import available, target_of_device
 from tapeline.analysis.inspecting import facts
+from tapeline.backends import model_of
 from tapeline.bundle import Bundle
-from tapeline.divergence import model_of
 from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
 from tests.goldens.encoders.files import read_encoder_golden, write_encoder_checkpoint
 from tests.goldens.samples import LONG

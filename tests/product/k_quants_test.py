@@ -15,9 +15,10 @@ from generation.engine._sequence_testing import steps_of
 from run_iree._device_testing import sharing
 from run_iree.archive import ArchiveWeights
 from tapeline.analysis.inspecting import facts, parameters, parameters_text
+from tapeline.backends import model_of
 from tapeline.bundle import ARCHIVE, Bundle, PhaseMeter
 from tapeline.compare import PACKED, TOLERANCE
-from tapeline.divergence import DeviceSide, compare_runs, eager_side, model_of
+from tapeline.divergence import DeviceSide, compare_runs, eager_side
 from tapeline.exporting import ExportOptions, dry_run
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.gguf_files import write_gguf

@@ -32,8 +32,8 @@ from lang_core import (
 from run_iree import Session, compile_module, target_named
 from run_iree._device_testing import sharing
 from run_iree.archive import ArchiveEntry, ArchiveWeights, read_archive_index, write_archive
+from tapeline.backends import model_of
 from tapeline.bundle import ARCHIVE, Bundle
-from tapeline.divergence import model_of
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.gguf_files import write_gguf
 from tests.product._bundles import ON_FAST_DEVICES, export, export_stored, greedy

@@ -25,7 +25,11 @@ def _bundle(name: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("name", _MANY)
 def test_vectors_of_a_bundle_are_those_of_sentence_transformers(name: str, tmp_path: Path) -> None:
-    with tapeline.load(_bundle(name, tmp_path)) as model:
+    bundle = _bundle(name, tmp_path)
+    with tapeline.load(bundle, engine="eager") as model:
+        eager = model.embed(TEXTS, prompt_name=SENTENCE_CASES[name].prompt)
+    np.testing.assert_allclose(eager, read_vectors(name), atol=5e-5, rtol=5e-5)
+    with tapeline.load(bundle) as model:
         vectors = model.embed(TEXTS, prompt_name=SENTENCE_CASES[name].prompt)
         _check_bits(model, name, vectors)
         files = SENTENCE_CASES[name].files.get("config_sentence_transformers.json", {})

@@ -162,10 +162,10 @@ def test_the_engine_s_session_counts_calls_and_refuses_what_is_dead(bundle):
         ]
         tensors = session.function("decode")(*values)
         assert session.calls == {"decode": 1}
-        with pytest.raises(DeviceError, match=r"entry point 'decod' not found; .*did you mean 'decode'"):
+        with pytest.raises(DeviceError, match=r"has no entry point 'decod'; .*did you mean 'decode'"):
             session.function("decod")
         held = session.hold([tensors[0]])
-        with pytest.raises(DeviceError, match="it was donated or held, or its session is closed"):
+        with pytest.raises(DeviceError, match="it was donated to held tensors"):
             tensors[0].numpy()
         assert held.numpy(0).shape == tensors[0].spec.shape
     with pytest.raises(DeviceError, match=r"is closed; open a new one"):
