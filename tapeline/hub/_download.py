@@ -96,9 +96,7 @@ class Downloads:
             tqdm_class=bar_class(transfer),
         )
         self._check(file, path, transfer)
-        mark.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            mark.parent.rmdir()
+        mark.unlink(missing_ok=True)  # the folder stays: another thread or process may be about to mark a file in it
 
     def _check(self, file: HubFile, path: Path, transfer: Transfer) -> None:
         size = path.stat().st_size
