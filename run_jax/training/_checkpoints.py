@@ -1,10 +1,13 @@
 """Checkpoints of a training's state, by orbax."""
 
+import errno
 import os
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 import jax
 import orbax.checkpoint as ocp
@@ -12,6 +15,9 @@ import orbax.checkpoint as ocp
 from lang_core import CheckpointError
 from run_jax.training._trainer import TrainingState
 
+T = TypeVar("T")
+
+_ATTEMPTS: Final = 6
 _OS_ERROR: Final = re.compile(r"os_error_code='(\d+)'")
 
 
@@ -25,7 +31,7 @@ class TrainingCheckpoints:
     def __init__(self, directory: Path) -> None:
         self.directory: Final = directory
         options = ocp.CheckpointManagerOptions(max_to_keep=2, enable_async_checkpointing=False)
-        self._manager: Final = ocp.CheckpointManager(directory, options=options)
+        self._manager: Final = _with_removal(lambda: ocp.CheckpointManager(directory, options=options))
 
     def latest(self) -> int | None:
         """Returns the number of steps that were done at the newest checkpoint; None without one."""
@@ -38,13 +44,16 @@ class TrainingCheckpoints:
             OSError: the file system refuses, such as a full disk.
         """
         try:
-            self._manager.save(step, args=ocp.args.StandardSave(state._asdict()), force=True)
-            self._manager.wait_until_finished()
+            _with_removal(lambda: self._save(step, state))
         except (ValueError, RuntimeError) as error:
             refusal = _refusal(error, self.directory)
             if refusal is None:
                 raise
             raise refusal from error
+
+    def _save(self, step: int, state: TrainingState) -> None:
+        self._manager.save(step, args=ocp.args.StandardSave(state._asdict()), force=True)
+        self._manager.wait_until_finished()
 
     def restore(self, step: int, state: TrainingState) -> TrainingState:
         """Reads a state.
@@ -77,6 +86,18 @@ class TrainingCheckpoints:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _with_removal(call: Callable[[], T]) -> T:
+    """Makes a call that removes what a failed attempt left; again, if threads of that attempt wrote meanwhile."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return call()
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY or attempt == _ATTEMPTS - 1:
+                raise
+            time.sleep(0.05 * 2**attempt)
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _refusal(error: BaseException, directory: Path) -> OSError | None:

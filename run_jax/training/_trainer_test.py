@@ -1,11 +1,13 @@
 """The step against AdamW's formulas in NumPy, accumulated batches, meshes that do not fit, and checkpoints."""
 
+import errno
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 from lang_core import CheckpointError, ConfigError, DeviceError, MeshShape
@@ -101,6 +103,25 @@ def test_a_checkpoint_goes_on_bit_for_bit(tmp_path: Path) -> None:
     for batch in batches[1:]:
         resumed, _ = again.step(resumed, frozen, *batch)
     assert _bytes(resumed) == _bytes(state)
+
+
+def test_what_a_failed_attempt_still_writes_is_removed_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, save = Trainer(_objective, OptimizerOptions(3, 0.1)).start(_START), ocp.CheckpointManager.save
+    refusals = [errno.ENOTEMPTY, errno.ENOTEMPTY, errno.EIO]
+
+    def refused(manager: ocp.CheckpointManager, step: int, **options: Any) -> Any:
+        if len(refusals) > step:
+            raise OSError(refusals.pop(0), "refused", "d")
+        return save(manager, step, **options)
+
+    monkeypatch.setattr(ocp.CheckpointManager, "save", refused)
+    with TrainingCheckpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, state)
+        assert (checkpoints.latest(), refusals) == (1, [errno.EIO])
+        with pytest.raises(OSError, match="refused"):
+            checkpoints.save(0, state)
 
 
 def test_a_checkpoint_of_other_parameters_is_refused(tmp_path: Path) -> None:
