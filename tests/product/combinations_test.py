@@ -82,7 +82,7 @@ def _run(feature: str, bundle: Bundle, draft: Bundle, tmp_path: Path) -> list[li
     answers, reused, _ = _answers(bundle, tmp_path)
     if feature == "beginnings of earlier prompts reused":
         assert reused > 0
-    if feature == "`tapeline score`":
+    if feature == "`score` in Python":
         with tapeline.load(bundle) as model:
             assert len(model.score(_TEXTS[0]).log_probabilities) == len(model.encode(_TEXTS[0])) - 1
     return answers
