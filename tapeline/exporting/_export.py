@@ -297,7 +297,8 @@ class _Run:
         if options.verify == "iree" and len(skipped) == len(rows):
             raise VerificationError(f"verify=iree: no device could run the bundle ({'; '.join(skipped)})")
         ran = dict.fromkeys(row["device"] for row in rows if "skipped" not in row)
-        self._say(f"verified on {', '.join(ran)}")
+        if ran:  # none if the bundle is for no target
+            self._say(f"verified on {', '.join(ran)}")
 
     def _one_pass(self, exact: Exact | None) -> OnePass | None:
         """Returns what a sequence in pieces is compared with, if RoPE depends on the length of sequences."""
