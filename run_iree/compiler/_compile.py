@@ -86,7 +86,8 @@ def compile_module(
         output_path: path of the ``.vmfb`` to write, in an existing directory.
         target: target, or its name (see ``target_named``).
         extra_flags: compiler flags after those of the target.
-        cache: compiled modules of earlier calls; the module is looked up there first, and kept there.
+        cache: compiled modules of earlier calls; the module is looked up there first, and kept there. With flags by
+            which the compiler dumps or prints, it always runs.
 
     Raises:
         CompileError: the compiler refused the module or crashed; has its first error with op and module path.
@@ -104,7 +105,7 @@ def compile_module(
     try:
         with with_kernels(source, chosen) as (text, kernels), outlined_text(text, chosen, flags) as outlined:
             job = _Compilation(source, text, outlined, chosen, flags, partial)
-            report = job.run() if cache is None else job.cached(cache)
+            report = job.run() if cache is None or job.dumps else job.cached(cache)
         partial.chmod(0o644)  # mkstemp makes it readable by its owner alone
         partial.replace(output)
         return dataclasses.replace(report, kernels=kernels)
@@ -131,6 +132,11 @@ class _Compilation:
     target: Target
     flags: tuple[str, ...]
     output: Path
+
+    @property
+    def dumps(self) -> bool:
+        """True if flags ask for more than the module, such as ``--iree-hal-dump-executable-sources-to``."""
+        return any("dump" in flag or "print" in flag for flag in self.flags)
 
     def cached(self, cache: ModuleCache) -> CompileReport:
         """Takes the module from the cache, or compiles it and keeps it there."""

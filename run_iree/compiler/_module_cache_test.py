@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import time
 from pathlib import Path
 
@@ -159,6 +160,20 @@ def test_processes_share_a_cache(tmp_path: Path) -> None:
     assert [worker.exitcode for worker in workers] == [0] * 4
     assert sum(path.stat().st_size for path in (tmp_path / "modules").glob("*.module")) <= 6000
     assert not [path for path in (tmp_path / "modules").glob(".*") if path.name != ".lock"]
+
+
+def test_a_compiler_that_dumps_runs_each_time(tmp_path: Path) -> None:
+    cache, _ = _cache(tmp_path)
+    source = tmp_path / "m.mlir"
+    source.write_text(STEP)
+    for folder in (tmp_path / "first", tmp_path / "second"):
+        folder.mkdir()
+        dumps = tmp_path / "dumps"
+        flags = [f"--iree-hal-dump-executable-sources-to={dumps}"]
+        report = compile_module(source, folder / "module.vmfb", target_named("vmvx"), extra_flags=flags, cache=cache)
+        assert not report.cached
+        assert list(dumps.glob("*.mlir"))
+        shutil.rmtree(dumps)
 
 
 def test_the_same_text_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

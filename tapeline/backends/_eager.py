@@ -110,7 +110,7 @@ class EagerSession:
         return HeldArrays(self, [tensor.take("hold") for tensor in tensors])
 
     def upload(self, array: np.ndarray) -> "ArrayHandle":
-        """Returns a tensor of an array's contents.
+        """Returns a tensor of the contents of an array of any shape.
 
         Raises:
             DeviceError: the session is closed.
@@ -120,7 +120,11 @@ class EagerSession:
         return ArrayHandle(self, array.copy())
 
     def zeros(self, spec: TensorSpec) -> "ArrayHandle":
-        """Returns a tensor of zeros, of this shape and dtype."""
+        """Returns a tensor of zeros, of this shape and dtype.
+
+        Raises:
+            DeviceError: the session is closed.
+        """
         self._check_open("make zeros")
         return ArrayHandle(self, np.zeros(spec.shape, spec.dtype.numpy))
 
@@ -135,7 +139,7 @@ class EagerSession:
         self.close()
 
     def run(self, name: str, values: Sequence[Value]) -> list[np.ndarray]:
-        """Runs an entry point on values of all its arguments, which are right, and returns its results."""
+        """Runs an entry point on right values of all its arguments; results have the shapes of their specs."""
         signature = self._signatures[name]
         arrays = [self._array(*pair) for pair in zip(signature.arguments, values, strict=True)]
         began = time.perf_counter()

@@ -68,7 +68,7 @@ def test_refusals(model: Path, tmp_path: Path) -> None:
         bare.weights(other)
     with pytest.raises(InputError, match=r"checkpoint=.*empty: .*config.json cannot be read .*: give the model's dir"):
         bare.weights(tmp_path / "empty")
-    with pytest.raises(InputError, match=r"checkpoint=here goes with engine=jax: iree maps an archive: export with"):
+    with pytest.raises(InputError, match=r"checkpoint=here goes with engine=jax or eager: iree maps an archive"):
         Place("iree", checkpoint=Path("here"))
     packed = tapeline.export(model, tmp_path / "packed", weights="none", quantize="q8_0", target=[], sequence=4)
     with pytest.raises(InputError, match=r"is .*, and .* in .*packed, which packs it: export with weights=external"):
