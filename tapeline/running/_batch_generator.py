@@ -11,7 +11,7 @@ from generation.engine import PromptPicture
 from lang_core import InputError
 from runtime import Session
 from tapeline.bundle import Bundle
-from tapeline.running._generation import GenerateOptions, TokenStream, check_stops
+from tapeline.running._generation import GenerateOptions, TokenStream, check_stops, until_another
 from tapeline.running._model import BundleBatch, encoder_arguments
 from tapeline.running._scores import Scores
 from tapeline.text import Tokenizer
@@ -81,10 +81,11 @@ class BatchGenerator:
         model = self._empty()
         rules = options.rules(ends, prompts, model.capacity)
         self._streams += 1
+        own = self._streams
         samplers = [Sampler(options, model.vocabulary) for _ in prompts]
         steps = self._batches(model, prompts, samplers, rules, at_once=at_once)
         return TokenStream(
-            self._alone(steps, self._streams),
+            until_another(steps, lambda: self._streams != own, self._bundle),
             prompts,
             tokenizer,
             limits=[rule.max_new_tokens for rule in rules],
@@ -128,18 +129,6 @@ class BatchGenerator:
             self._used = True
             for row, step in generate_batch(model, prompts[part], samplers[part], rules[part]):
                 yield start + row, step
-
-    def _alone(self, steps: Iterator[tuple[int, TokenStep]], number: int) -> Iterator[tuple[int, TokenStep]]:
-        """Passes steps on for as long as no other stream has begun."""
-        while True:
-            if self._streams != number:
-                raise InputError(
-                    f"this stream ended when another began on the same model: load {self._bundle.path} twice to run two"
-                )
-            step = next(steps, None)
-            if step is None:
-                return
-            yield step
 
 
 class _NoCounts:

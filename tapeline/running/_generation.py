@@ -107,6 +107,25 @@ def check_stops(options: GenerateOptions, tokenizer: Tokenizer | None, bundle: B
         raise InputError(f"`stop`: {bundle.path} has no tokenizer, so its answers have no text: leave it out")
 
 
+def until_another(
+    steps: Iterator[tuple[int, TokenStep]], another: Callable[[], bool], bundle: Bundle
+) -> Iterator[tuple[int, TokenStep]]:
+    """Passes steps of a stream on for as long as no other stream has begun on the same model.
+
+    Raises:
+        InputError: ``another`` returns True.
+    """
+    while True:
+        if another():
+            raise InputError(
+                f"this stream ended when another began on the same model: load {bundle.path} twice to run two"
+            )
+        step = next(steps, None)
+        if step is None:
+            return
+        yield step
+
+
 _PROMPTS: Final = ("prompt", "prompts", "token_ids", "images", "on_token")  # arguments beside the options
 
 

@@ -1,12 +1,12 @@
 """Answers of a bundle: the server's engine, in the caller's thread."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
 
-from generation import SamplingConfig, TokenStep, check_room
+from generation import SamplingConfig, check_room
 from generation.engine import (
     AnswerSteps,
     Drafting,
@@ -16,7 +16,7 @@ from generation.engine import (
 )
 from lang_core import InputError
 from tapeline.bundle import Bundle
-from tapeline.running._generation import GenerateOptions, TokenStream, check_stops
+from tapeline.running._generation import GenerateOptions, TokenStream, check_stops, until_another
 from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._row_source import RowSource
 from tapeline.running._scores import Scores, check_scored
@@ -116,7 +116,7 @@ class RowGenerator:
         ]
         answers = self._ask(requests)
         return TokenStream(
-            self._alone(answers),
+            until_another(answers, lambda: self._answers is not answers, self._bundle),
             prompts,
             tokenizer,
             limits=[rule.max_new_tokens for rule in rules],
@@ -149,18 +149,6 @@ class RowGenerator:
             self._answers.close()
         self._answers = AnswerSteps(engine, requests)
         return self._answers
-
-    def _alone(self, answers: AnswerSteps) -> Iterator[tuple[int, TokenStep]]:
-        """Passes steps on for as long as no other stream has begun."""
-        while True:
-            if self._answers is not answers:
-                raise InputError(
-                    f"this stream ended when another began on the same model: load {self._bundle.path} twice to run two"
-                )
-            step = next(answers, None)
-            if step is None:
-                return
-            yield step
 
 
 class _Counts:

@@ -54,7 +54,7 @@ def alone(bundles: Callable[[str], Bundle]) -> list[list[int]]:
         return [model.generate(text, **_NEW).token_ids for text in _TEXTS]
 
 
-def _answers(bundle: Bundle, tmp_path: Path, **options: Any) -> tuple[list[list[int]], int, int]:
+def _answers(bundle: Bundle, **options: Any) -> tuple[list[list[int]], int, int]:
     """Returns answers to all prompts, and how many tokens of a prompt were reused and of drafts were proposed."""
     with tapeline.load(bundle, **options) as model:
         stream = model.stream(_TEXTS, **_NEW)
@@ -70,16 +70,16 @@ def _run(feature: str, bundle: Bundle, draft: Bundle, tmp_path: Path) -> list[li
     """Uses a feature, and returns the answers."""
     if feature == "`--prompt_cache`":
         file = tmp_path / "cache"
-        _answers(bundle, tmp_path, prompt_cache=file)
+        _answers(bundle, prompt_cache=file)
         assert file.stat().st_size > 0
-        return _answers(bundle, tmp_path, prompt_cache=file)[0]
+        return _answers(bundle, prompt_cache=file)[0]
     if feature == "`--draft`":
-        return _answers(bundle, tmp_path, draft=draft.path)[0]
+        return _answers(bundle, draft=draft.path)[0]
     if feature.startswith("`--speculate="):
-        answers, _, drafted = _answers(bundle, tmp_path, speculate=feature.strip("`").partition("=")[2])
+        answers, _, drafted = _answers(bundle, speculate=feature.strip("`").partition("=")[2])
         assert drafted > 0
         return answers
-    answers, reused, _ = _answers(bundle, tmp_path)
+    answers, reused, _ = _answers(bundle)
     if feature == "beginnings of earlier prompts reused":
         assert reused > 0
     if feature == "`score` in Python":
@@ -102,7 +102,7 @@ def test_each_cell_holds(
     if not said.startswith("no: "):
         assert _run(feature, bundle, draft, tmp_path) == alone
     elif "reused" in feature:
-        assert _answers(bundle, tmp_path)[:2] == (alone, 0)
+        assert _answers(bundle)[:2] == (alone, 0)
     else:
         with pytest.raises(InputError, match=re.escape(said.removeprefix("no: "))):
             _run(feature, bundle, draft, tmp_path)
