@@ -109,7 +109,7 @@ def test_a_failure_at_any_call_ends_what_runs_and_the_rest_is_answered(kind: dic
         fuse, ends = _Fuse(fail_at), Ends()
         made = [_Failing(fuse, **kind), _Failing(_Fuse(0), **kind)]
         models = iter(made)
-        settings = EngineSettings(block_tokens=4, tick_tokens=8)
+        settings = EngineSettings(block_tokens=4, max_batched_tokens=8)
         engine = Engine(next(models), settings, remake=lambda models=models: next(models), drafting=drafting)
         listeners = [ends.listen() for _ in asked()]
         for request, (_, on_event) in zip(asked(), listeners, strict=True):

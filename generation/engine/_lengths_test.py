@@ -42,7 +42,7 @@ def _filled(model: LengthHashSlots, tokens: Sequence[int]) -> Prediction:
 @pytest.mark.parametrize("score_tokens", [0, 3])
 def test_answers_have_the_keys_of_their_lengths(invariant: bool, score_tokens: int) -> None:
     model = LengthHashSlots(_ORIGINAL, chunks=_CHUNKS, invariant=invariant, score_tokens=score_tokens)
-    bench = Bench(model, tick_tokens=8)
+    bench = Bench(model, max_batched_tokens=8)
     random = np.random.default_rng(5)
     base = random.integers(0, 41, 30).tolist()
     for number in range(40):

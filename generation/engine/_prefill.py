@@ -74,7 +74,7 @@ class Prefill:
             decode_seconds: time that the step of the running answers will take.
         """
         seconds = self._settings.prompt_seconds(decode_seconds)
-        allowance = Allowance(self._settings.tick_tokens, seconds, self._clock)
+        allowance = Allowance(self._settings.max_batched_tokens, seconds, self._clock)
         while self._line:
             slot, answer = self._line[0]
             if slot.answer is answer:  # it has not left meanwhile
@@ -175,7 +175,7 @@ class Prefill:
         sizes = canonical_pieces(left, self._model.chunks)[:1]
         if self._model.invariant and limited:  # smaller ones are as good
             sizes += [chunk for chunk in reversed(self._model.chunks) if chunk < sizes[0]]
-            sizes = self._well_run(sizes) if self._settings.stall is None else sizes
+            sizes = self._well_run(sizes) if self._settings.target_itl is None else sizes
         fits = (size for size in sizes if allowance.allows(size, self._pace.seconds(self._chunk(size)), limited))
         return next(fits, 0 if allowance.spent else sizes[-1])
 

@@ -89,8 +89,8 @@ def test_a_closed_queue_says_why() -> None:
     [
         ("max_waiting", 0, "at least 1"),
         ("deadline", 0.0, "above 0, or None"),
-        ("tick_tokens", 0, "at least 1"),
-        ("stall", -0.1, "at least 0"),
+        ("max_batched_tokens", 0, "at least 1"),
+        ("target_itl", -0.1, "at least 0"),
         ("largest_chunk", 0, "at least 1"),
         ("store_bytes", -1, r"at least 0 \(0 is off\)"),
         ("block_tokens", 0, "at least 1"),

@@ -30,7 +30,7 @@ class _Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         model = HashSlots(3, 40, 11, (2, 4, 8), invariant=self.kind[0], recurrent=self.kind[1])
-        self.bench = Bench(model, store_bytes=_BUDGET, block_tokens=4, tick_tokens=9, stall=0.0)
+        self.bench = Bench(model, store_bytes=_BUDGET, block_tokens=4, max_batched_tokens=9, target_itl=0.0)
 
     @rule(
         prompt=st.lists(st.integers(0, 2), min_size=1, max_size=20),
@@ -144,7 +144,7 @@ def test_a_listener_that_raises_cancels_its_answer_and_no_other() -> None:
 
 
 def test_a_tick_runs_whole_prompts_while_nobody_waits_for_it() -> None:
-    bench = Bench(HashSlots(2), tick_tokens=64)
+    bench = Bench(HashSlots(2), max_batched_tokens=64)
     bench.put(list(range(40)), 1)
     bench.scheduler.tick()
     assert bench.model.calls == ["prefill_row"] * 4
@@ -153,7 +153,7 @@ def test_a_tick_runs_whole_prompts_while_nobody_waits_for_it() -> None:
 @pytest.mark.parametrize("kind", [{}, {"invariant": False}, {"recurrent": True}])
 def test_answers_to_one_prompt_that_come_together_share_its_prefix(kind: dict[str, Any]) -> None:
     prompt = list(range(39))  # 16, 16, 4, 2, 1
-    bench = Bench(HashSlots(4, **kind), tick_tokens=64, block_tokens=8)
+    bench = Bench(HashSlots(4, **kind), max_batched_tokens=64, block_tokens=8)
     answers = [bench.put(prompt, 3, sampling=SamplingConfig(temperature=1, seed=seed))[1] for seed in range(4)]
     bench.run()
     assert [received.end.reused_tokens for received in answers] == [0, 38, 38, 38]
@@ -163,7 +163,7 @@ def test_answers_to_one_prompt_that_come_together_share_its_prefix(kind: dict[st
 
 
 def test_tokens_of_a_tick_are_bounded() -> None:
-    bench = Bench(HashSlots(2), tick_tokens=20)
+    bench = Bench(HashSlots(2), max_batched_tokens=20)
     bench.put(list(range(40)), 1)
     bench.scheduler.tick()
     assert bench.slots[0].filled == bench.scheduler.figures().prompt_tokens == 16

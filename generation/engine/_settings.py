@@ -5,7 +5,7 @@ from typing import Final
 
 from lang_core import ConfigError, checked_choices
 
-_STALL: Final = 0.3
+_TARGET_ITL: Final = 0.3
 
 
 @checked_choices
@@ -16,10 +16,10 @@ class EngineSettings:
     Attributes:
         max_waiting: requests that may wait for a row; one more is refused with ``BusyError``.
         deadline: seconds that a request may take which names none, with its time in the queue; None for no end.
-        tick_tokens: tokens of prompts that are run between two steps of the running answers.
-        stall: seconds from one token of a running answer to the next, by what earlier calls took: prompts have what
-            the step of the running answers leaves, but half of it at least. One call is made per tick in any case.
-            None for 0.3, or for longer where a call of so few tokens would take much more time for each of them.
+        max_batched_tokens: maximum number of prompt tokens that are processed between two decode steps.
+        target_itl: target inter-token latency of running sequences, in seconds. Prefill gets the time that the decode
+            step leaves, estimated from earlier calls, but at least half of the target; each step makes at least one
+            call. None for 0.3, or longer if calls of so few tokens would take much more time per token.
         largest_chunk: tokens of a prompt that one call may run; None for as many as the model takes. Smaller calls hold
             up running answers for a shorter time, and where a model is not invariant more prefixes can be reused.
         store_bytes: memory of the prefix store; 0 is off.
@@ -38,8 +38,8 @@ class EngineSettings:
 
     max_waiting: int = 256
     deadline: float | None = 600.0
-    tick_tokens: int = 512
-    stall: float | None = None
+    max_batched_tokens: int = 512
+    target_itl: float | None = None
     largest_chunk: int | None = None
     store_bytes: int = 256 << 20
     block_tokens: int = 32
@@ -51,8 +51,8 @@ class EngineSettings:
     def __post_init__(self) -> None:
         _require("max_waiting", self.max_waiting, self.max_waiting >= 1, "at least 1")
         _require("deadline", self.deadline, self.deadline is None or self.deadline > 0, "above 0, or None")
-        _require("tick_tokens", self.tick_tokens, self.tick_tokens >= 1, "at least 1")
-        _require("stall", self.stall, self.stall is None or self.stall >= 0, "at least 0")
+        _require("max_batched_tokens", self.max_batched_tokens, self.max_batched_tokens >= 1, "at least 1")
+        _require("target_itl", self.target_itl, self.target_itl is None or self.target_itl >= 0, "at least 0")
         _require(
             "largest_chunk", self.largest_chunk, self.largest_chunk is None or self.largest_chunk >= 1, "at least 1"
         )
@@ -62,8 +62,8 @@ class EngineSettings:
 
     def prompt_seconds(self, step_seconds: float) -> float:
         """Returns how long prompts may take in a tick whose step of the running answers takes so long."""
-        stall = _STALL if self.stall is None else self.stall
-        return stall - min(step_seconds, stall / 2)
+        target_itl = _TARGET_ITL if self.target_itl is None else self.target_itl
+        return target_itl - min(step_seconds, target_itl / 2)
 
 
 def _require(name: str, value: object, holds: bool, needed: str) -> None:

@@ -12,7 +12,7 @@ from generation.engine._scheduler_testing import Bench
 
 
 def test_prompts_hold_up_running_answers_for_one_call_at_a_time() -> None:
-    bench = Bench(HashSlots(2, 96, chunks=(4, 16)), stall=0.0)
+    bench = Bench(HashSlots(2, 96, chunks=(4, 16)), target_itl=0.0)
     clock = bench.model.prefill_row
 
     def slow(*given: Any) -> Any:
@@ -73,9 +73,9 @@ def _stalls(bench: Bench, ticks: int) -> list[int]:
     return [round(1000 * (after - before)) for before, after in pairwise(times)]
 
 
-@pytest.mark.parametrize(("stall", "expected"), [(0.1, 100), (0.075, 70), (0.04, 50), (0.01, 40)])
-def test_a_step_and_prompts_beside_it_take_no_longer_than_the_stall(stall: float, expected: int) -> None:
-    bench = _slow_bench(stall=stall)
+@pytest.mark.parametrize(("target_itl", "expected"), [(0.1, 100), (0.075, 70), (0.04, 50), (0.01, 40)])
+def test_a_step_and_prompts_beside_it_keep_the_target_latency(target_itl: float, expected: int) -> None:
+    bench = _slow_bench(target_itl=target_itl)
     bench.put([3], 90)
     bench.put(list(range(60)), 1)
     _stalls(bench, 4)  # every size is measured
@@ -83,7 +83,7 @@ def test_a_step_and_prompts_beside_it_take_no_longer_than_the_stall(stall: float
 
 
 @pytest.mark.parametrize(
-    ("stall", "call", "expected"),
+    ("target_itl", "call", "expected"),
     [
         (None, 0.0, 30 + 270),  # pieces of all sizes are as good
         (None, 0.015, 30 + 175 + 55),  # of 4, 1.26 times as long for a token as of 16; of 1, 2.3 times
@@ -92,9 +92,9 @@ def test_a_step_and_prompts_beside_it_take_no_longer_than_the_stall(stall: float
     ],
 )
 def test_by_default_pieces_are_not_so_small_that_they_take_much_longer(
-    stall: float | None, call: float, expected: int
+    target_itl: float | None, call: float, expected: int
 ) -> None:
-    bench = _slow_bench(capacity=400, stall=stall)
+    bench = _slow_bench(capacity=400, target_itl=target_itl)
     prefill_row = bench.model.prefill_row
 
     def slower(*given: Any) -> Any:
@@ -108,14 +108,14 @@ def test_by_default_pieces_are_not_so_small_that_they_take_much_longer(
     assert _stalls(bench, 2) == [expected] * 2
 
 
-@pytest.mark.parametrize(("stall", "expected"), [(0.205, 200), (0.1, 120)])
-def test_prompts_beside_a_draft_get_the_time_that_is_left(stall: float, expected: int) -> None:
+@pytest.mark.parametrize(("target_itl", "expected"), [(0.205, 200), (0.1, 120)])
+def test_prompts_beside_a_draft_get_the_time_that_is_left(target_itl: float, expected: int) -> None:
     class Slow:
         def propose(self, history: Any, count: int) -> list[int]:
             bench.time += 0.01
             return [0] * count
 
-    bench = _slow_bench(Drafting(begin=lambda *_: Slow()), stall=stall)
+    bench = _slow_bench(Drafting(begin=lambda *_: Slow()), target_itl=target_itl)
     bench.put([3], 90)
     bench.put(list(range(90)), 1)
     _stalls(bench, 4)  # every size is measured
@@ -125,7 +125,7 @@ def test_prompts_beside_a_draft_get_the_time_that_is_left(stall: float, expected
 
 
 def test_what_is_stored_for_a_new_answer_is_part_of_the_stall() -> None:
-    bench = _slow_bench(stall=0.1)
+    bench = _slow_bench(target_itl=0.1)
     bench.put([3], 90)
     bench.put(list(range(9, 38)), 1)
     while len(bench.answers[1][1].events) < 3:
@@ -140,7 +140,7 @@ def test_what_is_stored_for_a_new_answer_is_part_of_the_stall() -> None:
 
 
 def test_pictures_are_looked_at_one_by_one_while_others_run() -> None:
-    bench = _slow_bench(stall=0.1)
+    bench = _slow_bench(target_itl=0.1)
     bench.put([3], 90)
     random = np.random.default_rng(2)
     pictures = [

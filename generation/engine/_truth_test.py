@@ -98,10 +98,14 @@ class _Load:
 
 @pytest.mark.parametrize(("invariant", "recurrent"), _KINDS)
 @pytest.mark.parametrize("store_bytes", [0, 9_000, 1 << 20])
-@pytest.mark.parametrize("stall", [0.0, 1.0])
-def test_answers_are_those_of_requests_alone(invariant: bool, recurrent: bool, store_bytes: int, stall: float) -> None:
+@pytest.mark.parametrize("target_itl", [0.0, 1.0])
+def test_answers_are_those_of_requests_alone(
+    invariant: bool, recurrent: bool, store_bytes: int, target_itl: float
+) -> None:
     model = HashSlots(invariant=invariant, recurrent=recurrent)
-    settings = EngineSettings(max_waiting=_COUNT, store_bytes=store_bytes, tick_tokens=24, stall=stall, block_tokens=8)
+    settings = EngineSettings(
+        max_waiting=_COUNT, store_bytes=store_bytes, max_batched_tokens=24, target_itl=target_itl, block_tokens=8
+    )
     load = _Load(model, settings, 7)
 
     def check() -> None:
@@ -123,7 +127,7 @@ def test_answers_to_pictures_are_those_of_requests_alone(
 ) -> None:
     model = HashSlots(invariant=invariant, recurrent=recurrent)
     settings = EngineSettings(
-        max_waiting=_COUNT, store_bytes=store_bytes, picture_bytes=picture_bytes, tick_tokens=24, block_tokens=8
+        max_waiting=_COUNT, store_bytes=store_bytes, picture_bytes=picture_bytes, max_batched_tokens=24, block_tokens=8
     )
     pool = np.random.default_rng(1).standard_normal((3, 3, 5, 2)).astype(np.float32)
     load = _Load(model, settings, 7, pictures=PictureKind(7, 5, list(pool)))
@@ -141,7 +145,7 @@ def test_answers_to_pictures_are_those_of_requests_alone(
 def test_drafts_change_no_answer(tokens: int | None, rows: int) -> None:
     model = HashSlots(score_tokens=6)
     drafting = Drafting(begin=lambda row, _: OftenRight(row), tokens=tokens, rows=rows)
-    settings = EngineSettings(max_waiting=_COUNT, store_bytes=9_000, tick_tokens=24, block_tokens=8)
+    settings = EngineSettings(max_waiting=_COUNT, store_bytes=9_000, max_batched_tokens=24, block_tokens=8)
     load = _Load(model, settings, 6, drafting=drafting)
     load.run(lambda: None)
     for make, received in load.made:
@@ -158,7 +162,7 @@ def test_answers_of_rows_with_few_pages_are_those_of_requests_alone(
     invariant: bool, pages: int, store_bytes: int
 ) -> None:
     model = PagedHashSlots(pages, invariant=invariant, score_tokens=6)
-    settings = EngineSettings(max_waiting=_COUNT, store_bytes=store_bytes, tick_tokens=24, block_tokens=8)
+    settings = EngineSettings(max_waiting=_COUNT, store_bytes=store_bytes, max_batched_tokens=24, block_tokens=8)
     drafting = Drafting(begin=lambda row, _: OftenRight(row), rows=2) if invariant else None
     load = _Load(model, settings, 13, drafting=drafting)
     usages = list[float]()

@@ -35,6 +35,14 @@ _TRUTHS: Final[Mapping[str, str]] = {
     "off": "false",
     "0": "false",
 }
+_FORMER: Final[Mapping[str, str]] = {
+    "found": "actual",
+    "prefix_store": "prefix_cache_memory",
+    "stall": "target_itl",
+    "tick_tokens": "max_batched_tokens",
+}
+"""Former names of flags, which are still read but not shown, with the present names."""
+
 _ALIASES: Final[Mapping[str, Mapping[str, str]]] = {"dtype": DTYPE_ALIASES}
 
 
@@ -166,7 +174,8 @@ def from_environment(
     outdone |= {other for group in exclusive for other in group if not outdone.isdisjoint(group)}
     variables: list[tuple[str, str]] = []
     for name in values:
-        variable = variable_of(name)
+        variables_of = [variable_of(name), *(variable_of(old) for old, new in _FORMER.items() if new == name)]
+        variable = next((variable for variable in variables_of if environment.get(variable)), variables_of[0])
         text = environment.get(variable, "")
         if text and name not in outdone:
             parts = [part for part in text.split(os.pathsep) if part] if _is_multi(values[name]) else [text]
@@ -194,6 +203,8 @@ def _flag_named(values: flags.FlagValues, typed: str) -> tuple[str, str | None]:
         InputError: there is no such flag.
     """
     name = typed.removeprefix("-").removeprefix("-").replace("-", "_")
+    if _FORMER.get(name, "") in values:
+        name = _FORMER[name]
     if name in values or name in _ABSL:
         return name, None
     for prefix in ("no_", "no"):

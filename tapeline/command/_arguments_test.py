@@ -27,7 +27,7 @@ def _parsed(command: str, *words: str) -> Mapping[str, Any]:
     """Returns the values of flags after parsing; the flags that a command needs are given too."""
     values = load_command(command).FLAGS
     needed = {"run": ("bundle", "output_dir"), "embed": ("bundle",), "rerank": ("bundle", "query")}
-    needed |= {"transcribe": ("bundle", "audio"), "compare": ("found",), "train": ("model", "data", "output")}
+    needed |= {"transcribe": ("bundle", "audio"), "compare": ("actual",), "train": ("model", "data", "output")}
     needed["make-checkpoint"] = ("output",)
     operands = 0 if words[:1] == () or words[0].startswith("-") else len(words)
     taken = [name for names in getattr(load_command(command), "OPERANDS", ())[:operands] for name in names]
@@ -106,6 +106,10 @@ def test_texts_are_flags() -> None:
         (["transcribe", "there", "a.wav"], "audio", "a.wav"),
         (["compare", "one", "other"], "reference", "other"),
         (["tune", "--op=x", "explain"], "action", "explain"),
+        (["compare", "--found=one"], "actual", "one"),
+        (["serve", "--tick-tokens=7"], "max_batched_tokens", 7),
+        (["serve", "--stall", "0.5"], "target_itl", 0.5),
+        (["serve", "--prefix_store=1MiB"], "prefix_cache_memory", "1MiB"),
     ],
 )
 def test_what_arguments_mean(words: list[str], name: str, value: Any) -> None:
@@ -206,6 +210,9 @@ def test_the_command_line_outdoes_variables(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("TAPELINE_HOST", "")
     values = _parsed("serve", "--max-waiting=3")
     assert (values["port"], values["model"], values["host"]) == (81, "demo", "127.0.0.1")
+    monkeypatch.setenv("TAPELINE_STALL", "0.5")
+    assert _parsed("serve")["target_itl"] == 0.5
+    assert _parsed("serve", "--target_itl=0.7")["target_itl"] == 0.7
     assert _parsed("serve", "--port=82")["port"] == 82
     assert _parsed("serve", "other")["model"] == "other"
     values = _parsed("serve", f"--bundle={tmp_path}")
@@ -225,7 +232,7 @@ def test_the_command_line_outdoes_variables(monkeypatch: pytest.MonkeyPatch, tmp
         ({"TAPELINE_BUNDLE": "nowhere"}, "nowhere"),
         ({"TAPELINE_API_KEY_FILE": "nowhere"}, "error: TAPELINE_API_KEY_FILE=nowhere: cannot be read"),
         ({"TAPELINE_CHAT_TEMPLATE": "nowhere"}, "error: TAPELINE_CHAT_TEMPLATE=nowhere: cannot be read"),
-        ({"TAPELINE_PREFIX_STORE": "much"}, "error: TAPELINE_PREFIX_STORE=much"),
+        ({"TAPELINE_PREFIX_CACHE_MEMORY": "much"}, "error: TAPELINE_PREFIX_CACHE_MEMORY=much"),
         ({"TAPELINE_STALL_SECONDS": "0"}, "error: TAPELINE_STALL_SECONDS=0.0 is out of range"),
     ],
 )

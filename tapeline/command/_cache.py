@@ -1,8 +1,8 @@
-"""Lists or empties the folders in which Tapeline keeps what can be made or fetched again.
+"""Lists and clears the caches.
 
-cache list                          their sizes and paths
-cache clear                         empties all but the hub's, which other programs use too
-cache clear --name=modules          empties one
+cache list                          sizes and paths
+cache clear                         clears all caches except the hub's, which other programs share
+cache clear --name=modules          clears one cache
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ FLAGS: Final = flags.FlagValues()
 _ACTIONS: Final = ("list", "clear")
 POSITIONAL: Final = ("action", _ACTIONS)
 
-_ACTION: Final = flags.DEFINE_enum("action", "list", list(_ACTIONS), "List or clear.", flag_values=FLAGS)
+_ACTION: Final = flags.DEFINE_enum("action", "list", list(_ACTIONS), "Action: list or clear.", flag_values=FLAGS)
 _NAME: Final = flags.DEFINE_multi_string(
-    "name", [], "A folder to clear, once for each: bundles, modules, kernels or trusted.", flag_values=FLAGS
+    "name", [], "Folder to clear: bundles, modules, kernels or trusted.", flag_values=FLAGS
 )
 _FORMAT: Final = FormatFlag(FLAGS)
 

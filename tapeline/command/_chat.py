@@ -1,13 +1,13 @@
-"""Talks with a model or a bundle; each line of stdin is a turn.
+"""Chats with a model or a bundle. Each line of stdin is a message.
 
-chat MODEL                          the model is exported into the cache first, unless it is there
-chat BUNDLE                         the same with a bundle
-chat MODEL --prompt TEXT            the answer to one turn
-chat MODEL --prompt TEXT --image FILE    the same about a picture, with a model that sees
+chat MODEL                          a model, which is exported into the cache at first use
+chat BUNDLE                         a bundle
+chat MODEL --prompt TEXT            answers one message and ends
+chat MODEL --prompt TEXT --image FILE    asks about an image, with a multimodal model
 
-Between turns: /reset forgets what was said, /image FILE puts a picture before the next turn, /help lists these,
-/quit or Ctrl-D ends. Ctrl-C stops an answer. Flags are those of generate. Answers are sampled as the model recommends;
---temperature=0 takes the likeliest token.
+Commands: /reset clears the conversation, /image FILE adds an image to the next message, /help lists the commands,
+/quit or Ctrl-D ends the chat. Ctrl-C stops an answer. The flags are those of generate. Answers are sampled as the
+model recommends; --temperature=0 decodes greedily.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""Compares two computations and names where the one first departs from the other.
+"""Compares two computations and reports where they first diverge.
 
-compare --found DUMP --reference DUMP        two dumps
-compare --found BUNDLE --reference BUNDLE    two bundles, run on the same inputs
-compare --found BUNDLE --reference eager     a bundle, and its model in the eager context
+compare --actual DUMP --reference DUMP        two dumps
+compare --actual BUNDLE --reference BUNDLE    two bundles, run on the same inputs
+compare --actual BUNDLE --reference eager     a bundle and its model in the eager context
 """
 
 from typing import Any, Final
@@ -26,21 +26,21 @@ from tapeline.running import read_inputs
 EAGER: Final = "eager"
 
 FLAGS: Final = flags.FlagValues()
-OPERANDS: Final = (("found",), ("reference",))
+OPERANDS: Final = (("actual",), ("reference",))
 
-_FOUND: Final = flags.DEFINE_string(
-    "found", None, "A dump's or a bundle's directory.", required=True, flag_values=FLAGS
+_ACTUAL: Final = flags.DEFINE_string(
+    "actual", None, "Dump or bundle directory to check.", required=True, flag_values=FLAGS
 )
 _REFERENCE: Final = flags.DEFINE_string(
     "reference",
     EAGER,
-    "What it should be like: another of the same kind, or eager for the bundle's own model.",
+    "Reference: another directory of the same kind, or eager for the bundle's own model on the eager context.",
     flag_values=FLAGS,
 )
 _MODEL: Final = flags.DEFINE_string(
     "model",
     None,
-    "Where the eager context has its weights from: as for export; by default from the bundle.",
+    "Model that provides the weights of the eager context, as for export. Default: the bundle's weights.",
     flag_values=FLAGS,
 )
 _PLACE: Final = define_place_flags(FLAGS)
@@ -48,25 +48,27 @@ _REFERENCE_ENGINE: Final = flags.DEFINE_enum(
     "reference_engine",
     None,
     list(engine_names()),
-    "What runs a bundle as --reference; what runs --found by default.",
+    "Engine that runs the bundle of --reference. Default: the engine of --actual.",
     flag_values=FLAGS,
 )
 _REFERENCE_DEVICE: Final = define_choice(
     "reference_device",
     None,
     all_devices(),
-    "Where a bundle as --reference runs; where --found does by default.",
+    "Device that runs the bundle of --reference. Default: the device of --actual.",
     further=device_aliases(),
     flag_values=FLAGS,
 )
-_ENTRY_POINT: Final = flags.DEFINE_string("entry_point", None, "Only this one of the entry points.", flag_values=FLAGS)
+_ENTRY_POINT: Final = flags.DEFINE_string(
+    "entry_point", None, "Entry point to compare. Default: all.", flag_values=FLAGS
+)
 _INPUT: Final = flags.DEFINE_multi_string(
-    "input", [], "NAME=FILE.npy, for --entry_point; made up by default.", flag_values=FLAGS
+    "input", [], "Input of --entry_point as NAME=FILE.npy. Default: random inputs.", flag_values=FLAGS
 )
 _TOLERANCE: Final = flags.DEFINE_float(
     "tolerance",
     None,
-    "Relative to a tensor's largest value; that of the coarsest dtype by default.",
+    "Tolerance, relative to a tensor's largest value. Default: the tolerance of the coarsest dtype.",
     lower_bound=0.0,
     flag_values=FLAGS,
 )
@@ -74,13 +76,16 @@ _INSIDE: Final = flags.DEFINE_enum(
     "inside",
     "auto",
     list(INSIDE),
-    "Compare tagged tensors and ops of bundles: of the first call whose results diverge, of all calls, or never.",
+    "Comparison of tagged tensors and ops inside the calls: of the first call with diverging results (auto), "
+    "always, or never.",
     flag_values=FLAGS,
 )
 _FORMAT: Final = FormatFlag(FLAGS)
-_EVERY: Final = flags.DEFINE_bool("every", False, "A line per tensor, rather than per block.", flag_values=FLAGS)
+_EVERY: Final = flags.DEFINE_bool(
+    "every", False, "Print one line per tensor instead of one per block.", flag_values=FLAGS
+)
 _PICTURE: Final = flags.DEFINE_string(
-    "picture", None, "Draw the errors over the blocks into this file (.png, .svg).", flag_values=FLAGS
+    "picture", None, "File (.png or .svg) for a chart of the errors per block.", flag_values=FLAGS
 )
 
 
@@ -101,14 +106,14 @@ def main() -> None:
 
 
 def _compared() -> Comparison:
-    path = cli.user_path(_FOUND.value)
+    path = cli.user_path(_ACTUAL.value)
     if is_dump(path):
         if _REFERENCE.value == EAGER:
-            raise InputError(f"--found={_FOUND.value} is a dump: give another dump as --reference")
+            raise InputError(f"--actual={_ACTUAL.value} is a dump: give another dump as --reference")
         return tapeline.compare_dumps(path, cli.user_path(_REFERENCE.value), _TOLERANCE.value, progress=_warn)
     reference = None if _REFERENCE.value == EAGER else cli.user_path(_REFERENCE.value)
     if reference is not None and is_dump(reference):
-        raise InputError(f"--found={_FOUND.value} is a bundle, --reference={_REFERENCE.value} a dump: give two alike")
+        raise InputError(f"--actual={_ACTUAL.value} is a bundle, --reference={_REFERENCE.value} a dump: give two alike")
     bundle = tapeline.Bundle(path)
     inside: Any = _INSIDE.value
     return tapeline.compare_bundles(

@@ -18,7 +18,7 @@ FLAGS: Final = flags.FlagValues()
 _SHELLS: Final = ("bash", "zsh", "fish")
 POSITIONAL: Final = ("shell", _SHELLS)
 
-_SHELL: Final = flags.DEFINE_enum("shell", "bash", list(_SHELLS), "Your shell.", flag_values=FLAGS)
+_SHELL: Final = flags.DEFINE_enum("shell", "bash", list(_SHELLS), "Shell.", flag_values=FLAGS)
 
 
 def main() -> None:

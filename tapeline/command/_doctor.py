@@ -1,9 +1,9 @@
-"""Says what this machine has: versions, CPU and its kernels, devices, memory, caches, the hub's login.
+"""Describes this machine: versions, CPU and its kernels, devices, memory, caches, login to the hub.
 
 doctor                  tables to read, or to paste into an issue
-doctor --format json    the same for a program
+doctor --format json    the same as JSON
 
-It opens no device, asks nothing of the network, and prints no token.
+The command opens no device, uses no network, and prints no token.
 """
 
 from typing import Final

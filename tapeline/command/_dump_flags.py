@@ -46,18 +46,19 @@ def define_dump_flags(values: flags.FlagValues) -> DumpFlags:
     """Defines the flags of dumps in a command's flags."""
     return DumpFlags(
         flags.DEFINE_string(
-            "dump", None, "Dump tensors into this directory, new or empty (docs/dump.md).", flag_values=values
+            "dump", None, "Directory for a tensor dump, new or empty (docs/dump.md).", flag_values=values
         ),
         flags.DEFINE_integer(
             "dump_level",
             None,
-            "0 nothing, 1 tags (the default), 2 also arguments and results, of kernels too, 3 figures of all.",
+            "Dump level: 0 nothing, 1 tags, 2 also arguments and results of entry points and kernels, 3 statistics of "
+            "all of these but elements of tags only. Default: 1.",
             flag_values=values,
         ),
         flags.DEFINE_string(
             "dump_limit",
             "256MiB,16GiB",
-            "Largest tensor that is written, and bytes in all; none is no limit.",
+            "Size limits of the dump: the largest tensor to write, and the total; none is unlimited.",
             flag_values=values,
         ),
     )

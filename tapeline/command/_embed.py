@@ -1,4 +1,4 @@
-"""Embeds sentences or pictures with a bundle, and says how alike they are.
+"""Embeds texts or images with a bundle, and prints their similarity.
 
 embed --bundle DIR --text "One sentence." --text "Another one." [--output FILE.npy]
 embed --bundle DIR --prompt_name query --text "A question?"
@@ -22,22 +22,22 @@ from tapeline.running import similarities
 FLAGS: Final = flags.FlagValues()
 OPERANDS: Final = (("bundle",),)
 
-_BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", required=True, flag_values=FLAGS)
-_TEXT: Final = flags.DEFINE_multi_string("text", [], "A sentence, once for each.", flag_values=FLAGS)
+_BUNDLE: Final = flags.DEFINE_string("bundle", None, "Bundle directory.", required=True, flag_values=FLAGS)
+_TEXT: Final = flags.DEFINE_multi_string("text", [], "Text to embed.", flag_values=FLAGS)
 _PROMPT_NAME: Final = flags.DEFINE_string(
     "prompt_name",
     None,
-    "Prompt of config_sentence_transformers.json that is put before each sentence; by default the model's own.",
+    "Prompt of config_sentence_transformers.json to put before each text. Default: the model's default prompt.",
     flag_values=FLAGS,
 )
 _TRUNCATE: Final = flags.DEFINE_bool(
-    "truncate", True, "Truncate sentences that are longer than the model reads; false refuses them.", flag_values=FLAGS
+    "truncate", True, "Truncate texts that exceed the model's length; false rejects them.", flag_values=FLAGS
 )
 _IMAGE: Final = flags.DEFINE_multi_string(
-    "image", [], "An image file, once for each; for a bundle of a vision model.", flag_values=FLAGS
+    "image", [], "Image file to embed, for bundles of vision models.", flag_values=FLAGS
 )
 _OUTPUT: Final = flags.DEFINE_string(
-    "output", None, "Write the vectors, f32 [sentences or pictures, D], to this .npy file.", flag_values=FLAGS
+    "output", None, "File (.npy) for the vectors, f32 [texts or images, D].", flag_values=FLAGS
 )
 _PLACE: Final = define_place_flags(FLAGS)
 _FORMAT: Final = FormatFlag(FLAGS)

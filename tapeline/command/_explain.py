@@ -1,4 +1,4 @@
-"""Explains a kind of error: what it means, its usual causes, and what to do.
+"""Explains a kind of error: its meaning, its usual causes, and how to fix them.
 
 explain InputError      one kind
 explain                 the names of all kinds
@@ -19,7 +19,7 @@ _KIND: Final = flags.DEFINE_enum(
     "kind",
     None,
     list(EXPLANATIONS),
-    "The kind; it may stand first, without --kind=.",
+    "Kind of error; it may also be the first argument, without --kind=.",
     case_sensitive=False,
     flag_values=FLAGS,
 )

@@ -1,9 +1,9 @@
-"""Turns a checkpoint into a verified bundle.
+"""Exports a checkpoint as a verified bundle.
 
 export                  the built-in demo model, to ./tapeline-demo
-export MODEL            a Hugging Face directory, a .gguf file or a name of the hub, to a directory of the model's name
+export MODEL            a Hugging Face directory, a .gguf file or a name on the hub, to a directory of the model's name
 
-A bundle of the same model is replaced when the export is done; see --overwrite for others.
+An existing bundle of the same model is replaced when the export is complete; for other bundles, see --overwrite.
 """
 
 from collections.abc import Sequence
@@ -39,40 +39,40 @@ OPERANDS: Final = (("model",),)
 _MODEL: Final = flags.DEFINE_string(
     "model",
     "demo",
-    "A Hugging Face directory, a .gguf file, org/name[@revision] or org/name:Q4_K_M of the hub, or demo.",
+    "Model to export: a Hugging Face directory, a .gguf file, org/name[@revision] or org/name:Q4_K_M on the hub, "
+    "or demo.",
     flag_values=FLAGS,
 )
 _OUTPUT: Final = flags.DEFINE_string(
     "output",
     None,
-    "The bundle's directory; by default a directory with the name of the model's file, directory or repository, or "
-    "tapeline-demo.",
+    "Output directory of the bundle. Default: the name of the model's file, directory or repository, or tapeline-demo.",
     flag_values=FLAGS,
 )
 _ADAPTER: Final = flags.DEFINE_multi_string(
     "adapter",
     [],
-    "DIR[=WEIGHT]: merge a LoRA adapter of PEFT, a directory or a name of the hub; may be given several times.",
+    "LoRA adapter to merge, as DIR[=WEIGHT]: a PEFT directory or a name on the hub.",
     flag_values=FLAGS,
 )
 _ENTRY_POINTS: Final = flags.DEFINE_string(
     "entry_points",
     None,
-    "A comma list; by default prefill,decode of causal language models, forward of encoders.",
+    "Entry points, separated by commas. Default: prefill,decode for causal language models, forward for encoders.",
     flag_values=FLAGS,
 )
-_BATCH: Final = flags.DEFINE_integer("batch", 1, "Sequences per call.", lower_bound=1, flag_values=FLAGS)
+_BATCH: Final = flags.DEFINE_integer("batch", 1, "Number of sequences per call.", lower_bound=1, flag_values=FLAGS)
 _SEQUENCE: Final = flags.DEFINE_string(
     "sequence",
     None,
-    "Tokens that one call of forward or prefill takes; by default 64, or fewer where the model can less. Models that "
-    "embed, rank or classify texts have several lengths by default, up to the model's own, 2048 at most.",
+    "Number of tokens per call of forward or prefill. Default: 64, or the model's limit if it is lower; encoders "
+    "of texts get several lengths, up to the model's limit or 2048.",
     flag_values=FLAGS,
 )
 _MAX_SEQUENCE: Final = flags.DEFINE_integer(
     "max_sequence",
     None,
-    "Positions that the caches hold; by default what the model was trained on, 2048 at most.",
+    "Capacity of the KV cache, in tokens. Default: the model's context length, at most 2048.",
     lower_bound=1,
     flag_values=FLAGS,
 )
@@ -80,50 +80,51 @@ _POSITIONS: Final = flags.DEFINE_enum(
     "positions",
     "shared",
     CHOICES["positions"],
-    "Positions are shared by all sequences of a batch, or per row for sequences of different lengths.",
+    "Whether all sequences of a batch share their positions, or each row has its own (for sequences of different "
+    "lengths).",
     flag_values=FLAGS,
 )
 _WINDOW_CACHES: Final = flags.DEFINE_enum(
     "window_caches",
     "ring",
     CHOICES["window_caches"],
-    "Layers with a window keep what it needs, or every position.",
+    "KV caches of sliding-window layers: ring keeps the window only, whole keeps every position.",
     flag_values=FLAGS,
 )
 _SCORE_TOKENS: Final = flags.DEFINE_integer(
     "score_tokens",
     None,
-    "Tokens that one call of score takes; by default as --sequence. With --slots: those of score_row, which "
-    "is left out by default.",
+    "Number of tokens per call of score, or of score_row with --slots. Default: --sequence; without score_row if "
+    "--slots is given.",
     lower_bound=1,
     flag_values=FLAGS,
 )
 _SLOTS: Final = flags.DEFINE_integer(
     "slots",
     None,
-    "Rows of the caches of a bundle for a server: requests share them, and calls work on some.",
+    "Maximum number of sequences the server decodes at once. Default: a bundle for generate and chat, without slots.",
     lower_bound=1,
     flag_values=FLAGS,
 )
 _PAGES: Final = flags.DEFINE_integer(
     "pages",
     None,
-    "With --slots: pages that the caches are, which rows share by the length of their sequences, one for nobody; by "
-    "default every row has --max_sequence positions of its own.",
+    "Number of KV-cache pages shared by all sequences (one is reserved). Needs --slots. Default: a contiguous "
+    "cache per slot.",
     lower_bound=1,
     flag_values=FLAGS,
 )
 _PAGE_TOKENS: Final = flags.DEFINE_integer(
     "page_tokens",
     32,
-    "Positions of a page; --max_sequence is a multiple of them, and they are one of 16.",
+    "Number of tokens per KV-cache page: a multiple of 16 that divides --max_sequence.",
     lower_bound=16,
     flag_values=FLAGS,
 )
 _MESH: Final = flags.DEFINE_string(
     "mesh",
     None,
-    "Axes of a mesh of devices, such as tp=4,dp=2: kernel_config.json then says how tensors are cut.",
+    "Axes of a device mesh, such as tp=4,dp=2: writes the shardings of all tensors to kernel_config.json.",
     flag_values=FLAGS,
 )
 _DTYPE: Final = flags.DEFINE_enum(
@@ -132,108 +133,126 @@ _DTYPE: Final = flags.DEFINE_enum(
 _QUANTIZE: Final = flags.DEFINE_string(
     "quantize",
     None,
-    "Encoding of matrices: none; stored: each as the GGUF file has it (the default of a GGUF file with packed ones); "
-    f"or what to quantise to, of {', '.join(quantizable())} (a GGUF file's in the same encoding stay as they are).",
+    f"Encoding of weight matrices: none, stored (as in the GGUF file), or one of {', '.join(quantizable())}. "
+    "Default: stored for quantized GGUF files, else none.",
     flag_values=FLAGS,
 )
 _ACTIVATIONS: Final = flags.DEFINE_enum(
     "activations",
     "exact",
     CHOICES["activations"],
-    "How products with packed weights take x: exact (16-bit integers in blocks of 32 on devices), or q8, rounded to 8 "
-    "bits.",
+    "Activations of products with quantized weights: exact (16-bit integers in blocks of 32 on devices), or q8 "
+    "(rounded to 8 bits).",
     flag_values=FLAGS,
 )
 _WEIGHTS: Final = flags.DEFINE_enum(
     "weights",
     "external",
     CHOICES["weights"],
-    "An archive beside the module, constants in its text, or no weight at all (module and description only).",
+    "Location of the weights: an archive beside the module (external), constants in the module (inline), or none "
+    "(only the module and its configuration).",
     flag_values=FLAGS,
 )
 _LOWERING: Final = flags.DEFINE_enum(
     "lowering",
     "streaming",
     CHOICES["lowering"],
-    "Record twice and keep nothing, or once and keep the graph; the text is the same.",
+    "Lowering: streaming records the model twice in bounded memory, buffered records it once and keeps the graph. "
+    "Both write the same text.",
     flag_values=FLAGS,
 )
 _NUM_LAYERS: Final = flags.DEFINE_integer(
-    "num_layers", None, "Number of layers, the first ones; all by default.", lower_bound=1, flag_values=FLAGS
+    "num_layers",
+    None,
+    "Number of layers to export, counted from the first. Default: all.",
+    lower_bound=1,
+    flag_values=FLAGS,
 )
 _TARGET: Final = flags.DEFINE_string(
-    "target", "llvm-cpu", "A comma list of llvm-cpu, vmvx, vulkan-spirv, cuda; or none.", flag_values=FLAGS
+    "target",
+    "llvm-cpu",
+    "Compiler targets, separated by commas: llvm-cpu, vmvx, vulkan-spirv, cuda; or none.",
+    flag_values=FLAGS,
 )
 _VERIFY: Final = flags.DEFINE_enum(
     "verify",
     "auto",
     CHOICES["verify"],
-    "parse: StableHLO's verifier. interpreter, iree, jax: also results against the eager context. reference: also "
-    "tokens and logits against transformers or llama.cpp. auto: as iree.",
+    "Verification. parse: StableHLO's verifier. interpreter, iree, jax: also compares the results with the eager "
+    "context. reference: also compares tokens and logits with transformers or llama.cpp. auto: same as iree.",
     flag_values=FLAGS,
 )
 _REFERENCE_PYTHON: Final = flags.DEFINE_string(
     "reference_python",
     None,
-    "Python interpreter that has the packages of --verify=reference; by default TAPELINE_REFERENCE_PYTHON of the "
-    "environment, or the one that runs this.",
+    "Python interpreter with the packages for --verify=reference. Default: the environment variable "
+    "TAPELINE_REFERENCE_PYTHON, or the current interpreter.",
     flag_values=FLAGS,
 )
 _STABLEHLO: Final = flags.DEFINE_string(
     "stablehlo_target_version",
     "1.0.0",
-    "Consumers of StableHLO from this version on read module.vhlo.",
+    "Oldest version of StableHLO that can read module.vhlo.",
     flag_values=FLAGS,
 )
-_DRY_RUN: Final = flags.DEFINE_bool("dry_run", False, "Say what would be done; write nothing.", flag_values=FLAGS)
+_DRY_RUN: Final = flags.DEFINE_bool(
+    "dry_run", False, "Print sizes, operation counts and predicted memory, and write nothing.", flag_values=FLAGS
+)
 _HARDWARE: Final = flags.DEFINE_string(
     "hardware",
     None,
-    f"With --dry_run, figures of a device, for times on the devices of --mesh: {', '.join(preset_names())}, or a TOML "
-    "file.",
+    f"Device for the predicted times of --dry_run: {', '.join(preset_names())}, or a TOML file.",
     flag_values=FLAGS,
 )
 _MAX_MEMORY: Final = flags.DEFINE_string(
-    "max_memory", None, "A budget such as 1GiB: work in chunks that fit, or refuse before any work.", flag_values=FLAGS
+    "max_memory",
+    None,
+    "Memory budget of the export, such as 1GiB. The export works in chunks that fit, or fails before it starts. "
+    "Default: unlimited.",
+    flag_values=FLAGS,
 )
 _RESUME: Final = flags.DEFINE_bool(
-    "resume", False, "Continue an interrupted export: do only what is missing or changed.", flag_values=FLAGS
+    "resume", False, "Continue an interrupted export: redo only missing or changed files.", flag_values=FLAGS
 )
 _OVERWRITE: Final = flags.DEFINE_bool(
     "overwrite",
     False,
-    "Replace a bundle of another model or, without --output, of other settings. A directory that is not a bundle is "
-    "never replaced.",
+    "Replace a bundle of another model or, without --output, of other settings. Directories that are not bundles "
+    "are never replaced.",
     flag_values=FLAGS,
 )
 _TUNE: Final = flags.DEFINE_bool(
     "tune",
     False,
-    "Compile with several sets of flags, measure each on this machine, and keep the best.",
+    "Compile with several sets of compiler flags, measure each on this machine, and keep the fastest.",
     flag_values=FLAGS,
 )
 _KERNELS: Final = flags.DEFINE_enum(
     "kernels",
     "none",
     CHOICES["kernels"],
-    "tuned: attention, linear layers and norms as `tapeline tune` found them best, else as their heuristics say.",
+    "Kernels for attention, linear layers and norms. tuned: the configurations that `tapeline tune` selected, or "
+    "else the kernels' heuristics.",
     flag_values=FLAGS,
 )
 _LOCATIONS: Final = flags.DEFINE_bool(
     "locations",
     False,
-    "Write module paths, with labels of kernels, as locations of ops: IREE's dumps and profiles show them.",
+    "Write module paths and kernel labels as locations of ops, for IREE's dumps and profiles.",
     flag_values=FLAGS,
 )
-_REPORT: Final = flags.DEFINE_string("report", None, "Also write the JSON report here.", flag_values=FLAGS)
+_REPORT: Final = flags.DEFINE_string("report", None, "File for a copy of the JSON report.", flag_values=FLAGS)
 _DUMP_TAGS: Final = flags.DEFINE_string(
     "dump_tags",
     "",
-    "A comma list of tags and tensors of kernels, or globs of them, that a dump is to show: builds the debug module.",
+    "Tags and kernel tensors to keep dumpable, separated by commas (globs allowed): also builds the debug module.",
     flag_values=FLAGS,
 )
 _GRAPH: Final = flags.DEFINE_string(
-    "graph", "", "A comma list of dot, svg, json: the graph, repeated blocks collapsed.", flag_values=FLAGS
+    "graph",
+    "",
+    "Formats of the graph with repeated blocks collapsed, separated by commas: dot, svg, json.",
+    flag_values=FLAGS,
 )
 _FORMAT: Final = FormatFlag(FLAGS)
 

@@ -25,7 +25,7 @@ class FormatFlag:
             "format",
             "text",
             list(FORMATS),
-            "For a person, or for a program: one JSON document on stdout, everything else on stderr.",
+            "Output format. json writes one JSON document to stdout and everything else to stderr.",
             flag_values=values,
         )
 

@@ -1,12 +1,12 @@
 """Generates text with a bundle.
 
 generate BUNDLE (--prompt TEXT | --token_ids 1,2,3) --max_new_tokens N
-generate BUNDLE --chat --prompt TEXT            the model's answer to one turn of a user's
-generate BUNDLE --chat                          a conversation: each line of stdin is a turn
-generate BUNDLE --chat --prompt TEXT --image FILE    the same about a picture, with a bundle that sees
-generate MODEL ...                              the same with a model, which is exported into the cache first
+generate BUNDLE --chat --prompt TEXT            answers one message in the model's chat template
+generate BUNDLE --chat                          a conversation: each line of stdin is a message
+generate BUNDLE --chat --prompt TEXT --image FILE    asks about an image, with a bundle of a multimodal model
+generate MODEL ...                              a model, which is exported into the cache at first use
 
-A bundle that was exported with --positions=per_row takes several prompts, each with a flag of its own.
+A bundle exported with --positions=per_row takes several prompts: repeat --prompt.
 """
 
 import contextlib
@@ -49,104 +49,103 @@ OPERANDS: Final = (("model", "bundle"),)
 
 _NEW_TOKENS: Final = 64
 
-_BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", flag_values=FLAGS)
+_BUNDLE: Final = flags.DEFINE_string("bundle", None, "Bundle directory.", flag_values=FLAGS)
 _MODEL: Final = define_model_flags(FLAGS)
-_PROMPT: Final = flags.DEFINE_multi_string(
-    "prompt", None, "The text to go on from; several with several flags.", flag_values=FLAGS
+_PROMPT: Final = flags.DEFINE_multi_string("prompt", None, "Prompt text.", flag_values=FLAGS)
+_TOKEN_IDS: Final = flags.DEFINE_multi_string(
+    "token_ids", None, "Prompt as token ids, such as 1,2,3.", flag_values=FLAGS
 )
-_TOKEN_IDS: Final = flags.DEFINE_multi_string("token_ids", None, "The same as token ids: 1,2,3.", flag_values=FLAGS)
-_CHAT: Final = flags.DEFINE_bool(
-    "chat", False, "The prompt is a user's turn, put into the model's chat template.", flag_values=FLAGS
-)
-_SYSTEM: Final = flags.DEFINE_string(
-    "system", None, "With --chat: what the model is told before everything else.", flag_values=FLAGS
-)
+_CHAT: Final = flags.DEFINE_bool("chat", False, "Apply the model's chat template to the prompt.", flag_values=FLAGS)
+_SYSTEM: Final = flags.DEFINE_string("system", None, "System message. Needs --chat.", flag_values=FLAGS)
 _INPUT: Final = flags.DEFINE_multi_string(
-    "input", [], "NAME=FILE.npy, once per argument of encode, of a model that has an encoder.", flag_values=FLAGS
+    "input",
+    [],
+    "Encoder input as NAME=FILE.npy, one per argument of encode, for encoder-decoder models.",
+    flag_values=FLAGS,
 )
 _IMAGE: Final = flags.DEFINE_multi_string(
     "image",
     [],
-    "An image file, once for each <image> in the prompt; with --chat, before the first turn.",
+    "Image file, one per <image> in the prompt; with --chat, images come before the first message.",
     flag_values=FLAGS,
 )
 _MAX_NEW_TOKENS: Final = flags.DEFINE_integer(
     "max_new_tokens",
     None,
-    f"Maximum number of new tokens. Default: {_NEW_TOKENS}; for an answer in a conversation as many as the context has "
-    f"room for, at most {MOST_NEW_TOKENS}.",
+    f"Maximum number of new tokens. Default: {_NEW_TOKENS}; in a chat, the tokens that remain in the context, at "
+    f"most {MOST_NEW_TOKENS}.",
     flag_values=FLAGS,
 )
 _TEMPERATURE: Final = flags.DEFINE_float(
     "temperature",
     None,
-    f"Sampling temperature; 0 takes the likeliest token. Default: 0; for chat the model's, else "
+    f"Sampling temperature; 0 is greedy. Default: 0; for chat, the model's recommendation or "
     f"{DEFAULT_SAMPLING.temperature}.",
     flag_values=FLAGS,
 )
 _TOP_K: Final = flags.DEFINE_integer(
     "top_k",
     None,
-    f"Number of likeliest tokens to sample from; 0 is all. Default: 0; for chat the model's, else "
+    f"Number of most likely tokens to sample from; 0 is all. Default: 0; for chat, the model's recommendation or "
     f"{DEFAULT_SAMPLING.top_k}.",
     flag_values=FLAGS,
 )
 _TOP_P: Final = flags.DEFINE_float(
     "top_p",
     None,
-    f"Probability that the likeliest tokens to sample from make up. Default: 1; for chat the model's, else "
-    f"{DEFAULT_SAMPLING.top_p}.",
+    f"Cumulative probability of the most likely tokens to sample from. Default: 1; for chat, the model's "
+    f"recommendation or {DEFAULT_SAMPLING.top_p}.",
     flag_values=FLAGS,
 )
 _MIN_P: Final = flags.DEFINE_float(
     "min_p",
     None,
-    f"Least probability of a token, relative to the likeliest. Default: 0; for chat the model's, else "
-    f"{DEFAULT_SAMPLING.min_p}.",
+    f"Minimum probability of a token, relative to the most likely token. Default: 0; for chat, the model's "
+    f"recommendation or {DEFAULT_SAMPLING.min_p}.",
     flag_values=FLAGS,
 )
 _REPETITION_PENALTY: Final = flags.DEFINE_float(
     "repetition_penalty",
     None,
-    "Penalty of tokens that came before, above 1. Default: 1; for chat the model's, else 1.",
+    "Penalty for tokens that occurred before; 1 is none. Default: 1; for chat, the model's recommendation or 1.",
     flag_values=FLAGS,
 )
 _SEED: Final = flags.DEFINE_integer(
-    "seed", 0, "Random seed of sampling; the same seed gives the same answers.", flag_values=FLAGS
+    "seed", 0, "Random seed for sampling. The same seed gives the same answers.", flag_values=FLAGS
 )
 _SAMPLING: Final = (_TEMPERATURE, _TOP_K, _TOP_P, _MIN_P, _REPETITION_PENALTY, _SEED)
-_IGNORE_EOS: Final = flags.DEFINE_bool("ignore_eos", False, "Go on after an end-of-sequence token.", flag_values=FLAGS)
-_STOP: Final = flags.DEFINE_multi_string(
-    "stop", [], "String that ends an answer; the text ends before it.", flag_values=FLAGS
+_IGNORE_EOS: Final = flags.DEFINE_bool(
+    "ignore_eos", False, "Continue after an end-of-sequence token.", flag_values=FLAGS
 )
+_STOP: Final = flags.DEFINE_multi_string("stop", [], "Stop string: generation ends before it.", flag_values=FLAGS)
 _PLACE: Final = define_place_flags(FLAGS)
-_STATS: Final = flags.DEFINE_string("stats", None, "Write figures to this JSON file.", flag_values=FLAGS)
+_STATS: Final = flags.DEFINE_string(
+    "stats", None, "JSON file for throughput, latency and memory figures.", flag_values=FLAGS
+)
 _LOGITS: Final = flags.DEFINE_string(
     "logits",
     None,
-    "Write the logits, f32 [steps, V], or [prompts, steps, V] of several, to this .npy file.",
+    "File (.npy) for the logits, f32 [steps, V], or [prompts, steps, V] for several prompts.",
     flag_values=FLAGS,
 )
 _PROMPT_CACHE: Final = flags.DEFINE_string(
     "prompt_cache",
     None,
-    "Begin with what this file holds of the prompt, and keep there what it lacks.",
+    "Prompt cache file: its KV state is reused for a matching prompt prefix, and extended.",
     flag_values=FLAGS,
 )
 _SPECULATE: Final = flags.DEFINE_string(
     "speculate",
     None,
-    "prompt_lookup[:N]: verify what followed the last N tokens (3) earlier in the text. "
-    "mtp: what the model's multi-token prediction head finds likeliest.",
+    "Speculative decoding without a draft model: prompt_lookup[:N] proposes the tokens that followed the last N "
+    "tokens (default 3) earlier in the text; mtp uses the model's multi-token prediction head.",
     flag_values=FLAGS,
 )
-_DRAFT: Final = flags.DEFINE_string(
-    "draft", None, "Verify what this bundle, of a smaller model, finds likeliest.", flag_values=FLAGS
-)
+_DRAFT: Final = flags.DEFINE_string("draft", None, "Draft-model bundle for speculative decoding.", flag_values=FLAGS)
 _DRAFT_TOKENS: Final = flags.DEFINE_integer(
     "draft_tokens",
     None,
-    "How many tokens are verified at once, at most; by default as many as score takes.",
+    "Maximum number of draft tokens per step. Default: the number of tokens that score takes.",
     flag_values=FLAGS,
 )
 _DUMP: Final = define_dump_flags(FLAGS)

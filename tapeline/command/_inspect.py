@@ -1,9 +1,9 @@
-"""Says what is in a bundle, or in a model.
+"""Describes a bundle or a model.
 
-inspect BUNDLE                                  everything, and whether the files are what was exported
-inspect BUNDLE --parameters 'model.layers.0.*'  the parameters whose path matches
+inspect BUNDLE                                  all facts, and whether the files match the manifest
+inspect BUNDLE --parameters 'model.layers.0.*'  parameters with a matching path
 inspect BUNDLE --graph svg --output graph.svg   the module's graph with repeated blocks collapsed
-inspect FILE.gguf                               configuration, tokenizer and tensors before an export
+inspect FILE.gguf                               configuration, tokenizer and tensors of a model
 """
 
 from pathlib import Path
@@ -20,24 +20,22 @@ from tapeline.command._format_flags import FormatFlag, json_text
 FLAGS: Final = flags.FlagValues()
 OPERANDS: Final = (("model", "bundle"),)
 
-_BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", flag_values=FLAGS)
+_BUNDLE: Final = flags.DEFINE_string("bundle", None, "Bundle directory.", flag_values=FLAGS)
 _MODEL: Final = flags.DEFINE_string(
     "model",
     None,
-    "In place of a bundle: a Hugging Face directory, a .gguf file, a name of the hub, or demo.",
+    "Model to inspect instead of a bundle: a Hugging Face directory, a .gguf file, a name on the hub, or demo.",
     flag_values=FLAGS,
 )
 _FORMAT: Final = FormatFlag(FLAGS)
-_PARAMETERS: Final = flags.DEFINE_string(
-    "parameters", None, "List the parameters whose path matches this glob.", flag_values=FLAGS
-)
+_PARAMETERS: Final = flags.DEFINE_string("parameters", None, "Glob of parameter paths to list.", flag_values=FLAGS)
 _GRAPH: Final = flags.DEFINE_enum(
-    "graph", None, list(GRAPH_FORMATS), "Give the graph instead, in this form.", flag_values=FLAGS
+    "graph", None, list(GRAPH_FORMATS), "Format of the graph to print instead of the summary.", flag_values=FLAGS
 )
 _HASHES: Final = flags.DEFINE_bool(
-    "hashes", True, "Read all files to compare their sha256 with what was exported.", flag_values=FLAGS
+    "hashes", True, "Read all files and compare their sha256 with the bundle's manifest.", flag_values=FLAGS
 )
-_OUTPUT: Final = flags.DEFINE_string("output", None, "The file to write to; stdout by default.", flag_values=FLAGS)
+_OUTPUT: Final = flags.DEFINE_string("output", None, "Output file. Default: stdout.", flag_values=FLAGS)
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
-"""Runs a command in several processes over JAX's engine, one device each.
+"""Runs a command in several processes on the JAX backend, one device per process.
 
-launch --processes=N -- generate|chat|run|serve|embed|train FLAGS --engine=jax --mesh=tp=N    N ranks, on this machine
-srun tapeline launch -- generate FLAGS    one rank of the job that SLURM, Open MPI or Kubernetes has begun
+launch --processes=N -- generate|chat|run|serve|embed|train FLAGS --engine=jax --mesh=tp=N    N ranks on this machine
+srun tapeline launch -- generate FLAGS    one rank of a SLURM, Open MPI or Kubernetes job
 launch --coordinator=HOST:PORT --num_processes=N --process_id=I -- generate FLAGS    one rank, by hand
 
-Output of rank 0 is the command's; what others say has the rank before each line. When a rank ends, all do.
+The output is that of rank 0; lines of other ranks are prefixed with their rank. If one rank ends, all end.
 """
 
 import sys
@@ -21,18 +21,21 @@ FLAGS: Final = flags.FlagValues()
 REST: Final[list[str]] = []
 
 _PROCESSES: Final = flags.DEFINE_integer(
-    "processes", None, "Processes to start on this machine.", lower_bound=1, flag_values=FLAGS
+    "processes", None, "Number of processes to start on this machine.", lower_bound=1, flag_values=FLAGS
 )
 _COORDINATOR: Final = flags.DEFINE_string(
-    "coordinator", None, "HOST:PORT at which rank 0 meets the others; the cluster's where absent.", flag_values=FLAGS
+    "coordinator",
+    None,
+    "Address of rank 0 as HOST:PORT. Default: taken from the cluster's environment.",
+    flag_values=FLAGS,
 )
-_NUM_PROCESSES: Final = flags.DEFINE_integer("num_processes", None, "Processes in all.", flag_values=FLAGS)
+_NUM_PROCESSES: Final = flags.DEFINE_integer("num_processes", None, "Total number of processes.", flag_values=FLAGS)
 _PROCESS_ID: Final = flags.DEFINE_integer("process_id", None, "Rank of this process, from 0.", flag_values=FLAGS)
 _TIMEOUT: Final = flags.DEFINE_float(
-    "timeout", 60, "Seconds that ranks wait for one another at the start.", lower_bound=0, flag_values=FLAGS
+    "timeout", 60, "Time that ranks wait for each other at the start, in seconds.", lower_bound=0, flag_values=FLAGS
 )
 _FIGURES: Final = flags.DEFINE_string(
-    "figures", None, "Write what each rank has read, held and computed to this JSON file.", flag_values=FLAGS
+    "figures", None, "JSON file for the bytes read, memory and compute time of each rank.", flag_values=FLAGS
 )
 
 _ENGINE: Final = "jax"

@@ -1,4 +1,4 @@
-"""Writes a Hugging Face directory with random weights, for measurements and to try a family.
+"""Writes a Hugging Face directory with random weights, for measurements and for trying a model family.
 
 make_checkpoint --output DIR --preset tinyllama-1.1b
 make_checkpoint --output DIR --config config.json
@@ -18,19 +18,19 @@ from transformer_core.models import write_random_model
 
 FLAGS: Final = flags.FlagValues()
 
-_OUTPUT: Final = flags.DEFINE_string("output", None, "The directory to write.", required=True, flag_values=FLAGS)
+_OUTPUT: Final = flags.DEFINE_string("output", None, "Output directory.", required=True, flag_values=FLAGS)
 _PRESET: Final = flags.DEFINE_enum(
-    "preset", None, sorted(LLAMA_PRESETS), "The sizes of a Llama; tiny by default.", flag_values=FLAGS
+    "preset", None, sorted(LLAMA_PRESETS), "Sizes of a Llama model. Default: tiny.", flag_values=FLAGS
 )
 _CONFIG: Final = flags.DEFINE_string(
-    "config", None, "The config.json of a model of any family, in place of a preset.", flag_values=FLAGS
+    "config", None, "Path of a config.json of any supported family, instead of a preset.", flag_values=FLAGS
 )
 _NUM_LAYERS: Final = flags.DEFINE_integer(
-    "num_layers", None, "Another number of layers, with a preset.", lower_bound=1, flag_values=FLAGS
+    "num_layers", None, "Number of layers, with a preset. Default: the preset's.", lower_bound=1, flag_values=FLAGS
 )
-_DTYPE: Final = flags.DEFINE_enum("dtype", "bf16", ["bf16", "f16", "f32"], "The weights' dtype.", flag_values=FLAGS)
-_SEED: Final = flags.DEFINE_integer("seed", 0, "The seed of the weights.", lower_bound=0, flag_values=FLAGS)
-_SHARDS: Final = flags.DEFINE_integer("shards", 1, "The number of safetensors files.", lower_bound=1, flag_values=FLAGS)
+_DTYPE: Final = flags.DEFINE_enum("dtype", "bf16", ["bf16", "f16", "f32"], "Dtype of the weights.", flag_values=FLAGS)
+_SEED: Final = flags.DEFINE_integer("seed", 0, "Random seed of the weights.", lower_bound=0, flag_values=FLAGS)
+_SHARDS: Final = flags.DEFINE_integer("shards", 1, "Number of safetensors files.", lower_bound=1, flag_values=FLAGS)
 _FORMAT: Final = FormatFlag(FLAGS)
 
 

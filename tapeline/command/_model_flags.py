@@ -82,10 +82,10 @@ class ModelFlags:
 
 
 _OPTIONS: Final = {
-    "dtype": "what the model computes in",
-    "quantize": "how weights are packed",
-    "activations": "how packed products round their inputs",
-    "verify": "what the export is compared with, or before: auto, and serve waits for it",
+    "dtype": "Dtype of activations and unquantized weights",
+    "quantize": "Encoding of weight matrices",
+    "activations": "Activations of products with quantized weights",
+    "verify": "Verification; before: as auto, and serve answers when it is done",
 }
 
 
@@ -95,21 +95,23 @@ def define_model_flags(values: flags.FlagValues) -> ModelFlags:
         flags.DEFINE_string(
             "model",
             None,
-            "Instead of a bundle: a Hugging Face directory, a .gguf file, a name of the hub, or demo; it is exported "
-            "into the user's cache unless it is there.",
+            "Model to use instead of a bundle: a Hugging Face directory, a .gguf file, a name on the hub, or demo. It "
+            "is exported into the user's cache at first use.",
             flag_values=values,
         ),
-        flags.DEFINE_bool("export_again", False, "With --model: export also where it is there.", flag_values=values),
+        flags.DEFINE_bool(
+            "export_again", False, "Export again even if the cache has the bundle. Needs --model.", flag_values=values
+        ),
         {
-            name: flags.DEFINE_string(name, None, f"With --model: {text}, as for export.", flag_values=values)
+            name: flags.DEFINE_string(name, None, f"{text} (see export). Needs --model.", flag_values=values)
             for name, text in _OPTIONS.items()
         }
         | {
             "max_sequence": flags.DEFINE_integer(
                 "max_sequence",
                 None,
-                "With --model: tokens of prompt and answer together that the caches hold. By default the length that "
-                "the model was trained on, 2048 at most. Each value has an export of its own.",
+                "Capacity of the KV cache, in tokens of prompt and answer. Needs --model; each value has its own "
+                "export. Default: the model's context length, at most 2048.",
                 lower_bound=1,
                 flag_values=values,
             )

@@ -79,45 +79,49 @@ class PlaceFlags:
 def define_place_flags(values: flags.FlagValues) -> PlaceFlags:
     """Defines the flags in a command's flags."""
     iree, *others = engine_names()
-    further = "; ".join(f"of {name} {', '.join(engine_named(name).devices)}" for name in others)
+    further = "; ".join(f"{name}: {', '.join(engine_named(name).devices)}" for name in others)
     return PlaceFlags(
         flags.DEFINE_enum(
             "engine",
             "iree",
             list(engine_names()),
-            "What runs the bundle: iree what export compiled, jax its portable module, which XLA compiles now.",
+            "Backend that runs the bundle: iree runs the compiled module, jax compiles the portable module with XLA, "
+            "eager computes with NumPy.",
             flag_values=values,
         ),
         define_choice(
             "device",
             None,
             all_devices(),
-            f"The device: {', '.join(engine_named(iree).devices)} (the first by default); {further}.",
+            f"Device. Of {iree}: {', '.join(engine_named(iree).devices)} (default: the first); {further}.",
             further=device_aliases(),
             flag_values=values,
         ),
         flags.DEFINE_string(
-            "mesh", None, "With --engine=jax: devices to cut the bundle over, such as tp=2,dp=2.", flag_values=values
+            "mesh",
+            None,
+            "Device mesh that the bundle is sharded over, such as tp=2,dp=2. Needs --engine=jax.",
+            flag_values=values,
         ),
         flags.DEFINE_string(
             "checkpoint",
             None,
-            "With --engine=jax: directory of the weights of a bundle that was exported with --weights=none.",
+            "Directory of the weights, for bundles exported with --weights=none. Needs --engine=jax.",
             flag_values=values,
         ),
         flags.DEFINE_enum(
             "verify_files",
             VERIFY[0],
             list(VERIFY),
-            "When weights are compared with their hash: in the background if they have changed, before the start "
-            "(full), by their sizes alone (sizes), or not at all (off). Other files always are, but for off.",
+            "Verification of the weights against their hash: in the background if the file changed, before the start "
+            "(full), by file size (sizes), or off. Other files are always verified, unless off.",
             flag_values=values,
         ),
         flags.DEFINE_bool(
             TRUST,
             False,
-            "Run compiled modules (module.*.vmfb, native code) that you did not compile on this machine; by default "
-            "module.mlir is compiled in their place.",
+            "Run compiled modules (module.*.vmfb, native code) that were not compiled on this machine. By default, "
+            "module.mlir is compiled again.",
             flag_values=values,
         ),
     )

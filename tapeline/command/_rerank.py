@@ -1,4 +1,4 @@
-"""Orders documents by how well they answer a query, with a bundle of a reranker.
+"""Ranks documents by relevance to a query, with a bundle of a reranker.
 
 rerank --bundle DIR --query "A question?" --document "One text." --document "Another one." [--output FILE.npy]
 rerank --bundle DIR --query "A question?" --documents FILE [--output FILE.npy]
@@ -21,15 +21,18 @@ from tapeline.command._truncation import warn_of_truncation
 FLAGS: Final = flags.FlagValues()
 OPERANDS: Final = (("bundle",),)
 
-_BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", required=True, flag_values=FLAGS)
-_QUERY: Final = flags.DEFINE_string("query", None, "What documents are to answer.", required=True, flag_values=FLAGS)
-_DOCUMENT: Final = flags.DEFINE_multi_string("document", [], "A text, once for each.", flag_values=FLAGS)
-_DOCUMENTS: Final = flags.DEFINE_string("documents", None, "A file with a text per line.", flag_values=FLAGS)
+_BUNDLE: Final = flags.DEFINE_string("bundle", None, "Bundle directory.", required=True, flag_values=FLAGS)
+_QUERY: Final = flags.DEFINE_string("query", None, "Query text.", required=True, flag_values=FLAGS)
+_DOCUMENT: Final = flags.DEFINE_multi_string("document", [], "Document text to rank.", flag_values=FLAGS)
+_DOCUMENTS: Final = flags.DEFINE_string("documents", None, "File with one document per line.", flag_values=FLAGS)
 _TRUNCATE: Final = flags.DEFINE_bool(
-    "truncate", True, "Truncate pairs that are longer than the model reads; false refuses them.", flag_values=FLAGS
+    "truncate",
+    True,
+    "Truncate pairs of query and document that exceed the model's length; false rejects them.",
+    flag_values=FLAGS,
 )
 _OUTPUT: Final = flags.DEFINE_string(
-    "output", None, "Write the scores, f32 [documents] in their order, to this .npy file.", flag_values=FLAGS
+    "output", None, "File (.npy) for the scores, f32 [documents], in the order of the documents.", flag_values=FLAGS
 )
 _PLACE: Final = define_place_flags(FLAGS)
 _FORMAT: Final = FormatFlag(FLAGS)

@@ -20,13 +20,17 @@ from tapeline.running import read_inputs, write_results
 FLAGS: Final = flags.FlagValues()
 OPERANDS: Final = (("bundle",),)
 
-_BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", required=True, flag_values=FLAGS)
-_ENTRY_POINT: Final = flags.DEFINE_string("entry_point", "forward", "The entry point.", flag_values=FLAGS)
+_BUNDLE: Final = flags.DEFINE_string("bundle", None, "Bundle directory.", required=True, flag_values=FLAGS)
+_ENTRY_POINT: Final = flags.DEFINE_string("entry_point", "forward", "Entry point to run.", flag_values=FLAGS)
 _INPUT: Final = flags.DEFINE_multi_string(
-    "input", [], "NAME=FILE.npy, once per argument; pixel_values=FILE takes an image.", flag_values=FLAGS
+    "input", [], "Input as NAME=FILE.npy, one per argument; pixel_values=FILE reads an image file.", flag_values=FLAGS
 )
 _OUTPUT_DIR: Final = flags.DEFINE_string(
-    "output_dir", None, "Where <result name>.npy goes.", required=True, flag_values=FLAGS
+    "output_dir",
+    None,
+    "Output directory: each result is written to <result name>.npy.",
+    required=True,
+    flag_values=FLAGS,
 )
 _PLACE: Final = define_place_flags(FLAGS)
 _FORMAT: Final = FormatFlag(FLAGS)

@@ -1,12 +1,13 @@
-"""Serves bundles over HTTP, as OpenAI's API has it.
+"""Serves bundles over HTTP with an OpenAI-compatible API.
 
 serve                           the demo model, at http://127.0.0.1:8000
-serve MODEL [--slots N]         a model, which is exported into the cache first
-serve BUNDLE [BUNDLE2]          bundles exported with --slots; a request names one by its directory's name
+serve MODEL [--slots N]         a model, which is exported into the cache at first use
+serve BUNDLE [BUNDLE2]          bundles exported with --slots; their directory names are the model names
 
-Each flag can be set by a variable of the environment, such as TAPELINE_PORT for --port; the command line wins.
+Each flag can also be set by an environment variable, such as TAPELINE_PORT for --port. The command line takes
+precedence.
 
-SIGTERM and Ctrl-C end the server when the answers that run have ended, SIGHUP loads the bundles again.
+SIGTERM and Ctrl-C stop the server after the running requests; SIGHUP reloads the bundles.
 """
 
 import dataclasses
@@ -52,127 +53,145 @@ _DRAFTED: Final = 3
 _OPTIONS: Final = ServerOptions()
 _ENGINE: Final = EngineSettings()
 
-_BUNDLE: Final = flags.DEFINE_multi_string("bundle", [], "A bundle's directory, once for each.", flag_values=FLAGS)
+_BUNDLE: Final = flags.DEFINE_multi_string("bundle", [], "Bundle directory.", flag_values=FLAGS)
 _MODEL: Final = define_model_flags(FLAGS)
 _SLOT_COUNT: Final = flags.DEFINE_integer(
     "slots",
     None,
-    f"With --model: answers that are made at once; {_SLOTS} by default.",
+    f"Maximum number of sequences the server decodes at once. Needs --model. Default: {_SLOTS}.",
     lower_bound=1,
     flag_values=FLAGS,
 )
 _PLACE: Final = define_place_flags(FLAGS)
-_HOST: Final = flags.DEFINE_string("host", _OPTIONS.host, "Address to listen at.", flag_values=FLAGS)
-_PORT: Final = flags.DEFINE_integer("port", _OPTIONS.port, "Port to listen at; 0 takes a free one.", flag_values=FLAGS)
+_HOST: Final = flags.DEFINE_string("host", _OPTIONS.host, "Address to listen on.", flag_values=FLAGS)
+_PORT: Final = flags.DEFINE_integer("port", _OPTIONS.port, "Port to listen on; 0 picks a free port.", flag_values=FLAGS)
 _ALLOWED_HOSTS: Final = flags.DEFINE_list(
     "allowed_hosts",
     [],
-    "Further names by which requests may call the server: NAME, *.NAME, or * for any.",
+    "Additional values of the Host header to accept: NAME, *.NAME, or * for any.",
     flag_values=FLAGS,
 )
 _CORS_ORIGINS: Final = flags.DEFINE_list(
     "cors_origins",
     [],
-    "Origins of web pages on other sites that may send requests, such as https://chat.example.com, or * for any.",
+    "Origins of web pages that may send requests, such as https://chat.example.com, or * for any.",
     flag_values=FLAGS,
 )
 _API_KEY_FILE: Final = flags.DEFINE_string(
-    "api_key_file", None, "A file with an API key per line, one of which each request must bring.", flag_values=FLAGS
+    "api_key_file",
+    None,
+    "File with one API key per line. Requests must send one of the keys. Default: requests need no key.",
+    flag_values=FLAGS,
 )
 _PREFIX_CACHE: Final = flags.DEFINE_enum(
     "prefix_cache",
     _OPTIONS.prefix_cache,
     list(PREFIX_CACHES),
-    "Requests that reuse the KV cache of each other's prompts: those with the same API key, all, or none.",
+    "Sharing of the prefix cache: among requests with the same API key, among all requests, or off.",
     flag_values=FLAGS,
 )
 _SERVED_NAMES: Final = flags.DEFINE_list(
     "served_model_name",
     [],
-    "Name of the model in requests and responses, and further names that requests may have. Default: that of its path.",
+    "Model name in requests and responses, followed by aliases that requests may use. Default: the name of the "
+    "bundle's directory or of the model's path.",
     flag_values=FLAGS,
 )
 _STRICT_FIELDS: Final = flags.DEFINE_boolean(
     "strict_fields",
     _OPTIONS.strict_fields,
-    "Refuse unknown fields of requests. By default they are ignored and named in the header x-ignored-fields.",
+    "Reject requests with unknown fields. By default, unknown fields are ignored and listed in the response "
+    "header x-ignored-fields.",
     flag_values=FLAGS,
 )
 _CERTIFICATE: Final = flags.DEFINE_string(
-    "certificate", None, "A PEM file with a TLS certificate: serve HTTPS.", flag_values=FLAGS
+    "certificate", None, "TLS certificate (PEM file): serves HTTPS.", flag_values=FLAGS
 )
 _CERTIFICATE_KEY: Final = flags.DEFINE_string(
-    "certificate_key", None, "The certificate's private key, where its own file has none.", flag_values=FLAGS
-)
-_CHAT_TEMPLATE: Final = flags.DEFINE_string(
-    "chat_template", None, "A file with a chat template, in place of the models' own.", flag_values=FLAGS
-)
-_MAX_WAITING: Final = flags.DEFINE_integer(
-    "max_waiting", _ENGINE.max_waiting, "Requests that may wait; one more is answered with 429.", flag_values=FLAGS
-)
-_TICK_TOKENS: Final = flags.DEFINE_integer(
-    "tick_tokens", _ENGINE.tick_tokens, "Tokens of prompts between two steps of running answers.", flag_values=FLAGS
-)
-_STALL: Final = flags.DEFINE_float(
-    "stall",
-    _ENGINE.stall,
-    "Seconds from one token of a running answer to the next. By default 0.3, or a little more on slow machines.",
+    "certificate_key",
+    None,
+    "Private key of the certificate (PEM file). Default: the key in the certificate's file.",
     flag_values=FLAGS,
 )
-_PREFIX_STORE: Final = flags.DEFINE_string(
-    "prefix_store", "256MiB", "Memory for beginnings of prompts, to be used again; 0 for none.", flag_values=FLAGS
+_CHAT_TEMPLATE: Final = flags.DEFINE_string(
+    "chat_template", None, "Chat template file that replaces the models' own templates.", flag_values=FLAGS
+)
+_MAX_WAITING: Final = flags.DEFINE_integer(
+    "max_waiting",
+    _ENGINE.max_waiting,
+    "Maximum number of queued requests; further requests get status 429.",
+    flag_values=FLAGS,
+)
+_MAX_BATCHED_TOKENS: Final = flags.DEFINE_integer(
+    "max_batched_tokens",
+    _ENGINE.max_batched_tokens,
+    "Maximum number of prompt tokens that are processed between two decode steps.",
+    flag_values=FLAGS,
+)
+_TARGET_ITL: Final = flags.DEFINE_float(
+    "target_itl",
+    _ENGINE.target_itl,
+    "Target inter-token latency of running sequences, in seconds; prefill work is scheduled within it. Default: "
+    "0.3, or a little more on slow machines.",
+    flag_values=FLAGS,
+)
+_PREFIX_CACHE_MEMORY: Final = flags.DEFINE_string(
+    "prefix_cache_memory", "256MiB", "Memory of the prefix cache, such as 256MiB; 0 disables it.", flag_values=FLAGS
 )
 _SPECULATE: Final = flags.DEFINE_string(
     "speculate",
     None,
-    "prompt_lookup[:N]: verify what followed the last N tokens (3) earlier in a request's text.",
+    "Speculative decoding without a draft model: prompt_lookup[:N] proposes the tokens that followed the last N "
+    "tokens (default 3) earlier in the request's text.",
     flag_values=FLAGS,
 )
 _DRAFT: Final = flags.DEFINE_string(
     "draft",
     None,
-    "Verify what this bundle, with as many slots, of a smaller model, finds likeliest.",
+    "Draft-model bundle for speculative decoding. Must have the same number of slots.",
     flag_values=FLAGS,
 )
 _DRAFT_TOKENS: Final = flags.DEFINE_integer(
     "draft_tokens",
     None,
-    f"How many tokens are verified at once, at most; by default as many as score_row takes, {_DRAFTED} with --model.",
+    f"Maximum number of draft tokens per step. Default: the number of tokens that score_row takes; {_DRAFTED} with "
+    "--model.",
     lower_bound=1,
     flag_values=FLAGS,
 )
 _DRAFT_ROWS: Final = flags.DEFINE_integer(
     "draft_rows",
     1,
-    "Answers that may run at once while drafts are made: a draft costs a call, which otherwise serves all answers.",
+    "Maximum number of running sequences with which speculative decoding is used. With more, one call decodes all "
+    "sequences faster.",
     lower_bound=1,
     flag_values=FLAGS,
 )
 _LIMITS: Final = {
     name: flags.DEFINE_integer(name, getattr(_OPTIONS, name), text, flag_values=FLAGS)
     for name, text in {
-        "max_body_bytes": "Largest body of a request.",
-        "max_audio_bytes": "Largest sound file of a request.",
-        "max_images": "Pictures of a request.",
-        "max_image_bytes": "Largest picture file of a request; --max_body_bytes holds for all of them.",
-        "max_image_pixels": "Most pixels of a picture.",
-        "max_pixel_bytes": "Memory of the pixels of all pictures that wait or are looked at.",
-        "max_json_depth": "Lists and objects inside each other that a body may have.",
-        "max_tools": "Tools that a request may bring.",
-        "max_schema_bytes": "Largest JSON schema or grammar of a request.",
-        "max_connections": "Connections at a time.",
+        "max_body_bytes": "Maximum size of a request body, in bytes.",
+        "max_audio_bytes": "Maximum size of an audio file, in bytes.",
+        "max_images": "Maximum number of images per request.",
+        "max_image_bytes": "Maximum size of an image file, in bytes; --max_body_bytes limits all images of a request.",
+        "max_image_pixels": "Maximum number of pixels per image.",
+        "max_pixel_bytes": "Memory for the pixels of queued and running images, in bytes.",
+        "max_json_depth": "Maximum nesting depth of JSON in a request body.",
+        "max_tools": "Maximum number of tools per request.",
+        "max_schema_bytes": "Maximum size of a JSON schema or grammar, in bytes.",
+        "max_connections": "Maximum number of concurrent connections.",
     }.items()
 }
 _SECONDS: Final = {
     name: flags.DEFINE_float(name, getattr(_OPTIONS, name), text, flag_values=FLAGS)
     for name, text in {
-        "max_audio_seconds": "Longest sound of a request.",
-        "request_seconds": "Longest time of an answer, with its time in the queue.",
-        "header_seconds": "Time in which the head of a request must come, and then its body.",
-        "stall_seconds": "Time in which a client must read some of what it is sent.",
-        "drain_seconds": "Time that running answers have when the server is told to end.",
-        "watchdog_seconds": "Time without progress after which /health says that a model is stuck; 0 for never.",
-        "watch_seconds": "Time between two looks at the bundles' directories; 0 never looks.",
+        "max_audio_seconds": "Maximum duration of an audio file, in seconds.",
+        "request_seconds": "Timeout of a request in seconds, including its time in the queue.",
+        "header_seconds": "Timeout for receiving the header of a request, and then its body, in seconds.",
+        "stall_seconds": "Time after which a client that reads nothing of its response is disconnected, in seconds.",
+        "drain_seconds": "Time that running requests get to finish at shutdown, in seconds.",
+        "watchdog_seconds": "Time without progress after which /health reports a stuck model, in seconds; 0 is never.",
+        "watch_seconds": "Interval between checks for changed bundles, in seconds; 0 disables the checks.",
     }.items()
 }
 
@@ -300,9 +319,11 @@ def _model_source(log: Log) -> ModelSource:
 def _loading(template: str | None) -> Loading:
     engine = EngineSettings(
         max_waiting=_MAX_WAITING.value,
-        tick_tokens=_TICK_TOKENS.value,
-        stall=_STALL.value,
-        store_bytes=0 if _PREFIX_STORE.value == "0" else parse_size("prefix_store", _PREFIX_STORE.value),
+        max_batched_tokens=_MAX_BATCHED_TOKENS.value,
+        target_itl=_TARGET_ITL.value,
+        store_bytes=0
+        if _PREFIX_CACHE_MEMORY.value == "0"
+        else parse_size("prefix_cache_memory", _PREFIX_CACHE_MEMORY.value),
     )
     return Loading(place=_PLACE.place(), engine=engine, template=template, drafts=_drafts())
 

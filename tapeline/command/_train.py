@@ -2,8 +2,8 @@
 
 train --model DIR --data FILE --output DIR [--lora R] [--steps N] [--mesh dp=2] [--resume]
 
-The data are a text file, or JSON lines of objects with text or messages. The output is an adapter in PEFT's format with
---lora, and a checkpoint without; export takes both.
+The data are a text file, or JSON lines with text or messages. The output is a PEFT adapter with --lora, and a
+checkpoint without it; export reads both.
 """
 
 import typing
@@ -25,78 +25,87 @@ _DEFAULTS: Final = TrainOptions()
 _MODEL: Final = flags.DEFINE_string(
     "model",
     None,
-    "A Hugging Face directory, a .gguf file, org/name[@revision] of the hub, or demo.",
+    "Model to fine-tune: a Hugging Face directory, a .gguf file, org/name[@revision] on the hub, or demo.",
     required=True,
     flag_values=FLAGS,
 )
 _DATA: Final = flags.DEFINE_string(
-    "data", None, "A text file, or a .jsonl file with text or messages per line.", required=True, flag_values=FLAGS
+    "data",
+    None,
+    "Training data: a text file, or a .jsonl file with text or messages in each line.",
+    required=True,
+    flag_values=FLAGS,
 )
 _OUTPUT: Final = flags.DEFINE_string(
-    "output", None, "The directory of the adapter or the checkpoint.", required=True, flag_values=FLAGS
+    "output", None, "Output directory of the adapter or the checkpoint.", required=True, flag_values=FLAGS
 )
 _RESUME: Final = flags.DEFINE_bool(
     "resume",
     False,
-    "Go on with the training that was killed; from the beginning where there is none.",
+    "Continue an interrupted training from its last checkpoint, or start a new one if there is none.",
     flag_values=FLAGS,
 )
 _LORA_TARGETS: Final = flags.DEFINE_list(
     "lora_targets",
     [],
-    "A comma list of linear layers, such as q_proj,v_proj; all but the head by default.",
+    "Linear layers that get an adapter, separated by commas, such as q_proj,v_proj. Default: all but the head.",
     flag_values=FLAGS,
 )
 _LORA: Final = flags.DEFINE_integer(
-    "lora", None, "The rank of a LoRA adapter; without it all parameters are trained.", flag_values=FLAGS
+    "lora", None, "Rank of the LoRA adapter. Default: trains all parameters.", flag_values=FLAGS
 )
 _LORA_ALPHA: Final = flags.DEFINE_float(
     "lora_alpha",
     None,
-    "The adapter's changes are scaled by lora_alpha / lora; twice the rank by default.",
+    "LoRA scaling: updates are multiplied by lora_alpha / lora. Default: twice the rank.",
     flag_values=FLAGS,
 )
-_STEPS: Final = flags.DEFINE_integer("steps", _DEFAULTS.steps, "Steps.", flag_values=FLAGS)
+_STEPS: Final = flags.DEFINE_integer("steps", _DEFAULTS.steps, "Number of optimizer steps.", flag_values=FLAGS)
 _BATCH: Final = flags.DEFINE_integer(
-    "batch", _DEFAULTS.batch, "Sequences per step, or per accumulated part of one.", flag_values=FLAGS
+    "batch", _DEFAULTS.batch, "Number of sequences per micro-batch.", flag_values=FLAGS
 )
 _ACCUMULATE: Final = flags.DEFINE_integer(
-    "accumulate", _DEFAULTS.accumulate, "Parts of a step whose gradients are added up.", flag_values=FLAGS
+    "accumulate", _DEFAULTS.accumulate, "Number of micro-batches per step (gradient accumulation).", flag_values=FLAGS
 )
-_SEQUENCE: Final = flags.DEFINE_integer("sequence", _DEFAULTS.sequence, "Tokens per sequence.", flag_values=FLAGS)
+_SEQUENCE: Final = flags.DEFINE_integer(
+    "sequence", _DEFAULTS.sequence, "Number of tokens per sequence.", flag_values=FLAGS
+)
 _LEARNING_RATE: Final = flags.DEFINE_float(
-    "learning_rate", None, "The largest rate; 2e-4 with --lora, 2e-5 without by default.", flag_values=FLAGS
+    "learning_rate", None, "Peak learning rate. Default: 2e-4 with --lora, 2e-5 without.", flag_values=FLAGS
 )
 _WARMUP: Final = flags.DEFINE_integer(
     "warmup",
     None,
-    "First steps in which the rate rises; a tenth of the steps, 100 at most, by default.",
+    "Number of warm-up steps. Default: a tenth of the steps, at most 100.",
     flag_values=FLAGS,
 )
 _SCHEDULE: Final = flags.DEFINE_enum(
-    "schedule", _DEFAULTS.schedule, list(SCHEDULES), "How the rate falls after the warm-up.", flag_values=FLAGS
+    "schedule", _DEFAULTS.schedule, list(SCHEDULES), "Learning-rate schedule after the warm-up.", flag_values=FLAGS
 )
 _WEIGHT_DECAY: Final = flags.DEFINE_float(
-    "weight_decay", _DEFAULTS.weight_decay, "Decay of matrices per step, relative to the rate.", flag_values=FLAGS
+    "weight_decay", _DEFAULTS.weight_decay, "Weight decay of matrices (decoupled, as in AdamW).", flag_values=FLAGS
 )
 _LARGEST_NORM: Final = flags.DEFINE_float(
-    "largest_norm", _DEFAULTS.largest_norm, "The bound of the norm of the gradients; 0 for none.", flag_values=FLAGS
+    "largest_norm",
+    _DEFAULTS.largest_norm,
+    "Maximum norm of the gradients (clipping); 0 disables clipping.",
+    flag_values=FLAGS,
 )
 _DTYPE: Final = flags.DEFINE_enum(
     "dtype",
     _DEFAULTS.dtype,
     ["f32", "bf16"],
-    "Dtype of activations and of weights in products; what is trained is kept in f32.",
+    "Dtype of activations and of weights in products. Trained parameters are kept in f32.",
     flag_values=FLAGS,
 )
 _MESH: Final = flags.DEFINE_string(
-    "mesh", None, "Devices, such as dp=2 or fsdp=2,tp=2; one by default.", flag_values=FLAGS
+    "mesh", None, "Device mesh, such as dp=2 or fsdp=2,tp=2. Default: one device.", flag_values=FLAGS
 )
 _SEED: Final = flags.DEFINE_integer(
-    "seed", _DEFAULTS.seed, "The seed of the order of the data and of the adapter's first values.", flag_values=FLAGS
+    "seed", _DEFAULTS.seed, "Random seed of the data order and of the adapter's initial values.", flag_values=FLAGS
 )
 _SAVE_EVERY: Final = flags.DEFINE_integer(
-    "save_every", _DEFAULTS.save_every, "Steps between two checkpoints.", flag_values=FLAGS
+    "save_every", _DEFAULTS.save_every, "Number of steps between two checkpoints.", flag_values=FLAGS
 )
 _FORMAT: Final = FormatFlag(FLAGS)
 

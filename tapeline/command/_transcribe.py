@@ -1,8 +1,8 @@
-"""Turns sound into text with a bundle of a speech model (Whisper).
+"""Transcribes an audio file with a bundle of a speech model (Whisper).
 
 transcribe --bundle DIR --audio FILE.wav [--language en] [--task translate] [--timestamps] [--format srt]
 
-The file is WAV or FLAC, of any rate and up to eight channels.
+The file is WAV or FLAC, with any sample rate and up to eight channels.
 """
 
 import sys
@@ -21,25 +21,32 @@ from tapeline.running.transcribing import Segment, Task, TranscriptionFormat, cl
 FLAGS: Final = flags.FlagValues()
 OPERANDS: Final = (("bundle",), ("audio",))
 
-_BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", required=True, flag_values=FLAGS)
-_AUDIO: Final = flags.DEFINE_string("audio", None, "The WAV or FLAC file.", required=True, flag_values=FLAGS)
+_BUNDLE: Final = flags.DEFINE_string("bundle", None, "Bundle directory.", required=True, flag_values=FLAGS)
+_AUDIO: Final = flags.DEFINE_string("audio", None, "WAV or FLAC file to transcribe.", required=True, flag_values=FLAGS)
 _LANGUAGE: Final = flags.DEFINE_string(
     "language",
     None,
-    "The language that is spoken, such as en or english; by default it is detected.",
+    "Spoken language, such as en or english. Default: detected from the audio.",
     flag_values=FLAGS,
 )
 _TASK: Final = flags.DEFINE_enum(
-    "task", "transcribe", typing.get_args(Task), "translate is into English.", flag_values=FLAGS
+    "task",
+    "transcribe",
+    typing.get_args(Task),
+    "Task: transcribe keeps the spoken language, translate translates into English.",
+    flag_values=FLAGS,
 )
 _TIMESTAMPS: Final = flags.DEFINE_bool(
-    "timestamps", False, "Print each segment with its times, as it comes.", flag_values=FLAGS
+    "timestamps",
+    False,
+    "Print each segment with its start and end time as soon as it is transcribed.",
+    flag_values=FLAGS,
 )
 _FORMAT: Final = flags.DEFINE_enum(
     "format",
     "text",
     typing.get_args(TranscriptionFormat),
-    "json has the text, verbose_json the segments, too; srt and vtt are subtitles.",
+    "Output format: json has the text, verbose_json also the segments; srt and vtt are subtitles.",
     flag_values=FLAGS,
 )
 _PLACE: Final = define_place_flags(FLAGS)

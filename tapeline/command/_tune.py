@@ -1,13 +1,13 @@
-"""Configurations of kernels: what is remembered, why, and tuning of what a run recorded.
+"""Lists, explains and tunes kernel configurations.
 
-tune list                                    what is remembered
+tune list                                    stored configurations
 tune explain --op=NAME [--call=KEY]          why a call has its configuration: candidates and their times
-tune explain --bundle=DIR [--op=NAME]        the calls of a bundle, and where each has its configuration from
+tune explain --bundle=DIR [--op=NAME]        the calls of a bundle, and the source of each configuration
 tune recorded                                tune the calls that a run with TAPELINE_OPS_RECORD=1 recorded
-tune cpu                                     measure which CPU kernels are fastest here; exports then take them
-tune pin --op=NAME --call=KEY [--cfg=JSON]   keep a configuration, whatever a tuning finds
-tune clear [--op=NAME] [--call=KEY]          forget
-tune export --file=FILE, tune import --file=FILE   carry to another machine
+tune cpu                                     measure the CPU kernels on this machine, for later exports
+tune pin --op=NAME --call=KEY [--cfg=JSON]   keep a configuration even if tuning finds a faster one
+tune clear [--op=NAME] [--call=KEY]          remove configurations
+tune export --file=FILE, tune import --file=FILE   copy configurations to another machine
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -48,38 +48,43 @@ FLAGS: Final = flags.FlagValues()
 POSITIONAL: Final = ("action", ACTIONS)
 
 _ACTION: Final = flags.DEFINE_enum(
-    "action", "list", ACTIONS, "What to do; it may stand first, without --action=.", flag_values=FLAGS
+    "action", "list", ACTIONS, "Action; it may also be the first argument, without --action=.", flag_values=FLAGS
 )
 _CACHE: Final = flags.DEFINE_string(
-    "cache", None, "The file of configurations; the user's own by default.", flag_values=FLAGS
+    "cache", None, "File of tuned configurations. Default: the file in the user's cache.", flag_values=FLAGS
 )
-_OP: Final = flags.DEFINE_string("op", None, "Only this op, with its version or without.", flag_values=FLAGS)
-_CALL: Final = flags.DEFINE_string("call", None, "Only this call: the beginning of its key.", flag_values=FLAGS)
+_OP: Final = flags.DEFINE_string(
+    "op", None, "Op to select, with or without its version. Default: all.", flag_values=FLAGS
+)
+_CALL: Final = flags.DEFINE_string(
+    "call", None, "Call to select, by the first characters of its key. Default: all.", flag_values=FLAGS
+)
 _CFG: Final = flags.DEFINE_string(
-    "cfg", None, "For pin: the fields as JSON; what is there by default.", flag_values=FLAGS
+    "cfg", None, "Configuration for pin, as JSON. Default: the stored configuration.", flag_values=FLAGS
 )
 _BUNDLE: Final = flags.DEFINE_string(
-    "bundle", None, "For explain: a bundle exported with --kernels=tuned.", flag_values=FLAGS
+    "bundle", None, "Bundle for explain, exported with --kernels=tuned.", flag_values=FLAGS
 )
-_FILE: Final = flags.DEFINE_string("file", None, "For export and import: the file that is carried.", flag_values=FLAGS)
+_FILE: Final = flags.DEFINE_string("file", None, "File for export and import.", flag_values=FLAGS)
 _RECORD: Final = flags.DEFINE_string(
-    "record", None, "For recorded: the file of calls; the user's own by default.", flag_values=FLAGS
+    "record", None, "File of recorded calls, for recorded. Default: the file in the user's cache.", flag_values=FLAGS
 )
-_KERNELS: Final = flags.DEFINE_list(
-    "kernels", [], "Modules with kernels beside those of transformer_core.", flag_values=FLAGS
-)
+_KERNELS: Final = flags.DEFINE_list("kernels", [], "Python modules with additional kernels.", flag_values=FLAGS)
 _COMPILER: Final = flags.DEFINE_enum(
     "compiler",
     None,
     ["iree", "jax"],
-    "For recorded: time candidates compiled; by default as the calls ran.",
+    "Compiler of the candidates, for recorded. Default: the compiler of the recorded call.",
     flag_values=FLAGS,
 )
 _ROUNDS: Final = flags.DEFINE_integer(
-    "rounds", 3, "For recorded and cpu: samples of each candidate.", lower_bound=1, flag_values=FLAGS
+    "rounds", 3, "Number of samples per candidate, for recorded and cpu.", lower_bound=1, flag_values=FLAGS
 )
 _PICTURE: Final = flags.DEFINE_string(
-    "picture", None, "For recorded, cpu and explain: bars of candidates (.png, .svg).", flag_values=FLAGS
+    "picture",
+    None,
+    "File (.png or .svg) for a bar chart of the candidates, for recorded, cpu and explain.",
+    flag_values=FLAGS,
 )
 _FORMAT: Final = FormatFlag(FLAGS)
 

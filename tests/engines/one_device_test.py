@@ -143,7 +143,7 @@ def test_commands_run_a_bundle_without_compiled_modules(calling: Callable[..., F
     with tapeline.load(slots, engine="jax") as model:
         answer = model.generate(token_ids=_PROMPT, max_new_tokens=3, ignore_eos=True)
     assert (done.code, done.err, done.out) == (0, "", f"{answer.text}\n")
-    compared = calling("compare", f"--found={slots}", "--engine=jax", "--entry_point=prefill_row")
+    compared = calling("compare", f"--actual={slots}", "--engine=jax", "--entry_point=prefill_row")
     assert (compared.code, "0 differ" in compared.out) == (0, True), compared.out + compared.err
     refused(
         calling("generate", f"--bundle={slots}", ids), "was compiled for no target: export it with --target=llvm-cpu"

@@ -95,7 +95,7 @@ def test_no_module_of_the_directory_is_run_for_help(marks: Path) -> None:
         ("generate", "--model=demo", "--prompt=It was", "--max_new_tokens=2", "--verify=none"),
         ("doctor",),
         ("inspect", "--bundle=out"),
-        ("compare", "--found=out", "--reference=eager"),
+        ("compare", "--actual=out", "--reference=eager"),
         ("tune", "list"),
         ("make-checkpoint", "--output=checkpoint"),
         ("launch", "--processes=2", "--", "generate", "--bundle=mesh", "--prompt=a", "--engine=jax", "--mesh=tp=2"),

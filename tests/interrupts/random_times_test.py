@@ -68,7 +68,7 @@ def _commands() -> Mapping[str, Sequence[str]]:
         "rerank": ("--bundle=ranking", "--query=w5", "--document=w6 w7", "--document=w9"),
         "transcribe": ("--bundle=speech", f"--audio={SPEECH}"),
         "inspect": ("--bundle=demo",),
-        "compare": ("--found=demo", "--reference=eager"),
+        "compare": ("--actual=demo", "--reference=eager"),
         "train": ("--model=model", "--data=text.txt", "--output=trained", "--lora=2", "--steps=50", "--sequence=32"),
         "launch": ("--processes=2", "--", "generate", "--bundle=mesh", "--engine=jax", "--mesh=tp=2", *_STORY),
         "tune": ("list",),

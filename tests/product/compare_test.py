@@ -64,19 +64,21 @@ def _dump(directory: Path, broken: Sequence[str] = ()) -> Path:
 def test_every_flag_is_there() -> None:
     ours = set(load_command("compare").FLAGS)
     assert ours == set(
-        "found reference model device engine mesh checkpoint reference_device reference_engine entry_point input "
+        "actual reference model device engine mesh checkpoint reference_device reference_engine entry_point input "
         "tolerance inside format every picture verify_files trust_compiled".split()
     )
 
 
 def test_a_bundle_agrees_with_the_eager_context(comparing: Compare, bundle: Path) -> None:
-    done = comparing(f"--found={bundle}")
+    done = comparing(f"--actual={bundle}")
     assert (done.code, done.err) == (0, "")
     assert done.out.endswith(
         f"{bundle} on local-task against the eager context with the weights of {bundle}: of 12 tensors 12 agree, 0 "
         f"differ (tolerance 1e-04)\n"
     )
-    other = comparing(f"--found={bundle}", f"--model={bundle.parent / 'model'}", "--format=json", "--device=local-sync")
+    other = comparing(
+        f"--actual={bundle}", f"--model={bundle.parent / 'model'}", "--format=json", "--device=local-sync"
+    )
     assert (other.code, other.err) == (0, "")
     actual = json.loads(other.out)
     assert (actual["reference"], actual["first_divergence"]) == ("the eager context", None)
@@ -86,7 +88,7 @@ def test_a_bundle_agrees_with_the_eager_context(comparing: Compare, bundle: Path
 
 def test_bundles_that_differ(comparing: Compare, bundle: Path, tmp_path: Path) -> None:
     other = _copy_with_other_weights(bundle, tmp_path / "other", "model.layers.1.self_attn.k_proj.weight")
-    done = comparing(f"--found={other}", f"--reference={bundle}", "--every", f"--picture={tmp_path / 'p.svg'}")
+    done = comparing(f"--actual={other}", f"--reference={bundle}", "--every", f"--picture={tmp_path / 'p.svg'}")
     assert done.code == 3
     assert done.err.startswith("comparing the inside of prefill ...\nerror: first divergence: op parameter, ")
     assert "block model.layers.1, module model.layers.1.self_attn.k_proj, " in done.err
@@ -95,14 +97,14 @@ def test_bundles_that_differ(comparing: Compare, bundle: Path, tmp_path: Path) -
     assert rows["0", "prefill", "layers.0.key_cache"] == "agrees"
     assert rows["0", "prefill", "layers.1.key_cache"] == rows["0", "prefill", "logits"] == "differs"
     assert ElementTree.parse(tmp_path / "p.svg").getroot().tag.endswith("svg")
-    outside = comparing(f"--found={other}", f"--reference={bundle}", "--inside=never")
+    outside = comparing(f"--actual={other}", f"--reference={bundle}", "--inside=never")
     assert outside.err.startswith("error: first divergence: block layers.1: tensor 'layers.1.key_cache' (INOUT of ")
-    same = comparing(f"--found={bundle}", f"--reference={bundle}", "--reference_device=local-sync")
+    same = comparing(f"--actual={bundle}", f"--reference={bundle}", "--reference_device=local-sync")
     assert same.code == 0
 
 
 def test_inside_of_what_agrees(comparing: Compare, bundle: Path) -> None:
-    done = comparing(f"--found={bundle}", "--inside=always", "--entry_point=decode", "--format=json")
+    done = comparing(f"--actual={bundle}", "--inside=always", "--entry_point=decode", "--format=json")
     assert done.code == 0
     assert done.err == "comparing the inside of decode ...\nall inner tensors agree when the module returns them\n"
     tensors = json.loads(done.out)["tensors"]
@@ -121,31 +123,31 @@ def test_given_inputs_and_one_entry_point(comparing: Compare, bundle: Path, tmp_
     for name, array in arrays.items():
         np.save(tmp_path / f"{name}.npy", array)
     given = [f"--input={name}={tmp_path / name}.npy" for name in arrays]
-    done = comparing(f"--found={bundle}", "--entry_point=decode", *given, "--format=json")
+    done = comparing(f"--actual={bundle}", "--entry_point=decode", *given, "--format=json")
     assert (done.code, done.err) == (0, "")
     assert {tensor["entry_point"] for tensor in json.loads(done.out)["tensors"]} == {"decode"}
-    assert comparing(f"--found={bundle}", "--entry_point=decode").code == 0
+    assert comparing(f"--actual={bundle}", "--entry_point=decode").code == 0
 
 
 def test_other_dtypes_are_compared_at_the_coarser_tolerance(comparing: Compare, bundle: Path, tmp_path: Path) -> None:
     coarse = export(bundle.parent / "model", tmp_path / "bf16", dtype="bf16", **_SIZES)
-    done = comparing(f"--found={coarse}", f"--reference={bundle}", "--format=json", "--inside=never")
+    done = comparing(f"--actual={coarse}", f"--reference={bundle}", "--format=json", "--inside=never")
     assert json.loads(done.out)["tolerance"] == 3e-2
-    assert comparing(f"--found={coarse}", f"--reference={bundle}", "--tolerance=0.1").code == 0
+    assert comparing(f"--actual={coarse}", f"--reference={bundle}", "--tolerance=0.1").code == 0
 
 
 def test_bundles_of_other_sizes_are_mismatched(comparing: Compare, bundle: Path, tmp_path: Path) -> None:
     model = bundle.parent / "model"
     longer = export(model, tmp_path / "longer", **{**_SIZES, "sequence": 4}, target=())
-    done = comparing(f"--found={bundle}", f"--reference={longer}")
+    done = comparing(f"--actual={bundle}", f"--reference={longer}")
     assert (done.code, done.out) == (2, "")
     assert "mismatched bundles: entry point 'prefill', argument 'token_ids': i32[1, 3] in " in done.err
     fewer = export(model, tmp_path / "fewer", **{**_SIZES, "num_layers": 1}, target=())
-    done = comparing(f"--found={bundle}", f"--reference={fewer}")
+    done = comparing(f"--actual={bundle}", f"--reference={fewer}")
     assert "argument 'layers.1.key_cache': float[1, 3, 7, 8] in " in done.err
     assert f"is not there in {fewer}: export both with the same sizes" in done.err
     forward = export(model, tmp_path / "forward", num_layers=2, sequence=3, entry_points=("forward",), target=())
-    done = comparing(f"--found={bundle}", f"--reference={forward}")
+    done = comparing(f"--actual={bundle}", f"--reference={forward}")
     assert (done.code, done.out) == (2, "")
     assert f"mismatched bundles: {bundle} has the entry points prefill, decode; {forward} has forward" in done.err
 
@@ -153,13 +155,13 @@ def test_bundles_of_other_sizes_are_mismatched(comparing: Compare, bundle: Path,
 def test_dumps(comparing: Compare, tmp_path: Path) -> None:
     reference = _dump(tmp_path / "a")
     actual = _dump(tmp_path / "b", ["model.layers.1.output", "model.layers.2.output"])
-    assert comparing(f"--found={reference}", f"--reference={reference}").code == 0
-    done = comparing(f"--found={actual}", f"--reference={reference}", f"--picture={tmp_path / 'p.png'}")
+    assert comparing(f"--actual={reference}", f"--reference={reference}").code == 0
+    done = comparing(f"--actual={actual}", f"--reference={reference}", f"--picture={tmp_path / 'p.png'}")
     assert done.code == 3
     assert "first divergence: op add, block model.layers.1: tensor " in done.err
     assert "of 6 tensors 2 agree, 4 differ (tolerance 1e-04)" in done.out
     assert (tmp_path / "p.png").read_bytes()[:4] == b"\x89PNG"
-    assert comparing(f"--found={actual}", f"--reference={reference}", "--tolerance=3").code == 0
+    assert comparing(f"--actual={actual}", f"--reference={reference}", "--tolerance=3").code == 0
 
 
 def test_a_dump_that_ended_early_is_said_so(comparing: Compare, tmp_path: Path) -> None:
@@ -169,7 +171,7 @@ def test_a_dump_that_ended_early_is_said_so(comparing: Compare, tmp_path: Path) 
     writer = DumpWriter(tmp_path / "b", level=1, source={})
     writer.add(TensorLabel(**fields), whole.load(whole.records[0]), payload=True)
     writer.close(KeyError("stop"))
-    done = comparing(f"--found={tmp_path / 'b'}", f"--reference={reference}")
+    done = comparing(f"--actual={tmp_path / 'b'}", f"--reference={reference}")
     assert done.code == 0
     assert done.err == f"warning: {tmp_path / 'b'} ends early: KeyError: 'stop'\n"
     assert f"not in {tmp_path / 'b'}: model.layers.1.output, model.layers.2.output, model.layers.0.output" in done.out
@@ -184,22 +186,22 @@ def test_wrong_input(comparing: Compare, bundle: Path, tmp_path: Path) -> None:
     bare = Path(shutil.copytree(bundle, tmp_path / "bare"))
     (bare / "weights.irpa").unlink()
     for flags, message in (
-        ([f"--found={dump}"], "is a dump: give another dump as --reference"),
-        ([f"--found={bundle}", f"--reference={dump}"], "a dump: give two alike"),
-        ([f"--found={dump}", f"--reference={bundle}"], "is not a dump: it has no manifest.json: make one with"),
-        ([f"--found={text}"], f"is not a bundle: it has no {MARK}: export one first"),
-        ([f"--found={dump}", f"--reference={damaged}"], "the manifest is damaged; dump again"),
-        ([f"--found={bare}"], "has no weights.irpa with weights for the eager context: give the model's checkpoint"),
-        ([f"--found={bundle}", "--entry_point=decod"], "has no entry point 'decod'"),
-        ([f"--found={bundle}", "--input=x=y.npy"], "--input is for one entry point: name it with --entry_point"),
-        ([f"--found={bundle}", "--picture=nowhere/p.png"], "--picture=nowhere/p.png: no file can be written there"),
+        ([f"--actual={dump}"], "is a dump: give another dump as --reference"),
+        ([f"--actual={bundle}", f"--reference={dump}"], "a dump: give two alike"),
+        ([f"--actual={dump}", f"--reference={bundle}"], "is not a dump: it has no manifest.json: make one with"),
+        ([f"--actual={text}"], f"is not a bundle: it has no {MARK}: export one first"),
+        ([f"--actual={dump}", f"--reference={damaged}"], "the manifest is damaged; dump again"),
+        ([f"--actual={bare}"], "has no weights.irpa with weights for the eager context: give the model's checkpoint"),
+        ([f"--actual={bundle}", "--entry_point=decod"], "has no entry point 'decod'"),
+        ([f"--actual={bundle}", "--input=x=y.npy"], "--input is for one entry point: name it with --entry_point"),
+        ([f"--actual={bundle}", "--picture=nowhere/p.png"], "--picture=nowhere/p.png: no file can be written there"),
         (
-            [f"--found={bundle}", f"--picture={tmp_path / 'p.doc'}"],
+            [f"--actual={bundle}", f"--picture={tmp_path / 'p.doc'}"],
             "p.doc: unknown format of a picture '.doc'; available: .png, .svg, .pdf",
         ),
-        ([f"--found={bundle}", "--tolerance=-1"], "--tolerance=-1: -1.0 is not a non-negative number"),
-        ([f"--found={bundle}", "--model=nowhere"], "--model=nowhere: there is no directory"),
-        ([f"--found={bundle}", "--device=vmvx"], "export it with --target=vmvx"),
+        ([f"--actual={bundle}", "--tolerance=-1"], "--tolerance=-1: -1.0 is not a non-negative number"),
+        ([f"--actual={bundle}", "--model=nowhere"], "--model=nowhere: there is no directory"),
+        ([f"--actual={bundle}", "--device=vmvx"], "export it with --target=vmvx"),
     ):
         done = comparing(*flags)
         assert done.code == 2, flags

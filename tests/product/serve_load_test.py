@@ -127,7 +127,9 @@ def _watch(server: ServerProcess, tallies: list[_Tally], end: float) -> list[dic
 
 def test_mixed_load_neither_leaks_nor_changes_an_answer(tmp_path: Path, bundles: list[Path]) -> None:
     flags = [f"--bundle={bundle}" for bundle in bundles]
-    with serving(tmp_path, *flags, "--prefix_store=4MiB", "--max_images=2", "--max_image_bytes=100000") as server:
+    with serving(
+        tmp_path, *flags, "--prefix_cache_memory=4MiB", "--max_images=2", "--max_image_bytes=100000"
+    ) as server:
         draw = random.Random(7)
         asks = [ask for _ in range(_POOL) for ask in every_kind(draw)]
         pool = [(ask, ask.send(server)) for ask in asks]

@@ -97,7 +97,7 @@ def test_load_neither_leaks_nor_changes_an_answer(
     tmp_path: Path, kind: str, flags: tuple[str, ...], request: pytest.FixtureRequest
 ) -> None:
     bundle = request.getfixturevalue(kind)
-    with serving(tmp_path, f"--bundle={bundle}", "--prefix_store=4MiB", *flags) as server:
+    with serving(tmp_path, f"--bundle={bundle}", "--prefix_cache_memory=4MiB", *flags) as server:
         expected = {json.dumps(ask): _text(server, ask) for ask in _asks()}
         began, resident = time.monotonic(), []
         with concurrent.futures.ThreadPoolExecutor(_CLIENTS) as pool:
