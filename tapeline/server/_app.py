@@ -10,6 +10,7 @@ from tapeline.server._chat import chat_completions
 from tapeline.server._completions import completions
 from tapeline.server._embeddings import embeddings, rerank
 from tapeline.server._gate import Gate
+from tapeline.server._infill import infill
 from tapeline.server._other_routes import (
     apply_template,
     load,
@@ -43,6 +44,7 @@ ROUTES: Final = (
     Route("/v1/models/{model:path}", retrieve_model, methods=["GET"]),
     Route("/v1/chat/completions", chat_completions, methods=["POST"]),
     Route("/v1/completions", completions, methods=["POST"]),
+    Route("/infill", infill, methods=["POST"]),
     Route("/v1/responses", responses, methods=["POST"]),
     Route("/v1/responses/{response}", retrieve_response, methods=["GET"]),
     Route("/v1/responses/{response}", delete_response, methods=["DELETE"]),

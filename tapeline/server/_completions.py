@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,11 +12,17 @@ from generation.engine import TokenEvent
 from tapeline.server._answer_text import Delta, PlacedToken
 from tapeline.server._answers import Answer
 from tapeline.server._compiling import FormatOrigin, bounds_numbers, compiled
+from tapeline.server._fields import GenerationFields
 from tapeline.server._generation import Job, respond
+from tapeline.server._infilling import infill_ids, infill_tokens
+from tapeline.server._lengths import check_length
 from tapeline.server._logprobs import completion_logprobs, prompt_logprobs
 from tapeline.server._model import TextModel
 from tapeline.server._requests import CompletionRequest
 from tapeline.server._service import in_thread, model_of, service_of
+from tapeline.text import InfillTokens
+
+F = TypeVar("F", bound=GenerationFields)
 
 _NEW_TOKENS: Final = 16  # OpenAI's default
 
@@ -37,7 +43,7 @@ async def completions(request: Request) -> Response:
         fields=fields,
         prompts=prompts,
         max_new_tokens=None if fields.max_tokens == -1 else _NEW_TOKENS,
-        ends=model.ends,
+        ends=model.ends | (infill_tokens(model, "suffix").ends if fields.suffix else frozenset()),
         logprobs=0 if fields.logprobs is None and fields.count > fields.n else fields.logprobs,
         prompt_logprobs=_of_prompt(fields),
         starts=[len(echo) for echo in echoes],
@@ -47,16 +53,31 @@ async def completions(request: Request) -> Response:
         seconds=service.options.request_seconds,
     )
     job.check()
-    client, salt = state["client"](None), state["cache_salt"]
-    count = len(prompts) * fields.count
-    form = fields.format()
+    job = await constrained(request, job)
+    return await respond(request, job, CompletionForm(model, fields, prompts, echoes, state["request_id"]))
+
+
+async def constrained(request: Request, job: Job[F]) -> Job[F]:
+    """Returns a job whose answers are held to the format of its request.
+
+    Raises:
+        RequestError: the format is damaged, too large or too complex, or cannot be held to.
+    """
+    service, state, form = service_of(request), request.scope["state"], job.fields.format()
     service.loosen(request, () if form is None else [f"{form.param}{place}" for place in form.loosened])
     spec, origin = (None, FormatOrigin(param="")) if form is None else (form.spec, FormatOrigin.of(form))
     constraints = await compiled(
-        spec, model, count, model.ends, service.options, service.compiling, client, salt, origin
+        spec,
+        job.model,
+        len(job.prompts) * job.fields.count,
+        job.ends,
+        service.options,
+        service.compiling,
+        state["client"](None),
+        state["cache_salt"],
+        origin,
     )
-    job = replace(job, constraints=constraints, bounded=bounds_numbers(spec))
-    return await respond(request, job, CompletionForm(model, fields, prompts, echoes, state["request_id"]))
+    return replace(job, constraints=constraints, bounded=bounds_numbers(spec))
 
 
 def _of_prompt(fields: CompletionRequest) -> int | None:
@@ -66,8 +87,25 @@ def _of_prompt(fields: CompletionRequest) -> int | None:
 
 
 def _prompt_ids(model: TextModel, fields: CompletionRequest, prompt: str | Sequence[int]) -> list[int]:
+    if fields.suffix:
+        return _with_gap(model, infill_tokens(model, "suffix"), fields, prompt, fields.suffix)
     most = model.kept_tokens(fields.truncate_prompt_tokens, fields.new_tokens or _NEW_TOKENS)
     return model.prompt_ids(prompt, special_tokens=fields.add_special_tokens, most=most)
+
+
+def _with_gap(
+    model: TextModel, tokens: InfillTokens, fields: CompletionRequest, prompt: str | Sequence[int], suffix: str
+) -> list[int]:
+    """Returns the tokens of a prompt that a suffix follows."""
+    for name, text in (("prompt", prompt), ("suffix", suffix)):
+        check_length(len(text), model.context, name)
+
+    def encoded(text: str) -> list[int]:
+        return model.tokenizer.encode_literal(text, model.vocabulary)
+
+    before = encoded(prompt) if isinstance(prompt, str) else prompt
+    begin = model.tokenizer.begin_ids() if fields.add_special_tokens and isinstance(prompt, str) else []
+    return infill_ids(model, tokens, before, encoded(suffix), begin)
 
 
 def _echo(model: TextModel, prompt: str | Sequence[int], ids: Sequence[int]) -> str:

@@ -62,6 +62,12 @@ class EventStream(Response):
         return error.as_json()
 
 
+class BareEventStream(EventStream):
+    """Stream of events that ends with the last event, as llama-server has it."""
+
+    _last = b""
+
+
 class NamedEventStream(EventStream):
     """Stream of events that have their field ``type`` as their name; an event ``error`` ends one that fails."""
 

@@ -1,7 +1,7 @@
 """Requests for text: from fields to tokens, from tokens to an answer, whole or in pieces."""
 
 import dataclasses
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -207,11 +207,23 @@ class EventForm(Protocol):
         ...
 
 
-async def respond_events(request: Request, job: Job[GenerationFields], form: EventForm) -> Response:
-    """Returns the response to a request whose answer has named events; see ``respond``."""
+async def respond_events(
+    request: Request,
+    job: Job[GenerationFields],
+    form: EventForm,
+    stream: Callable[[AsyncGenerator[Mapping[str, Any], None]], EventStream] = NamedEventStream,
+) -> Response:
+    """Returns the response to a request whose one answer is events of a form; see ``respond``.
+
+    Args:
+        request: the request.
+        job: the answer that is wanted.
+        form: makes the events.
+        stream: makes the response of events.
+    """
     answers = job.start()
     if job.fields.stream:
-        return NamedEventStream(_named_events(request, job, form, answers))
+        return stream(_named_events(request, job, form, answers))
 
     async def whole() -> Mapping[str, Any]:
         async for _ in _named_events(request, job, form, answers):

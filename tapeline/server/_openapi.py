@@ -8,6 +8,7 @@ from typing import Any, Final
 from lang_core import checked_choices
 from tapeline.cli import VERSION
 from tapeline.server._anthropic import CountRequest, MessagesRequest
+from tapeline.server._infill import InfillRequest
 from tapeline.server._other_routes import PoolingRequest, ScoreRequest
 from tapeline.server._records import RecordType, record_schema
 from tapeline.server._requests import (
@@ -25,6 +26,7 @@ from tapeline.server._responses import ResponsesRequest
 POSTS: Final[dict[str, tuple[type[RecordType], str]]] = {
     "/v1/chat/completions": (ChatRequest, "Answers a conversation."),
     "/v1/completions": (CompletionRequest, "Goes on from texts."),
+    "/infill": (InfillRequest, "Fills in the middle of a text, as llama-server does."),
     "/v1/responses": (ResponsesRequest, "Answers a conversation, as OpenAI's API of responses has it."),
     "/v1/messages": (MessagesRequest, "Answers a conversation, as Anthropic's API has it."),
     "/v1/messages/count_tokens": (CountRequest, "Counts the tokens of a conversation."),

@@ -125,7 +125,6 @@ def test_fields_that_are_not_supported_are_refused_unless_null(kind: type[Record
         (CompletionRequest, {"prompt": None}, "prompt: this field is required"),
         (CompletionRequest, {"prompt": ""}, "prompt: expected a string that is not empty"),
         (CompletionRequest, {"prompt": [1, "a"]}, "prompt"),
-        (CompletionRequest, {**PROMPT, "suffix": "x"}, "suffix: not supported: text is continued only"),
         (CompletionRequest, {**PROMPT, "n": 3, "best_of": 2}, "best_of: expected at least n=3; found 2"),
         (CompletionRequest, {**PROMPT, "max_tokens": 0}, "max_tokens: 0 goes with `echo`"),
         (CompletionRequest, [], "the body: expected a JSON object; found []"),

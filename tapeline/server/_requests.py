@@ -110,12 +110,13 @@ class ChatRequest(GenerationFields):
 class CompletionRequest(GenerationFields):
     """Body of /v1/completions."""
 
-    REFUSED: ClassVar[Mapping[str, str]] = {**NOT_SUPPORTED, "suffix": "text is continued only; leave the field out"}
+    REFUSED: ClassVar[Mapping[str, str]] = NOT_SUPPORTED
 
     prompt: str | tuple[Any, ...] = required(
         Either((Text(1), _TOKENS, Items(Text(1), 1, _MOST_PROMPTS), Items(_TOKENS, 1, _MOST_PROMPTS))),
         "Text or token ids to go on from, or a list of such.",
     )
+    suffix: str | None = option(Text(), "Text after the answer, of models that fill in the middle.")
     best_of: int | None = option(
         Whole(1, MOST_ANSWERS),
         "Number of answers that are generated; the n with the best mean log probability are sent.",
@@ -133,6 +134,9 @@ class CompletionRequest(GenerationFields):
         GenerationFields.check(self)
         if self.max_tokens == 0 and not self.echo and self.prompt_logprobs is None:
             raise RequestError("max_tokens: 0 goes with `echo` or `prompt_logprobs`; give 1", param="max_tokens")
+        for name in ("echo", "truncate_prompt_tokens"):
+            if self.suffix and getattr(self, name):
+                raise RequestError(f"{name}: goes without `suffix`; leave one of them out", param=name)
         if self.count < self.n:
             raise RequestError(f"best_of: expected at least n={self.n}; found {self.best_of}", param="best_of")
         if self.count > self.n and self.stream:

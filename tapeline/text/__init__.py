@@ -7,6 +7,7 @@ from tapeline.text._assembly import TOKENIZER_FILE
 from tapeline.text._gguf_bpe import UnreadTokenizerError
 from tapeline.text._gguf_tokenizer import gguf_tokenizer, write_gguf_tokenizer
 from tapeline.text._ids import IdStream, check_ids, parse_token_ids
+from tapeline.text._infilling import InfillTokens
 from tapeline.text._stop_text import StopText
 from tapeline.text._stream import TextStream
 from tapeline.text._text_encoder import EncodedText, TextEncoder
@@ -22,6 +23,7 @@ __all__ = [
     "ChatTemplate",
     "EncodedText",
     "IdStream",
+    "InfillTokens",
     "Message",
     "NoTemplateError",
     "StopText",

@@ -23,7 +23,7 @@ _ENDS: Final = frozenset(
     )
 )
 # ... or stand between the parts of a program. llama.cpp takes one name for each role, if no field names the token.
-_INFILLING: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = MappingProxyType(
+INFILLING: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = MappingProxyType(
     {
         ("fim_pre_token_id", "prefix_token_id"): (
             *("<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<PRE>", "▁<PRE>", "<|code_prefix|>", "<|prefix|>"),
@@ -42,6 +42,8 @@ _INFILLING: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = MappingProxyType(
         ("fim_sep_token_id",): ("<|file_sep|>",),
     }
 )
+"""Names of tokens between the parts of a program, by the fields of a GGUF file that name the token of each role."""
+
 # Parts of gpt-oss's messages.
 _SHOWN: Final = frozenset(("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"))
 _NOT_STRIPPING: Final = ("<unk>", "<s>", "<|endoftext|>")  # of Phi-3, whose other special tokens do
@@ -220,7 +222,7 @@ class Vocabulary:
     def _infilling(self) -> Iterator[str]:
         """Yields the token of each role in infilling that no field names."""
         there = {*self.tokens}
-        for fields, names in _INFILLING.items():
+        for fields, names in INFILLING.items():
             if not any(field in self.fields for field in fields):
                 yield from [name for name in names if name in there][:1]
 

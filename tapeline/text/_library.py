@@ -1,12 +1,13 @@
 """Calls of the tokenizers library: texts encoded beside other threads, and failures as errors of this one."""
 
 import contextlib
-from collections.abc import Iterator
+import json
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import tokenizers
 
-from lang_core import CheckpointError, TapelineError
+from lang_core import LARGE_JSON_BOUNDS, CheckpointError, TapelineError, json_value
 
 _PANIC: Final = "PanicException"  # of the library's Rust code: no Exception, and no module has its class
 _LONGEST: Final = 200
@@ -31,6 +32,21 @@ def ids_of(inner: tokenizers.Tokenizer, text: str, *, special_tokens: bool = Tru
     """Returns the ids of a text as ``encoding_of`` does, in half of the time: the library notes no offsets."""
     (encoding,) = inner.encode_batch_fast([text], add_special_tokens=special_tokens)
     return encoding.ids
+
+
+def literal_tokenizer(inner: tokenizers.Tokenizer, names: Collection[str]) -> tokenizers.Tokenizer:
+    """Returns a copy of a tokenizer that reads the names of special tokens as text.
+
+    Args:
+        inner: the tokenizer.
+        names: further tokens whose names are text; the library matches other added tokens that are not special.
+    """
+    fields = json_value(inner.to_str(), LARGE_JSON_BOUNDS)
+    for token in fields["added_tokens"]:
+        token["special"] = token["special"] or token["content"] in names
+    copy = tokenizers.Tokenizer.from_str(json.dumps(fields))
+    copy.encode_special_tokens = True
+    return copy
 
 
 @contextlib.contextmanager

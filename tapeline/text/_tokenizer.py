@@ -16,9 +16,10 @@ from tapeline.text._assembly import (
     assemble,
     special_tokens,
 )
+from tapeline.text._gguf_vocabulary import INFILLING
 from tapeline.text._ids import check_ids
 from tapeline.text._least_tokens import least_tokens
-from tapeline.text._library import encoding_of, ids_of, library_errors
+from tapeline.text._library import encoding_of, ids_of, library_errors, literal_tokenizer
 from tapeline.text._spaces import without_spaces
 from tapeline.text._stream import TextStream, dropped_tokens
 from tapeline.text._token_bytes import token_bytes
@@ -159,6 +160,33 @@ class Tokenizer:
             check_ids(ids, model_size, f"`prompt`, encoded with {self.path} ({self.vocabulary_size} entries),")
         return ids
 
+    def encode_literal(self, text: str, model_size: int) -> list[int]:
+        """Returns the ids of a text in which the names of special tokens are text; none for an empty text.
+
+        Args:
+            text: text of a user, such as a program with a gap.
+            model_size: the model's vocabulary V; every id must be below it.
+
+        Raises:
+            InputError: the text holds what is no Unicode, or gives an id that the model does not have.
+            CheckpointError: tokenizer.json is damaged, so that the library fails.
+        """
+        _check_unicode(text)
+        with library_errors(f"{self.path} cannot encode a text", _COPY):
+            ids = ids_of(self._literal, text, special_tokens=False)
+        if ids:
+            check_ids(ids, model_size, f"a text, encoded with {self.path} ({self.vocabulary_size} entries),")
+        return ids
+
+    @cached_property
+    def _literal(self) -> tokenizers.Tokenizer:
+        return literal_tokenizer(self._inner, {name for names in INFILLING.values() for name in names})
+
+    def begin_ids(self) -> list[int]:
+        """Returns the id of ``bos_token`` if the tokenizer puts it before a text; else no id."""
+        first = next(iter(self._encoded("", True)), None)
+        return [first] if first is not None and first == self.token_id(self.tokens.get("bos_token", "")) else []
+
     def least_tokens(self, text: str) -> int:
         """Returns a number of tokens that a text has at least, without encoding it; 0 if nothing is known."""
         return 0 if self._least is None else self._least(text)
@@ -224,6 +252,10 @@ class Tokenizer:
     def serialized(self) -> str:
         """Returns the tokenizer as the text of a tokenizer.json."""
         return self._inner.to_str()
+
+    def token_id(self, token: str) -> int | None:
+        """Returns the id of a token; None if the vocabulary has no such token."""
+        return self._inner.token_to_id(token)
 
     def special_id(self, token: str) -> int | None:
         """Returns the id of a special token; None where the text is none."""

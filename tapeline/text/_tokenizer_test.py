@@ -60,6 +60,30 @@ def test_tokens_that_are_matched_whole(tmp_path: Path) -> None:
     assert [stream.push(token) for token in (0, 1, tool)] == ["", "</s>", "<tool>"]
 
 
+def test_names_of_special_tokens_as_text(tmp_path: Path) -> None:
+    """Other tokens that are matched whole stay so; names of infilling are text, special or not."""
+    inner = _samples_testing.byte_level()
+    inner.add_tokens([tokenizers.AddedToken("<|fim_middle|>", special=False)])
+    inner.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = Tokenizer.load(tmp_path)
+    text = "the</s> tape<|fim_middle|><tool>"
+    size = tokenizer.vocabulary_size
+    (end,), (tool,), (middle,) = (tokenizer.encode(name) for name in ("</s>", "<tool>", "<|fim_middle|>"))
+    assert {end, tool, middle} <= {*tokenizer.encode(text)}
+    literal = tokenizer.encode_literal(text, size)
+    assert {end, tool, middle} & {*literal} == {tool}
+    assert tokenizer.decode(literal) == text
+    assert tokenizer.encode_literal("", size) == []
+    assert tokenizer.begin_ids() == []
+    with pytest.raises(InputError, match="not valid UTF-8"):
+        tokenizer.encode_literal("\ud800", size)
+    llama = _samples_testing.byte_fallback()
+    llama.save(str(tmp_path / "tokenizer.json"))
+    assert Tokenizer.load(tmp_path).begin_ids() == []  # no file names the token
+    (tmp_path / "tokenizer_config.json").write_text('{"bos_token": "<s>"}')
+    assert Tokenizer.load(tmp_path).begin_ids() == [1]
+
+
 def test_padding_and_truncation_of_the_file_are_off(tmp_path: Path) -> None:
     inner = _samples_testing.byte_fallback()
     inner.enable_truncation(3)
