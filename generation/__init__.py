@@ -8,7 +8,6 @@ Axes: V vocabulary, C candidates (the tokens that no filter has removed yet).
 1
 """
 
-from generation._batch import CachedBatch, generate_batch
 from generation._config import SamplingConfig
 from generation._defaults import (
     DEFAULT_SAMPLING,
@@ -26,7 +25,6 @@ from generation._stop import StopRule, eos_ids, load_eos_ids
 __all__ = [
     "DEFAULT_SAMPLING",
     "SAMPLING_FIELDS",
-    "CachedBatch",
     "CachedModel",
     "Drafter",
     "DraftingModel",
@@ -41,7 +39,6 @@ __all__ = [
     "check_room",
     "default_sampling",
     "eos_ids",
-    "generate_batch",
     "likeliest_ids",
     "load_default_sampling",
     "load_eos_ids",

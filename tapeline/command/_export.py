@@ -80,8 +80,7 @@ _POSITIONS: Final = flags.DEFINE_enum(
     "positions",
     "shared",
     CHOICES["positions"],
-    "Whether all sequences of a batch share their positions, or each row has its own (for sequences of different "
-    "lengths).",
+    "per_row, with --batch=N, is an older spelling of --slots=N.",
     flag_values=FLAGS,
 )
 _WINDOW_CACHES: Final = flags.DEFINE_enum(

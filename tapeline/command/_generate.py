@@ -6,7 +6,7 @@ generate BUNDLE --chat                          a conversation: each line of std
 generate BUNDLE --chat --prompt TEXT --image FILE    asks about an image, with a bundle of a multimodal model
 generate MODEL ...                              a model, which is exported into the cache at first use
 
-A bundle exported with --positions=per_row takes several prompts: repeat --prompt.
+For several prompts, repeat --prompt: a bundle with slots answers them at once, others in turn.
 """
 
 import contextlib

@@ -112,7 +112,7 @@ def _caching(export: Export) -> dict[str, Any]:
     if not export.caches["bytes"]:
         return {}
     options = export.options
-    forms = {"positions": options.positions, "window_caches": options.window_caches}
+    forms = {"positions": "shared", "window_caches": options.window_caches}
     return {"caching": {**forms, "score_tokens": options.score_tokens, **export.caches}}
 
 

@@ -271,7 +271,7 @@ def _entry_points(
     packed: tuple[int, ...] = (),
 ) -> tuple[EntryPoint, ...]:
     if options.slots is not None:
-        return entry_points(
+        points = entry_points(
             model,
             sequence=sizes.sequence,
             max_sequence=sizes.max_sequence,
@@ -280,6 +280,9 @@ def _entry_points(
             slots=options.slots,
             pages=None if options.pages is None else (options.pages, options.page_tokens),
         )
+        if options.positions == "per_row":
+            _check_one_rope(model, options.slots)
+        return points
     return entry_points(
         model,
         names=checked_entry_points(options.entry_points, model),
@@ -287,11 +290,21 @@ def _entry_points(
         sequence=sizes.sequence,
         max_sequence=sizes.max_sequence,
         window_caches=caches,
-        positions=options.positions,
         score_tokens=options.score_tokens,
         lengths=lengths,
         packed=packed,
     )
+
+
+def _check_one_rope(model: Model[Any], slots: int) -> None:
+    """Refuses ``positions=per_row``, which gave each sequence the RoPE of its length, where slots would change it."""
+    (decode,) = entry_points(model, names=("decode",))
+    if any(argument.name == "length" for argument in decode.arguments):
+        raise InputError(
+            f"positions=per_row is an older spelling of slots={slots}. RoPE of {model.config.architecture} depends on "
+            f"the length of a sequence, and with slots it is that of max_sequence: give slots={slots} to have that, "
+            f"or leave out positions and batch, and several prompts run in turn"
+        )
 
 
 def _cache_bytes(points: tuple[EntryPoint, ...]) -> int:

@@ -86,7 +86,6 @@ def _check_reference(options: ExportOptions) -> None:
 def _check_slots(options: ExportOptions) -> None:
     for name, value, plain in (
         ("entry_points", options.entry_points, None),
-        ("positions", options.positions, "shared"),
         ("batch", options.batch, 1),
     ):
         if value != plain:

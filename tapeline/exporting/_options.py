@@ -40,6 +40,7 @@ CHOICES: Final = {
 }
 """Options that take one of a few values, with the values."""
 
+_ROW_ENTRY_POINTS: Final = ("prefill", "decode")
 _COUNTS: Final = (
     "batch",
     "sequence",
@@ -108,7 +109,8 @@ class ExportOptions:
         batch: sequences per call, B.
         sequence: tokens that one call of forward or prefill takes; None is 64, or fewer where the model can less.
         max_sequence: positions that the key/value caches hold; None is what the model was trained on, 2048 at most.
-        positions: ``shared`` by all sequences of a batch, or ``per_row`` for sequences of different lengths.
+        positions: ``shared`` by all sequences of a batch; ``per_row`` is an older spelling of ``slots``, as many as
+            ``batch`` says.
         window_caches: ``ring`` keeps what a layer's window needs, ``whole`` every position.
         score_tokens: tokens that one call of score takes; None is as ``sequence``. With ``slots``, those of
             ``score_row``, with which a server verifies drafts; None is a bundle without.
@@ -196,6 +198,7 @@ class ExportOptions:
             ("quantize", canonical_encoding(self.quantize)),
         ):
             object.__setattr__(self, name, value)
+        self._take_rows_as_slots()
         for name in _COUNTS:
             _check_count(name, getattr(self, name))
         for name, values in CHOICES.items():
@@ -217,6 +220,30 @@ class ExportOptions:
                 f"stablehlo_target_version={self.stablehlo_target_version}: expected a version such as "
                 f"{ARTIFACT_VERSION}"
             )
+
+    def _take_rows_as_slots(self) -> None:
+        """Reads ``positions=per_row`` as slots, which then name their entry points by themselves.
+
+        Raises:
+            InputError: the numbers of rows differ, or an entry point has no form with slots.
+        """
+        if self.positions != "per_row":
+            return
+        names = () if self.entry_points is None else self.entry_points
+        if self.slots not in (None, self.batch) and self.batch != 1:
+            raise InputError(
+                f"positions=per_row with batch={self.batch} is an older spelling of slots={self.batch}, and slots is "
+                f"{self.slots}: leave out positions and batch"
+            )
+        others = [name for name in names if name not in _ROW_ENTRY_POINTS]
+        if others:
+            raise InputError(
+                f"entry_points={','.join(names)} with positions=per_row, which is an older spelling of slots: they "
+                f"have entry points of their own, leave out entry_points"
+            )
+        rows = self.batch if self.slots is None else self.slots
+        for name, value in (("slots", rows), ("batch", 1), ("entry_points", None)):
+            object.__setattr__(self, name, value)
 
     @property
     def mesh_shape(self) -> MeshShape | None:

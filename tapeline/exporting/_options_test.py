@@ -68,6 +68,21 @@ def test_other_names_of_values(options: dict[str, Any], field: str, value: Any) 
     assert getattr(ExportOptions("demo", Path("bundle"), **options), field) == value
 
 
+def test_positions_per_row_are_slots() -> None:
+    given: Any = {"positions": "per_row", "batch": 3, "entry_points": ("prefill", "decode")}
+    options = ExportOptions("demo", Path("bundle"), **given)
+    assert (options.slots, options.batch, options.entry_points) == (3, 1, None)
+    assert dataclasses.replace(options, dtype="f16").slots == 3
+    with pytest.raises(
+        InputError, match=r"positions=per_row with batch=3 is an older spelling of slots=3, .* slots is 2"
+    ):
+        ExportOptions("demo", Path("bundle"), **given, slots=2)
+    with pytest.raises(
+        InputError, match="entry_points=prefill,score with positions=per_row, which is an older spelling"
+    ):
+        ExportOptions("demo", Path("bundle"), **{**given, "entry_points": ("prefill", "score")})
+
+
 def test_an_unknown_option_has_near_names(tmp_path: Path) -> None:
     unknown: Any = {"max_sequense": 64}
     with pytest.raises(InputError, match=r"unknown option 'max_sequense': .*; did you mean 'max_sequence'"):
@@ -79,7 +94,6 @@ def test_an_unknown_option_has_near_names(tmp_path: Path) -> None:
     ("options", "named"),
     [
         ({"entry_points": ["prefill", "decode"]}, "entry_points=prefill,decode"),
-        ({"positions": "per_row"}, "positions=per_row"),
         ({"batch": 2}, "batch=2"),
     ],
 )

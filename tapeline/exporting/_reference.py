@@ -252,7 +252,7 @@ class _Check:
             if _padded(length, tokens) > self._export.sizes.capacity:
                 rows.append({"device": device, "skipped": f"a prompt of {length} tokens does not fit in its pieces"})
                 continue
-            lengths = RopeLengths(self._export.model.config.facts(), 1)
+            lengths = RopeLengths(self._export.model.config.facts())
             logits = dict(_pieces(side, points, sequence, lengths))
             known = [(row, position) for row, position in enumerate(sequence.positions()) if position in logits]
             places = [position for _, position in known]
@@ -457,7 +457,7 @@ def _pieces(
     calls: list[tuple[EntryPoint | Signature, int, int, int, bool]] = []
 
     def prompt(total: int) -> None:
-        lengths.begin(0, total)
+        lengths.begin(total)
         for begin in range(0, total, tokens):
             end = min(begin + tokens, total)
             same = lengths.regime_of(end) == lengths.regime_of(total)
@@ -465,7 +465,7 @@ def _pieces(
 
     prompt(length)
     for place in range(length, length + sequence.steps):
-        if lengths.outgrown(0, place + 1):
+        if lengths.outgrown(place + 1):
             prompt(place + 1)
         else:
             calls.append((decode, place, 1, place + 1, True))

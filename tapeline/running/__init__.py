@@ -18,10 +18,8 @@ from tapeline.running._load import load
 from tapeline.running._loaded import LoadedModel
 from tapeline.running._measured_invariance import measured_invariance, open_slots
 from tapeline.running._model import (
-    BundleBatch,
     BundleModel,
     encoder_inputs,
-    has_row_positions,
 )
 from tapeline.running._picture_prompts import PicturePrompts, TiledPicture, takes_pictures
 from tapeline.running._pictures import ImageEmbedder, ImageSource
@@ -40,7 +38,6 @@ __all__ = [
     "DUMP_LIMITS",
     "MOST_NEW_TOKENS",
     "SLOTS",
-    "BundleBatch",
     "BundleModel",
     "BundleSlots",
     "Conversation",
@@ -66,7 +63,6 @@ __all__ = [
     "TokenStream",
     "dispatches",
     "encoder_inputs",
-    "has_row_positions",
     "invariance_fields",
     "let_workers_run",
     "load",

@@ -11,10 +11,8 @@ from lang_core import InputError, MeshShape, checked_choices
 from tapeline.backends import Place, open_session
 from tapeline.bundle import VERIFY, Bundle, Verify
 from tapeline.cli import Progress, no_progress
-from tapeline.running._batch_generator import BatchGenerator
 from tapeline.running._dump import DumpOptions, dumper_of
 from tapeline.running._loaded import LoadedModel
-from tapeline.running._model import has_row_positions
 from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._row_drafts import row_drafting
 from tapeline.running._row_generator import RowGenerator
@@ -89,17 +87,8 @@ def load(
         if SLOTS in opened.config.model:
             source = SlotSource(opened, session)
             drafting = stack.enter_context(row_drafting(opened, place, speculate, draft, draft_tokens))
-            generator = RowGenerator(opened, source, drafting, cache)
-        elif has_row_positions(opened):
-            given = {"speculate": speculate, "draft": draft, "draft_tokens": draft_tokens, "prompt_cache": prompt_cache}
-            for name, value in given.items():
-                if value is not None:
-                    raise InputError(
-                        f"`{name}` goes with a bundle exported without positions=per_row, and {opened.path} has these"
-                    )
-            generator = BatchGenerator(opened, session, encoder_inputs)
         else:
             source = OneRowSource(opened, session, encoder_inputs, drafts=drafts)
             drafting = stack.enter_context(speculating(opened, place, speculate, draft, draft_tokens, source.opened))
-            generator = RowGenerator(opened, source, drafting, cache)
+        generator = RowGenerator(opened, source, drafting, cache)
         return LoadedModel(opened, session, stack.pop_all(), generator, progress)

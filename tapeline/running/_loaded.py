@@ -16,7 +16,6 @@ from tapeline.bundle import Bundle
 from tapeline.cli import Progress, ProgressEvent, no_progress
 from tapeline.media.images import Tiles
 from tapeline.running._arrays import ordered_inputs
-from tapeline.running._batch_generator import BatchGenerator
 from tapeline.running._conversation import Conversation
 from tapeline.running._generation import (
     GeneratedToken,
@@ -62,7 +61,7 @@ class LoadedModel(Senses):
         bundle: Bundle,
         session: Session,
         stack: contextlib.ExitStack,
-        generator: BatchGenerator | RowGenerator,
+        generator: RowGenerator,
         progress: Progress = no_progress,
     ) -> None:
         """Takes over what ``load`` has opened; ``stack`` closes it."""
@@ -154,8 +153,7 @@ class LoadedModel(Senses):
         """Continues a prompt and returns the whole answer; the answers to a list of prompts.
 
         The likeliest token is taken, unless ``temperature`` is given: ``**model.default_sampling`` samples as ``chat``
-        does. Several prompts are answered as each alone: at once by a bundle with slots or ``positions="per_row"``,
-        else in turn.
+        does. Several prompts are answered as each alone: at once by a bundle with slots, else in turn.
 
         Args:
             prompt: text, or a list of texts; or else ``token_ids``. It has ``<image>`` where a picture belongs.
@@ -179,7 +177,7 @@ class LoadedModel(Senses):
         on_token: Callable[[GeneratedToken], object] | None = None,
         **options: Unpack[GenerateKeywords],
     ) -> list[Generation]:
-        """Continues several prompts at once, with a bundle exported with slots or ``positions="per_row"``.
+        """Continues several prompts: ``generate`` with a list, which must not be empty.
 
         Args:
             prompts: texts; or else ``token_ids``.

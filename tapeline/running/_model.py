@@ -112,11 +112,11 @@ class _Called:
         self.takes_length: Final = any(argument.name == _LENGTH for argument in point.arguments)
 
 
-class _Cached:
-    """Caches on a device that are passed from call to call; they are donated, so nothing is copied.
+class BundleModel(SequenceModel):
+    """A bundle for one sequence. Its caches lie on the device and are passed from call to call, donated.
 
     Attributes:
-        batch: B.
+        batch: 1.
         chunk: tokens per call of prefill.
         capacity: positions in the caches.
         recurrent: True where some layer has a state in place of a cache.
@@ -124,66 +124,11 @@ class _Cached:
         cache_specs: specs of the caches and states, by name.
         caches: caches and states.
         token_bytes: bytes of token ids and positions that were moved so far, in and out.
-    """
-
-    def __init__(self, bundle: Bundle, session: Session, given: Given | None = ()) -> None:
-        """Makes empty caches; runs the encoder, where there is one and its arguments are given.
-
-        Raises:
-            InputError: the bundle lacks prefill or decode.
-        """
-        present = [point.name for point in bundle.config.entry_points]
-        if not {"prefill", "decode"} <= set(present):
-            raise InputError(
-                f"{bundle.path} has the entry points {', '.join(present)}; generation needs prefill and decode: export "
-                f"with entry_points=prefill,decode"
-            )
-        prefill = bundle.entry_point("prefill")
-        caches = {argument.name: argument.spec for argument in prefill.arguments if argument.donated}
-        self.batch, self.chunk = prefill.arguments[0].spec.shape
-        self.capacity = bundle.config.model["max_sequence"]
-        self.recurrent = any(name.endswith("_state") for name in caches)
-        self.vocabulary = prefill.results[0].spec.shape[-1]
-        self.cache_specs = caches
-        self._session = session
-        self.token_bytes = 0
-        self._lengths: Final = RopeLengths(bundle.config.model, self.batch)
-        self._prefill = _Called(bundle, session, "prefill")
-        self._decode = _Called(bundle, session, "decode")
-        self.caches: Final = session.hold([session.zeros(spec) for spec in caches.values()])
-        self._seen = () if given is None else encoded(bundle, session, given)
-
-    def _run(self, called: "_Called", *given: np.ndarray | int) -> Rows:
-        """Calls an entry point with token ids and positions and returns the predictions of B sequences."""
-        lengths = (self._length(),) if called.takes_length else ()
-        results = called.updating(self.caches, *given, *lengths, *self._seen)
-        self.token_bytes += called.token_bytes
-        return Rows(results, called.rows, called.next_ids, self._read)
-
-    def _length(self) -> np.ndarray | int:
-        """Returns the lengths of the sequences, as entry points take them."""
-        return self._lengths.of_rows[0]
-
-    def _read(self, nbytes: int) -> None:
-        """Counts bytes of ids that were read."""
-        self.token_bytes += nbytes
-
-
-def has_row_positions(bundle: Bundle) -> bool:
-    """Returns whether each sequence of a batch has a position of its own."""
-    arguments = [argument for point in bundle.config.entry_points for argument in point.arguments]
-    return any(argument.name == "position" and argument.kind == "tensor" for argument in arguments)
-
-
-class BundleModel(_Cached, SequenceModel):
-    """A bundle for one sequence.
-
-    Attributes:
         head_calls: calls of the multi-token prediction head so far.
     """
 
     def __init__(self, bundle: Bundle, session: Session, given: Given | None = ()) -> None:
-        """Makes empty caches.
+        """Makes empty caches; runs the encoder, where there is one and its arguments are given.
 
         Args:
             bundle: the bundle.
@@ -193,20 +138,35 @@ class BundleModel(_Cached, SequenceModel):
         Raises:
             InputError: the bundle lacks prefill or decode, or is for several sequences at once.
         """
-        super().__init__(bundle, session, given)
-        if has_row_positions(bundle):
-            raise InputError(
-                f"{bundle.path} was exported with positions=per_row, and a bundle with one position is needed: "
-                f"export without"
-            )
-        if self.batch != 1:
-            raise InputError(
-                f"{bundle.path} was exported with batch={self.batch}: generation takes one sequence, or several from "
-                f"a bundle with positions=per_row: export with one of these"
-            )
         points = {point.name: point for point in bundle.config.entry_points}
-        specs = self.cache_specs
+        if not {"prefill", "decode"} <= set(points):
+            raise InputError(
+                f"{bundle.path} has the entry points {', '.join(points)}; generation needs prefill and decode: export "
+                f"with entry_points=prefill,decode"
+            )
+        prefill = points["prefill"]
+        self.batch, self.chunk = prefill.arguments[0].spec.shape
+        if self.batch != 1 or any(
+            argument.name == "position" and argument.kind == "tensor" for argument in prefill.arguments
+        ):
+            raise InputError(
+                f"{bundle.path} was exported with batch={self.batch}, and generation takes one sequence, or several "
+                f"from a bundle with slots: export without batch, or with slots={self.batch}"
+            )
+        specs = {argument.name: argument.spec for argument in prefill.arguments if argument.donated}
+        self.capacity = bundle.config.model["max_sequence"]
+        self.recurrent = any(name.endswith("_state") for name in specs)
+        self.vocabulary = prefill.results[0].spec.shape[-1]
+        self.cache_specs = specs
+        self.token_bytes = 0
+        self.head_calls = 0
         self._bundle: Final = bundle
+        self._session: Final = session
+        self._lengths: Final = RopeLengths(bundle.config.model)
+        self._prefill: Final = _Called(bundle, session, "prefill")
+        self._decode: Final = _Called(bundle, session, "decode")
+        self.caches: Final = session.hold([session.zeros(spec) for spec in specs.values()])
+        self._seen = () if given is None else encoded(bundle, session, given)
         self.image_token = bundle.config.model["image_token"] if takes_pictures(bundle) else None
         self.score_tokens = points[_SCORE].arguments[0].spec.shape[1] if _SCORE in points else 0
         self.position_axes = position_axes(specs, self.capacity)
@@ -215,18 +175,17 @@ class BundleModel(_Cached, SequenceModel):
             for spec, axis in zip(specs.values(), self.position_axes, strict=True)
             if axis is not None
         )
-        self.head_calls = 0
         self._rows: Final = WholeRows(self.caches, self.position_axes, _no_copy)
         self._states: Final = [index for index, name in enumerate(specs) if name.endswith("_state")]
         self._kept: Sequence[Tensor] = []
 
     def begin(self, length: int) -> None:
         """Takes the number of tokens of the sequence whose tokens are appended next, which RoPE may depend on."""
-        self._lengths.begin(0, length)
+        self._lengths.begin(length)
 
     def outgrown(self, length: int) -> bool:
         """Returns whether a sequence of so many tokens needs other keys than those in the caches, for all tokens."""
-        return self._lengths.outgrown(0, length)
+        return self._lengths.outgrown(length)
 
     def regime(self, length: int) -> int:
         """Returns a number that is the same for lengths with the same frequencies of RoPE."""
@@ -243,7 +202,7 @@ class BundleModel(_Cached, SequenceModel):
     def decode(self, token_id: int, position: int) -> Prediction:
         """Appends a token and returns the prediction after it."""
         called = self._decode
-        lengths = (self._length(),) if called.takes_length else ()
+        lengths = (self._lengths.length,) if called.takes_length else ()
         results = called.updating(self.caches, token_id, position, *lengths, *self._seen)
         self.token_bytes += called.token_bytes
         return Single(results, called.next_ids, self._read)
@@ -256,7 +215,7 @@ class BundleModel(_Cached, SequenceModel):
         """Returns the head's prediction after a token that the model has not been fed."""
         called = self._draft
         self.head_calls += 1
-        lengths = (self._length(),) if called.takes_length else ()
+        lengths = (self._lengths.length,) if called.takes_length else ()
         results = called.updating(self.caches, token_id, position, *lengths)
         self.token_bytes += called.token_bytes
         return Single(results, called.next_ids, self._read)
@@ -291,54 +250,29 @@ class BundleModel(_Cached, SequenceModel):
         """Writes arrays [K, n, H] and [..] that ``read_row`` returned, beginning at position ``start``."""
         self._rows.write(0, start, arrays)
 
+    def _run(self, called: _Called, *given: np.ndarray | int) -> Rows:
+        """Calls an entry point with token ids and positions and returns its predictions."""
+        lengths = (self._lengths.length,) if called.takes_length else ()
+        results = called.updating(self.caches, *given, *lengths, *self._seen)
+        self.token_bytes += called.token_bytes
+        return Rows(results, called.rows, called.next_ids, self._read)
+
+    def _read(self, nbytes: int) -> None:
+        """Counts bytes of ids that were read."""
+        self.token_bytes += nbytes
+
     @cached_property
-    def _prefill_embeddings(self) -> "_Called":
+    def _prefill_embeddings(self) -> _Called:
         return _Called(self._bundle, self._session, PREFILL_EMBEDDINGS)
 
     @cached_property
-    def _score(self) -> "_Called":
+    def _score(self) -> _Called:
         return _Called(self._bundle, self._session, _SCORE)
 
     @cached_property
-    def _draft(self) -> "_Called":
+    def _draft(self) -> _Called:
         return _Called(self._bundle, self._session, DRAFT)
 
 
 def _no_copy(source: int, target: int) -> None:
     raise InputError(f"row {source} cannot be copied to row {target}: the bundle has one row")
-
-
-class BundleBatch(_Cached):
-    """A bundle for several sequences of different lengths."""
-
-    def __init__(self, bundle: Bundle, session: Session, given: Given = ()) -> None:
-        """Makes empty caches; arguments as of ``BundleModel``.
-
-        Raises:
-            InputError: the bundle lacks prefill or decode, or its sequences share one position.
-        """
-        super().__init__(bundle, session, given)
-        if not has_row_positions(bundle):
-            raise InputError(
-                f"{bundle.path} takes one position for all its sequences: export with positions=per_row, and `batch` "
-                f"for as many prompts as there may be"
-            )
-
-    def begin(self, row: int, length: int) -> None:
-        """Takes the number of tokens of a row's sequence, as ``BundleModel.begin``."""
-        self._lengths.begin(row, length)
-
-    def outgrown(self, row: int, length: int) -> bool:
-        """Returns whether a row's sequence needs other keys, as ``BundleModel.outgrown``."""
-        return self._lengths.outgrown(row, length)
-
-    def _length(self) -> np.ndarray:
-        return np.array(self._lengths.of_rows, np.int32)
-
-    def prefill(self, token_ids: np.ndarray, position: np.ndarray, last: np.ndarray) -> Rows:
-        """Appends rows 0 to ``last`` of tokens i32 [B, chunk] and returns the predictions after rows ``last``."""
-        return self._run(self._prefill, token_ids, position, last)
-
-    def decode(self, token_ids: np.ndarray, position: np.ndarray) -> Rows:
-        """Appends a token i32 [B] to each sequence and returns the predictions after them."""
-        return self._run(self._decode, token_ids[:, None], position)

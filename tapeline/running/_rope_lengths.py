@@ -1,4 +1,4 @@
-"""Lengths of sequences, on which the frequencies of some models' RoPE depend."""
+"""Length of a sequence, on which the frequencies of some models' RoPE depend."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,17 +8,16 @@ _DYNAMIC: Final = "dynamic"
 
 
 class RopeLengths:
-    """Lengths of the sequences of a batch, as the model's RoPE takes them.
+    """Length of a sequence, as the model's RoPE takes it.
 
     Args:
         model: description of the model in the bundle's manifest.
-        rows: number of sequences.
 
     Attributes:
-        of_rows: number of tokens of each row's sequence when it began.
+        length: number of tokens of the sequence when it began.
     """
 
-    def __init__(self, model: Mapping[str, Any], rows: int) -> None:
+    def __init__(self, model: Mapping[str, Any]) -> None:
         scalings = [(rope or {}).get("scaling", {}) for rope in (model.get("rope"), model.get("local_rope"))]
         self._original: Final = [
             scaling["original_length"]
@@ -26,22 +25,18 @@ class RopeLengths:
             if scaling.get("type") == _LONGROPE and scaling["short_factors"] != scaling["long_factors"]
         ]
         self._trained: Final = [scaling["trained"] for scaling in scalings if scaling.get("type") == _DYNAMIC]
-        self.of_rows: Final = [0] * rows
+        self.length = 0
 
-    def begin(self, row: int, length: int) -> None:
-        """Takes the number of tokens of a row's sequence."""
-        self.of_rows[row] = length
+    def begin(self, length: int) -> None:
+        """Takes the number of tokens of the sequence."""
+        self.length = length
 
-    def regime(self, row: int) -> int:
-        """Returns ``regime_of`` the length of a row's sequence."""
-        return self.regime_of(self.of_rows[row])
-
-    def outgrown(self, row: int, length: int) -> bool:
-        """Returns whether a row's sequence with so many tokens needs other keys than it had when it began.
+    def outgrown(self, length: int) -> bool:
+        """Returns whether the sequence with so many tokens needs other keys than it had when it began.
 
         With longrope it does beyond the original length. With dynamic NTK keys stay as they are, as in transformers.
         """
-        return self._passed(length) != self._passed(self.of_rows[row])
+        return self._passed(length) != self._passed(self.length)
 
     def _passed(self, length: int) -> int:
         return sum(length > original for original in self._original)

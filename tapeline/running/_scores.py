@@ -86,7 +86,7 @@ def forward_logits(bundle: Bundle, session: Session, token_ids: Sequence[int]) -
             f"{len(token_ids)} tokens, and the bundle takes {length}: shorten the text, or export with "
             f"sequence={len(token_ids)} or more"
         )
-    lengths = RopeLengths(bundle.config.model, 1)
+    lengths = RopeLengths(bundle.config.model)
     if lengths.regime_of(len(token_ids)) != lengths.regime_of(length):
         raise InputError(
             f"{len(token_ids)} tokens, and RoPE of {bundle.path} has the frequencies of {length} tokens: export with "

@@ -74,17 +74,17 @@ def _of_replicas(text: str, devices: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("mesh", "positions"),
+    ("mesh", "rows"),
     [
-        ("tp=4", "shared"),
-        ("tp=2,dp=2", "per_row"),
-        ("tp=2", "shared"),
-        ("tp=2", "per_row"),
-        ("dp=2", "shared"),
+        ("tp=4", {"batch": 2}),
+        ("tp=2,dp=2", {"batch": 2}),
+        ("tp=2", {"slots": 2}),
+        ("tp=2", {"batch": 2}),
+        ("dp=2", {"batch": 2}),
     ][: 5 if os.environ.get("TAPELINE_LONG") else 2],
 )
-def test_every_device_says_what_the_whole_program_says(tmp_path: Path, mesh: str, positions: str) -> None:
-    bundle, devices = _export(tmp_path, mesh, batch=2, positions=positions), MeshShape.parse(mesh)
+def test_every_device_says_what_the_whole_program_says(tmp_path: Path, mesh: str, rows: dict[str, int]) -> None:
+    bundle, devices = _export(tmp_path, mesh, **rows), MeshShape.parse(mesh)
     config, text = bundle.config, (bundle.path / PER_DEVICE).read_text()
     assert config.mesh is not None
     verify_text(bundle.path / PER_DEVICE)

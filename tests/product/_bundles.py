@@ -135,8 +135,8 @@ def _demo(folder: Path) -> Path:
 
 
 @functools.cache
-def _batch(folder: Path) -> Path:
-    return export("demo", folder / "batch", num_layers=1, sequence=8, max_sequence=96, batch=3, positions="per_row")
+def _slots(folder: Path) -> Path:
+    return export("demo", folder / "slots", num_layers=1, sequence=8, max_sequence=96, slots=3)
 
 
 # A fixture that several files import is made once per file, what it calls once per process.
@@ -147,9 +147,9 @@ def demo_layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def demo_batch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def demo_slots(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same for three prompts at once."""
-    return _batch(tmp_path_factory.getbasetemp() / "demo_layer")
+    return _slots(tmp_path_factory.getbasetemp() / "demo_layer")
 
 
 def export_case(case: GoldenCase, directory: Path, *, shards: int = 1, **options: Any) -> Path:

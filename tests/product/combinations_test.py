@@ -17,7 +17,6 @@ _KINDS: dict[str, dict[str, Any]] = {
     "one sequence": {"entry_points": ("prefill", "decode", "score"), "score_tokens": 4},
     "`--slots`": {"slots": 2, "score_tokens": 4},
     "`--slots --pages`": {"slots": 2, "score_tokens": 4, "page_tokens": 16, "pages": 9},
-    "`--positions=per_row`": {"positions": "per_row", "batch": 2},
 }
 _TEXTS = ["it was the age of wisdom, it was the age of", "the best of times", "it was the age of wisdom, it"]
 _NEW: dict[str, Any] = {"max_new_tokens": 7, "ignore_eos": True}

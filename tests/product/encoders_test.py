@@ -98,7 +98,11 @@ def test_the_description_says_what_the_model_is(tmp_path: Path) -> None:
     [
         ("bert", {"entry_points": ("prefill",)}, "entry_points=prefill: unknown 'prefill': known are forward"),
         ("bert", {"sequence": 20}, r"sequence: expected at most 19, the positions that have embeddings"),
-        ("bert", {"positions": "per_row"}, "positions: expected shared, for BertModel has no caches; found per_row"),
+        (
+            "bert",
+            {"positions": "per_row"},
+            "slots: expected none, for BertModel has no caches whose rows requests could share",
+        ),
         ("vit", {"sequence": 64}, "sequence: pictures of 8 x 13 pixels have 17 tokens; found 64: leave it out"),
         ("whisper", {"max_sequence": 22}, "max_sequence: expected at most 21, the decoder's positions"),
     ],

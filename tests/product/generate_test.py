@@ -20,7 +20,7 @@ from tests.product import _bundles
 from tests.product._bundles import Finished, export_case, invoke, refused
 
 compiled_once = _bundles.compiled_once
-demo, several = _bundles.demo_layer, _bundles.demo_batch
+demo, several = _bundles.demo_layer, _bundles.demo_slots
 pytestmark = pytest.mark.usefixtures("compiled_once")
 
 Generate = Callable[..., Finished]

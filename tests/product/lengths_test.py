@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import tapeline
-from generation import Sampler, SamplingConfig, StopRule, TokenStep, generate_batch
+from generation import SamplingConfig, TokenStep
 from generation.engine import AnswerSteps, EngineSettings, OneRow, StepEngine, TokenRequest
+from lang_core import InputError
 from run_iree import Session, available, target_of_device
 from tapeline.bundle import Bundle
-from tapeline.running import BundleBatch, BundleModel
+from tapeline.running import BundleModel
 from tests.goldens.length_cases import LENGTHS, MODELS, PROMPTS, STEPS, prompt_of
 from tests.product._bundles import ON_FAST_DEVICES, export_case
 
@@ -23,7 +24,6 @@ pytestmark = [
 ]
 _TARGET = (target_of_device(_DEVICE),)
 _TOLERANCE = 1e-4
-_STOP = StopRule(frozenset(), STEPS)
 _CAPACITY = max(PROMPTS) + STEPS
 # Every prompt after a longer one and after a shorter one, in the same caches.
 _ORDER = (15, 23, 7, 17, 16, 15, 23, 16, 17, 7, 15)
@@ -100,23 +100,8 @@ def test_export_verifies_a_sequence_in_pieces(exported: tuple[str, Path]) -> Non
     assert [(row["device"], row["result"]) for row in pieces] == [(_DEVICE, "logits")]
 
 
-def test_a_batch_says_what_each_sequence_says_alone(tmp_path: Path) -> None:
-    name = "longrope"
-    options = {
-        "sequence": 5,
-        "max_sequence": _CAPACITY,
-        "positions": "per_row",
-        "batch": len(PROMPTS) + 1,
-        "target": _TARGET,
-    }
-    bundle = Bundle(export_case(MODELS[name], tmp_path, **options))
-    with bundle.session(_DEVICE) as session:
-        model = BundleBatch(bundle, session)
-        samplers = [Sampler(SamplingConfig(), model.vocabulary) for _ in PROMPTS]
-        logits: list[list[np.ndarray]] = [[] for _ in PROMPTS]
-        tokens: list[list[int]] = [[] for _ in PROMPTS]
-        for row, step in generate_batch(model, [prompt_of(name, count) for count in PROMPTS], samplers, _STOP):
-            logits[row].append(step.logits)
-            tokens[row].append(step.token_id)
-    for row, count in enumerate(PROMPTS):
-        _check(name, count, logits[row], tokens[row])
+def test_rows_that_had_a_rope_each_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"older spelling of slots=3\. RoPE of \w+ depends on the length .*: give slots=3"
+    ):
+        export_case(MODELS["longrope"], tmp_path, positions="per_row", batch=3, max_sequence=_CAPACITY, target=_TARGET)

@@ -16,7 +16,6 @@ from tests.product import _bundles
 from tests.product._bundles import Finished, export_case, invoke
 
 compiled_once = _bundles.compiled_once
-demo_batch = _bundles.demo_batch
 pytestmark = pytest.mark.usefixtures("compiled_once")
 
 Generate = Callable[..., Finished]
@@ -191,9 +190,3 @@ def test_what_cannot_be_kept(bundle: Path, generating: Generate, tmp_path: Path)
         done = generating(bundle, *more)
         assert (done.code, done.out) == (2, "")
         assert message in done.err
-
-
-def test_several_prompts_are_not_kept(generating: Generate, demo_batch: Path) -> None:
-    done = generating(demo_batch, "--prompt=a", "--prompt=b", "--prompt_cache=p", "--max_new_tokens=1")
-    assert (done.code, done.out) == (2, "")
-    assert "--prompt_cache goes with a bundle exported without --positions=per_row" in done.err

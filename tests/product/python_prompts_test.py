@@ -16,9 +16,8 @@ from lang_core import InputError
 from tapeline.bundle import MARK, KernelConfig
 from tapeline.running import LoadedModel
 from tests.product import _bundles
-from tests.product._bundles import export
 
-demo_layer, demo_batch = _bundles.demo_layer, _bundles.demo_batch
+demo_layer, demo_slots = _bundles.demo_layer, _bundles.demo_slots
 
 _PROMPTS = ["zebra", "It was the best of times,", "x", "the tape of an op", "It was the best"]
 _TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}"
@@ -38,20 +37,13 @@ def model(folder: Path, demo_layer: Path) -> Iterator[LoadedModel]:
 
 
 @pytest.fixture(scope="module")
-def batch(demo_batch: Path) -> Iterator[LoadedModel]:
+def slots(demo_slots: Path) -> Iterator[LoadedModel]:
     """Bundle that answers three prompts at once."""
-    with tapeline.load(demo_batch, device="local-sync") as loaded:
+    with tapeline.load(demo_slots, device="local-sync") as loaded:
         yield loaded
 
 
-@pytest.fixture(scope="module")
-def slots(folder: Path) -> Iterator[LoadedModel]:
-    options: dict[str, Any] = {"num_layers": 1, "sequence": 8, "slots": 2, "max_sequence": 96}
-    with tapeline.load(export("demo", folder / "slots", **options), device="local-sync") as loaded:
-        yield loaded
-
-
-@pytest.fixture(scope="module", params=["model", "batch", "slots"])
+@pytest.fixture(scope="module", params=["model", "slots"])
 def any_model(request: pytest.FixtureRequest) -> LoadedModel:
     return request.getfixturevalue(request.param)
 
@@ -143,16 +135,16 @@ def test_arguments_of_a_wrong_type_are_named(model: LoadedModel, arguments: dict
             call(**arguments)
 
 
-def test_other_methods_name_the_type_too(model: Any, batch: Any) -> None:
+def test_other_methods_name_the_type_too(model: Any, slots: Any) -> None:
     calls: dict[str, Any] = {
         r"`prompts`: expected a list of texts; got str \('ab'\): call `generate` or `stream` for one": (
-            lambda: batch.generate_batch("ab")  # two prompts of a letter each, they would be
+            lambda: slots.generate_batch("ab")  # two prompts of a letter each, they would be
         ),
         r"`prompts`: expected texts; entry 0 is int \(1\): give token ids as `token_ids`": (
-            lambda: batch.stream_batch([1])
+            lambda: slots.stream_batch([1])
         ),
         r"`token_ids`: expected a list of lists of token ids; got list \(\[1, 2\]\)": (
-            lambda: batch.generate_batch(token_ids=[1, 2])
+            lambda: slots.generate_batch(token_ids=[1, 2])
         ),
         r"`text`: expected a text; got list \(\['a'\]\)": lambda: model.chat().ask(["a"]),
         r"`text`: expected a text; got int \(5\)": lambda: model.score(5),

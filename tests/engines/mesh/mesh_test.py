@@ -12,7 +12,7 @@ import tapeline
 from lang_core import ConfigError, DeviceError, InputError, MeshShape
 from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle
-from tapeline.running import BundleBatch, BundleModel, BundleSlots, DumpOptions
+from tapeline.running import BundleModel, BundleSlots, DumpOptions
 from tests.product._bundles import export
 
 _PROMPT = [5, 60, 7, 200, 9, 300, 4]
@@ -91,27 +91,24 @@ def test_packed_weights_are_cut_too(tmp_path: Path) -> None:
     _check_alike(_exported(tmp_path, mesh="tp=2", quantize="q8_0"), "tp=2")
 
 
-def test_rows_of_a_batch_lie_on_devices_of_their_own(tmp_path: Path) -> None:
-    bundle = _exported(tmp_path, mesh="dp=2", batch=2, positions="per_row")
-    results = []
+def test_sequences_of_a_batch_lie_on_devices_of_their_own(tmp_path: Path) -> None:
+    bundle = _exported(tmp_path, mesh="dp=2", batch=2)
+    point, results = bundle.entry_point("decode"), []
     for mesh in ("dp=2", None):
         with open_session(bundle, _place(mesh)) as session:
-            model = BundleBatch(bundle, session)
-            rows = model.prefill(
-                np.array([_PROMPT[:4], _PROMPT[3:]], np.int32), np.array([0, 0], np.int32), np.array([3, 2], np.int32)
-            )
-            logits, tokens = [rows.logits()], [list(rows.ids())]
+            caches = session.hold([session.zeros(a.spec) for a in point.arguments if a.donated])
+            decode, ids, logits = session.updating("decode", 1), np.array([[5], [60]], np.int32), []
             for step in range(_STEPS):
-                rows = model.decode(np.array(tokens[-1], np.int32), np.array([4 + step, 3 + step], np.int32))
-                logits.append(rows.logits())
-                tokens.append(list(rows.ids()))
-            results.append((np.stack(logits), tokens))
-            held: Any = model.caches
-            shape = next(iter(model.cache_specs.values())).shape
+                rows = decode(caches, ids, step)[0].numpy()
+                logits.append(rows)
+                ids = rows.argmax(-1).astype(np.int32)[:, None]
+            results.append(np.stack(logits))
+            held: Any = caches
+            shape = next(a.spec.shape for a in point.arguments if a.donated)
             rows_held = 1 if mesh else 2
             assert {s.data.shape for s in held.arrays("look at")[0].addressable_shards} == {(rows_held, *shape[1:])}
-    (cut, cut_tokens), (whole, whole_tokens) = results
-    assert cut_tokens == whole_tokens
+    cut, whole = results
+    assert np.array_equal(cut.argmax(-1), whole.argmax(-1))
     np.testing.assert_allclose(cut, whole, rtol=0, atol=1e-6 * np.abs(whole).max())
 
 
@@ -157,7 +154,7 @@ def test_meshes_that_do_not_fit_are_refused(halves: Bundle, tmp_path: Path) -> N
     plain = _exported(tmp_path)
     with pytest.raises(InputError, match="exported without a mesh, so it does not say how its tensors are cut"):
         tapeline.load(plain, engine="jax", mesh="tp=2")
-    wide = _exported(tmp_path / "wide", mesh="dp=8", batch=8, positions="per_row")
+    wide = _exported(tmp_path / "wide", mesh="dp=8", batch=8)
     with pytest.raises(DeviceError, match=r"mesh=dp=8: needs 8 devices, JAX has 4 \(cpu\)"):
         tapeline.load(wide, engine="jax", mesh="dp=8")
 
