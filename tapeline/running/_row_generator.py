@@ -45,7 +45,7 @@ class RowGenerator:
 
     @property
     def token_bytes(self) -> int:
-        """Bytes of token ids and their positions that were moved so far; 0 of bundles with slots."""
+        """Bytes of token ids and their positions that were moved so far."""
         return self._source.token_bytes
 
     @property

@@ -38,7 +38,7 @@ class RowSource(Protocol):
 
     @property
     def token_bytes(self) -> int:
-        """Bytes of token ids and their positions that the runner has moved so far; 0 if it does not count them."""
+        """Bytes of token ids and their positions that the runner has moved so far."""
         ...
 
     @property
@@ -77,8 +77,8 @@ class SlotSource:
 
     @property
     def token_bytes(self) -> int:
-        """0, as calls on rows do not count them."""
-        return 0
+        """Bytes of token ids, rows and positions that the runner has moved so far."""
+        return 0 if self._slots is None else self._slots.token_bytes
 
     @property
     def head_calls(self) -> int:

@@ -16,6 +16,7 @@ class SizedCall:
         size: tokens that a call of ``prefill_row`` or ``score_row`` takes, or rows that one of ``decode`` does.
         call: prepared call.
         next_ids: index of the result with the likeliest tokens.
+        token_bytes: bytes of token ids, rows and positions per call.
     """
 
     def __init__(self, bundle: Bundle, session: Session, name: str) -> None:
@@ -23,6 +24,8 @@ class SizedCall:
         self.size: Final = max(point.arguments[0].spec.shape)
         self.call: Final = session.updating(name, LOGITS + 1)
         self.next_ids: Final = [result.name for result in point.results].index(NEXT_IDS)
+        given = [argument for argument in point.arguments if argument.kind == "tensor" and not argument.donated]
+        self.token_bytes: Final = sum(argument.spec.nbytes for argument in given if argument.spec.dtype.is_integer)
 
 
 def sized_calls(bundle: Bundle, session: Session, name: str) -> list[SizedCall]:

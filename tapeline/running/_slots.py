@@ -47,6 +47,7 @@ class BundleSlots:
         decodes: sizes of ``decode``, ascending.
         cache_specs: specs of the caches and states of all rows, by name.
         pages: pages of the rows; None where every row has ``capacity`` positions of its own.
+        token_bytes: bytes of token ids, rows and positions that were moved so far, in and out.
     """
 
     def __init__(self, bundle: Bundle, session: Session, *, invariance: Invariance | None = None) -> None:
@@ -96,6 +97,7 @@ class BundleSlots:
         pool = PagePool(self.slots, model["pages"], held, self.capacity // held) if "pages" in model else None
         self._rows: Final = slot_rows(self._caches, self.position_axes, session.updating("copy_row", 0), pool)
         self.pages: Final = pool
+        self.token_bytes = 0
 
     @property
     def invariant(self) -> bool:
@@ -139,7 +141,7 @@ class BundleSlots:
         ``embeddings`` [tokens, D] are as for ``prefill_row``.
         """
         results = self._appended(entry, token_ids, row, position, embeddings)
-        return Row(Rows(results, 1, entry.next_ids, _uncounted), 0)
+        return Row(Rows(results, 1, entry.next_ids, self._read), 0)
 
     def score_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
         """Appends tokens to a row, as ``prefill_row`` does, and returns the predictions after each of them.
@@ -156,7 +158,7 @@ class BundleSlots:
             raise InputError(f"{_SCORE}: the bundle was exported without it: export with score_tokens=4")
         self._check_tokens(_SCORE, "draft", len(token_ids), self.score_tokens, position)
         results = self._appended(self._score, token_ids, row, position)
-        return Rows(results, self.score_tokens, self._score.next_ids, _uncounted)[: len(token_ids)]
+        return Rows(results, self.score_tokens, self._score.next_ids, self._read)[: len(token_ids)]
 
     def _appended(
         self,
@@ -173,6 +175,7 @@ class BundleSlots:
             given.append(np.zeros((1, entry.size, embeddings.shape[1]), np.float32))
             given[1][0, : len(token_ids)] = embeddings
         place = self._rows.place(row, position, len(token_ids))
+        self.token_bytes += entry.token_bytes
         return entry.call(self._caches, *given, place, position, len(token_ids) - 1)
 
     def _check_tokens(self, name: str, text: str, count: int, most: int, position: int) -> None:
@@ -244,7 +247,8 @@ class BundleSlots:
         token, position, count = given
         row = self._rows.places(batch, rows, positions)
         results = entry.call(self._caches, token[:, None], row, position, count)
-        predictions = Rows(results, entry.size, entry.next_ids, _uncounted)
+        self.token_bytes += entry.token_bytes
+        predictions = Rows(results, entry.size, entry.next_ids, self._read)
         return [predictions[place] for place in places]
 
     def score_room(self, row: int, position: int) -> int:
@@ -292,6 +296,6 @@ class BundleSlots:
         if not 0 <= start <= stop <= self.capacity:
             raise InputError(f"a row has positions 0 to {self.capacity}; found {start} to {stop}")
 
-
-def _uncounted(nbytes: int) -> None:
-    del nbytes
+    def _read(self, nbytes: int) -> None:
+        """Counts bytes of ids that were read."""
+        self.token_bytes += nbytes

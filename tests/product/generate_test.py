@@ -268,15 +268,15 @@ def test_several_prompts_are_answered_as_each_alone(
     stats = json.loads((tmp_path / "s.json").read_text())
     assert stats["prompt_tokens"] == sum(count["prompt_tokens"] for count in counts)
     assert stats["new_tokens"] == sum(count["new_tokens"] for count in counts)
-    # Logits of 8 steps, and of the call that ended the longer prompts, after the first token of the shortest.
-    assert stats["bytes_copied_per_step"] == 3 * 4 * logits.shape[-1] * 9 / 8
-    assert stats["token_bytes_per_step"] == 3 * (4 + 4)  # an id and a position in
+    assert stats["bytes_copied_per_step"] == 3 * 4 * logits.shape[-1]
+    assert stats["token_bytes_per_step"] == 3 * (4 + 4 + 4 + 4)  # an id, a row, a position and a count in
+    waiting = generating(several, *["--prompt=x"] * 4, *flags)
+    assert waiting.out == "".join(f"==> {i} <==\n{alone[2][0]}" for i in range(1, 5))
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--prompt=a"] * 4, "4 prompts, and the bundle takes 1 to 3 at once: give as many, or export with --batch=4"),
         (["--prompt=a", "--prompt=b", "--token_ids=1"], "give either --prompt or --token_ids"),
         (
             ["--token_ids=1", "--token_ids=1,2", "--max_new_tokens=96"],
@@ -302,4 +302,4 @@ def test_a_bundle_for_other_uses(tmp_path: Path, generating: Generate) -> None:
     forward = export_case(case, tmp_path / "f", entry_points=("forward",), sequence=3, num_layers=1)
     two = export_case(case, tmp_path / "t", batch=2, sequence=3, max_sequence=4, num_layers=1)
     refused(generating(forward, "--token_ids=1"), "generation needs prefill and decode: export with --entry_points")
-    refused(generating(two, "--token_ids=1"), "was exported with --batch=2: generation takes one sequence")
+    refused(generating(two, "--token_ids=1"), "was exported with --batch=2, and generation takes one sequence")

@@ -49,12 +49,13 @@ def test_the_text_has_no_shardings_and_is_that_without_a_mesh(tmp_path: Path) ->
     assert texts[0].read_bytes() == texts[1].read_bytes()
 
 
-def test_caches_of_slots_are_batched_over_heads_in_the_portable_module_alone(tmp_path: Path) -> None:
+def test_caches_of_slots_are_written_across_heads_in_the_portable_module_alone(tmp_path: Path) -> None:
     options: dict[str, Any] = {"slots": 2}
     bundle = export(tmp_path, "tp=2", **options)
-    assert "input_batching_dims = [0, 1]" in _portable_text(bundle)
-    assert "input_batching_dims" not in (bundle.path / "module.mlir").read_text()
-    assert "input_batching_dims" not in _portable_text(export(tmp_path / "whole", None, **options))
+    heads_are_whole = "update_window_dims = [1, 3]"
+    assert heads_are_whole in _portable_text(bundle)
+    assert heads_are_whole not in (bundle.path / "module.mlir").read_text()
+    assert heads_are_whole not in _portable_text(export(tmp_path / "whole", None, **options))
 
 
 def _portable_text(bundle: Bundle) -> str:
