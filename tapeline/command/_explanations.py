@@ -1,11 +1,11 @@
-"""Kinds of errors: what each means, its usual causes, and what to do; the page and ``explain`` are made of them."""
+"""Explanations of all kinds of errors, from which docs/errors.md and ``explain`` are generated."""
 
 from typing import Final, NamedTuple
 
 from lang_core import MissingPackageError
 
 ERRORS_PAGE: Final = "docs/errors.md"
-"""Address of the page that is generated from this module; that of the site's page once there is a site."""
+"""Path of the page that is generated from this module."""
 
 
 class Explanation(NamedTuple):
@@ -14,7 +14,7 @@ class Explanation(NamedTuple):
     Attributes:
         meaning: one sentence.
         causes: usual causes, the most frequent first.
-        cures: what to do about them, in the order in which to try.
+        cures: fixes, in the order in which to try them.
     """
 
     meaning: str
@@ -24,303 +24,305 @@ class Explanation(NamedTuple):
 
 EXPLANATIONS: Final = {
     "TapelineError": Explanation(
-        "The base of all kinds: `except TapelineError` takes whatever Tapeline raises on purpose.",
-        ("One of the kinds below; nothing raises the base itself.",),
+        "The base class of all kinds: `except TapelineError` catches all errors that Tapeline raises on purpose.",
+        ("One of the kinds below; the base class itself is never raised.",),
         ("Read the section of the kind that the traceback names.",),
     ),
     "InputError": Explanation(
-        "A file, an option or an argument that was handed in is wrong. Nothing was computed; the exit code is 2.",
+        "A file, an option or an argument is wrong. Nothing was computed; the exit code is 2.",
         (
-            "A path that does not exist, is of another kind, or cannot be written.",
-            "Options that do not go together, or a number outside its range.",
-            "A bundle that was exported for something else: another device, other sizes, no chat template.",
-            "A file of a bundle that was changed or lost after the export.",
+            "A path that does not exist, is of the wrong type, or is not writable.",
+            "Options that exclude each other, or a number outside its range.",
+            "A bundle that was exported for another purpose: another device, other sizes, no chat template.",
+            "A file of a bundle that was changed or deleted after the export.",
         ),
         (
-            "Read what the message says was found, and what is available.",
-            "`tapeline <command> --help` lists the flags, `tapeline inspect --bundle=DIR` says what a bundle can.",
-            "Export again where the bundle is damaged or of other sizes.",
+            "The message has the actual and the possible values.",
+            "`tapeline <command> --help` lists the flags, `tapeline inspect --bundle=DIR` describes a bundle.",
+            "Export again if the bundle is damaged or has other sizes.",
         ),
     ),
     "CheckpointError": Explanation(
-        "A file or a tensor of a checkpoint is missing, damaged, or of another shape than the model's.",
+        "A file or a tensor of a checkpoint is missing or damaged, or its shape does not match the model.",
         (
             "A download that was cut off, or a file of Git LFS that holds only its pointer.",
-            "A shard that `model.safetensors.index.json` names and the directory lacks.",
+            "A shard that is listed in `model.safetensors.index.json` but missing in the directory.",
             "A `config.json` of another model than the weights.",
         ),
         (
-            "Fetch the named file again.",
+            "Download the named file again.",
             "`tapeline inspect --model=DIR` lists configuration and tensors without an export.",
-            "Compare the two shapes in the message: the model's is from `config.json`.",
+            "Compare the two shapes in the message: the model's shape comes from `config.json`.",
         ),
     ),
     "ConfigError": Explanation(
-        "A model's configuration lacks a field, contradicts itself, or names something that is not supported.",
+        "A model's configuration lacks a field, is inconsistent, or needs an unsupported feature.",
         (
-            "A family of models, a RoPE scaling, an activation or an attention that Tapeline does not know.",
+            "A model family, a RoPE scaling, an activation or an attention variant that Tapeline does not support.",
             "A `config.json` that was written by hand or by an older library.",
-            "A mesh whose text is malformed.",
-            "An option of sampling outside its range, such as `--temperature=-1`.",
+            "A malformed mesh.",
+            "A sampling option outside its range, such as `--temperature=-1`.",
         ),
         (
-            "docs/supported.md and docs/models.md list what is supported.",
+            "docs/supported.md and docs/models.md list supported models and features.",
             "Correct the field that the message names.",
-            "Add the family in a package of your own: docs/extending.md.",
+            "Add the model family in your own package: docs/extending.md.",
         ),
     ),
     "ChoiceError": Explanation(
-        "An argument with a fixed set of values is none of them.",
-        ("A misspelt value, or one of a later version.",),
-        ("Take one of the values that the message lists.",),
+        "An argument is not one of its fixed set of values.",
+        ("A misspelt value, or a value of a later version.",),
+        ("Use one of the values that the message lists.",),
     ),
     "DescriptionError": Explanation(
-        "A file of a bundle is not the one that was exported, or the description contradicts the module or itself.",
+        "A file of a bundle differs from the exported file, or the manifest contradicts the module or itself.",
         (
-            "A file that a disk or a copy damaged, or that was edited.",
+            "A file that was edited, or damaged by a disk or a copy.",
             "A `kernel_config.json` that was edited, or comes from another export than the module beside it.",
         ),
         ("Export the bundle again; copy bundles as whole directories.",),
     ),
     "PagesError": Explanation(
-        "A row of a server needs a page of the caches, and none is free that no other row was promised.",
+        "A sequence needs a KV-cache page, and all free pages are reserved by other sequences.",
         (
-            "A program drives the rows of a bundle with pages itself, and begins more sequences than the pages hold.",
-            "`tapeline serve` reserves pages before a request gets its row: from there it is a fault of ours.",
+            "A program that drives a paged bundle itself starts more sequences than the pages hold.",
+            "`tapeline serve` reserves pages before a request starts: if the server raises this error, it is a bug in "
+            "Tapeline.",
         ),
         (
-            "Clear rows whose sequences have ended, or begin fewer at once.",
-            "Export with more pages: `--pages`; docs/serving.md says how many.",
+            "Clear the slots of finished sequences, or start fewer sequences at once.",
+            "Export with more pages: `--pages` (docs/serving.md).",
         ),
     ),
     "MissingPackageError": Explanation(
-        "A part of Tapeline was used for which a package is not installed. Nothing was computed; the exit code is 2.",
+        "A feature needs a package that is not installed. Nothing was computed; the exit code is 2.",
         (
-            "`pip install tapeline` brings what CPUs, Vulkan and CUDA need through IREE; JAX, training, sound, images "
+            "`pip install tapeline` supports CPUs, Vulkan and CUDA through IREE; JAX, training, audio, images "
             "and plots are extras.",
-            "A bundle or a command that was written where more was installed.",
+            "A bundle or a command from a machine with more extras installed.",
         ),
         (
             "Run the `pip install` that the message names, in the environment that runs Tapeline.",
-            "`pip install 'tapeline[all]'` brings all extras.",
+            "`pip install 'tapeline[all]'` installs all extras.",
         ),
     ),
     "PluginError": Explanation(
         "An installed package that extends Tapeline cannot be loaded.",
         (
             "The package raises when it is imported; the message has its error.",
-            "Two packages register the same name, or one registers a name that Tapeline has.",
+            "Two packages register the same name, or a package registers a name of Tapeline's.",
         ),
         (
-            "Import the module that the message names in Python, and mend or update its package.",
-            "Uninstall it: without its entry point nothing of it is loaded.",
+            "Import the module that the message names in Python, and fix or update its package.",
+            "Uninstall it: without its entry point the package is not loaded.",
         ),
     ),
     "OpError": Explanation(
-        "An op was called against its contract: shapes, dtypes or attributes.",
+        "A call violates the contract of an op: shapes, dtypes or attributes.",
         ("Shapes that do not broadcast, a dtype that the op does not take, an attribute outside its range.",),
         (
             "The message gives the numbered constraint; docs/ops.md has its text.",
-            "Look at the module path in the message: the fault is in the model code that made the call.",
+            "The module path in the message names the model code that made the call.",
         ),
     ),
     "OperatorError": Explanation(
         "A Python operator or a NumPy function was applied to a tensor, a parameter or a value of a flow.",
         ("`0.5 * x`, `x @ y`, `x[0]`, `x < 1`, `len(x)`, `np.tanh(x)` in the code of a model.",),
         (
-            "Call the op that the message names: `ctx.ops.mul(x, 0.5)`. docs/ops.md lists all.",
-            "For NumPy take the data, `x.numpy()`, on a path that asks `ctx.isRecording`: docs/packages.md.",
+            "Call the op that the message names: `ctx.ops.mul(x, 0.5)`. docs/ops.md lists all ops.",
+            "For NumPy, use the data, `x.numpy()`, on a path that checks `ctx.isRecording`: docs/packages.md.",
             "Read a parameter with `ctx.parameter(self.weight)` first.",
         ),
     ),
     "UnknownNameError": Explanation(
-        "An op, or an attribute of a tensor, was looked up that does not exist. It is an AttributeError, too.",
-        ("A misspelt name, or a name that NumPy, PyTorch or JAX has for the op.",),
-        ("Take the name that the message gives; docs/ops.md lists all.",),
+        "An op or an attribute of a tensor does not exist. This error is also an AttributeError.",
+        ("A misspelt name, or the op's name in NumPy, PyTorch or JAX.",),
+        ("Use the name that the message suggests; docs/ops.md lists all ops.",),
     ),
     "KeywordError": Explanation(
-        "A function was called with a keyword argument that it does not have. It is a TypeError, too.",
-        ("A misspelt name, or a name that another library has for the argument.",),
-        ("Take one of the names that the message lists.",),
+        "A function has no such keyword argument. This error is also a TypeError.",
+        ("A misspelt name, or the argument's name in another library.",),
+        ("Use one of the names that the message lists.",),
     ),
     "JsonError": Explanation(
-        "A JSON text is damaged or beyond its bounds. It is an InputError and a ValueError, too.",
+        "A JSON text is malformed or exceeds a limit. This error is also an InputError and a ValueError.",
         (
             "A file was cut off, or saved in UTF-16 or with a byte order mark.",
             "A number is beyond 64-bit floats or has over 40 digits, or lists and objects nest deeper than 100.",
         ),
-        ("Copy the file again from where it came, or correct it at the place that the message names.",),
+        ("Copy the file again from its source, or correct it at the place that the message names.",),
     ),
     "TraceEscapeError": Explanation(
-        "A value without data was used as if it had some, or data was about to enter a trace unseen.",
+        "Code read the data of a recorded value, or passed an array to a recorded op.",
         (
-            "Model code asks a recorded value for its numbers: `if`, `float(...)`, `.numpy()`, `print`.",
-            "A NumPy array that was computed outside reaches a recorded op.",
+            "Model code reads the data of a recorded value: `if`, `float(...)`, `.numpy()`, `print`.",
+            "A NumPy array that was computed outside the recording reaches a recorded op.",
         ),
         (
-            "Compute it with `ctx.ops` instead, or ask `ctx.isRecording` first.",
-            "Say `ctx.constant(array)` where the array is meant to be frozen into the module.",
+            "Compute it with `ctx.ops` instead, or check `ctx.isRecording` first.",
+            "Use `ctx.constant(array)` if the array is to be a constant of the module.",
         ),
     ),
     "RecordingError": Explanation(
-        "Recording was used out of order: a closed tape, a value of another tape, a block that does not nest.",
-        ("A recorded value that is kept beyond its recording.", "A block that is left in another order than entered."),
-        ("Record and use the tape within one `with`; make values anew in each recording.",),
+        "A recording was used incorrectly: a closed tape, a value of another tape, a block that does not nest.",
+        ("A recorded value that is used after its recording.", "Blocks that are not closed in reverse order."),
+        ("Record and use the tape within one `with`; create new values in each recording.",),
     ),
     "GraphError": Explanation(
-        "A graph is malformed, or was asked for something that it does not have.",
-        ("An output's name that the graph lacks; the message lists near names.", "A graph that was built by hand."),
-        ("Correct the name. Where the graph came out of `record`, it is a fault of ours: report it.",),
+        "A graph is malformed, or lacks a requested name.",
+        ("An output name that the graph lacks; the message lists similar names.", "A graph that was built by hand."),
+        ("Correct the name. If the graph comes from `record`, report it as a bug.",),
     ),
     "CompileError": Explanation(
-        "A compiler refused a module. The exit code is 1.",
+        "A compiler rejected a module. The exit code is 1.",
         (
-            "An op or a dtype that the target has no code for (docs/devices.md).",
-            "A module that is too large for the compiler's memory.",
-            "A compiler of another version than the one that Tapeline's tests ran with.",
+            "An op or a dtype that the target does not support (docs/devices.md).",
+            "Not enough memory for the compiler.",
+            "A compiler version that Tapeline was not tested with.",
         ),
         (
-            "The message names the line of the module, and where it comes from.",
-            "Try another target, `--dtype=f32`, or fewer layers by `--num_layers` to see which part it is.",
+            "The message names the line of the module, and its source in the model.",
+            "Try another target, `--dtype=f32`, or fewer layers with `--num_layers`, to find the part that fails.",
             "`tapeline doctor` prints the versions: add it to a report.",
         ),
     ),
     "DeviceError": Explanation(
-        "A device is absent, or refused a call.",
+        "A device is missing, or a call on it failed.",
         (
-            "No driver: Vulkan and CUDA need that of the machine.",
-            "Memory of the device is used up.",
-            "A bundle that was exported without this device's target.",
+            "A missing driver: Vulkan and CUDA need the driver of the machine.",
+            "The device is out of memory.",
+            "A bundle that was exported without the device's target.",
         ),
         (
-            "`tapeline doctor` lists devices, and what is missing for the others.",
-            "Export with `--target` of the device, or run on `--device=local-task`.",
+            "`tapeline doctor` lists the devices, and missing requirements of the others.",
+            "Export with the device's `--target`, or run on `--device=local-task`.",
             "Use a smaller `--max_sequence` or fewer `--slots`.",
         ),
     ),
     "ProcessError": Explanation(
-        "Another process of the same run has not come, has ended, or does something else.",
+        "Another process of the same run did not start, has ended, or is out of step.",
         (
-            "A rank that failed first: its own lines begin with its number in brackets.",
+            "A rank that failed first: its output lines start with its rank in brackets.",
             "Ranks with different flags or bundles.",
-            "A coordinator's address that other machines cannot reach.",
+            "A coordinator address that other machines cannot reach.",
         ),
         (
             "Read the first error, not the last.",
             "Start all ranks with the same command and the same files; docs/distributed.md has a list of failures.",
-            "Give a longer `--timeout` where machines start slowly.",
+            "Increase `--timeout` if machines start slowly.",
         ),
     ),
     "VerificationError": Explanation(
         "A result does not agree with its reference. The exit code is 3, and an export leaves no bundle.",
         (
-            "A compiler's fault on this target.",
-            "A dtype that is too coarse for the model: f16 overflows in some.",
-            "With `compare`: two bundles that are not of the same model or options.",
+            "A compiler bug on this target.",
+            "A dtype without enough range or precision for the model: f16 overflows in some models.",
+            "With `compare`: two bundles of different models or options.",
         ),
         (
             "The message names the first block and op that differ.",
-            "`tapeline compare` shows where errors grow: docs/debugging.md.",
-            "Try `--dtype=f32` or another target; report it where f32 on `llvm-cpu` fails.",
+            "`tapeline compare` shows the layers in which errors grow: docs/debugging.md.",
+            "Try `--dtype=f32` or another target; report a bug if f32 on `llvm-cpu` fails.",
         ),
     ),
     "HubError": Explanation(
-        "A model could not be had from the hub: its name, revision, access, connection, space or content.",
+        "A model could not be downloaded from the hub: its name, revision, access, the connection, disk space or its "
+        "content.",
         (
-            "A misspelt name, or a model whose licence has to be accepted on its page first.",
+            "A misspelt name, or a model with a licence that must be accepted on its page first.",
             "No login: a private or gated model needs a token.",
-            "A disk that is full.",
+            "A full disk.",
         ),
         (
             "docs/hub.md has a section for each of these.",
-            "`tapeline doctor` says whether there is a login and where the cache is.",
+            "`tapeline doctor` shows the login and the cache directory.",
         ),
     ),
     "UnreachableError": Explanation(
-        "The hub could not be asked, and the cache does not hold what was asked for.",
-        ("No network, a proxy, or an outage of the hub.",),
-        ("Try again; or fetch the files by other means and give their directory as `--model`.",),
+        "The hub is unreachable, and the cache lacks the requested files.",
+        ("A missing network connection, a proxy, or an outage of the hub.",),
+        ("Try again, or download the files by other means and pass their directory as `--model`.",),
     ),
     "NoTemplateError": Explanation(
-        "A model has no chat template, so turns of a conversation cannot be written as its prompt.",
-        ("A base model, which goes on from a text and answers no questions.",),
+        "A model lacks a chat template, so it cannot format messages as a prompt.",
+        ("A base model, which continues text but is not trained for chat.",),
         (
             "Use `generate --prompt` without `--chat`, or the model's instruct variant.",
-            "`serve --chat_template=FILE` takes a template of your own.",
+            "`serve --chat_template=FILE` sets a template.",
         ),
     ),
     "UnreadTokenizerError": Explanation(
-        "The tokenizer of a GGUF file is of a kind that is not read.",
+        "The tokenizer type of a GGUF file is not supported.",
         (
-            "A rule for cutting text into words that Tapeline does not know yet.",
-            "SentencePiece scores that are equal, so that merges depend on the place in a text.",
+            "An unsupported pre-tokenizer.",
+            "Equal SentencePiece scores, with which merges depend on the position in the text.",
         ),
         ("The model is exported without a tokenizer: give `--token_ids`, or export the Hugging Face directory.",),
     ),
     "ConstraintError": Explanation(
-        "The constraint of a request (JSON, schema, expression, grammar) failed, or left no token to choose.",
-        ("A grammar that is malformed, too large, or that no text fulfils.",),
+        "The constraint of a request (JSON, schema, regular expression, grammar) failed, or excluded all tokens.",
+        ("A grammar that is malformed, too large, or matches nothing.",),
         ("Correct the grammar; docs/grammars.md has its limits.",),
     ),
     "RequestError": Explanation(
-        "A request to the server is answered with an error; its JSON has the message, the field and a code.",
-        ("A field that is wrong or not supported, an unknown model, a wrong key, a limit that is exceeded.",),
-        ("The answer's `param` names the field; docs/serving.md lists fields, limits and codes.",),
+        "The server rejected a request; the JSON response has the message, the field and a code.",
+        ("An invalid or unsupported field, an unknown model, a wrong key, an exceeded limit.",),
+        ("The response's `param` names the field; docs/serving.md lists fields, limits and codes.",),
     ),
     "BusyError": Explanation(
         "The server's queue is full; the request is answered with 429.",
-        ("More requests than `--slots` answers at once and `--max_waiting` holds.",),
-        ("Ask again after `Retry-After` seconds; give the server more slots, or start another one.",),
+        ("More requests than `--slots` plus `--max_waiting`.",),
+        ("Retry after `Retry-After` seconds; use more slots, or start another server.",),
     ),
     "EngineClosedError": Explanation(
-        "The server takes no requests any more, or ended this one when it was closed.",
-        ("The server is being stopped, or its bundles are loaded again.",),
-        ("Ask again when `/health` answers 200.",),
+        "The server was shut down before or during the request.",
+        ("The server is shutting down, or reloading its bundles.",),
+        ("Retry when `/health` answers 200.",),
     ),
     "ModelFailedError": Explanation(
-        "A call of the model failed on the server; all answers that were running ended with this.",
-        ("The device failed or its memory is used up; the server's log has the first error.",),
-        ("Read the log, free memory or take fewer `--slots`, and start the server again.",),
+        "A call of the model failed on the server; all running requests end with this error.",
+        ("The device failed or is out of memory; the server's log has the first error.",),
+        ("Read the log, free memory or use fewer `--slots`, and restart the server.",),
     ),
     "ClientGoneError": Explanation(
-        "The client closed its connection, so its answer was given up. No client ever sees it.",
-        ("A timeout of the client, or a user who left the page.",),
-        ("Nothing, or a longer timeout in the client.",),
+        "The client closed its connection, so its request was cancelled. Clients never see this error.",
+        ("A timeout in the client, or a user who left the page.",),
+        ("Ignore it, or set a longer timeout in the client.",),
     ),
     "KernelError": Explanation(
-        "A kernel's contract is violated: in its declaration, a call, or a configuration that was remembered.",
-        ("A kernel class whose fields or methods do not fit, or a cache that another version wrote.",),
-        ("docs/kernels.md has the contract; `tapeline tune clear --op=NAME` forgets what is remembered.",),
+        "A kernel violates the contract: in its declaration, a call, or a stored configuration.",
+        ("A kernel class with wrong fields or methods, or a cache of another version.",),
+        ("docs/kernels.md has the contract; `tapeline tune clear --op=NAME` removes stored configurations.",),
     ),
     "MissingMethodError": Explanation(
         "A kernel lacks a method that the call needs.",
-        ("The kernel is run on a compiler, or asked for a gradient, that it has no method for.",),
+        ("The kernel lacks the method for this compiler or for gradients.",),
         ("Write the method that the message names: docs/kernels.md.",),
     ),
     "ConfigSelectionError": Explanation(
         "No tier has a configuration for a call of a kernel; the message gives the reason of each tier.",
-        ("The kernel has no heuristic, and the call was never tuned.",),
-        ("Record the call and `tapeline tune recorded`, or give the kernel a heuristic.",),
+        ("The kernel lacks a heuristic, and the call was never tuned.",),
+        ("Record the call and run `tapeline tune recorded`, or add a heuristic to the kernel.",),
     ),
     "TuningError": Explanation(
-        "Tuning is not allowed or not possible here, or no candidate is good.",
-        ("Nothing was recorded, or every candidate failed or computed something else.",),
+        "Tuning is not allowed or not possible here, or all candidates failed.",
+        ("No calls were recorded, or every candidate failed or gave wrong results.",),
         ("Run once with `TAPELINE_OPS_RECORD=1`; `tapeline tune explain` shows why candidates failed.",),
     ),
 }
-"""Explanations by the name of the kind, a base before what it is the base of."""
+"""Explanations by the name of the kind; base classes come before their subclasses."""
 
 
 def kind_of(error: BaseException) -> str | None:
-    """Returns the name of the nearest kind that is explained; None of an error that nobody foresaw.
+    """Returns the name of the closest explained kind, or None for an unexpected error.
 
-    Kinds of packages that extend Tapeline have that of their base.
+    Kinds of plugins are explained by their base class.
     """
     return next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in EXPLANATIONS), None)
 
 
 def see_also(error: BaseException) -> str:
-    """Returns a line, behind a line break, that says where an error is explained; empty if its message says all."""
+    """Returns a line break and a line that names the page of an error, or an empty text if the message suffices."""
     if isinstance(error, MissingPackageError):
         return ""
     kind = kind_of(error)

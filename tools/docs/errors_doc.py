@@ -16,12 +16,11 @@ _HEAD: Final = """\
 
 <!-- Generated from tapeline/command/_explanations.py by `bazel run //tools/docs:errors_doc`. -->
 
-An error that Tapeline means says what was asked, what was found, where, and what to do. A command prints it on stderr
-as `error: ...`; the line `see: ...` behind it names its section here. `tapeline explain KIND` prints the same section
-where this page is not at hand. In Python each is an exception of that name, and `lang_core.TapelineError` is the base
-of all.
+Messages of Tapeline's errors have the request, the actual value, the place and the fix. A command prints an error to
+stderr as `error: ...`, followed by a line `see: ...` with its section on this page. `tapeline explain KIND` prints the
+same section. In Python each kind is an exception of that name, with the base class `lang_core.TapelineError`.
 
-An error with a traceback is one that nobody foresaw: report it with the output of `tapeline doctor`.
+An error with a traceback is unexpected: report it with the output of `tapeline doctor`.
 """
 _PAGE: Final = re.compile(r"\bdocs/([\w-]+\.md)")
 
