@@ -55,7 +55,7 @@ class Executor(Generic[Cfg_co, Out_co]):
     Arguments may be NumPy arrays, tensors of a context, or JAX's arrays, also inside of ``jit`` and ``grad``. A kernel
     that is written in ``ctx.ops`` gets the context as ``ctx=``. Without tensors of a context, ``ctx=`` may be left out:
     NumPy arrays give NumPy arrays, and JAX's arrays, outside of ``jit`` and ``grad``, are computed by NumPy and given
-    back as JAX's; where JAX traces them, the kernel gets a context on JAX's arrays. While a context records, the ops of
+    back as JAX's; if JAX traces them, the kernel gets a context on JAX's arrays. While a context records, the ops of
     the chosen variant are recorded under the call's label.
 
     To type checkers ``Executor[Cfg, Out]`` runs kernels with these configurations and results; one without types runs

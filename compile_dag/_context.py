@@ -41,8 +41,8 @@ class GraphExecutionContext(ExecutionContext):
     belongs to the thread or asyncio task that opened it. Elsewhere, and while it is paused, another context computes.
 
     Args:
-        tags: selection of the tags to record; none where None.
-        eager: context that computes, with the same module path and ``parameters_from``; NumPy's where None.
+        tags: selection of the tags to record; none if None.
+        eager: context that computes, with the same module path and ``parameters_from``; NumPy's if None.
 
     >>> from compile_dag import GraphExecutionContext
     >>> ctx = GraphExecutionContext()
@@ -153,7 +153,7 @@ class GraphExecutionContext(ExecutionContext):
 
     @contextmanager
     def watched(self) -> Iterator[list[Node]]:
-        """Yields a list to which each node of the open recording is added; ``RecordingError`` where none is open."""
+        """Yields a list to which each node of the open recording is added; ``RecordingError`` if none is open."""
         with self._open_recorder("watched()").tape.watched() as nodes:
             yield nodes
 
@@ -206,7 +206,7 @@ class GraphExecutionContext(ExecutionContext):
         raise no_operand(self, f"{op.name} {self._where()}", operand)
 
     def constant(self, value: Any, dtype: DType | str | None = None) -> Tensor:
-        """Freezes a value of any shape, exactly, into the graph; computes where nothing is recorded."""
+        """Freezes a value of any shape, exactly, into the graph; computes if nothing is recorded."""
         if isinstance(value, Value):
             value.numpy()  # raises
         recorder = self._recorder()

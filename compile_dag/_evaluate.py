@@ -69,7 +69,7 @@ def replay(
         nodes: nodes in an order in which they can run.
         ctx: context that gives the ops their meaning.
         values: tensors of ``ctx``, of the values' shapes, by the value's number; results are added.
-        kept: numbers of the values to keep; all where None. The others are dropped after their last use.
+        kept: numbers of the values to keep; all if None. The others are dropped after their last use.
         observe: called with each node of a loop or a branch that was run, and the values at hand there.
     """
     nodes = tuple(nodes)

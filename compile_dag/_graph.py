@@ -97,7 +97,7 @@ def _captured_values(inputs: Iterable[Value], nodes: tuple[Node, ...], outputs: 
 
 
 def _written(name: str) -> str:
-    """Returns a name as it is, or quoted where it could be taken for another thing, such as a number."""
+    """Returns a name as it is, or quoted if it could be taken for another thing, such as a number."""
     return name if re.fullmatch(r"[A-Za-z_][\w.]*", name, re.ASCII) else f'"{name}"'
 
 

@@ -24,7 +24,7 @@ PARAMETER: Final = Op(
 )
 """Op of a graph that stands for a parameter."""
 
-# Recorded only where a recording selects the tag. Its result is the operand once more, and used by nobody: whatever
+# Recorded only if a recording selects the tag. Its result is the operand once more, and used by nobody: whatever
 # needs the tensor does not depend on the tag.
 TAG: Final = Op(
     "tag",

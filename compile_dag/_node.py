@@ -30,7 +30,7 @@ class Recording:
         self._heir = heir
 
     def owner(self) -> Self:
-        """Returns the open recording in which this one's values can be used; itself where there is none."""
+        """Returns the open recording in which this one's values can be used; itself if there is none."""
         owner = self
         while owner.is_closed and owner._heir is not None:
             owner = owner._heir

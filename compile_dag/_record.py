@@ -62,10 +62,10 @@ def record(
         fn: function of a context and one tensor per spec. It returns a tensor, a sequence of tensors, or a mapping of
             names to tensors.
         specs: specs of the arguments.
-        input_names: names of the arguments; those of fn's signature where None.
-        name: name of the graph; fn's name where None.
+        input_names: names of the arguments; those of fn's signature if None.
+        name: name of the graph; fn's name if None.
         sink: receiver of the ops as they are recorded, so that nothing has to be kept.
-        tags: selection of the model's tags to record; none where None.
+        tags: selection of the model's tags to record; none if None.
 
     Returns:
         The verified graph, or what the sink makes of the recording. Outputs without a name are ``result``, or

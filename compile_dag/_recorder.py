@@ -265,7 +265,7 @@ class Recorder:
 
 
 def recorder_of(ctx: ExecutionContext) -> Recorder | None:
-    """Returns the recordings of a context that this thread or task has open; None where there are none."""
+    """Returns the recordings of a context that this thread or task has open; None if there are none."""
     recorder = _OPEN.get()
     if recorder is None:
         return None
@@ -323,7 +323,7 @@ def _innermost(recorder: Recorder | None, is_wanted: Callable[[Recorder], bool])
 
 def _current_task() -> Any:
     """Returns the asyncio task that runs, if any."""
-    # Not imported for this, as it takes longer than all else here: no task runs where nobody has imported it.
+    # Not imported for this, as it takes longer than all else here: no task runs if nobody has imported it.
     asyncio = sys.modules.get("asyncio")
     try:
         return None if asyncio is None else asyncio.current_task()

@@ -116,7 +116,7 @@ def lower_module(
         block_functions: True to write blocks as private functions, alike ones once
             (docs/design/0005-block-functions.md). If False, blocks are written in place: their kernels are described
             alike, and the text has no functions of their names.
-        tags: selection of the model's tags to write, as traces that IREE delivers to a session (docs/dump.md); where
+        tags: selection of the model's tags to write, as traces that IREE delivers to a session (docs/dump.md); if
             None, the text is that of a model without tags.
         trace_kernels: True to write each entry point a second time, without tags, with traces of those tensors of
             kernels that ``tags`` selects. The calls are those of a module with block functions.

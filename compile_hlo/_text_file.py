@@ -9,7 +9,7 @@ from typing import TextIO
 
 @contextmanager
 def text_file(path: Path) -> Iterator[TextIO]:
-    """Opens a file to write a module into. It gets its name when the block ends; where the block raises, it goes.
+    """Opens a file to write a module into. It gets its name when the block ends; if the block raises, it goes.
 
     A file of that name stays as it is until then.
     """

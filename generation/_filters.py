@@ -20,7 +20,7 @@ Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 def penalized(logits: Scores, history: Sequence[int] | np.ndarray, penalty: float) -> Scores:
-    """Returns logits ``[V]`` with those of tokens in the history made less likely (more, where penalty < 1).
+    """Returns logits ``[V]`` with those of tokens in the history made less likely (more, if penalty < 1).
 
     A token counts once, however often it is in the history. Ids of V or more, which a tokenizer larger than the model
     can produce, cannot be generated and have no logit: they are skipped.

@@ -15,7 +15,7 @@ class Prediction(Protocol):
         ...
 
     def likeliest(self) -> int:
-        """Returns the index of the largest logit, the lowest of equal ones; -1 where it is NaN or infinite."""
+        """Returns the index of the largest logit, the lowest of equal ones; -1 if it is NaN or infinite."""
         ...
 
 

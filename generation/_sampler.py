@@ -55,7 +55,7 @@ class Sampler:
     def choose(
         self, prediction: Prediction, history: History, *, prompt_tokens: int = 0, allowed: Mask | None = None
     ) -> int:
-        """Returns the next token's id, without reading logits where the likeliest token is enough and known.
+        """Returns the next token's id, without reading logits if the likeliest token is enough and known.
 
         Args:
             prediction: prediction of a model.
@@ -186,7 +186,7 @@ def _check_range(setting: str, scores: Scores, logits: np.ndarray, neutral: str)
 
 
 def _divided(scores: Scores, temperature: float) -> Scores:
-    """Divides by the temperature; where that overflows, after moving the highest score to 0, which changes no odds."""
+    """Divides by the temperature; if that overflows, after moving the highest score to 0, which changes no odds."""
     divisor = np.float32(temperature)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         divided = scores / divisor

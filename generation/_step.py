@@ -17,7 +17,7 @@ class TokenStep:
     Attributes:
         token_id: the token.
         prediction: from which it was chosen.
-        ended: why generation ends with it; None where it goes on.
+        ended: why generation ends with it; None if it goes on.
     """
 
     token_id: int

@@ -39,7 +39,7 @@ class StopRule:
 
 
 def eos_ids(config: Mapping[str, Any], generation_config: Mapping[str, Any] | None = None) -> frozenset[int]:
-    """Returns the ids that end a sequence; empty where neither config names one.
+    """Returns the ids that end a sequence; empty if neither config names one.
 
     As in transformers, ``generation_config`` comes first; then ``config``, and there a multimodal model's
     ``text_config`` last.

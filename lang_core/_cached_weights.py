@@ -10,7 +10,7 @@ from lang_core._weights import WeightSource, rows_of
 
 
 class CachedWeights:
-    """Keeps whole tensors that were read, up to a budget: for eager runs on a source where reading takes work.
+    """Keeps whole tensors that were read, up to a budget: for eager runs on a source if reading takes work.
 
     What was kept first stays. A model reads its weights in the same order again and again, so with less room than all
     of them take, giving up the oldest for the newest would find nothing at the next round; the first ones are found.
@@ -42,7 +42,7 @@ class CachedWeights:
         return self._source.encoding(key)
 
     def read(self, key: str) -> np.ndarray:
-        """Returns the whole tensor, of its spec's shape, read-only: the same array each time where it is kept."""
+        """Returns the whole tensor, of its spec's shape, read-only: the same array each time if it is kept."""
         kept = self._kept.get(key)
         if kept is not None:
             return kept

@@ -1,6 +1,6 @@
 """Arguments with a fixed set of values: enumerations, named choices (``typing.Literal``) and flags.
 
-A value is converted where it can mean one choice only, and refused otherwise. Python itself checks no annotation, and
+A value is converted if it can mean one choice only, and refused otherwise. Python itself checks no annotation, and
 ``mode is RopeMode.SPLIT_HALF`` is quietly False of the string ``"split_half"``.
 """
 
@@ -173,7 +173,7 @@ class _Options:
             self._others.append(_plain_class(origin or arm))
 
     def match(self, value: Any) -> Any:
-        """Returns the value, or what it stands for; ``_UNMATCHED`` where it stands for nothing allowed."""
+        """Returns the value, or what it stands for; ``_UNMATCHED`` if it stands for nothing allowed."""
         if self._flag and isinstance(value, bool | np.bool_):
             return bool(value)
         if any(isinstance(value, kind) for kind in self._kinds):
@@ -246,7 +246,7 @@ def _arms_of(annotation: Any) -> Sequence[Any]:
 
 
 def _plain_class(annotation: Any) -> type | None:
-    """Returns the class that values of an annotation are instances of; None where that cannot be asked."""
+    """Returns the class that values of an annotation are instances of; None if that cannot be asked."""
     unknown = not inspect.isclass(annotation) or annotation is inspect.Parameter.empty
     return None if unknown or getattr(annotation, "_is_protocol", False) else annotation
 

@@ -27,7 +27,7 @@ class Scope(threading.local):
 
     Attributes:
         module_path: path of the module that runs now.
-        source_line: Python line to which ops are attributed; the caller's where empty.
+        source_line: Python line to which ops are attributed; the caller's if empty.
         given: tensors in place of weights, by path.
         substitutes: functions in place of the bodies of composites, by the composite's name.
         untagged: number of open ``untagged`` blocks.
@@ -127,7 +127,7 @@ class ExecutionContext(metaclass=ContextMeta):
 
     @property
     def source_line(self) -> str:
-        """Python line to which ops are attributed, as ``file:line``; the caller's where empty."""
+        """Python line to which ops are attributed, as ``file:line``; the caller's if empty."""
         return self._scope.source_line
 
     @source_line.setter
@@ -186,7 +186,7 @@ class ExecutionContext(metaclass=ContextMeta):
         """Returns a weight, in the dtype and shape the module declared."""
 
     def parameter_or(self, parameter: Parameter, values: Any) -> Tensor:
-        """Returns a weight, in its shape, or where the context knows its weights and they lack it, these values.
+        """Returns a weight, in its shape, or if the context knows its weights and they lack it, these values.
 
         Args:
             parameter: the parameter.
@@ -267,7 +267,7 @@ class ExecutionContext(metaclass=ContextMeta):
         Args:
             name: name of the composite.
             body: function that calls ops and returns a tensor or a tuple of tensors.
-            inputs: tensors; None where one is left out.
+            inputs: tensors; None if one is left out.
             attributes: arguments that are known without running anything, such as an axis.
         """
         return self._body_of(name, body)(*self.admit_all(inputs), *attributes)

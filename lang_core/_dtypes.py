@@ -114,7 +114,7 @@ _PROMOTION: Final = {(a, b): _promoted(a, b) for a in DTYPES for b in DTYPES}
 
 
 def promote(a: DType, b: DType) -> DType | None:
-    """Returns ``numpy.result_type(a, b)``, or None where that is not one of our dtypes.
+    """Returns ``numpy.result_type(a, b)``, or None if that is not one of our dtypes.
 
     >>> promote(i32, f32), promote(bf16, f32), promote(i8, u8)
     (f64, f32, None)

@@ -123,7 +123,7 @@ class EagerExecutionContext(ExecutionContext):
         return _of_array(value)
 
     def tag(self, x: T, name: str, *, detail: bool = False) -> T:
-        """Hands the tensor to the sink, where there is one.
+        """Hands the tensor to the sink, if there is one.
 
         Raises:
             OpError: the tensor is another context's.
@@ -191,7 +191,7 @@ class EagerExecutionContext(ExecutionContext):
             return EagerTensor(spec, plain_bools(self._weights.read(path)).astype(spec.dtype.numpy, copy=False))
 
     def parameter_or(self, parameter: Parameter, values: Any) -> EagerTensor:
-        """Returns the weight, or these values of its shape where no weight has its path."""
+        """Returns the weight, or these values of its shape if no weight has its path."""
         is_given = self._given_for(parameter) is not None
         if is_given or (self._weights is not None and self._weights.has(parameter.path)):
             return self.parameter(parameter)

@@ -19,13 +19,13 @@ class Argument:
     Attributes:
         name: name, unique among the arguments.
         spec: shape and dtype; rank 0 for a scalar.
-        kind: ``"scalar"`` where the caller passes a number rather than a buffer.
+        kind: ``"scalar"`` if the caller passes a number rather than a buffer.
         alias_result: name of the result that takes over this argument's buffer. Such an argument is donated: it is
             updated in place, and its old value is gone after the call.
         bounds: least and greatest allowed number of an integer argument: a position beyond the caches would overwrite
             what is in them. Sessions refuse others.
         copied: True if the function updates this argument in place although the caller keeps it: sessions pass a copy.
-        axes: per dimension the axis of a mesh that may cut it; None where the argument says nothing.
+        axes: per dimension the axis of a mesh that may cut it; None if the argument says nothing.
     """
 
     name: str

@@ -87,7 +87,7 @@ class VerificationError(TapelineError):
 
 
 def near_names(name: str, known: Iterable[str], limit: int = 3) -> str:
-    """Returns a hint at near names, ``"; did you mean 'a' or 'b'?"``, or ``""`` where none is near.
+    """Returns a hint at near names, ``"; did you mean 'a' or 'b'?"``, or ``""`` if none is near.
 
     >>> near_names("weigth", ["weight", "bias"])
     "; did you mean 'weight'?"

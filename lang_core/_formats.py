@@ -36,7 +36,7 @@ Q2_K: Final = BlockLayout(
     minimum=82,
     sub_scales=SubScales(planes=(Plane(0, 4, 16),)),  # of each byte the low bits are a scale, the high ones a minimum
 )
-# The stored third bit is set where 4 is not to be subtracted. Sixteen scales of six bits: four in the low or high bits
+# The stored third bit is set if 4 is not to be subtracted. Sixteen scales of six bits: four in the low or high bits
 # of eight bytes, two in four bytes.
 Q3_K: Final = BlockLayout(
     256,

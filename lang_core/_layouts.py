@@ -67,7 +67,7 @@ class SubScales:
 
     Attributes:
         at: first byte of the words that ``fields`` index, or of the bytes that are the integers.
-        fields: bit fields, joined by or; none where each byte is an integer, or where ``planes`` has the bits.
+        fields: bit fields, joined by or; none if each byte is an integer, or if ``planes`` has the bits.
         planes: bits of the integers, joined by or, as those of weights are described.
         signed: whether they are signed bytes.
         offset: subtracted from them.
@@ -83,7 +83,7 @@ class SubScales:
 @checked_choices
 @dataclass(frozen=True, slots=True)
 class BlockLayout:
-    """Bytes of a block: weight = d * sub_scale * (integer - offset), less dmin * sub_minimum where it has minima.
+    """Bytes of a block: weight = d * sub_scale * (integer - offset), less dmin * sub_minimum if it has minima.
 
     With a table, ``table[integer]`` takes the place of the integer.
 
@@ -96,8 +96,8 @@ class BlockLayout:
         scaled: consecutive weights that share a scale.
         minimum: first byte of dmin, an f16; None without minima.
         adds_minimum: whether minima are added, not subtracted.
-        sub_scales: scales of the parts, then their minima; None where d is the only scale.
-        table: value of each stored integer; None where integers stand for themselves.
+        sub_scales: scales of the parts, then their minima; None if d is the only scale.
+        table: value of each stored integer; None if integers stand for themselves.
         exponent: whether d is a byte e, for 2**(e - 128), and not an f16.
     """
 

@@ -53,7 +53,7 @@ _UNARY: Final = {
     "delitem": ("del []", "ctx.ops.slice or ctx.ops.concat"),
     "contains": ("in", "ctx.ops.any(ctx.ops.equal({x}, {y}))"),
 }
-# Functions of NumPy by name, where the op has another one; a method such as ``reduce`` is a part of the key.
+# Functions of NumPy by name, if the op has another one; a method such as ``reduce`` is a part of the key.
 _FUNCTIONS: Final = {
     "subtract": "sub",
     "multiply": "mul",

@@ -44,7 +44,7 @@ class Encoding:
         block_bytes: bytes of a block, scales included.
         bits: bits of a weight's integer.
         layout: description of a block's bytes.
-        quantizer: function that packs weights; None where they can only be read.
+        quantizer: function that packs weights; None if they can only be read.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Encoding:
         return bool(shape) and shape[-1] > 0 and shape[-1] % self.block == 0
 
     def columns(self, packed_columns: int) -> int | None:
-        """Returns K for rows of this many bytes; None where they are not whole blocks."""
+        """Returns K for rows of this many bytes; None if they are not whole blocks."""
         blocks, rest = divmod(packed_columns, self.block_bytes)
         return None if rest else blocks * self.block
 
@@ -128,7 +128,7 @@ def register_encoding(name: str, layout: BlockLayout, quantizer: Quantizer | Non
     Args:
         name: its name, in lower case.
         layout: description of a block's bytes; every context, lowering and kernel reads weights by it.
-        quantizer: function that packs weights; None where they can only be read.
+        quantizer: function that packs weights; None if they can only be read.
 
     Raises:
         ConfigError: the name is taken.

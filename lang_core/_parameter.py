@@ -40,7 +40,7 @@ class Parameter(Named, NoOperators):
 
     Attributes:
         spec: shape and dtype of the weight, whether it is packed or not.
-        encoding: encoding of its packed bytes; None where it is an array of its spec.
+        encoding: encoding of its packed bytes; None if it is an array of its spec.
         activations: form in which products with its packed bytes take x.
     """
 
@@ -55,7 +55,7 @@ class Parameter(Named, NoOperators):
 
     @property
     def stored_spec(self) -> TensorSpec:
-        """Spec of the array that ``ctx.parameter`` gives: packed bytes where there is an encoding."""
+        """Spec of the array that ``ctx.parameter`` gives: packed bytes if there is an encoding."""
         return self.spec if self.encoding is None else self.encoding.packed(self.spec)
 
     def _as_operand(self) -> tuple[str, str]:

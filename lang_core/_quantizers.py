@@ -95,7 +95,7 @@ def _pack_e2m1(blocks: _Array, packed: _Array) -> None:
 
 
 def _store(numbers: _Array, packed: _Array, bits: int) -> None:
-    """Writes the whole parts of numbers [n, 32]: the fifth bits, where there are, then pairs of the lowest four."""
+    """Writes the whole parts of numbers [n, 32]: the fifth bits, if there are, then pairs of the lowest four."""
     integers = np.minimum(numbers.astype(np.uint8), (1 << bits) - 1)
     if bits > 4:
         packed[:, :_FIFTH_BYTES] = np.packbits(integers >> 4, axis=1, bitorder="little")

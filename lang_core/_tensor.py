@@ -36,7 +36,7 @@ class Tensor(NoOperators):
         return len(self.spec.shape)
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Returns the data, of the tensor's shape, where it has data.
+        """Returns the data, of the tensor's shape, if it has data.
 
         Raises:
             TraceEscapeError: the value is recorded, and has no data.

@@ -14,7 +14,7 @@ from lang_core._spec import TensorSpec
 class WeightSource(Protocol):
     """Named tensors that are read when asked for, and only then.
 
-    Reading changes nothing: the same key can be read again. Arrays are read-only where they are views. A source that
+    Reading changes nothing: the same key can be read again. Arrays are read-only if they are views. A source that
     wraps another one says of a tensor what the other says, but for what it changes.
     """
 
@@ -27,7 +27,7 @@ class WeightSource(Protocol):
         ...
 
     def spec(self, key: str) -> TensorSpec:
-        """Returns the shape and the dtype that reading gives. Raises CheckpointError where there is no such key."""
+        """Returns the shape and the dtype that reading gives. Raises CheckpointError if there is no such key."""
         ...
 
     def encoding(self, key: str) -> str | None:
@@ -74,7 +74,7 @@ class PackedRows(Protocol):
     """Source that gives rows of packed tensors as they are stored."""
 
     def packed_as(self, key: str) -> str | None:
-        """Returns the encoding of the rows that ``read_packed_rows`` gives; None where it gives none of this tensor."""
+        """Returns the encoding of the rows that ``read_packed_rows`` gives; None if it gives none of this tensor."""
         ...
 
     def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
@@ -87,7 +87,7 @@ class StoredBytes(Protocol):
     """Source that knows the size of its tensors in the form in which they are stored."""
 
     def stored_bytes(self, key: str) -> int | None:
-        """Returns the bytes of a tensor as it is stored, scales included; None where they are not known."""
+        """Returns the bytes of a tensor as it is stored, scales included; None if they are not known."""
         ...
 
 

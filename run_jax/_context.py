@@ -142,7 +142,7 @@ class JaxExecutionContext(ExecutionContext):
     def composite(
         self, name: str, body: Callable[..., R], inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()
     ) -> R:
-        """Returns ``body(*inputs, *attributes)``, or JAX's own function of that name where there is one."""
+        """Returns ``body(*inputs, *attributes)``, or JAX's own function of that name if there is one."""
         rule = None if name in self._scope.substitutes else COMPOSITES.get(name)
         if rule is None:
             return super().composite(name, body, inputs, attributes)
@@ -159,7 +159,7 @@ class JaxExecutionContext(ExecutionContext):
                 result.roots |= roots
 
     def tag(self, x: T, name: str, *, detail: bool = False) -> T:
-        """Hands the tensor to the sink, where there is one."""
+        """Hands the tensor to the sink, if there is one."""
         if self._tag_sink is not None:
             self._tag_sink(tag_name(self.module_path, name), self.tensor(x))
         return x
@@ -217,7 +217,7 @@ class JaxExecutionContext(ExecutionContext):
         return tensor if tensor.dtype is spec.dtype else JaxTensor(spec, convert(tensor.data, spec.dtype))
 
     def parameter_or(self, parameter: Parameter, values: Any) -> JaxTensor:
-        """Returns the weight, or these values where no weight has its path."""
+        """Returns the weight, or these values if no weight has its path."""
         known, path = self._parameters, parameter.path
         is_stored = known is not None and (path in known if isinstance(known, Mapping) else known.has(path))
         if is_stored or self._given_for(parameter) is not None:

@@ -17,7 +17,7 @@ def _half_even(x: Array) -> Array:
 
 
 def _larger(function: Callable[..., Array], wins: Callable[..., Array]) -> Callable[..., Array]:
-    """Returns the larger or smaller operand; its gradient goes to that one, and half to each where they are equal.
+    """Returns the larger or smaller operand; its gradient goes to that one, and half to each if they are equal.
 
     JAX's own gradient compares the operands with the result. Where XLA computes an operand twice with different
     roundings it is equal to neither, and its gradient would be 0.

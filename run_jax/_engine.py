@@ -14,7 +14,7 @@ from jaxlib.mlir.dialects import stablehlo
 from lang_core import DeviceError, InputError, OpError, VerificationError, as_dtype, near_names, plain_bools
 
 _MAIN: Final = "main"
-_NAMES: Final = {"i1": "bool", "ui8": "u8"}  # our dtypes by MLIR's name, where that differs
+_NAMES: Final = {"i1": "bool", "ui8": "u8"}  # our dtypes by MLIR's name, if that differs
 
 
 class StableHloFunction:

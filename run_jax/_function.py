@@ -60,7 +60,7 @@ def parameter_arrays(
     Args:
         module: module whose parameters are read, each in its own dtype; packed ones as their bytes.
         weights: where they are read, one at a time.
-        sharding: function from a path and its spec to the array's sharding; JAX's default device where it is left out
+        sharding: function from a path and its spec to the array's sharding; JAX's default device if it is left out
             or gives None.
 
     Raises:

@@ -12,7 +12,7 @@ from run_jax._rules import Array, computes, convert
 
 
 def _clamped(indices: Array, most: int) -> Array:
-    """Returns indices in 0 .. most, as i32 where they fit."""
+    """Returns indices in 0 .. most, as i32 if they fit."""
     low, high = (np.array(bound, indices.dtype) for bound in (0, max(most, 0)))
     return lax.clamp(low, indices, high)
 
@@ -33,7 +33,7 @@ def _dynamic_update_slice(x: Array, update: Array, *starts: Array) -> Array:
 
 
 def overlapping_update(x: Array, update: Array, *starts: Array) -> Array:
-    """Updates a slice where the update may be computed from x: XLA writes in place, and reads what it has written.
+    """Updates a slice if the update may be computed from x: XLA writes in place, and reads what it has written.
 
     It takes x and a reshape of it for different buffers (openxla/xla#49176, jaxlib 0.10.2), and has removed barriers
     by then. Here both are written into constants, and the result is chosen.

@@ -54,7 +54,7 @@ class JaxOps(Ops):
         init: Sequence[Tensor],
         most: int | None = None,
     ) -> tuple[Tensor, ...]:
-        """Runs a loop; reverse mode goes through it where ``most``, which its rounds cannot exceed, is given."""
+        """Runs a loop; reverse mode goes through it if ``most``, which its rounds cannot exceed, is given."""
         if most is None:
             return self._context.while_loop(cond, body, tuple(init))
         return self._context.bounded_loop(most, cond, body, tuple(init))

@@ -80,7 +80,7 @@ def _packed_linear(x: Array, weight: Array, encoding: Encoding, dtype: DType, ac
 
 
 def activations_of(x: Array, activations: Activations) -> Array:
-    """Returns x [.., K] in f32, rounded where the activations are."""
+    """Returns x [.., K] in f32, rounded if the activations are."""
     return convert(x, f32) if activations == "exact" else _scaled(*_quantized(x, ACTIVATION_BITS[activations]))
 
 

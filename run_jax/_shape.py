@@ -53,7 +53,7 @@ def _iota(shape: Axes, axis: int, dtype: DType) -> Array:
 
 @computes(TAG.name)
 def _tag(x: Array, *_: Any) -> Array:
-    """Passes x on: a graph's tags reach a sink only where values have data."""
+    """Passes x on: a graph's tags reach a sink only if values have data."""
     return x
 
 

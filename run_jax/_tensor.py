@@ -27,7 +27,7 @@ class JaxTensor(Tensor):
 
     Attributes:
         data: the array.
-        roots: traced arrays that the value is computed from, as bits of its context; 0 where none is known.
+        roots: traced arrays that the value is computed from, as bits of its context; 0 if none is known.
     """
 
     __slots__ = ("data", "roots")

@@ -133,7 +133,7 @@ class ArgumentChecks:
 
 
 def admitted(arguments: Sequence[LoweredArgument], values: Sequence[Value]) -> tuple[Value, ...]:
-    """Returns the values of a call, each as ``admitted_value`` has it; all where the count is wrong, to be refused."""
+    """Returns the values of a call, each as ``admitted_value`` has it; all if the count is wrong, to be refused."""
     if len(values) != len(arguments):
         return tuple(values)
     return tuple([admitted_value(argument, value) for argument, value in zip(arguments, values, strict=True)])

@@ -42,7 +42,7 @@ class Holding(ABC, Generic[P, H]):
         """Lets go of all: a call that had them failed."""
 
     def read(self, index: int, part: Part) -> np.ndarray:
-        """Copies a part of one to the host, in the part's shape; all of it passes where the host cannot reach it.
+        """Copies a part of one to the host, in the part's shape; all of it passes if the host cannot reach it.
 
         Args:
             index: number of the held tensor.
@@ -58,7 +58,7 @@ class Holding(ABC, Generic[P, H]):
         return array
 
     def write(self, index: int, part: Part, values: np.ndarray) -> None:
-        """Replaces a part of one; all of it passes where the host cannot reach the device's memory.
+        """Replaces a part of one; all of it passes if the host cannot reach the device's memory.
 
         Args:
             index: number of the held tensor.
@@ -97,7 +97,7 @@ class Holding(ABC, Generic[P, H]):
             self._replace(tensors)
 
     def check(self, action: str) -> None:
-        """Refuses an action where nothing is held.
+        """Refuses an action if nothing is held.
 
         Raises:
             DeviceError: the session is closed, or a call that had them failed.

@@ -24,7 +24,7 @@ class Tensor(Protocol):
         ...
 
     def numpy(self) -> np.ndarray:
-        """Copies the contents to an array of its shape, which is the caller's. Raises DeviceError where it is dead."""
+        """Copies the contents to an array of its shape, which is the caller's. Raises DeviceError if it is dead."""
         ...
 
 
@@ -32,7 +32,7 @@ class Results(Protocol):
     """Results of a call on held tensors, read when they are asked for."""
 
     def __getitem__(self, index: int, /) -> Tensor:
-        """Returns a result by its index among all of the function. Raises DeviceError where it is held."""
+        """Returns a result by its index among all of the function. Raises DeviceError if it is held."""
         ...
 
     def number(self, index: int) -> int:
@@ -109,7 +109,7 @@ class Session(Protocol):
         ...
 
     def function(self, name: str) -> Function:
-        """Returns an entry point to call. Raises DeviceError where there is none of that name."""
+        """Returns an entry point to call. Raises DeviceError if there is none of that name."""
         ...
 
     def updating(self, name: str, first: int | None = None) -> Updating:

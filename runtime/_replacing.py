@@ -21,8 +21,8 @@ class UpdatePlan:
     Attributes:
         name: name of the entry point.
         donated: numbers of the held arguments.
-        in_place: per held argument the result that lies in its buffer; None where there is none.
-        returned: per held argument the result that replaces it; None where there is none.
+        in_place: per held argument the result that lies in its buffer; None if there is none.
+        returned: per held argument the result that replaces it; None if there is none.
         specs: shape and dtype per result; None of one that is held.
     """
 
@@ -33,7 +33,7 @@ class UpdatePlan:
             program: program of the session.
             signature: signature of the entry point.
             first: index of the result that replaces the first donated argument; the following ones replace the
-                following arguments. None where each comes back in the buffer of its argument.
+                following arguments. None if each comes back in the buffer of its argument.
         """
         arguments = tuple(enumerate(signature.arguments))
         in_place = {argument: result for result, argument in signature.aliases.items()}

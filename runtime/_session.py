@@ -77,7 +77,7 @@ class BaseSession(ABC, Generic[P, H, F, U, T]):
         Args:
             name: name of the entry point.
             first: index of the result that replaces the first donated argument; the following ones replace the
-                following arguments. None where each comes back in the buffer of its argument.
+                following arguments. None if each comes back in the buffer of its argument.
 
         Raises:
             DeviceError: see ``function``.

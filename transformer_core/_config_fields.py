@@ -64,7 +64,7 @@ class ConfigFields:
         return self.values.get(name) is not None
 
     def integer(self, name: str, default: int | None = None, minimum: int = 1) -> int:
-        """Reads an integer of at least ``minimum``; ``default`` where absent, unless that is None.
+        """Reads an integer of at least ``minimum``; ``default`` if absent, unless that is None.
 
         The largest value is that of ``BOUNDS``, so that no loop and no allocation that follows is without an end.
 

@@ -89,7 +89,7 @@ def _matrices(module: Module) -> Sequence[Parameter]:
 
 
 def _set_encodings(module: Module, wanted: Callable[[str], Encoding | None], activations: Activations) -> None:
-    """Sets the encodings of a module's matrices, where they can be packed."""
+    """Sets the encodings of a module's matrices, if they can be packed."""
     for weight in _matrices(module):
         encoding = wanted(weight.path)
         if encoding is not None and encoding.takes(weight.spec.shape):

@@ -88,7 +88,7 @@ class CpuKernelsKernel(Kernel[CpuKernels, tuple[Any, ...]]):
         return [*(ArraySpec(spec.shape, "int8") for spec in packed), ArraySpec(wide.shape, "bfloat16")]
 
     def arrays(self) -> Arrays:
-        """Returns arguments to time: normally distributed, packed where they are packed."""
+        """Returns arguments to time: normally distributed, packed if they are packed."""
         args, _ = self.example_args(self.specs(), {})
         weight = np.random.default_rng(1).standard_normal((_DISTINCT, _COLUMNS)).astype(np.float32)
         packed = [encoding_named(name).pack(weight) for name in _ENCODINGS]

@@ -285,7 +285,7 @@ class _Describer:
         return self._mapping(attributes) if attributes else None
 
     def _class(self, kind: type) -> Any:
-        """Returns a class's name, and its content where the name alone does not lead to it."""
+        """Returns a class's name, and its content if the name alone does not lead to it."""
         name = _plain_name(kind)
         if kind.__module__ != "__main__" and _found(kind.__module__, kind.__qualname__) is kind:
             return name
@@ -381,7 +381,7 @@ def _text(name: Any) -> str:
 
 
 def _found(module: str, path: str) -> Any:
-    """Returns what a loaded module has under a dotted path; None where it has nothing."""
+    """Returns what a loaded module has under a dotted path; None if it has nothing."""
     value: Any = sys.modules.get(module)
     for part in path.split("."):
         value = getattr(value, part, None)

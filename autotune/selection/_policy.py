@@ -47,7 +47,7 @@ class AutotunePolicy:
         return self.allow_heuristics and self.cache_miss_fallback != "cached-only"
 
     def accepts(self, provenance: str) -> bool:
-        """Returns whether a remembered entry may be taken: a heuristic one may not where tuning is allowed."""
+        """Returns whether a remembered entry may be taken: a heuristic one may not if tuning is allowed."""
         if self.tune_again:
             return False
         return provenance != HEURISTIC or (self.guesses and not self.tunes)

@@ -75,7 +75,7 @@ def check_gradient(kernel: Kernel[Any, Any], inv: Invocation[Any, Any], cfg: Any
 
 
 def _gradients(kernel: Kernel[Any, Any], inv: Invocation[Any, Any], cfg: Any, kwargs: dict[str, Any]) -> Any:
-    """Returns the gradients by the kernel's rule and those to compare with; None where there are none."""
+    """Returns the gradients by the kernel's rule and those to compare with; None if there are none."""
     platform = inv.where().platform
     if run_takes_context(kernel, platform, inv.method):
         ctx = EagerExecutionContext()

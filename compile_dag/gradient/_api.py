@@ -86,7 +86,7 @@ def _check_floating(title: str, name: str, spec: TensorSpec) -> None:
 def _gradients(
     ctx: ExecutionContext, nodes: Sequence[Node], known: dict[int, Tensor], loss: Value, wanted: Sequence[list[Value]]
 ) -> list[Tensor]:
-    """Returns the gradient with respect to each list of values that stand for one thing; zeros where there is none."""
+    """Returns the gradient with respect to each list of values that stand for one thing; zeros if there is none."""
     seed = ctx.ops.constant(1.0, loss.dtype)
     slopes = iter(backward(ctx, nodes, known, [(loss, seed)], [value for group in wanted for value in group], {}))
     return [_total(ctx, group[0].spec, [next(slopes) for _ in group]) for group in wanted]
@@ -114,11 +114,11 @@ def value_and_gradient(
         fn: function of a context and arguments, each a tensor or a mapping of names to tensors. It returns the loss,
             or a sequence or mapping of tensors.
         wrt: positions of arguments, or paths of parameters that ``fn`` reads with ``ctx.parameter``.
-        of: index or name of the loss among the returned tensors; None where ``fn`` returns one tensor.
+        of: index or name of the loss among the returned tensors; None if ``fn`` returns one tensor.
 
     Returns:
         ``(ctx, *arguments) -> (what fn returns, gradients)``: one gradient per entry of ``wrt``, in the form of the
-        argument, a tensor or a mapping; zeros where it has no influence.
+        argument, a tensor or a mapping; zeros if it has no influence.
 
     Raises:
         GraphError: when called: the loss is not one floating number, an argument is not floating, a parameter is not

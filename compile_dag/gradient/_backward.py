@@ -26,7 +26,7 @@ class Cotangents:
         self._found[value.number] = gradient if before is None else self._ctx.ops.add(before, gradient)
 
     def get(self, value: Value) -> Tensor | None:
-        """Returns the sum so far; None where nothing contributed."""
+        """Returns the sum so far; None if nothing contributed."""
         return self._found.get(value.number)
 
     def pop(self, value: Value) -> Tensor | None:
@@ -81,7 +81,7 @@ def backward(
         blocks: True to open blocks; not in the function of a loop or branch.
 
     Returns:
-        The gradients; None where nothing depends on a value.
+        The gradients; None if nothing depends on a value.
 
     Raises:
         GraphError: an op on the way has no gradient rule, or is refused.

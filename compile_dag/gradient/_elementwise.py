@@ -108,7 +108,7 @@ def _pow(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
 
 
 def _chosen(forward: ForwardCall, g: Tensor, first_wins: Tensor) -> Sequence[Thunk]:
-    """Gives the gradient to the operand that was chosen, half to each where they are equal."""
+    """Gives the gradient to the operand that was chosen, half to each if they are equal."""
     ops = forward.ops
     x, y = forward.inputs
     share = ops.select(ops.equal(x, y), ops.mul(g, 0.5), g)

@@ -28,7 +28,7 @@ class ForwardCall:
         ctx: context that records or computes the gradient.
         ops: ops of the context.
         name: name of the op or composite.
-        inputs: operands in ``ctx``; of a composite as it was called, None where one was left out.
+        inputs: operands in ``ctx``; of a composite as it was called, None if one was left out.
         results: results of the op in ``ctx``, of the shapes of its shape rule.
         attributes: attributes in the order of the op's.
         wanted: flag per input: True if its gradient is needed.
@@ -79,8 +79,8 @@ def gradient_of(*names: str) -> Callable[[Rule], Rule]:
     """Registers the gradient rule of ops.
 
     A rule is ``rule(forward, *cotangents)``, with one cotangent per result: the gradient of the loss with respect to
-    that result, in its shape and dtype; None where nothing depends on a result (never if the op has one result). It
-    returns one function without arguments per input, or None where no gradient flows; those are called whose gradient
+    that result, in its shape and dtype; None if nothing depends on a result (never if the op has one result). It
+    returns one function without arguments per input, or None if no gradient flows; those are called whose gradient
     is needed. What they return may have the shape to which the input was broadcast, and another floating
     dtype: it is summed over the broadcast axes, and cast to the input's dtype.
     """

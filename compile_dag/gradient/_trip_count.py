@@ -1,4 +1,4 @@
-"""Trip counts of loops, where they are known when the loop is recorded."""
+"""Trip counts of loops, if they are known when the loop is recorded."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -23,7 +23,7 @@ def static_trip_count(attributes: tuple[Any, ...], operands: Sequence[Value], co
         constants: arrays of constants by the number of the value.
 
     Returns:
-        The number of rounds; None where it depends on data, or the loop never ends.
+        The number of rounds; None if it depends on data, or the loop never ends.
     """
     cond, body, _ = attributes
     counters = _closure(cond, body)
@@ -74,7 +74,7 @@ def _inputs_of(region: ComputeGraph, results: Sequence[Value]) -> set[int]:
 
 
 def _only(region: ComputeGraph, outputs: dict[str, Value], constants: dict[int, Any]) -> "_Part | None":
-    """Returns the part of a region that makes the outputs; None where it needs a parameter or data from around."""
+    """Returns the part of a region that makes the outputs; None if it needs a parameter or data from around."""
     live, nodes = _needed(region, list(outputs.values()))
     captured = [value for value in region.captures if value.number in live]
     if any(node.op.name == "parameter" or any(True for _ in regions_of(node)) for node in nodes):

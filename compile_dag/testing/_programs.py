@@ -101,7 +101,7 @@ def _number(ctx: ExecutionContext, x: Tensor) -> Tensor:
 
 
 def _fitting(ctx: ExecutionContext, x: Tensor, y: Tensor) -> Tensor:
-    """Returns y, or x where the two do not broadcast or promote."""
+    """Returns y, or x if the two do not broadcast or promote."""
     pairs = zip(x.shape[::-1], y.shape[::-1], strict=False)
     fits = all(a == b or 1 in (a, b) for a, b in pairs) and promote(x.dtype, y.dtype) is not None
     return y if fits and y.dtype.name != "bool" else x

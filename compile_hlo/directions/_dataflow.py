@@ -1,9 +1,9 @@
 """Dataflow: which given buffers a value may be, and what ops do with those buffers.
 
-An *origin* of a value is a buffer that was given from outside and that the value may be. The origin is certain where
-the ops in between only rename it (a reshape, an update, the carried value of a loop), and possible where the compiler
+An *origin* of a value is a buffer that was given from outside and that the value may be. The origin is certain if
+the ops in between only rename it (a reshape, an update, the carried value of a loop), and possible if the compiler
 may find out that what they compute is the operand itself: IREE turns ``x * 1``, ``x - 0``, ``-(-x)``, ``max(x, x)``
-and a concatenation of all slices of x into x. It is old where the value may be what the buffer held at first, and not
+and a concatenation of all slices of x into x. It is old if the value may be what the buffer held at first, and not
 what an update made of it.
 """
 
@@ -151,7 +151,7 @@ def _update(node: Node, origins: OriginsOf, events: Events) -> Sequence[Origins]
 
 
 def _sort(node: Node, origins: OriginsOf, events: Events) -> Sequence[Origins]:
-    """Handles ``sort``: IREE sorts an operand in its own place where it is not used later."""
+    """Handles ``sort``: IREE sorts an operand in its own place if it is not used later."""
     target = _possible(origins(node.inputs[0]))
     _write(events, target, node)
     return (_without(Origin.OLD, target),)

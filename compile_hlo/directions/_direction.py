@@ -52,8 +52,8 @@ class KernelArgument:
 
     Attributes:
         spec: shape and dtype; rank 0 is a scalar.
-        declared: INOUT where a call site passes what the entry point may write: a donated argument; else IN.
-        effective: INOUT where the kernel updates it in place, else IN: a kernel gets no argument that it does not read.
+        declared: INOUT if a call site passes what the entry point may write: a donated argument; else IN.
+        effective: INOUT if the kernel updates it in place, else IN: a kernel gets no argument that it does not read.
     """
 
     spec: TensorSpec
@@ -72,7 +72,7 @@ class KernelResult:
 
     Attributes:
         spec: shape and dtype.
-        alias_arg: index of the argument that it is an update of; None where it has a buffer of its own.
+        alias_arg: index of the argument that it is an update of; None if it has a buffer of its own.
     """
 
     spec: TensorSpec
@@ -80,5 +80,5 @@ class KernelResult:
 
     @property
     def direction(self) -> Direction:
-        """INOUT where the result takes over an argument, else OUT."""
+        """INOUT if the result takes over an argument, else OUT."""
         return "OUT" if self.alias_arg is None else "INOUT"

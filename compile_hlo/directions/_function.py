@@ -151,7 +151,7 @@ def in_place_of(tensors: Mapping[int, Argument], events: Events, results: Mappin
     """Returns the names of the arguments that results take over as updates of them.
 
     Only these may be told to IREE. It writes any other result into the argument's buffer as soon as it is computed,
-    even where ops that read the argument have yet to run (IREE 3.13). For the same reason nothing else may read what
+    even if ops that read the argument have yet to run (IREE 3.13). For the same reason nothing else may read what
     an argument that is updated held at first, or between two updates, and no other result be the argument or an update
     of it.
 

@@ -215,7 +215,7 @@ class _Walk:
     def _is_row_copy(self, node: Node) -> bool:
         """Returns whether an update copies one row of an input to another row, each given by an input of its own.
 
-        No element that is read is overwritten, because rows do not overlap. Compilers copy within the buffer, where a
+        No element that is read is overwritten, because rows do not overlap. Compilers copy within the buffer, if a
         guarded update copies the whole input first. IREE refuses a copy of a row to itself when it is called.
         """
         whole, row, *places = node.inputs

@@ -16,16 +16,16 @@ class LoweredArgument:
     Attributes:
         name: unique among the arguments.
         spec: shape and dtype; rank 0 for a scalar.
-        kind: ``"scalar"`` where the caller passes a number rather than a buffer.
-        alias_result: name of the result that takes over the buffer, which is donated; None where the caller keeps it.
-        effective: IN where the buffer keeps its bytes, OUT where it is written and its old contents are not needed,
-            else INOUT; None where it was not recorded.
+        kind: ``"scalar"`` if the caller passes a number rather than a buffer.
+        alias_result: name of the result that takes over the buffer, which is donated; None if the caller keeps it.
+        effective: IN if the buffer keeps its bytes, OUT if it is written and its old contents are not needed,
+            else INOUT; None if it was not recorded.
         guarded: True if the compiled code may write into the buffer although it is not donated: sessions pass a copy.
         in_place: True if the result named by ``alias_result`` is an update of the argument and lies in its buffer;
             otherwise that result has a buffer of its own.
         bounds: least and greatest allowed integer; sessions refuse others.
         copied: True if the author asks for the guard.
-        written: place of the write; None where there is none, or it was not recorded.
+        written: place of the write; None if there is none, or it was not recorded.
         axes: per dimension the axis of the bundle's mesh that cuts it; None without a mesh.
     """
 
@@ -48,7 +48,7 @@ class LoweredArgument:
 
     @property
     def declared(self) -> Direction:
-        """INOUT where a result takes over the buffer, else IN."""
+        """INOUT if a result takes over the buffer, else IN."""
         return "IN" if self.alias_result is None else "INOUT"
 
 
@@ -75,7 +75,7 @@ class Signature:
         name: the function's name in the module.
         arguments: tensors and scalars.
         results: tensors.
-        parameters: paths of the weights that the function reads, where these are not all of the module's.
+        parameters: paths of the weights that the function reads, if these are not all of the module's.
     """
 
     name: str

@@ -94,7 +94,7 @@ class Places:
         self._leaves = leaves
 
     def of(self, root: int) -> int | None:
-        """Returns the position of a value, given by its number; None where it is no argument."""
+        """Returns the position of a value, given by its number; None if it is no argument."""
         leaf = self._leaves.get(root)
         return self._places.get(root if leaf is None else leaf.attributes[0])
 

@@ -52,7 +52,7 @@ class BlockFunctions:
         self._texts = tempfile.SpooledTemporaryFile(_TEXT_IN_MEMORY, "w+")  # noqa: SIM115 - closed by close()
 
     def call(self, site: CallSite, emitter: Emitter) -> BlockCall:
-        """Writes a call in place of the nodes, and the function where it is new.
+        """Writes a call in place of the nodes, and the function if it is new.
 
         Args:
             site: stretch to write.
@@ -99,7 +99,7 @@ class BlockFunctions:
             tracer.after(emitter, traced, [emitter.value(value) for value in call.results])
 
     def _described(self, site: CallSite, emitter: Emitter) -> BlockCall:
-        """Returns the call of a stretch, whose function is written where it is new."""
+        """Returns the call of a stretch, whose function is written if it is new."""
         nodes, results = site.nodes, site.results
         body = _BlockEmitter(emitter, nodes[0].block)
         body.nodes(nodes)
@@ -165,7 +165,7 @@ class BlockFunctions:
             emitter.made_by(result, "block")
 
     def _function(self, text: str, body: "_BlockEmitter") -> str:
-        """Returns the name of the function of this text, which is written where it is new."""
+        """Returns the name of the function of this text, which is written if it is new."""
         key = hashlib.sha256(text.encode()).digest()
         name = self._names.get(key)
         if name is None:
@@ -177,7 +177,7 @@ class BlockFunctions:
         return name
 
     def _free_name(self, block: str) -> str:
-        """Returns the block's name without its numbers, and with a number of its own where that is taken."""
+        """Returns the block's name without its numbers, and with a number of its own if that is taken."""
         base = f"block.{without_numbers(block)}"
         count = self._counts.get(base, 1)
         name = base if count == 1 else f"{base}.{count}"
@@ -210,7 +210,7 @@ class _BlockEmitter(Emitter):
 
     Attributes:
         block: name of the block.
-        called: helper function of each call in the body, to be counted where the body becomes a function of its own.
+        called: helper function of each call in the body, to be counted if the body becomes a function of its own.
         loads: specs of the parameters that the body reads, by path, in order.
     """
 
@@ -243,7 +243,7 @@ class _BlockEmitter(Emitter):
     def foreign(self, value: Value) -> str:
         """Makes a value of the caller an argument."""
         name = f"%value{len(self._captured)}"
-        self._caller.name(value)  # raises where the caller does not know it
+        self._caller.name(value)  # raises if the caller does not know it
         self._captured[name] = value
         self.bind(value, name)
         return name

@@ -36,7 +36,7 @@ class Builder:
 
     Attributes:
         overrides: functions that take the place of overridable ones.
-        location: text after each op, such as `` loc("model.layers.0":0:0)``; empty where ops have none.
+        location: text after each op, such as `` loc("model.layers.0":0:0)``; empty if ops have none.
     """
 
     def __init__(self, write: Write, indent: str = "    ", overrides: Overrides = NO_OVERRIDES) -> None:
@@ -48,7 +48,7 @@ class Builder:
         self._ready: dict[Any, str] = {}
         # Texts of constants of one number, as MLIR spells it, by the names of values that hold it.
         self._numbers: dict[str, str] = {}
-        # What a value is made by, by its name, where a compiler cannot compute it in one pass with what follows.
+        # What a value is made by, by its name, if a compiler cannot compute it in one pass with what follows.
         self._makers: dict[str, str] = {}
         self._count = 0
 
@@ -155,7 +155,7 @@ class Builder:
         return self.of_same_elements(name, self.new(f"{line}({tensor_type(spec)}) -> {tensor_type(target)}"))
 
     def reshape(self, name: str, spec: TensorSpec, shape: tuple[int, ...]) -> str:
-        """Reshapes, where the shape changes."""
+        """Reshapes, if the shape changes."""
         if spec.shape == shape:
             return name
         line = f"stablehlo.reshape {name} : ({tensor_type(spec)}) -> "

@@ -62,7 +62,7 @@ def product(e: Builder, x: SsaValue, y: SsaValue, axes: Axes, result: TensorSpec
 
 
 def wants_precision(x: SsaValue, y: SsaValue) -> bool:
-    """Returns whether products of two operands lose bits where a device multiplies f32 with fewer."""
+    """Returns whether products of two operands lose bits if a device multiplies f32 with fewer."""
     return f32 in (x.spec.dtype, y.spec.dtype)
 
 

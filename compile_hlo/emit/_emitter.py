@@ -51,7 +51,7 @@ def emits_composite(
     Args:
         composite: name of the composite, as it was recorded; or of an op.
         then: names of the ops after it, each the only user of the result before; one or more.
-        fits: returns whether the rule can write a group; where it cannot, the nodes are written one by one.
+        fits: returns whether the rule can write a group; if it cannot, the nodes are written one by one.
     """
     chain = chain_of(composite, then, fits)
 
@@ -86,7 +86,7 @@ class Emitter(Builder):
         watcher: follower of the values, made by the overrides.
         node: node that is written.
         in_region: True inside of a loop or a branch.
-        tracer: writer of traces of kernels' tensors; None where there are none.
+        tracer: writer of traces of kernels' tensors; None if there are none.
         overlaps: numbers of the results of updates whose operands are computed from what they overwrite.
     """
 
@@ -144,7 +144,7 @@ class Emitter(Builder):
         return SsaValue(self.name(value), value.spec)
 
     def values(self, values: Iterable[Value]) -> list[SsaValue]:
-        """Returns names and specs of values, which are written in this order where they have to be."""
+        """Returns names and specs of values, which are written in this order if they have to be."""
         return [self.value(value) for value in values]
 
     def _leaf(self, value: Value) -> str:
@@ -246,7 +246,7 @@ class Emitter(Builder):
         Args:
             terminator: op that returns.
             results: values that it returns.
-            separate: per result, whether it needs a buffer of its own; none does where empty.
+            separate: per result, whether it needs a buffer of its own; none does if empty.
         """
         values = tuple(results)
         names = [self.name(value) for value in values]

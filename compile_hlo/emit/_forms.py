@@ -73,7 +73,7 @@ class ArgumentParameters:
     """Parameters as further arguments, after the entry point's own: pure StableHLO, for any consumer.
 
     Args:
-        order: order of a function's parameters among its arguments; that of the function's own table where None.
+        order: order of a function's parameters among its arguments; that of the function's own table if None.
 
     Attributes:
         specs: parameters of the function that is written next: a head comes before its body.

@@ -27,7 +27,7 @@ class WrittenStretch(NamedTuple):
     """Part of a stretch's lowering that does not depend on where the stretch stands.
 
     Attributes:
-        call: call of the block's function; None where the nodes are written in place.
+        call: call of the block's function; None if the nodes are written in place.
         uses: uses that the stretch makes of its values.
         overlaps: updates of the stretch, and the roots of its results.
         overlapping: numbers of the updates that overlap.
@@ -174,7 +174,7 @@ def check_aliases_differ(function: str, arguments: Iterable[Argument]) -> None:
 def alias_attribute(
     function: str, argument: Argument, results: Mapping[str, TensorSpec], in_place: Container[str]
 ) -> str:
-    """Returns the attribute of an argument that a result takes over; empty where none does.
+    """Returns the attribute of an argument that a result takes over; empty if none does.
 
     Raises:
         GraphError: the function has no such result, or of another spec.

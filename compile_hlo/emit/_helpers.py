@@ -115,7 +115,7 @@ def helper_record(
 
 
 def helper_head(function: KernelSignature, described: bool = True) -> str:
-    """Returns the first line of a helper function, with its record where described; arguments are %a0, %a1, ..."""
+    """Returns the first line of a helper function, with its record if described; arguments are %a0, %a1, ..."""
     arguments = ", ".join([f"%a{i}: {tensor_type(given.spec)}" for i, given in enumerate(function.arguments)])
     results = ", ".join([tensor_type(result.spec) for result in function.results])
     record = json.dumps({"kind": function.kind, **function.attributes}, separators=(",", ":"))
@@ -124,7 +124,7 @@ def helper_head(function: KernelSignature, described: bool = True) -> str:
 
 
 def read_helper(line: str) -> KernelSignature | None:
-    """Returns the record of the helper function that a line of a module's text begins; None where it begins none."""
+    """Returns the record of the helper function that a line of a module's text begins; None if it begins none."""
     head = _HEAD.fullmatch(line)
     if head is None:
         return None
@@ -169,6 +169,6 @@ class HelperFunctions:
         self.functions[function.name] = function
 
     def end(self, write: Write, described: bool) -> None:
-        """Writes the functions, with their records where ``described``."""
+        """Writes the functions, with their records if ``described``."""
         for name, body in self._bodies.items():
             write(f"{helper_head(self.functions[name], described)}{body}  }}\n")

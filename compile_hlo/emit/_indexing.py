@@ -109,7 +109,7 @@ def scattered(e: Emitter, node: Node, into: SsaValue, places: str | None = None)
         e: emitter.
         node: scatter.
         into: tensor to update.
-        places: name of the positions along the axis; the node's where None.
+        places: name of the positions along the axis; the node's if None.
     """
     _, indices, updates = node.inputs
     axis, reduction = node.attributes

@@ -81,7 +81,7 @@ class ModuleWriter:
             graph: graph to write.
             arguments: descriptions of the graph's inputs, in their order.
             directions: directions of the arguments before common subexpressions were merged, as streaming finds them;
-                those of the graph where None.
+                those of the graph if None.
 
         Returns:
             Writer of the function, at its end.

@@ -85,7 +85,7 @@ def _arg_reduce(e: Emitter, node: Node) -> None:
     kept = tuple(x.shape[i] for i in dims)
     best = e.spread(best, TensorSpec(kept, wide.dtype), wide, dims)
     is_best = e.compare("EQ", operand, best, wide)
-    if wide.dtype.is_floating:  # where there is a NaN, the reduced value is NaN, which equals nothing
+    if wide.dtype.is_floating:  # if there is a NaN, the reduced value is NaN, which equals nothing
         is_best = e.elementwise("or", (is_best, e.compare("NE", operand, operand, wide)), TensorSpec(x.shape, bool_))
     indices, chosen = TensorSpec(x.shape, i32), TensorSpec(kept, i32)
     last = x.shape[axis] - 1
@@ -112,7 +112,7 @@ def _cumsum(e: Emitter, node: Node) -> None:
 
 
 def _plus_shifted(e: Emitter, value: SsaValue, axis: int, shift: int) -> SsaValue:
-    """Adds to each element along an axis the one ``shift`` before it, where there is one."""
+    """Adds to each element along an axis the one ``shift`` before it, if there is one."""
     size = value.spec.shape[axis]
     first, above, below = (_part(e, value, axis, bounds) for bounds in ((0, shift), (shift, size), (0, size - shift)))
     total = SsaValue(e.elementwise("add", (above.name, below.name), above.spec), above.spec)

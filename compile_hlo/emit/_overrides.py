@@ -34,8 +34,8 @@ class Overrides:
 
     Attributes:
         functions: by point; each is called with the plain function before that one's own arguments.
-        watch: makes what follows the values of a function; None where nothing does.
-        exact_products: whether products with packed weights take x in f32 where their activations are exact; otherwise
+        watch: makes what follows the values of a function; None if nothing does.
+        exact_products: whether products with packed weights take x in f32 if their activations are exact; otherwise
             in integers of 16 bits, as kernels of CPUs do.
         row_writes: whether writes into rows of tensors seen as matrices are written as such, without the reshapes.
     """
@@ -65,7 +65,7 @@ E = TypeVar("E", bound=Overridden)
 
 
 def overridable(point: str) -> Callable[[Callable[Concatenate[E, P], R]], Callable[Concatenate[E, P], R]]:
-    """Makes a function of an emitter a point, named as the StableHLO op that it writes where it writes one."""
+    """Makes a function of an emitter a point, named as the StableHLO op that it writes if it writes one."""
 
     def decorate(plain: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[E, P], R]:
         @functools.wraps(plain)

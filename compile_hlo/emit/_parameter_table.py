@@ -14,7 +14,7 @@ _PLACE: Final = "\0"
 
 
 class ParameterTable(Mapping[str, TensorSpec]):
-    """Specs by path, in the order of first use where layers are alike.
+    """Specs by path, in the order of first use if layers are alike.
 
     ``layers.0.w`` to ``layers.9999.w`` of one spec take one row: the path without its first number, and the range of
     the numbers. Rows that follow one another and have the same numbers are gone through together, layer by layer.
@@ -77,7 +77,7 @@ class ParameterTable(Mapping[str, TensorSpec]):
 
 @functools.lru_cache(maxsize=256)  # a lowering asks some four times for each parameter of a layer
 def _split(path: str) -> tuple[str, int]:
-    """Splits a path into itself with a mark for its first number, and the number; 0 where it has none."""
+    """Splits a path into itself with a mark for its first number, and the number; 0 if it has none."""
     match = _INDEX.search(path)
     if match is None or str(int(match[0])) != match[0]:  # a number of another spelling would not come back
         return path, 0

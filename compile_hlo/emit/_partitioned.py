@@ -22,7 +22,7 @@ def _batched_put(plain: Callable[[Emitter, Node], str], e: Emitter, node: Node) 
     """Writes slices into x as a scatter that batches over the dimensions before the axis, heads among them.
 
     The plain form sees x as a matrix of all rows and heads: a partitioner then gathers whole caches. Models see x so
-    themselves where they write into some of its rows: the pass ``with_row_writes`` has put the reshapes aside.
+    themselves if they write into some of its rows: the pass ``with_row_writes`` has put the reshapes aside.
     """
     del plain
     if isinstance(node, RowWrite):

@@ -34,7 +34,7 @@ def put_target(e: Emitter, x: SsaValue) -> SsaValue:
 
 
 def row_write(e: Emitter, node: RowWrite) -> str:
-    """Writes a scatter along rows, and along entries where there are some; heads are part of its slices.
+    """Writes a scatter along rows, and along entries if there are some; heads are part of its slices.
 
     Seen as a matrix of all entries, as models have it, x would have to be whole on each device.
     """

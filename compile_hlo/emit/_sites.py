@@ -110,7 +110,7 @@ class SiteTracer:
         self._count = 0
 
     def before(self, e: Builder, call: Call) -> KernelSite | None:
-        """Writes the trace of a call's arguments; returns None where no tensor of the call is selected."""
+        """Writes the trace of a call's arguments; returns None if no tensor of the call is selected."""
         site = self._site(call)
         self._count += 1
         if not any(tensor.selected for tensor in (*site.before, *site.after)):

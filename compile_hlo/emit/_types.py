@@ -105,5 +105,5 @@ def unquoted(text: str) -> str:
 
 
 def symbol(text: str) -> str:
-    """Returns a symbol reference, quoted where it must be."""
+    """Returns a symbol reference, quoted if it must be."""
     return f"@{text}" if re.match(r"[A-Za-z_][\w$.]*\Z", text, re.ASCII) else f"@{quoted(text)}"

@@ -30,7 +30,7 @@ def unpacked(e: Builder, packed: SsaValue, encoding: Encoding) -> SsaValue:
 
 
 def _weights(e: Builder, blocks: SsaValue, layout: BlockLayout) -> SsaValue:
-    """Writes weights f32 [.., size], or [.., parts, size / parts] where parts have scales, of blocks [.., bytes]."""
+    """Writes weights f32 [.., size], or [.., parts, size / parts] if parts have scales, of blocks [.., bytes]."""
     if layout.sub_scales is None:
         weights = _scaled(e, _values(e, blocks, layout), _scale(e, blocks, layout))
         if layout.minimum is None:
@@ -102,7 +102,7 @@ def _plane(e: Builder, blocks: SsaValue, plane: Plane, size: int, shape: tuple[i
 
 
 def _part_scales(e: Builder, blocks: SsaValue, layout: BlockLayout, scales: SubScales) -> list[SsaValue]:
-    """Writes scales of the parts and then, where there are, minima: f32 [.., parts], times the number of all."""
+    """Writes scales of the parts and then, if there are, minima: f32 [.., parts], times the number of all."""
     parts = layout.parts
     count = parts if layout.minimum is None else 2 * parts
     words = _words(e, blocks, scales)
@@ -158,7 +158,7 @@ def _bits(e: Builder, part: SsaValue) -> SsaValue:
 
 
 def _field(e: Builder, value: SsaValue, right: int, mask: int) -> SsaValue:
-    """Writes some bits of i32 of 0 .. 255, shifted right; no mask where the shift leaves no other bits."""
+    """Writes some bits of i32 of 0 .. 255, shifted right; no mask if the shift leaves no other bits."""
     if right:
         value = integer_op(e, "shift_right_logical", value, right)
     return integer_op(e, "and", value, mask) if (_BYTE >> right) & ~mask else value

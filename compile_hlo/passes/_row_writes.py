@@ -53,7 +53,7 @@ def with_row_writes(nodes: Sequence[Node], needed: Collection[int]) -> Sequence[
 def _write_of(
     put: Node, makers: Mapping[int, Node], shaped: Mapping[int, Node], users: Mapping[int, int]
 ) -> RowWrite | None:
-    """Returns the write that a node is with the reshapes around it; None where it is none."""
+    """Returns the write that a node is with the reshapes around it; None if it is none."""
     if put.op.name != "put":
         return None
     x, updates = (_reshape_of(put.inputs[place], makers) for place in (0, 2))

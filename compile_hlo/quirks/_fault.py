@@ -24,10 +24,10 @@ class Fault:
         name: name of the function that avoids it.
         summary: what goes wrong.
         targets: targets on which it does; ``interpreter`` is StableHLO's reference interpreter, ``xla`` is XLA.
-        cases: names of the cases of tests/emission each of which shows it; empty where none does.
+        cases: names of the cases of tests/emission each of which shows it; empty if none does.
         version: version of IREE, or of what else has it, that it was seen in.
         overrides: what is written instead, by point of emission.
-        watch: makes what follows the values of a function, where the fault needs that.
+        watch: makes what follows the values of a function, if the fault needs that.
     """
 
     name: str

@@ -47,7 +47,7 @@ def integers_to_bf16(plain: Plain, e: Builder, name: str, spec: TensorSpec, dtyp
 
 @fault("convert", targets="vmvx", cases="cast_i32_f32")
 def truncation(plain: Plain, e: Builder, name: str, spec: TensorSpec, dtype: DType) -> str:
-    """vmvx rounds to nearest, where a conversion to integers is to round towards zero."""
+    """vmvx rounds to nearest, if a conversion to integers is to round towards zero."""
     if spec.dtype.is_floating and dtype.is_integer:
         negative = e.compare("LT", name, e.filled(0, spec), spec)
         up, down = e.elementwise("ceil", (name,), spec), e.elementwise("floor", (name,), spec)
@@ -163,7 +163,7 @@ def remainder_of_negative(plain: Plain, e: Builder, op: str, operands: Sequence[
 
 @fault("remainder", targets="vmvx vulkan-spirv", cases="rem_f32")
 def remainder_of_floats(plain: Plain, e: Builder, op: str, operands: Sequence[str], spec: TensorSpec) -> str:
-    """The remainder has not x's sign, or is not x where x is the smaller: on vmvx, and on Vulkan for infinite y."""
+    """The remainder has not x's sign, or is not x if x is the smaller: on vmvx, and on Vulkan for infinite y."""
     if not spec.dtype.is_floating:
         return plain(e, op, operands, spec)
     x, _ = operands

@@ -18,7 +18,7 @@ _VECTOR: Final = 4
 def parts_off_vectors(
     plain: Plain, e: Builder, value: SsaValue, ranges: Sequence[tuple[int, int]], steps: Sequence[int] = ()
 ) -> SsaValue:
-    """Vulkan reads and writes four elements at a time, and rounds down where a part begins in the middle of four.
+    """Vulkan reads and writes four elements at a time, and rounds down if a part begins in the middle of four.
 
     That is so of a part that is taken from, or put into, a larger tensor while something is computed: ``x[3:67] * 2``
     of rows of 6 is wrong, without an error. Barriers keep what computes apart from what moves. Where parts begin
@@ -174,7 +174,7 @@ def stable_sort(
 
 @fault("own_buffer", targets="llvm-cpu vmvx vulkan-spirv", cases="")
 def shared_result(plain: Plain, e: Builder, name: str, spec: TensorSpec) -> str:
-    """A result that is an argument gets that one's buffer, without a copy, even where the argument is updated in place.
+    """A result that is an argument gets that one's buffer, without a copy, even if the argument is updated in place.
 
     A barrier alone, or what computes nothing, is removed; a padding behind a barrier is not.
     """
@@ -259,5 +259,5 @@ def _update_unfused(plain: Plain, e: Builder, value: SsaValue, update: SsaValue,
 
 
 def _after_barrier(e: Builder, value: SsaValue, makers: tuple[str, ...]) -> SsaValue:
-    """Returns a value behind a barrier where one of some kinds of ops makes it."""
+    """Returns a value behind a barrier if one of some kinds of ops makes it."""
     return _apart(e, value) if any(e.is_made_by(value.name, maker) for maker in makers) else value

@@ -38,7 +38,7 @@ class PlannedStretch(NamedTuple):
     Attributes:
         occurrence: stretch.
         plan: what is live of it.
-        variant: what is needed of its template; None where nothing is.
+        variant: what is needed of its template; None if nothing is.
     """
 
     occurrence: Occurrence

@@ -92,7 +92,7 @@ class Repeat:
 
 @dataclass(slots=True)
 class Variant:
-    """Part of a template that is needed where certain results are live.
+    """Part of a template that is needed if certain results are live.
 
     Attributes:
         reads: places in ``Occurrence.outside`` of the values that are needed.

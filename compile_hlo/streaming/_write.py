@@ -102,7 +102,7 @@ class StretchWriter:
             self._stands_for[first] = self._stands_for.get(first, 0) + 1
 
     def _forget(self, last_uses: Iterable[int]) -> None:
-        """Forgets values that were used for the last time, and what stood for them where that has no other use."""
+        """Forgets values that were used for the last time, and what stood for them if that has no other use."""
         gone: list[Value] = []
         for number in last_uses:
             value = self._values.pop(number)
@@ -125,7 +125,7 @@ class StretchWriter:
         written: WrittenStretch,
         emitted: int,
     ) -> Repeat | None:
-        """Returns what other occurrences can repeat; None where the text is not a call, or names what it shows."""
+        """Returns what other occurrences can repeat; None if the text is not a call, or names what it shows."""
         call = written.call
         form = self._recorded.templates[occurrence.template].form
         if call is None or form.has_tags or any(value.op_name in LEAVES for value in firsts):

@@ -149,7 +149,7 @@ class Answer:
             self._constraint.ready(0.0)
 
     def resume(self, seconds: float) -> None:
-        """Goes on where it waits for its constraint, for some seconds at most.
+        """Goes on if it waits for its constraint, for some seconds at most.
 
         Raises:
             TapelineError: no token can be chosen.

@@ -44,7 +44,7 @@ class SequenceModel(ABC):
             token_ids: the tokens.
             position: position of the first of them.
             last: row of the last one that counts.
-            embeddings: f32 [1, chunk, D], of which those of image tokens are read; None where there are none of these.
+            embeddings: f32 [1, chunk, D], of which those of image tokens are read; None if there are none of these.
         """
 
     @abstractmethod
@@ -138,7 +138,7 @@ class OneRow:
             token_ids: the tokens.
             row: 0.
             position: position of the first token.
-            embeddings: f32 [tokens, D], of which those of image tokens are read; None where there are none of these.
+            embeddings: f32 [tokens, D], of which those of image tokens are read; None if there are none of these.
         """
         del row
         for place, token in enumerate(self._again(position), self._kept_at):
@@ -218,7 +218,7 @@ class OneRow:
         return self.model.recurrent and position < self._fed
 
     def _again(self, position: int) -> list[int]:
-        """Puts states back where a call at a position needs it, and returns the tokens to run again before it."""
+        """Puts states back if a call at a position needs it, and returns the tokens to run again before it."""
         if not self._pending(position):
             return []
         self.model.restore_states()

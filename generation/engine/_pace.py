@@ -44,7 +44,7 @@ class Allowance:
         self.spent = False
 
     def allows(self, tokens: int, seconds: float, limited: bool) -> bool:
-        """Returns whether there is room for a call; its seconds count only where they are limited."""
+        """Returns whether there is room for a call; its seconds count only if they are limited."""
         return tokens <= self._tokens and (not limited or self._clock() + seconds <= self._until)
 
     def spend(self, tokens: int) -> None:

@@ -137,7 +137,7 @@ class PromptSight:
         self._embeddings[picture.start] = embeddings
 
     def rows(self, start: int, stop: int) -> np.ndarray | None:
-        """Returns the embeddings f32 [stop - start, D] of the positions, 0 of texts; None where all is text."""
+        """Returns the embeddings f32 [stop - start, D] of the positions, 0 of texts; None if all is text."""
         pictures = self._within(start, stop)
         if not pictures:
             return None

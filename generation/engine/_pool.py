@@ -26,7 +26,7 @@ class PageCopy(NamedTuple):
 
 
 class PagePool:
-    """P pages, the last of which is nobody's: tables name it where a row has no page, and nothing is written there.
+    """P pages, the last of which is nobody's: tables name it if a row has no page, and nothing is written there.
 
     A page of several rows is whole and behind none of them: each of them goes on in pages of its own. A row with a
     reservation gets as many pages as it was promised, for the pool promises no page twice.
@@ -79,7 +79,7 @@ class PagePool:
         return np.full(self.row_pages, self.pages - 1, np.int32)
 
     def reserve(self, row: int, tokens: int) -> bool:
-        """Promises a row pages for so many positions, and returns False, promising nothing, where there are too few.
+        """Promises a row pages for so many positions, and returns False, promising nothing, if there are too few.
 
         What the row still holds counts as long as it is its own; its next write says what of it stays.
         """

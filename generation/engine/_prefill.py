@@ -156,7 +156,7 @@ class Prefill:
         return True
 
     def _encoded(self, answer: Answer, picture: PromptPicture, allowance: Allowance) -> bool:
-        """Computes the embeddings of a picture, and returns False where there is no room for that in this tick."""
+        """Computes the embeddings of a picture, and returns False if there is no room for that in this tick."""
         tokens = picture.stop - picture.start
         seconds = self._encoding.seconds(0)
         if allowance.spent and not allowance.allows(tokens, seconds, any(other.ready for other in self._slots)):
@@ -168,7 +168,7 @@ class Prefill:
         return True
 
     def _size(self, slot: Slot, allowance: Allowance) -> int:
-        """Returns the size of the next piece; 0 where there is no room for one."""
+        """Returns the size of the next piece; 0 if there is no room for one."""
         assert slot.answer
         limited = any(other.ready for other in self._slots)
         left = len(slot.answer.prompt) - slot.filled

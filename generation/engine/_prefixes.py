@@ -153,7 +153,7 @@ class Prefixes:
 
     @property
     def _any_length(self) -> bool:
-        """True where a prefix may end at any token."""
+        """True if a prefix may end at any token."""
         return self._model.invariant and not self._model.recurrent
 
     def _block_stops(self, length: int) -> Sequence[int] | None:
@@ -164,7 +164,7 @@ class Prefixes:
         return None if self._model.invariant else whole_stops(length, self._model.chunks)
 
     def _next_stop(self, slot: Slot, start: int) -> int:
-        """Returns where a block of a row that starts at ``start`` is to stop; 0 where nothing is left for one."""
+        """Returns where a block of a row that starts at ``start`` is to stop; 0 if nothing is left for one."""
         if not self._model.invariant:
             return next((stop for stop in slot.cut if stop > start), 0)
         stop = (start // self._block_tokens + 1) * self._block_tokens
@@ -197,7 +197,7 @@ class Prefixes:
         return nearest is not None and block.stop + nearest[1] == slot.filled
 
     def _add(self, slot: Slot, block: Block, stops: Sequence[int]) -> Block | None:
-        """Adds blocks with a row's tokens behind another, and returns the last; None where one does not fit."""
+        """Adds blocks with a row's tokens behind another, and returns the last; None if one does not fit."""
         if not stops:
             return None
         begin, last = block.stop, block

@@ -114,7 +114,7 @@ class TokenEvent:
 
     Attributes:
         token_id: the token.
-        logprob: its log probability; None where none were asked for.
+        logprob: its log probability; None if none were asked for.
         alternatives: the most likely tokens in its place with their log probabilities, likeliest first.
         prediction: what it was chosen from; None if it was not asked for.
     """

@@ -10,7 +10,7 @@ from generation.engine._slot import Slot
 
 
 class RowPages:
-    """Pages of one model's rows; where rows have all positions, nothing is ever short."""
+    """Pages of one model's rows; if rows have all positions, nothing is ever short."""
 
     def __init__(self, model: GuardedModel, slots: Sequence[Slot], prefixes: Prefixes) -> None:
         """Takes the model, its rows, and where to keep what rows lose."""
@@ -20,7 +20,7 @@ class RowPages:
         self._positions: Final = model.slots * model.capacity
 
     def reserve(self, slot: Slot, answer: Answer) -> bool:
-        """Reserves the pages of an answer, and returns False where those that are running need too many.
+        """Reserves the pages of an answer, and returns False if those that are running need too many.
 
         Free rows lose theirs, the one that was free for the longest first; the prefix store gets what they held.
         """

@@ -40,17 +40,17 @@ class ModelRunner(Protocol):
 
     @property
     def score_tokens(self) -> int:
-        """Number of tokens that calls of ``score_row`` take; 0 where there are none, or their bits differ."""
+        """Number of tokens that calls of ``score_row`` take; 0 if there are none, or their bits differ."""
         ...
 
     @property
     def invariant(self) -> bool:
-        """True where every token's bits are the same in whatever chunk and batch it is computed."""
+        """True if every token's bits are the same in whatever chunk and batch it is computed."""
         ...
 
     @property
     def recurrent(self) -> bool:
-        """True where some layer has a state or a ring, so that a row can only go on where it ended."""
+        """True if some layer has a state or a ring, so that a row can only go on where it ended."""
         ...
 
     @property
@@ -65,7 +65,7 @@ class ModelRunner(Protocol):
 
     @property
     def pages(self) -> PagePool | None:
-        """Pages of the rows, to be reserved for a request before it gets its row; None where rows have all positions.
+        """Pages of the rows, to be reserved for a request before it gets its row; None if rows have all positions.
 
         Such a model is not recurrent.
         """
@@ -85,7 +85,7 @@ class ModelRunner(Protocol):
             token_ids: the tokens.
             row: the row.
             position: position of the first token.
-            embeddings: f32 [tokens, D] for the tokens that stand for pictures; None where none does.
+            embeddings: f32 [tokens, D] for the tokens that stand for pictures; None if none does.
 
         Returns:
             The prediction after the last of them.
@@ -119,11 +119,11 @@ class ModelRunner(Protocol):
         ...
 
     def copy_row(self, source: int, target: int, count: int | None = None) -> None:
-        """Makes a row's states those of another, and its first ``count`` positions; all where None."""
+        """Makes a row's states those of another, and its first ``count`` positions; all if None."""
         ...
 
     def clear_row(self, row: int) -> None:
-        """Makes a row's states zero; does nothing where there are none."""
+        """Makes a row's states zero; does nothing if there are none."""
         ...
 
     def read_row(self, row: int, start: int, stop: int) -> Sequence[np.ndarray]:

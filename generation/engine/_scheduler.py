@@ -39,7 +39,7 @@ class Scheduler:
         *,
         drafting: Drafting | None = None,
     ) -> None:
-        """Begins with free rows; raises ``ConfigError`` where the model cannot verify the drafts that are wanted."""
+        """Begins with free rows; raises ``ConfigError`` if the model cannot verify the drafts that are wanted."""
         self._queue: Final = queue
         self._settings: Final = settings
         self._drafting: Final = drafting

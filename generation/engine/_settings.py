@@ -21,7 +21,7 @@ class EngineSettings:
             step leaves, estimated from earlier calls, but at least half of the target; each step makes at least one
             call. None for 0.3, or longer if calls of so few tokens would take much more time per token.
         largest_chunk: tokens of a prompt that one call may run; None for as many as the model takes. Smaller calls hold
-            up running answers for a shorter time, and where a model is not invariant more prefixes can be reused.
+            up running answers for a shorter time, and if a model is not invariant more prefixes can be reused.
         store_bytes: memory of the prefix store; 0 is off.
         block_tokens: tokens of a block of the prefix store.
         checkpoint_pieces: whether the prefix store keeps the states of a recurrent model behind every whole piece of a
@@ -29,7 +29,7 @@ class EngineSettings:
         decode_after_prompts: whether a tick that has run prompts to their ends makes a step of running answers, too.
             False suits a caller that takes tokens between ticks: it gets first tokens before the step.
         exact: whether every token has the bits of a single step: ``score_row`` is used of invariant models alone. False
-            uses it of every model, where tokens may round differently.
+            uses it of every model, if tokens may round differently.
         picture_bytes: memory of embeddings of pictures that may be asked for again; 0 keeps none.
 
     Raises:

@@ -115,7 +115,7 @@ class BlockStore:
             read: returns the arrays.
 
         Returns:
-            The block; None where it does not fit beside its ancestors.
+            The block; None if it does not fit beside its ancestors.
         """
         if self.budget == 0:
             return None

@@ -36,7 +36,7 @@ class TickTimes:
     """Seconds of the parts of ticks. One thread notes them; any may read.
 
     The parts are: ``prefix`` (finding, copying, storing and restoring of prefixes), ``encode`` (pictures),
-    ``prefill`` and ``decode`` (calls of the model), ``draft`` (where there is speculation), ``choose`` (sampling, and
+    ``prefill`` and ``decode`` (calls of the model), ``draft`` (if there is speculation), ``choose`` (sampling, and
     the listeners' work), and ``tick``, all of it.
     """
 

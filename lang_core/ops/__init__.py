@@ -8,7 +8,7 @@ Semantics
 
 Shapes of elementwise ops broadcast by NumPy's rules: they align at the right, and a dimension of 1 stretches.
 Dtypes of elementwise ops promote as ``numpy.result_type`` says. A Python number beside a tensor is weak, as in
-NEP 50: it takes the tensor's dtype where its kind fits in, so ``f16 + 2.5`` is f16. All other ops take their
+NEP 50: it takes the tensor's dtype if its kind fits in, so ``f16 + 2.5`` is f16. All other ops take their
 operands as they are and promote nothing. Integers wrap. Floating results follow IEEE 754; nothing warns.
 
 Where these ops differ from NumPy, on purpose:
@@ -22,7 +22,7 @@ Where these ops differ from NumPy, on purpose:
 - ``argmax``, ``argmin`` and the indices of ``sort`` and ``top_k`` are i32.
 - Run-time positions are never counted from the end. ``take``, ``gather``, ``put`` and the starts of ``dynamic_slice``
   and ``dynamic_update_slice`` are clamped into range; ``scatter`` drops what is outside.
-- Python floats become f32 and ints i32 where there is no tensor beside them.
+- Python floats become f32 and ints i32 if there is no tensor beside them.
 - Unspecified: integer ``rem`` by 0, shifts by a negative number or by more bits than there are, casts of floats to
   integers that cannot represent them, which of 0.0 and -0.0 is the larger, which of several updates of one
   element wins in a ``put`` or a ``scatter`` that sets, and whether a NaN or infinity of a ``conv``'s kernel meets its

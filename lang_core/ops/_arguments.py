@@ -41,7 +41,7 @@ def checks_arguments(kind: type[T], names: Collection[str] | None = None) -> typ
 
     Args:
         kind: class to change.
-        names: names of the methods; all where None.
+        names: names of the methods; all if None.
 
     Returns:
         The class itself.

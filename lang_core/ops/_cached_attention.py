@@ -69,7 +69,7 @@ def _eager(q: Array, k: Array, v: Array, bias: Array, *rows_and_scale: Any) -> A
 
 
 def _shown(bias: Array) -> int:
-    """Returns the number of keys up to the last one that some query sees; all where none does."""
+    """Returns the number of keys up to the last one that some query sees; all if none does."""
     seen = np.flatnonzero((bias > _HIDDEN).any(axis=(0, 1)))
     return int(seen[-1]) + 1 if seen.size else bias.shape[-1]
 
@@ -112,7 +112,7 @@ class CachedAttentionOps(OpsBase):
             v: [B, K, S, H']; likewise.
             bias: f32 [1, T, S] or [B, T, S]; -1e30 hides a key from a query.
             scale: of the scores.
-            rows: i32 [B], rows of k and v that the sequences have, clamped; b for sequence b where None. Or i32 [B, M],
+            rows: i32 [B], rows of k and v that the sequences have, clamped; b for sequence b if None. Or i32 [B, M],
                 a table of pages: position p of sequence b is entry ``p mod (S / M)`` of row ``rows[b, p // (S / M)]``.
 
         Returns:

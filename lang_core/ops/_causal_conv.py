@@ -26,8 +26,8 @@ class CausalConvOps(CompositeOps, IndexingOps):
             x: [B, T, C], floating.
             weight: [C, W], of W taps; the last one is for the token itself.
             bias: [C].
-            state: [B, W - 1, C], the tokens before x; zeros where None. It is not changed.
-            count: i32 of rank 0 or [B], how many of x's tokens count: the state goes on from there; T where None.
+            state: [B, W - 1, C], the tokens before x; zeros if None. It is not changed.
+            count: i32 of rank 0 or [B], how many of x's tokens count: the state goes on from there; T if None.
 
         Returns:
             y [B, T, C] and the new state [B, W - 1, C], both in x's dtype.

@@ -32,7 +32,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self.cast(x, as_dtype(x.dtype).accumulation)
 
     def mean(self, x: Tensor, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
-        """Returns the mean over ``axis`` (all axes where None), in x's floating dtype; NaN of no elements."""
+        """Returns the mean over ``axis`` (all axes if None), in x's floating dtype; NaN of no elements."""
         if not as_dtype(x.dtype).is_floating:
             raise OpError(f"mean of {x.dtype}{list(x.shape)}: the dtype must be floating: cast it first")
         total = self.sum(self._wide(x), axis, keepdims)
@@ -194,7 +194,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
             v: [B, K, S, H'] (H' may differ from H).
             mask: bool, broadcast to [B, N, T, S]; True where a query may look. A query that may look nowhere
                 gives zeros.
-            scale: of the scores; 1 / sqrt(H) where None.
+            scale: of the scores; 1 / sqrt(H) if None.
             softcap: c in ``c * tanh(score / c)``, applied after scale, before bias and mask.
             bias: added to the scores, broadcast to [B, N, T, S]; where it is -inf a query may not look.
 
@@ -213,7 +213,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self._ctx.composite("attention", self._attention, (q, k, v, mask, bias), (scale, softcap))
 
     def _over_scores(self, name: str, x: Tensor | None, scores: tuple[int, ...]) -> Tensor | None:
-        """Returns a mask or bias as [T, S] or [B, N, T, S], where axes may be 1."""
+        """Returns a mask or bias as [T, S] or [B, N, T, S], if axes may be 1."""
         if x is None or (x.ndim in (2, 4) and _stretches(x.shape, scores)):
             return x
         if not _stretches(x.shape, scores):

@@ -51,7 +51,7 @@ def _positive(x_ndim: int, y_ndim: int, contract: Any, batch: Any) -> tuple[Axes
 
 
 class _Plan(NamedTuple):
-    """Transpositions and reshapes that turn a dot_general into one numpy.matmul; None where nothing is to be done."""
+    """Transpositions and reshapes that turn a dot_general into one numpy.matmul; None if nothing is to be done."""
 
     x_order: Axes | None
     x_shape: Axes | None
@@ -217,7 +217,7 @@ class ContractionOps(ArithmeticOps):
             y: any shape, x's dtype.
             contract: axes of x and of y, paired.
             batch: axes of x and of y, paired.
-            dtype: of the result; x's where None. i8 products usually want i32.
+            dtype: of the result; x's if None. i8 products usually want i32.
 
         Returns:
             [batch.., x's free axes.., y's free axes..].

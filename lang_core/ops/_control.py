@@ -107,7 +107,7 @@ class ControlOps(OpsBase):
         on_false: Callable[..., Sequence[Tensor]],
         operands: Sequence[Tensor] = (),
     ) -> tuple[Tensor, ...]:
-        """Returns ``on_true(*operands)`` where the rank-0 bool ``pred`` holds, else ``on_false(*operands)``."""
+        """Returns ``on_true(*operands)`` if the rank-0 bool ``pred`` holds, else ``on_false(*operands)``."""
         return self._ctx.conditional(pred, on_true, on_false, tuple(operands))
 
     def fori_loop(self, stop: int, body: Callable[..., Sequence[Tensor]], init: Sequence[Tensor]) -> tuple[Tensor, ...]:

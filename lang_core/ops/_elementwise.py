@@ -216,10 +216,10 @@ class MathOps(OpsBase):
         return self._apply(_CLAMP, self._tensors(_CLAMP, (x, low, high)))
 
     def cast(self, x: Operand, dtype: DType | str) -> Tensor:
-        """Returns x in another dtype; x itself where it has that dtype already.
+        """Returns x in another dtype; x itself if it has that dtype already.
 
         Floats round to nearest even (to bf16 by way of f32); integers wrap; a float becomes an integer by
-        truncation, which is defined only where the integer can be represented; a number becomes bool by ``x != 0``.
+        truncation, which is defined only if the integer can be represented; a number becomes bool by ``x != 0``.
         """
         if isinstance(x, Tensor) and x.dtype is as_dtype(dtype):
             return x

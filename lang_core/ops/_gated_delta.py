@@ -78,7 +78,7 @@ class GatedDeltaOps(CompositeOps, IndexingOps, ControlOps):
         with g gated linear attention, with neither linear attention. Query head n reads the state of head n // (N / K).
 
         Tokens are computed in chunks (arXiv:2406.06484), in a loop whose graph does not grow with T; one token is
-        computed as above. No power of e is above 1 for g <= 0. Inside all is f32, or f64 where q is.
+        computed as above. No power of e is above 1 for g <= 0. Inside all is f32, or f64 if q is.
 
         Args:
             q: [B, T, N, Hk]; q and k usually are ``l2_norm``ed.
@@ -86,12 +86,12 @@ class GatedDeltaOps(CompositeOps, IndexingOps, ControlOps):
             v: [B, T, K, Hv].
             g: logarithm of the decay, [B, T, K], or [B, T, K, Hk] for each channel of the keys.
             beta: [B, T, K].
-            state: [B, K, Hk, Hv]; zeros where None. It is not changed.
-            scale: of o; 1 / sqrt(Hk) where None.
-            chunk_size: how many tokens are computed together; 32, or 16 with a gate per channel, where None.
+            state: [B, K, Hk, Hv]; zeros if None. It is not changed.
+            scale: of o; 1 / sqrt(Hk) if None.
+            chunk_size: how many tokens are computed together; 32, or 16 with a gate per channel, if None.
 
         Returns:
-            o [B, T, N, Hv] in q's dtype, and the new state in state's dtype (that of the computation where None).
+            o [B, T, N, Hv] in q's dtype, and the new state in state's dtype (that of the computation if None).
         """
         tokens = _sizes_of(q, k, v, g, beta, state).tokens
         if chunk_size is None:

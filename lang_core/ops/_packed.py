@@ -161,7 +161,7 @@ def _eager_packed_linear(x: Array, w: Array, encoding: Encoding, dtype: DType, a
 
 
 def activations_of(x: Array, activations: Activations) -> Array:
-    """Returns x [.., K] in f32, rounded where the activations are."""
+    """Returns x [.., K] in f32, rounded if the activations are."""
     return x.astype(np.float32, copy=False) if activations == "exact" else _scaled(*_integers(x, 8))
 
 
@@ -249,7 +249,7 @@ class PackedOps(MathOps):
             x: floating, of 16 or 32 bits.
             weight: packed: i8 [N, K / block * block_bytes].
             encoding: of the weight.
-            dtype: of the result; x's where None.
+            dtype: of the result; x's if None.
             activations: ``exact``, or ``q8`` to round x to 8 bits in blocks of 32 first, as llama.cpp does.
         """
         wanted = as_dtype(x.dtype if dtype is None else dtype)

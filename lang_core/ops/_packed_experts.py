@@ -144,7 +144,7 @@ class PackedExpertOps(PackedOps):
             expert: i32 [G]: expert of each group; what lies outside is brought inside.
             weight: packed: i8 [E, N, K / block * block_bytes].
             encoding: of the weight.
-            dtype: of the result; x's where None.
+            dtype: of the result; x's if None.
             activations: as for ``packed_linear``.
         """
         attributes = encoding, as_dtype(x.dtype if dtype is None else dtype), activations

@@ -167,11 +167,11 @@ class ReductionOps(OpsBase):
         )
 
     def sum(self, x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """Returns the sum over ``axis`` (all axes where None), in x's dtype."""
+        """Returns the sum over ``axis`` (all axes if None), in x's dtype."""
         return self._reduce(SUM, x, axis, keepdims)
 
     def prod(self, x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """Returns the product over ``axis`` (all axes where None), in x's dtype."""
+        """Returns the product over ``axis`` (all axes if None), in x's dtype."""
         return self._reduce(PROD, x, axis, keepdims)
 
     def max(self, x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:

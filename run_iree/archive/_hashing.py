@@ -18,7 +18,7 @@ class FollowingHash:
     """Running hash of a file's first bytes, as far as ``advance`` has said that they are written.
 
     One SHA-256 stream is slower than copying and cannot be split, so it runs on a second core and is waited for only
-    where its result is needed.
+    if its result is needed.
     """
 
     def __init__(self, descriptor: int, name: str, done: int = 0, digest: Any = None) -> None:

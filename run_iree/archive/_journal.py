@@ -50,7 +50,7 @@ class Journal:
         self._key = key
 
     def progress(self, archive: Path) -> Progress:
-        """Returns the progress at the last mark; none where the archive's bytes are not those of the mark."""
+        """Returns the progress at the last mark; none if the archive's bytes are not those of the mark."""
         mark = self._last_mark()
         if mark is None or not archive.is_file():
             return Progress()

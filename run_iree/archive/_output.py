@@ -87,7 +87,7 @@ class Output:
 
 
 def _reserve(descriptor: int, size: int) -> None:
-    """Allocates the whole file at once where the file system can: writing is then twice as fast and never ENOSPC.
+    """Allocates the whole file at once if the file system can: writing is then twice as fast and never ENOSPC.
 
     posix_fallocate would write every block on a file system that cannot.
     """
@@ -101,9 +101,9 @@ def _reserve(descriptor: int, size: int) -> None:
 
 @contextlib.contextmanager
 def replacing(target: str, total_bytes: int, journal: Journal | None = None) -> Iterator[tuple[Output, Progress]]:
-    """Yields a file beside the target that replaces the target, or is removed where the block raises.
+    """Yields a file beside the target that replaces the target, or is removed if the block raises.
 
-    With a journal the file has a fixed name, stays where the block raises, and is resumed at the journal's last mark.
+    With a journal the file has a fixed name, stays if the block raises, and is resumed at the journal's last mark.
 
     Raises:
         InputError: the place cannot be written, or has fewer than ``total_bytes`` free bytes.

@@ -25,7 +25,7 @@ class ArchiveRecord(NamedTuple):
         offset: first byte of the data, from the start of the file.
         nbytes: number of bytes.
         metadata: bytes that the writer attached.
-        spec: shape and dtype from the metadata, where ``write_archive`` puts them; else None.
+        spec: shape and dtype from the metadata, if ``write_archive`` puts them; else None.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Joins pieces of a file into units of 2 MiB, which the system caches and maps as one page each.
 
 Linux caches the bytes of one write in pages as large as their length and alignment in the file allow (ext4 since 6.16,
-XFS before), and maps the file by the CPU's large pages only where these are whole.
+XFS before), and maps the file by the CPU's large pages only if these are whole.
 """
 
 from collections.abc import Iterator

@@ -66,7 +66,7 @@ def convert(piece: np.ndarray, out: np.ndarray) -> None:
 
 
 def check_lossless_range(piece: np.ndarray, out: np.ndarray) -> None:
-    """Raises LossError where a finite element of ``piece`` is infinite in ``out`` (both ``[n]``)."""
+    """Raises LossError if a finite element of ``piece`` is infinite in ``out`` (both ``[n]``)."""
     with np.errstate(invalid="ignore"):  # of signalling NaNs
         lost = np.isinf(out) & np.isfinite(piece)
     if lost.any():

@@ -15,7 +15,7 @@ from run_iree.archive._reader import ArchiveRecord, read_archive_index
 class ArchiveWeights:
     """Tensors of an archive made by ``write_archive``, by name, as read-only views without a copy.
 
-    Views stay valid after ``close``, which unmaps the file where no view is left.
+    Views stay valid after ``close``, which unmaps the file if no view is left.
 
     Attributes:
         part_bytes: bytes of the parts that were read so far.
@@ -72,7 +72,7 @@ class ArchiveWeights:
         return rows_of(self.read(key), start, stop, key, str(self._path))
 
     def read_part(self, key: str, part: Part) -> np.ndarray:
-        """Returns a part, of its shape: a view of a map of it alone where it lies in one piece, else a copy.
+        """Returns a part, of its shape: a view of a map of it alone if it lies in one piece, else a copy.
 
         No other part of the file is read, and none is touched in memory.
 

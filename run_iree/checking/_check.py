@@ -57,7 +57,7 @@ def check_kernel(
         call: function of a context and tensors that returns a tensor, or tensors by name.
         *arrays: values of the tensors.
         kernel: name of the kernel that has to be used.
-        kernels: kernels to choose from; all that this CPU can run where None.
+        kernels: kernels to choose from; all that this CPU can run if None.
         tolerance: largest difference of a float, relative to the result's largest value; integers are equal.
 
     Raises:

@@ -66,7 +66,7 @@ class OutlineRule:
     Attributes:
         calls: least number of calls by one entry point.
         weight_bytes: least size of the weights of a call; a CPU needs a millisecond or more to read the default. A
-            block at whose end the host waits where it is inlined may have less: there a call saves time.
+            block at whose end the host waits if it is inlined may have less: there a call saves time.
     """
 
     calls: int = 8
@@ -79,8 +79,8 @@ class Function:
 
     Attributes:
         arguments: names and types.
-        waits: True if it has an optimization barrier, which splits an entry point's work where it is inlined.
-        slices: True if it has slices that begin at run-time positions, which the host reads where they are tensors.
+        waits: True if it has an optimization barrier, which splits an entry point's work if it is inlined.
+        slices: True if it has slices that begin at run-time positions, which the host reads if they are tensors.
     """
 
     arguments: tuple[tuple[str, str], ...]
@@ -110,7 +110,7 @@ def note_line(entry: Entry, line: str) -> None:
 
 
 def common_roles(name: str, function: Function, entries: Iterable[Entry], rule: OutlineRule) -> Roles | None:
-    """Returns the roles of a block function's arguments; None where calls differ, or it cannot stay a function."""
+    """Returns the roles of a block function's arguments; None if calls differ, or it cannot stay a function."""
     roles: set[Roles | None] = set()
     most = 0
     for entry in entries:

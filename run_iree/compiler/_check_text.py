@@ -1,4 +1,4 @@
-"""Parses and verifies a module's text with IREE's own parser, where StableHLO's tools are not installed."""
+"""Parses and verifies a module's text with IREE's own parser, if StableHLO's tools are not installed."""
 
 import subprocess
 from pathlib import Path

@@ -120,7 +120,7 @@ class _Compilation:
     Attributes:
         source: text as the caller named it.
         text: text that is compiled, with kernels in it.
-        outlined: the same text with block functions that stay functions; None where all are inlined.
+        outlined: the same text with block functions that stay functions; None if all are inlined.
         target: target.
         flags: compiler flags.
         output: file to write.
@@ -152,7 +152,7 @@ class _Compilation:
         return CompileReport(time.perf_counter() - started, 0, size, self.flags, schedules, cached=True)
 
     def run(self) -> CompileReport:
-        """Runs the compiler; once more, with all functions inlined, where they cannot stay functions."""
+        """Runs the compiler; once more, with all functions inlined, if they cannot stay functions."""
         started, peak = time.perf_counter(), 0
         if self.outlined is not None:
             text, functions = self.outlined
@@ -263,7 +263,7 @@ def compiler_path() -> str:
 
 
 def _checked_if_it_fails(command: list[str], unchecked: Sequence[str], folder: Path) -> tuple[int, int, str]:
-    """Runs the compiler without its internal checks; where it fails, again with them, as they name the first fault."""
+    """Runs the compiler without its internal checks; if it fails, again with them, as they name the first fault."""
     status, peak, messages = _run([*command, *unchecked], folder)
     if unchecked and status not in (0, *_ENDED):
         return _run(command, folder)
@@ -295,7 +295,7 @@ def _peak_of(pid: int) -> Iterator[list[int]]:
     """Follows the peak RSS of a process within a ``with`` block; gives a list of what was read, in bytes.
 
     Linux counts the memory of the process that started it, at that time, into what it reports of the ended one
-    (``ru_maxrss``): the peak is read while the process runs, where there is a /proc.
+    (``ru_maxrss``): the peak is read while the process runs, if there is a /proc.
     """
     peaks, ended = [0], threading.Event()
 

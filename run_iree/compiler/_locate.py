@@ -8,7 +8,7 @@ _OP = re.compile(r'^\s*(?:%[\w$.:#]+(?:\s*,\s*%[\w$.:#]+)*\s*=\s*)?"?([A-Za-z_][
 
 
 class Place(NamedTuple):
-    """Op and module of a line; None where they are unknown.
+    """Op and module of a line; None if they are unknown.
 
     Attributes:
         op: name of the op, for example ``stablehlo.add``.

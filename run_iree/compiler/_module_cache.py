@@ -31,7 +31,7 @@ class ModuleCache:
     Args:
         directory: folder of the entries; created when the first is stored.
         limit: bytes of all entries together; the least recently used are removed first.
-        warn: receives a line where the file system refuses; nothing by default.
+        warn: receives a line if the file system refuses; nothing by default.
     """
 
     def __init__(self, directory: Path, limit: int, warn: Callable[[str], object] = lambda text: None) -> None:
@@ -40,11 +40,11 @@ class ModuleCache:
         self._say: Final = warn
 
     def fetch(self, key: str, output: Path) -> dict[str, Any] | None:
-        """Copies a module into a file, and returns its facts; None where the module is not found or is damaged.
+        """Copies a module into a file, and returns its facts; None if the module is not found or is damaged.
 
         Args:
             key: hexadecimal digest of everything that the module depends on.
-            output: file to write; what it holds is undefined where None is returned.
+            output: file to write; what it holds is undefined if None is returned.
 
         Raises:
             InputError: another user can write the cache, whose modules are native code.
@@ -106,7 +106,7 @@ class ModuleCache:
 
 
 def _header(entry: IO[bytes]) -> dict[str, Any] | None:
-    """Reads an entry's first line; None where it is damaged."""
+    """Reads an entry's first line; None if it is damaged."""
     try:
         header = json_value(entry.readline(_HEADER_LIMIT), nonfinite=True)
     except ValueError:

@@ -58,7 +58,7 @@ class Outline:
     _roles: Mapping[str, Roles]
 
     def schedules(self, compiled: Mapping[str, Schedule]) -> dict[str, Schedule] | None:
-        """Returns the schedules of entry points, with what they call; None where a block does not run at once.
+        """Returns the schedules of entry points, with what they call; None if a block does not run at once.
 
         An entry point waits for what a block returns, so its updates of caches have to be part of the same submission.
         """
@@ -84,7 +84,7 @@ class Outline:
 
 
 def outline(source: Iterable[str], rule: OutlineRule) -> Outline | None:
-    """Finds the block functions that can stay functions; None where there is none.
+    """Finds the block functions that can stay functions; None if there is none.
 
     Args:
         source: lines of the module.

@@ -25,7 +25,7 @@ def with_kernels(source: Path, target: Target) -> Iterator[tuple[Path, Mapping[s
 
 @contextlib.contextmanager
 def outlined_text(text: Path, target: Target, flags: Sequence[str]) -> Iterator[tuple[Path, Outline] | None]:
-    """Yields a temporary file of the same name in which block functions stay functions, where some can."""
+    """Yields a temporary file of the same name in which block functions stay functions, if some can."""
     rule = target.outline_beside(flags)
     functions = None
     if rule is not None:

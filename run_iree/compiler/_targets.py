@@ -42,8 +42,8 @@ class CpuRecord:
 
     Attributes:
         target: name given to the compiler, for example ``host`` or ``generic``.
-        name: model name of the compiling machine's CPU where the target is ``host``, else the target.
-        features: instruction-set flags of that CPU where the target is ``host``, else empty (unknown).
+        name: model name of the compiling machine's CPU if the target is ``host``, else the target.
+        features: instruction-set flags of that CPU if the target is ``host``, else empty (unknown).
     """
 
     target: str
@@ -64,10 +64,10 @@ class Target:
         name: ``llvm-cpu``, ``vmvx``, ``vulkan-spirv`` or ``cuda``.
         flags: compiler flags.
         devices: names of the devices that run the result.
-        cpu: CPU that the result is for; None where it does not matter.
+        cpu: CPU that the result is for; None if it does not matter.
         matvec_tiles: tiles of matrix-vector products; None for the compiler's own.
-        kernels: kernels that replace helper functions; None where their StableHLO is compiled.
-        outline: condition on which a block function is compiled as a function; None where all are inlined.
+        kernels: kernels that replace helper functions; None if their StableHLO is compiled.
+        outline: condition on which a block function is compiled as a function; None if all are inlined.
         unchecked: flags that skip the compiler's checks of itself and do not change the result.
     """
 
@@ -87,7 +87,7 @@ class Target:
     def tiles_beside(self, flags: Sequence[str]) -> MatvecTiles | None:
         """Returns the tiles to use with these flags: none with data tiling, which lays out such products itself.
 
-        IREE 3.13 fails where it gets both (``failed to build pass pipeline``).
+        IREE 3.13 fails if it gets both (``failed to build pass pipeline``).
         """
         return None if DATA_TILING in flags else self.matvec_tiles
 
@@ -168,7 +168,7 @@ def _vulkan_target_of(device_name: str | None) -> str:
 
 @functools.cache
 def host_cpu() -> CpuRecord:
-    """Returns this machine's CPU; name and features are empty where /proc/cpuinfo lacks them."""
+    """Returns this machine's CPU; name and features are empty if /proc/cpuinfo lacks them."""
     fields: dict[str, str] = {}
     path = Path("/proc/cpuinfo")
     for line in path.read_text(errors="replace").splitlines() if path.exists() else ():

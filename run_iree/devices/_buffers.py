@@ -47,7 +47,7 @@ def upload(device: HalDevice, array: np.ndarray, spec: TensorSpec) -> HalBufferV
         buffer = device.allocator.allocate_buffer_copy(
             memory_type=MemoryType.DEVICE_LOCAL, allowed_usage=BufferUsage.DEFAULT, device=device, buffer=data
         )
-        assert isinstance(buffer, HalBuffer)  # a view only where an element type is given
+        assert isinstance(buffer, HalBuffer)  # a view only if an element type is given
     return HalBufferView(buffer, spec.shape, element_type(spec.dtype))
 
 
@@ -73,7 +73,7 @@ def read_back(device: HalDevice, view: HalBufferView, spec: TensorSpec) -> np.nd
 
 
 def peek(device: HalDevice, view: HalBufferView, spec: TensorSpec) -> np.ndarray:
-    """Returns a buffer's contents, of its shape; a view where the host reaches them, valid as long as the buffer."""
+    """Returns a buffer's contents, of its shape; a view if the host reaches them, valid as long as the buffer."""
     if spec.nbytes == 0:
         return np.empty(spec.shape, spec.dtype.numpy)
     buffer = view.get_buffer()
@@ -90,7 +90,7 @@ def peek(device: HalDevice, view: HalBufferView, spec: TensorSpec) -> np.ndarray
 
 
 def address(view: HalBufferView) -> int | None:
-    """Returns the buffer's address in host memory, or None where the host cannot reach it."""
+    """Returns the buffer's address in host memory, or None if the host cannot reach it."""
     buffer = view.get_buffer()
     if not is_mappable(buffer) or view.byte_length == 0:
         return None

@@ -101,7 +101,7 @@ class Device:
         return module
 
     def __del__(self) -> None:
-        for lock in getattr(self, "_mapped", ()):  # there is none where opening it failed
+        for lock in getattr(self, "_mapped", ()):  # there is none if opening it failed
             if not lock.acquire(timeout=self._RELEASE_S):
                 break
 
@@ -143,7 +143,7 @@ def available(name: str) -> tuple[bool, str]:
 
 
 def vulkan_device_name() -> str | None:
-    """Returns the name of the Vulkan device that sessions open, or None where there is none."""
+    """Returns the name of the Vulkan device that sessions open, or None if there is none."""
     present, _ = available("vulkan")
     if not present:
         return None

@@ -17,7 +17,7 @@ class CudaContext:
         """Remembers the context.
 
         Args:
-            library: CUDA's driver; the machine's where None.
+            library: CUDA's driver; the machine's if None.
 
         Raises:
             DeviceError: the driver fails.

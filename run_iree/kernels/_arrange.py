@@ -28,7 +28,7 @@ class Sums:
 
 
 def arranged_elements(tokens: Tokens, kind: str) -> Arrangement:
-    """Arranges x [T, K] of 16 bits: as f32, or pairs of bf16 where words are i32."""
+    """Arranges x [T, K] of 16 bits: as f32, or pairs of bf16 if words are i32."""
     x = Buffer("given", tokens.rows * tokens.columns, kind)
     given = f"vector<{BLOCK}x{kind}>"
     lines = []

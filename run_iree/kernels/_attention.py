@@ -1,7 +1,7 @@
 """Attention over a cache in one dispatch, which does not read hidden keys.
 
 It takes sixteen keys at a time, with a running maximum (Milakov and Gimelshein 2018, arXiv:1805.02867). A block of keys
-is skipped where its bias hides all of it, so that a step costs what the length of the sequence, or a window, needs.
+is skipped if its bias hides all of it, so that a step costs what the length of the sequence, or a window, needs.
 Several queries of a workgroup share a block's keys and values in f32 (``_attention_keys.py``); up to four of them that
 see a block are computed side by side (``_attention_rows.py``), with the bits that each has alone.
 """
@@ -38,7 +38,7 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, planes:
 
     Where sequences choose rows of caches, k and v have as many as these, and rows i32 [B] follow the bias. Where they
     choose several, rows are a table of pages i32 [B, M], and k and v have S / M positions, a multiple of 16. H and H'
-    are multiples of 16, and S is at least 16. y has the same dtype, or f32 where the sums are kept in it. With
+    are multiples of 16, and S is at least 16. y has the same dtype, or f32 if the sums are kept in it. With
     ``planes`` the result is y quantized as by ``quantize_kernel``; see ``AttentionSizes.fit_blocks``.
     """
     heads, group, tile, queries, keys = sizes.heads, sizes.group, sizes.tile, sizes.queries, sizes.keys
@@ -136,7 +136,7 @@ def _row(sizes: AttentionSizes, row: str = "") -> list[str]:
 
 
 def _rows_of_block(sizes: AttentionSizes, buffers: tuple[Buffer, ...]) -> str:
-    """Adds block ``%block`` to the sums of the workgroup's rows: side by side where all of some rows see it."""
+    """Adds block ``%block`` to the sums of the workgroup's rows: side by side if all of some rows see it."""
     together = sizes.together
     rows = [str(row) for row in range(together)]
     single = [*_seen(sizes, "_one"), "scf.if %any_one {", *within(of_rows(sizes, buffers, ["_one"]), 2), "}"]
@@ -181,7 +181,7 @@ def _seen(sizes: AttentionSizes, row: str) -> list[str]:
 
 
 def _at_sums(sizes: AttentionSizes, by: int) -> str:
-    """Makes ``%y_head``, where the sums of the workgroup's row ``%own`` begin."""
+    """Makes ``%y_head``, if the sums of the workgroup's row ``%own`` begin."""
     row = "%own" if sizes.scratch else "%row"
     return " " * by + f"%y_head = arith.muli {row}, %c{sizes.value_size} : index"
 

@@ -16,7 +16,7 @@ _STACK_BYTES: Final = 30 << 10
 
 @dataclass(frozen=True, slots=True)
 class AttentionSizes:
-    """Sizes of attention: B, K, G, T, H, S, H', rows of the bias, and rows of caches where sequences choose theirs.
+    """Sizes of attention: B, K, G, T, H, S, H', rows of the bias, and rows of caches if sequences choose theirs.
 
     Attributes:
         pages: rows of the caches that each sequence has, one after the other: pages of S / M positions.

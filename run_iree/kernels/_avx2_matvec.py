@@ -32,7 +32,7 @@ NAME: Final = "avx2-matvec"
 TOKENS: Final = "avx2-few-tokens"
 _TILE: Final = 4  # tokens whose sums registers hold
 _LEAST_WORKGROUPS: Final = 16
-_ROWS: Final = 32  # rows of a workgroup, where there are enough
+_ROWS: Final = 32  # rows of a workgroup, if there are enough
 _EXACT_BLOCKS: Final = (8, 6)  # of a step whose blocks may be summed exactly, a lane each
 _TWICE: Final = 8  # blocks of a step that leave room for each scale in both halves of two registers
 
@@ -52,7 +52,7 @@ def _reads_blocks(encoding: Encoding) -> bool:
 
 
 def exact_accumulators(columns: int, encoding: Encoding, planes: int) -> int:
-    """Returns how many f32 a row is summed in by kernels that sum each block exactly; 0 where there are none.
+    """Returns how many f32 a row is summed in by kernels that sum each block exactly; 0 if there are none.
 
     Rows are whole steps of eight blocks, or of six, and x of all of them is prepared at once.
     """

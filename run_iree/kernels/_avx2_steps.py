@@ -11,7 +11,7 @@ from run_iree.kernels._instruction_sets import neighbours_added
 from run_iree.kernels._packed_matvec import Steps
 from run_iree.kernels._text import listed
 
-# A kernel may have 32 KiB of the stack: x in order, its sums, and sums of rows where x is put in order in parts.
+# A kernel may have 32 KiB of the stack: x in order, its sums, and sums of rows if x is put in order in parts.
 _STACK: Final = 31 << 10
 _SUMS_OF_ROWS: Final = 2 << 10
 
@@ -129,7 +129,7 @@ def summed(
         scales: type of ``%scales``.
         begin: sums so far, vector<16xf32>.
         less: vector<8xf32> to add.
-        names: scales of each, where they are not ``%scales``.
+        names: scales of each, if they are not ``%scales``.
     """
     sums = ["%first_sum", "%second_sum"]
     lines = [

@@ -42,7 +42,7 @@ from run_iree.kernels._wide_tokens import wide_tokens_kernel
 # Tokens for which the kernels with the sums of those for one are the faster ones; with AVX-512, and without.
 FEW_TOKENS: Final = 8
 _FEW_PACKED_AVX2: Final = 4
-_FEW_EXACT: Final = 6  # where blocks are summed exactly
+_FEW_EXACT: Final = 6  # if blocks are summed exactly
 _LEAST_BLOCKS: Final = 3  # of a part of W: with fewer, products of several tokens take longer
 _OURS: Final = tuple(instructions.name for instructions in INSTRUCTION_SETS)
 
@@ -94,7 +94,7 @@ class CpuKernels:
             yield replace(self, registered=tuple(other for other in self.registered if other != name))
 
     def kernel(self, function: KernelSignature) -> CpuKernel | None:
-        """Returns the kernel for a helper function; None where the compiler's code is used."""
+        """Returns the kernel for a helper function; None if the compiler's code is used."""
         names = (None, *self.names())
         for registered in registered_kernels(function.kind):
             kernel = registered.build(function) if registered.instruction_set in names else None

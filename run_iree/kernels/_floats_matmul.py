@@ -1,4 +1,4 @@
-"""Y = X W^T of several tokens in f32, W of 16 bits or packed; or in pairs of bf16 where a CPU multiplies these.
+"""Y = X W^T of several tokens in f32, W of 16 bits or packed; or in pairs of bf16 if a CPU multiplies these.
 
 A word is an f32, or two neighbouring bf16: a lane has that of its token, and a word of W is on all lanes.
 """

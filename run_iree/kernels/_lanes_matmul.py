@@ -13,7 +13,7 @@ from run_iree.kernels._text import Arrangement, Buffer, CpuKernel, constants, in
 from run_iree.kernels._tokens import Tokens
 
 ROWS: Final = 16  # of W at a time
-_SPAN: Final = {False: 128, True: 64}  # tokens for which W is read once; where totals lie beside sums
+_SPAN: Final = {False: 128, True: 64}  # tokens for which W is read once; if totals lie beside sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def _span_tokens(tokens: Tokens) -> int:
 
 
 def _sums(tokens: Tokens) -> str:
-    """Returns the type of ``%sums``, and of ``%totals`` where there are several accumulators."""
+    """Returns the type of ``%sums``, and of ``%totals`` if there are several accumulators."""
     return f"memref<{(_span_tokens(tokens) + tokens.lanes) * ROWS}xf32>"
 
 

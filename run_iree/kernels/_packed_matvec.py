@@ -37,7 +37,7 @@ class Steps:
         numbers: index constants that the lines need.
         before: lines ahead of all loops.
         arranged: lines ahead of the rows, which prepare x of the steps from ``%first_step`` to ``%end_step``.
-        most: steps whose x is prepared at a time; all of a row where None.
+        most: steps whose x is prepared at a time; all of a row if None.
         kept: memories of x that is prepared, of ``most`` steps.
         apart: parts of the sum that are added up before their lanes are.
         of_x: lines that load x from ``%x_at`` on.
@@ -45,7 +45,7 @@ class Steps:
         lanes: lanes of the sum: sixteen, or thirty-two for two sums of sixteen that do not wait for each other.
         in_turn: whether lanes are added one after the other; else in the order of the compiler's choice.
         one_by_one: ``of_row`` for each of the ``apart`` parts of the sum alone, of which each has a share of the lanes
-            and of the bytes; empty where they depend on one another.
+            and of the bytes; empty if they depend on one another.
     """
 
     width: int

@@ -10,7 +10,7 @@ from run_iree.kernels._text import Buffer, largest_divisor, prefetches, scratch
 from run_iree.kernels._unpacked_rows import EXCESS, ROW_PAD, ROW_SCALES, SCALES, PackedRows, rows_type, stored_integers
 
 _PART: Final = {"i8": 256, "i16": 256, "f32": 128}  # columns of a part of blocks of 32, at most
-_MOST_BY_TURNS: Final = 12  # blocks of a part where several accumulators take them by turns
+_MOST_BY_TURNS: Final = 12  # blocks of a part if several accumulators take them by turns
 
 
 def packed_rows(
@@ -98,7 +98,7 @@ def _blocks(
 
 
 def _scales_stored(blocks: int, minima: int) -> list[str]:
-    """Stores ``%d``, and ``%least`` where there are minima."""
+    """Stores ``%d``, and ``%least`` if there are minima."""
     kind, lines = f"vector<{blocks}xf32>", [f"vector.store %d, %scales[%scales_to] : {SCALES}, vector<{blocks}xf32>"]
     if minima:
         lines += [

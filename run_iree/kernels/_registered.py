@@ -20,7 +20,7 @@ class RegisteredKernel:
 
     Attributes:
         kind: kind of the helper functions that it computes.
-        instruction_set: name of the instruction set that it needs; None where any CPU has what it needs.
+        instruction_set: name of the instruction set that it needs; None if any CPU has what it needs.
         build: function that builds it.
     """
 
@@ -40,7 +40,7 @@ def register_kernel(kind: str, build: KernelBuilder, *, instruction_set: str | N
     Args:
         kind: kind of the helper functions, one of ``compile_hlo.emit.helper_kinds()``.
         build: function that builds the kernel of a helper function, whose record has its attributes and specs.
-        instruction_set: name of the instruction set that it needs; None where any CPU has what it needs.
+        instruction_set: name of the instruction set that it needs; None if any CPU has what it needs.
 
     Raises:
         ConfigError: the kind or the instruction set is unknown, or they have a registered kernel.
@@ -69,7 +69,7 @@ def registered_kernels(kind: str | None = None) -> Iterator[RegisteredKernel]:
     """Yields the registered kernels in the order in which they are asked.
 
     Args:
-        kind: kind of helper functions; all kinds where None.
+        kind: kind of helper functions; all kinds if None.
 
     Raises:
         PluginError: an installed plugin cannot be loaded.

@@ -1,7 +1,7 @@
 """Y = X W^T of tokens, W packed in blocks of 32: a lane is a row of W, a number of x is on all lanes.
 
 A token's results are the bits of ``_integers_matmul.py``, where a lane is a token: block after block, the exact sum of
-a block's products of integers, times its scales, is added to one f32. So prompts may have that kernel where a token's
+a block's products of integers, times its scales, is added to one f32. So prompts may have that kernel if a token's
 bits must not depend on how many there are. Sums of a tile of tokens stay in registers for all columns; blocks of
 sixteen rows are turned (``_turned_rows.py``) once for a tile, and come from memory for the first tile alone.
 """
@@ -98,7 +98,7 @@ class _Loop:
 
     @property
     def tile(self) -> int:
-        """Tokens of a tile; the last one begins early where there are fewer."""
+        """Tokens of a tile; the last one begins early if there are fewer."""
         return -(-self.x.tokens // self.tiles)
 
     @property

@@ -1,7 +1,7 @@
 """x of few tokens, as products in which a lane is a row read it: what a step along the rows needs lies together.
 
 Of each block of 32 columns of a step, and of each token, these are words of four bytes of x's high integers, the same
-of its low ones, what the sums of products begin with, x's scale, and x's sum where W has minima.
+of its low ones, what the sums of products begin with, x's scale, and x's sum if W has minima.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Lines that read the small scales and minima of a super-block's parts, generated from the layout of its encoding.
 
-Names of values end with the number ``r`` of a row, or with nothing where a kernel reads one row at a time. Lines of
+Names of values end with the number ``r`` of a row, or with nothing if a kernel reads one row at a time. Lines of
 ``super_block_constants``, and index constants of ``super_block_numbers``, stand ahead of all loops.
 """
 

@@ -2,7 +2,7 @@
 
 lang_core/_layouts.py has the layouts: planes of bits. ``_sub_scales.py`` reads the scales and minima of the parts.
 
-Names of values end with the number ``r`` of a row, or with nothing where a kernel reads one row at a time.
+Names of values end with the number ``r`` of a row, or with nothing if a kernel reads one row at a time.
 """
 
 from collections.abc import Sequence

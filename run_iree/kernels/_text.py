@@ -207,7 +207,7 @@ def share(total: int, unit: int, wanted: int) -> tuple[int, int]:
 
 
 def stored(value: str, place: str, buffer: Buffer) -> list[str]:
-    """Stores an f32, named without its ``%``, to a buffer, rounded where that has fewer bits."""
+    """Stores an f32, named without its ``%``, to a buffer, rounded if that has fewer bits."""
     if buffer.kind == "f32":
         return [f"memref.store %{value}, %{buffer.name}[{place}] : {buffer.memref}"]
     return [

@@ -150,7 +150,7 @@ class TokenLoop:
         return lines
 
     def _along_row(self, number: int) -> list[str]:
-        """Adds to a share of the sums of ``%row``, all of them where there is one loop."""
+        """Adds to a share of the sums of ``%row``, all of them if there is one loop."""
         steps, tile, count = self.x.steps, range(self.tile), len(self._loops)
         lanes, row_end, made = steps.lanes // count, self.row_bytes - steps.row_bytes, f"%made{number}"
         sums, now = f"vector<{lanes}xf32>", results(made, self.tile)

@@ -1,7 +1,7 @@
 """Sixteen rows of W as they are unpacked for products of several tokens, a part of their columns at a time.
 
 They lie on the stack: integers of 16 or 8 bits in ``%rows`` and their scales in ``%scales``, or f32 with their scales
-in them. Bytes are unsigned: as they are stored where they have few bits, else 128 more than their values.
+in them. Bytes are unsigned: as they are stored if they have few bits, else 128 more than their values.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class PackedRows:
         kind: i16 or i8 with scales apart, or f32; i8 are unsigned.
         columns: columns of a part.
         scaled: columns that share a scale.
-        minima: place of a row's first minimum, negated, among its scales; 0 where there are none.
+        minima: place of a row's first minimum, negated, among its scales; 0 if there are none.
         offset: excess of the integers over their values.
         stored: bytes of a part.
         numbers: index constants that the lines need.

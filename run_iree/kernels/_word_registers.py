@@ -44,7 +44,7 @@ class Register:
 def step_blocks(layout: BlockLayout, columns: int) -> int:
     """Returns how many blocks a step has, in rows of so many columns.
 
-    Eight blocks of 32 have half the work with scales; where rows are no whole steps, they may be too many.
+    Eight blocks of 32 have half the work with scales; if rows are no whole steps, they may be too many.
     """
     if layout.size > BLOCK:
         return 1
@@ -193,7 +193,7 @@ def integer_words(layout: BlockLayout, register: Register, name: str, loads: Ste
     if layout.table is None:
         even = _with_constant(f"{name}_even", "andi", value, 255)
         return [*lines, *even, *_with_constant(f"{name}_odd", "shrui", value, 8)]
-    # Five bits choose one of 32 words: bits beside the four are of no account where the table is there twice.
+    # Five bits choose one of 32 words: bits beside the four are of no account if the table is there twice.
     return [
         *lines,
         f"%{name}_table = arith.constant dense<{listed(layout.table * 2)}> : {WORDS}",

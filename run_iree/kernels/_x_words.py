@@ -29,7 +29,7 @@ class XWords:
         planes: planes of q.
         layout: layout of the weights.
         groups: registers of a step, as ``step_registers`` returns them.
-        at_once: steps whose x is kept at a time; as many as the stack takes where None.
+        at_once: steps whose x is kept at a time; as many as the stack takes if None.
     """
 
     columns: int
@@ -214,7 +214,7 @@ class XWords:
         ]
 
     def _counted(self, few: str) -> list[str]:
-        """Makes ``%x_own`` of ``%x_given``: 0 for blocks that an earlier step has, where the last one begins early."""
+        """Makes ``%x_own`` of ``%x_given``: 0 for blocks that an earlier step has, if the last one begins early."""
         if self.columns % self.width == 0:
             return [f"%x_own = vector.shuffle %x_given, %x_given {listed(range(self.blocks))} : {few}, {few}"]
         kind = f"vector<{self.blocks}xindex>"

@@ -45,7 +45,7 @@ class Function:
         self._aliases: Final = signature.aliases
         # These might share a buffer with an argument or with one another.
         self._unaliased: Final = tuple(i for i in range(len(signature.results)) if i not in self._aliases)
-        # The argument's own object where there is one: comparing a handle's spec with it is then immediate.
+        # The argument's own object if there is one: comparing a handle's spec with it is then immediate.
         self._result_specs: Final = tuple(
             signature.arguments[self._aliases[i]].spec if i in self._aliases else result.spec
             for i, result in enumerate(signature.results)
@@ -111,7 +111,7 @@ class Function:
             return results
 
     def failed(self, why: str) -> DeviceError:
-        """Returns the error to raise where the device fails with this message of IREE."""
+        """Returns the error to raise if the device fails with this message of IREE."""
         return DeviceError(f"{self.name!r} of {self._program.origin!r} failed on the device: {why}")
 
     def _run(self, values: Sequence[Value]) -> list[int] | str:

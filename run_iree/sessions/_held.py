@@ -87,7 +87,7 @@ class HeldTensors(Holding[Program, DeviceTensor]):
         self.take([tensors.get(index, tensor) for index, tensor in enumerate(old)])
 
     def _memory(self, index: int) -> np.ndarray:
-        """Returns the memory of one where the host reaches it, else a copy."""
+        """Returns the memory of one if the host reaches it, else a copy."""
         assert self.program.device is not None
         return peek(self.program.device.hal, self.program.views[self._keys[index]], self.specs[index])
 

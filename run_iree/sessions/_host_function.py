@@ -50,7 +50,7 @@ class HostFunction:
         return tuple(tensor.numpy() for tensor in self.function(*arrays)) if results is None else results
 
     def quick(self, arrays: Sequence[Any]) -> tuple[Array, ...] | None:
-        """Runs it as a prepared call; returns None where the arguments need the checks of the general function.
+        """Runs it as a prepared call; returns None if the arguments need the checks of the general function.
 
         Raises:
             DeviceError: the device failed.
@@ -77,7 +77,7 @@ class HostFunction:
         return results
 
     def _prepare(self) -> PreparedCall | None:
-        """Prepares calls; returns None where that cannot be done. The lock is held."""
+        """Prepares calls; returns None if that cannot be done. The lock is held."""
         program = self._program
         if not self._can_prepare or program.closed:
             return None

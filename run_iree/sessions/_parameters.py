@@ -1,4 +1,4 @@
-"""Maps or reads parameter archives, in large pages where Linux has them."""
+"""Maps or reads parameter archives, in large pages if Linux has them."""
 
 import ctypes
 import mmap
@@ -12,7 +12,7 @@ from iree import runtime
 from lang_core import InputError
 from run_iree.devices import IREE_ERRORS, reason
 
-# None where the system does not have this advice.
+# None if the system does not have this advice.
 _LARGE_PAGES: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
 
 

@@ -59,7 +59,7 @@ class PreparedCall:
             refs: buffers of the donated arguments, in order.
 
         Returns:
-            The results as IREE gives them; None where a value needs the checks of a general call, which passes or
+            The results as IREE gives them; None if a value needs the checks of a general call, which passes or
             refuses it.
         """
         counters = self._counters
@@ -77,7 +77,7 @@ class PreparedCall:
         return outputs
 
     def _inputs(self, values: Sequence[object], refs: Sequence[VmRef]) -> VmVariantList | None:
-        """Returns new inputs with the values and references; None where a value cannot be passed."""
+        """Returns new inputs with the values and references; None if a value cannot be passed."""
         inputs = VmVariantList(self._size)
         index = 0
         for staged in self._before:
@@ -93,7 +93,7 @@ class PreparedCall:
         return inputs
 
     def _filled(self, inputs: VmVariantList, values: Sequence[object]) -> VmVariantList | None:
-        """Returns the complete inputs after copying arrays into them; None where a value cannot be passed."""
+        """Returns the complete inputs after copying arrays into them; None if a value cannot be passed."""
         for staged, value in zip(self._tensors, values, strict=True):
             if not isinstance(value, np.ndarray) or not staged.fill(value):
                 return None

@@ -44,7 +44,7 @@ class Results:
         Args:
             program: owner of the buffers.
             table: results of the function.
-            outputs: results as IREE gives them, which the program takes away when it closes; None where ``tensors``
+            outputs: results as IREE gives them, which the program takes away when it closes; None if ``tensors``
                 has all.
             tensors: handles by index.
         """

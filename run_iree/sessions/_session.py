@@ -52,7 +52,7 @@ class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors
         Args:
             vmfb_path: path of the module, compiled for the device's target.
             device: device, or its name, one of ``DEVICES``.
-            parameters: path of the archive (``.irpa``); None where the module has no external parameters.
+            parameters: path of the archive (``.irpa``); None if the module has no external parameters.
             scope: name of the archive in the module.
             signatures: signatures of entry points, as a bundle records them, each checked against the module; an absent
                 one is read from the module.

@@ -11,7 +11,7 @@ _DECLARATION: Final = re.compile(r"^\w+ func @[^(]*\((?P<arguments>.*)\) -> \((?
 _VALUE: Final = re.compile(r"%(?P<name>\w+): (?P<type>tensor<[^>]*>|[\w.]+)(?: \{(?P<attributes>[^}]*)\})?")
 _ENCODING: Final = re.compile(r"iree\.abi\.encoding = (tensor<[^>]*>)")
 _ALIAS: Final = re.compile(r"iree\.abi\.output = (\d+)")
-_NAMES: Final = {"ui8": "u8", "i1": "bool"}  # our dtypes by MLIR's name, where that differs
+_NAMES: Final = {"ui8": "u8", "i1": "bool"}  # our dtypes by MLIR's name, if that differs
 
 
 def check_aliases(signature: Signature) -> None:

@@ -53,7 +53,7 @@ class Updating(BaseUpdating[Program, Function, HeldTensors, Results]):
             return Results(program, self._table, outputs)
 
     def _with_handles(self, held: HeldTensors, values: tuple[Value, ...]) -> Results:
-        """Runs a general call, with all its checks, and prepares further ones where that is safe."""
+        """Runs a general call, with all its checks, and prepares further ones if that is safe."""
         plan = self._plan
         plan.check(held, values)
         given = plan.given(values)

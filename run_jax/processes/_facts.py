@@ -10,7 +10,7 @@ _ABSENT: Final = "nothing"
 
 
 def first_difference(rank: int, facts: Facts, other: int, others: Facts) -> str | None:
-    """Returns the first fact of which two ranks have two values, with both; None where they agree.
+    """Returns the first fact of which two ranks have two values, with both; None if they agree.
 
     Args:
         rank: number of the one rank.

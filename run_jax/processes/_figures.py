@@ -45,12 +45,12 @@ class Figures:
 
 
 def anonymous_bytes() -> int:
-    """Returns this process's memory that is no file's, 0 where the system does not say."""
+    """Returns this process's memory that is no file's, 0 if the system does not say."""
     return _field(_STATUS.read_text(), "RssAnon:") if _STATUS.exists() else 0
 
 
 def touched_bytes() -> int:
-    """Returns the pages of maps of weights' files that this process has touched, 0 where the system does not say."""
+    """Returns the pages of maps of weights' files that this process has touched, 0 if the system does not say."""
     if not _MAPS.exists():
         return 0
     total, counted = 0, False

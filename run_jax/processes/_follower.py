@@ -22,7 +22,7 @@ def follow(meeting: Meeting, opener: Opener, on_loss: Loss | None = None) -> Non
     Args:
         meeting: rank 0.
         opener: opens this rank's sessions, as rank 0's opener does.
-        on_loss: ends the process where it cannot go on; by default it prints the error and exits with 1.
+        on_loss: ends the process if it cannot go on; by default it prints the error and exits with 1.
 
     Raises:
         ProcessError: rank 0 has ended without a word, another rank has ended, or the two do not do the same.
@@ -61,7 +61,7 @@ class _Follower:
             self._channel.close()
 
     def _receive(self) -> None:
-        """Receives messages; where rank 0 has gone while a call runs, that call may never end."""
+        """Receives messages; if rank 0 has gone while a call runs, that call may never end."""
         try:
             while True:
                 self._last = self._channel.receive_written()
@@ -121,7 +121,7 @@ class _Follower:
             self._drop(number)
 
     def _drop(self, number: int) -> None:
-        """Drops an object, and closes it where it is a session."""
+        """Drops an object, and closes it if it is a session."""
         dropped = self._objects.pop(number, None)
         close = getattr(dropped, "close", None)
         if close is not None:

@@ -73,7 +73,7 @@ def batch_threads() -> Iterator[None]:
     if not hasattr(os, "SCHED_BATCH") or (before := os.sched_getscheduler(0)) != os.SCHED_OTHER:
         yield
         return
-    with contextlib.suppress(OSError):  # where a container forbids it
+    with contextlib.suppress(OSError):  # if a container forbids it
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     try:
         yield

@@ -169,7 +169,7 @@ class Leader:
         return None
 
     def _watch(self, rank: int, channel: Channel) -> None:
-        """Receives what a rank says; ends the process where it is another's end."""
+        """Receives what a rank says; ends the process if it is another's end."""
         try:
             while True:
                 said = channel.receive()
@@ -193,7 +193,7 @@ class Leader:
         self._on_loss(text)
 
     def _await_loss(self, error: BaseException) -> None:
-        """Waits where a failure may be the first sign of another rank's end, which ends this process by itself."""
+        """Waits if a failure may be the first sign of another rank's end, which ends this process by itself."""
         refusal = isinstance(error, TapelineError) and error.__cause__ is None and not error.__suppress_context__
         if not refusal and self._lost.wait(_FAILURE):
             time.sleep(2 * _GRACE)

@@ -11,5 +11,5 @@ def lead(leader: Leader) -> None:
 
 
 def leading() -> Leader | None:
-    """Returns rank 0; None where this process is none."""
+    """Returns rank 0; None if this process is none."""
     return _LEADERS[-1] if _LEADERS else None

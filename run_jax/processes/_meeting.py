@@ -103,7 +103,7 @@ def _admit(
 
 
 def _greeted(connection: socket.socket, secret: bytes) -> tuple[int | None, Facts, Channel]:
-    """Hears who a process is; its rank is None where it does not know the secret, or says something else."""
+    """Hears who a process is; its rank is None if it does not know the secret, or says something else."""
     channel = Channel(connection)
     with contextlib.suppress(OSError, EOFError, ProcessError, ValueError, KeyError, TypeError):
         channel.wait_at_most(_GREETING)

@@ -148,7 +148,7 @@ class Outcomes:
             self._condition.notify_all()
 
     def failed_here(self, call: int, seconds: float) -> bool:
-        """Returns whether rank 0's own call failed as well; False where it does not end in time."""
+        """Returns whether rank 0's own call failed as well; False if it does not end in time."""
         with self._condition:
             self._condition.wait_for(lambda: self._last >= call, seconds)
             return self._done.get(call, False)

@@ -87,7 +87,7 @@ def _detected(timeout: float) -> Place:
 
 
 def _local_rank(processes: int, rank: int) -> Sequence[int] | None:
-    """Returns the number on this machine of a rank that SLURM or Open MPI has started; None where neither has."""
+    """Returns the number on this machine of a rank that SLURM or Open MPI has started; None if neither has."""
     for size, number, local in _LOCAL:
         if (os.environ.get(size), os.environ.get(number)) == (str(processes), str(rank)) and local in os.environ:
             return [int(os.environ[local])]
@@ -95,7 +95,7 @@ def _local_rank(processes: int, rank: int) -> Sequence[int] | None:
 
 
 def _own_devices(local_rank: Sequence[int] | None) -> tuple[int, ...] | None:
-    """Returns the devices of a rank by its number on the machine: the only one where the cluster shows it no other."""
+    """Returns the devices of a rank by its number on the machine: the only one if the cluster shows it no other."""
     if local_rank is None or _SAID_TO_JAX in os.environ:
         return None
     cards = os.environ.get(_CARDS, "")

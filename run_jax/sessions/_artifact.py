@@ -13,7 +13,7 @@ from run_jax.sessions._products import are_in_all_bits, improve_products
 from run_jax.sessions._traces import Trace, return_traces
 
 _MAIN: Final = "main"
-_NAMES: Final = {"ui8": "u8", "i1": "bool"}  # our dtypes by MLIR's name, where that differs
+_NAMES: Final = {"ui8": "u8", "i1": "bool"}  # our dtypes by MLIR's name, if that differs
 
 
 class ArtifactFunction(NamedTuple):
@@ -24,7 +24,7 @@ class ArtifactFunction(NamedTuple):
         arguments: shape and dtype of every argument of the function.
         kept: numbers of the arguments that the module takes: parameters that the function does not use are left out.
         results: shapes and dtypes.
-        all_bits: True where every product of f32 is asked for in the highest precision; else a GPU or a TPU computes
+        all_bits: True if every product of f32 is asked for in the highest precision; else a GPU or a TPU computes
             with fewer bits.
         traces: tensors that are further results of the module, behind those of the function.
         shown: their shapes and dtypes.

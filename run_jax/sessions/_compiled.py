@@ -161,7 +161,7 @@ class CompiledEntry:
 
 
 def give_back_memory() -> None:
-    """Gives memory that is no longer used back to the system, where the C library can: compiling leaves much of it."""
+    """Gives memory that is no longer used back to the system, if the C library can: compiling leaves much of it."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
 

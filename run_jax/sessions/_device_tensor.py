@@ -27,7 +27,7 @@ class DeviceTensor(DeviceHandle[Program]):
             return addresses(self.array())
 
     def array(self, sharding: Sharding | None = None) -> jax.Array:
-        """Returns the array of the tensor's shape, in a sharding where one is given; it is alive, and the lock held."""
+        """Returns the array of the tensor's shape, in a sharding if one is given; it is alive, and the lock held."""
         array = self.program.arrays[self.key] = settled(self.program.arrays[self.key], sharding)
         return array
 

@@ -21,7 +21,7 @@ def placed(array: np.ndarray[Any, Any], sharding: Sharding) -> jax.Array:
     """Copies an array to the devices; the copy shares no memory with it, and whoever owns the array may change it."""
     array = plain_bools(array)
     if sharding.is_fully_addressable:
-        # JAX copies in a thread of its own, and not at all where the array lies as its own memory would.
+        # JAX copies in a thread of its own, and not at all if the array lies as its own memory would.
         copied = jax.device_put(array, sharding, may_alias=False).block_until_ready()
         return duplicate(copied).block_until_ready() if _shares(copied, array) else copied
     return jax.make_array_from_callback(array.shape, sharding, lambda index: np.array(array[index]))
@@ -33,7 +33,7 @@ class Zeros:
     __slots__ = ("_sharding", "_spec")
 
     def __init__(self, spec: TensorSpec, sharding: Sharding) -> None:
-        """Allocates nothing; ``sharding`` counts where nobody asks for another one first."""
+        """Allocates nothing; ``sharding`` counts if nobody asks for another one first."""
         self._spec = spec
         self._sharding = sharding
 
@@ -83,7 +83,7 @@ def read(array: jax.Array, part: Part) -> np.ndarray[Any, Any]:
 
 
 def write(array: jax.Array, part: Part, values: np.ndarray[Any, Any]) -> jax.Array:
-    """Replaces a part; returns the array, which is a new one where the host does not reach the devices' memory."""
+    """Replaces a part; returns the array, which is a new one if the host does not reach the devices' memory."""
     if reached(array):
         box = _box(array.shape, part)
         filled = values.reshape([stop - start for start, stop in box])
@@ -102,7 +102,7 @@ def reached(array: jax.Array) -> bool:
 
 
 def addresses(array: jax.Array) -> tuple[int, ...] | None:
-    """Returns the address of each part in this process; None where the host does not reach it."""
+    """Returns the address of each part in this process; None if the host does not reach it."""
     if not reached(array):
         return None
     return tuple(shard.data.unsafe_buffer_pointer() for shard in array.addressable_shards)
@@ -115,7 +115,7 @@ def _shares(array: jax.Array, memory: np.ndarray[Any, Any]) -> bool:
 
 
 def _whole(array: jax.Array) -> jax.Array | None:
-    """Returns a part of this process that is all of the array; None where there is none."""
+    """Returns a part of this process that is all of the array; None if there is none."""
     if array.is_fully_replicated or len(array.sharding.device_set) == 1:
         return array.addressable_data(0)
     return None

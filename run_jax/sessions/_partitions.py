@@ -106,7 +106,7 @@ def single(platform: str | None = None) -> Partitions:
     """Returns the first device of a kind, and everything whole on it.
 
     Args:
-        platform: one of ``PLATFORMS``; JAX's default where None.
+        platform: one of ``PLATFORMS``; JAX's default if None.
 
     Raises:
         DeviceError: there is none.
@@ -118,8 +118,8 @@ def device_mesh(axes: Mapping[str, int], platform: str | None = None) -> jax.sha
     """Returns a mesh of the first devices of a kind, those of all processes.
 
     Args:
-        axes: size of each axis; one device where there is none.
-        platform: one of ``PLATFORMS``; JAX's default where None.
+        axes: size of each axis; one device if there is none.
+        platform: one of ``PLATFORMS``; JAX's default if None.
 
     Raises:
         DeviceError: there are fewer.

@@ -18,7 +18,7 @@ _ROWS: Final = 2  # the fewest that XLA's library for CPUs multiplies
 
 
 def improve_products(module: Any, platform: str, devices: int) -> None:
-    """Writes the products of a module anew where XLA would copy an operand: caches, and on a CPU weights by one row.
+    """Writes the products of a module anew if XLA would copy an operand: caches, and on a CPU weights by one row.
 
     The same numbers are multiplied and added, in XLA's order as before or, of unpacked weights, in that of blocks.
 

@@ -24,7 +24,7 @@ class Program:
     Attributes:
         origin: path of the artifact, for messages.
         artifact: the functions.
-        observer: receiver of all calls; None where there is none.
+        observer: receiver of all calls; None if there is none.
         partitions: devices, and what each holds.
         arrays: live arrays, by the keys of handles.
         held: arrays of held tensors, by their keys.

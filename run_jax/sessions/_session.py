@@ -45,10 +45,10 @@ class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors
         Args:
             artifact: path of the portable artifact (``module.vhlo``).
             signatures: signatures of its entry points, as a bundle records them.
-            weights: source of the parameters, which the session keeps; None where the module has none.
+            weights: source of the parameters, which the session keeps; None if the module has none.
             parameters: names of all parameters; an entry point takes them behind its arguments, in this order, unless
                 its signature names those that it takes.
-            partitions: devices, and what each holds; JAX's first device where None.
+            partitions: devices, and what each holds; JAX's first device if None.
             observer: receiver of the tensors of every call; closed with this session.
             traced_text: StableHLO text with traces, made of the file at ``artifact``, which runs in its place.
             guard: watch over the file of the weights, which is asked before each call and closed with this session.

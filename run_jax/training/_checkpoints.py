@@ -25,7 +25,7 @@ class TrainingCheckpoints:
     """Checkpoints in a directory, the newest two; one that was being written when the process died does not count.
 
     Args:
-        directory: absolute path, which is made where it is missing.
+        directory: absolute path, which is made if it is missing.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -20,7 +20,7 @@ class TrainingMesh:
     and along ``fsdp`` in their largest other dimension that it divides; moments lie as their parameters.
 
     Args:
-        shape: axes and sizes; one device where None.
+        shape: axes and sizes; one device if None.
         axes: table of axes, per parameter an axis or None for each dimension.
 
     Raises:
@@ -44,7 +44,7 @@ class TrainingMesh:
 
     @property
     def is_one_per_process(self) -> bool:
-        """True where each process has one device, which holds all parameters."""
+        """True if each process has one device, which holds all parameters."""
         return self.shape.size == self.shape.size_of("dp") == jax.process_count()
 
     def stack(self, own: jax.Array) -> jax.Array:

@@ -54,7 +54,7 @@ class BatchSlopes:
             yield self._slopes(*given, *(map(_own, rows) if self._is_joined else rows))
 
     def _of_rows(self, trainable: Arrays, frozen: Arrays, *rows: jax.Array) -> Any:
-        """Returns what the rows give; with an axis [1, ..] in front where those of several places are stacked."""
+        """Returns what the rows give; with an axis [1, ..] in front if those of several places are stacked."""
         loss, gradients = jax.value_and_grad(self._loss)(trainable, frozen, *rows)
         if self._is_joined:
             return jax.tree.map(lambda array: array[None], (loss, gradients))

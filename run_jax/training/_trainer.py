@@ -32,7 +32,7 @@ class Trainer:
         objective: pure function ``(trainable, frozen, *batch)`` of dicts of arrays by path and of a batch [B, ..] to
             its loss, rank 0. Losses of batches are added up, so that weights in the batch make a mean of them.
         options: settings of AdamW.
-        mesh: devices; one where None.
+        mesh: devices; one if None.
     """
 
     def __init__(

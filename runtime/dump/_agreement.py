@@ -34,7 +34,7 @@ class Companion(Protocol):
     """Another module that runs a dumped call on the same arguments."""
 
     def run(self, entry_point: str, arguments: Sequence[np.ndarray[Any, Any]]) -> Sequence[np.ndarray[Any, Any]] | None:
-        """Returns its results, of the shapes of the call's; None where this call is not compared."""
+        """Returns its results, of the shapes of the call's; None if this call is not compared."""
         ...
 
     def compare(

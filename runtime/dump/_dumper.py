@@ -177,13 +177,13 @@ class DumpedCall:
 
     @checked_choices
     def argument(self, name: str, array: Array, *, donated: bool) -> None:
-        """Adds an argument, before the call; INOUT where it is donated."""
+        """Adds an argument, before the call; INOUT if it is donated."""
         if self.wants_arguments:
             self._add(name, array, "INOUT" if donated else "IN", "before")
 
     @checked_choices
     def result(self, name: str, array: Array, *, aliased: bool) -> None:
-        """Adds a result, after the call; INOUT where it lies in the buffer of a donated argument."""
+        """Adds a result, after the call; INOUT if it lies in the buffer of a donated argument."""
         if self.wants_arguments:
             self._add(name, array, "INOUT" if aliased else "OUT", "after")
 

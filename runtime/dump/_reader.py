@@ -35,15 +35,15 @@ class Dump:
         directory: directory of the dump.
         source: producer: ``context`` (``eager`` or ``device``), and further fields.
         level: 1 for tags only, 2 for all tensors, 3 for statistics of all and elements of tags.
-        tags: globs that selected the tags; None where the module has none.
+        tags: globs that selected the tags; None if the module has none.
         order: names of the tags by entry point, in the order in which the model computes them.
         limits: ``tensor_bytes`` and ``total_bytes`` of payloads; None is no limit.
         records: tensors, in the order in which they were dumped.
         totals: ``records``, ``payloads``, ``payload_bytes``, and ``dropped``: per reason ``count`` and ``bytes``.
-        agreement: where a second module was needed, how well its results agree, per module and entry point (the fields
+        agreement: if a second module was needed, how well its results agree, per module and entry point (the fields
             of ``ModuleAgreement``).
         complete: True if the program ended well.
-        error: error that ended it early; None where it ended well.
+        error: error that ended it early; None if it ended well.
     """
 
     directory: Path

@@ -29,12 +29,12 @@ class TensorLabel:
         iteration: number of earlier occurrences in the call of a tag or a kernel, which counts the iterations of loops.
             None for arguments and results of the entry point.
         module_path: path of the module that tagged it; None for arguments and results.
-        op: op that computed it; ``placeholder`` for an argument, None where it is unknown.
-        line: Python source line that called the op, ``package/file.py:line``; None where it is unknown.
+        op: op that computed it; ``placeholder`` for an argument, None if it is unknown.
+        line: Python source line that called the op, ``package/file.py:line``; None if it is unknown.
         kernel: private function of the module whose argument or result it is; None for tags and those of the entry
             point.
-        call_site: number of the kernel's call in the entry point, from 0; None where there is no kernel.
-        layer: number of the layer that calls the kernel; None where there is none.
+        call_site: number of the kernel's call in the entry point, from 0; None if there is no kernel.
+        layer: number of the layer that calls the kernel; None if there is none.
     """
 
     step: int
@@ -61,12 +61,12 @@ class DumpRecord(TensorLabel):
         dtype: name of the dtype.
         shape: dimensions.
         bytes: size of the elements.
-        min: least finite element; None where there is none.
-        max: greatest finite element; None where there is none.
-        mean: mean of the finite elements; None where there is none.
+        min: least finite element; None if there is none.
+        max: greatest finite element; None if there is none.
+        mean: mean of the finite elements; None if there is none.
         nan: number of elements that are NaN.
         inf: number of elements that are infinite.
-        file: path of the payload in the dump's directory; None where none was written.
+        file: path of the payload in the dump's directory; None if none was written.
         dropped: reason why a payload was not written: ``tensor_limit``, ``total_limit``; else None.
     """
 

@@ -19,7 +19,7 @@ _F16: Final = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.flo
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Statistics of one tensor; min, max and mean are over its finite elements, and None where it has none.
+    """Statistics of one tensor; min, max and mean are over its finite elements, and None if it has none.
 
     Attributes:
         min: least element; an integer for integers and booleans (False is 0).

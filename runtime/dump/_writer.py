@@ -92,7 +92,7 @@ class DumpWriter:
             directory: new or empty directory.
             level: level of the dump, for the reader.
             source: producer: ``context`` (``eager`` or ``device``), and further fields, as JSON.
-            tags: globs that selected the tags; None where the module has none.
+            tags: globs that selected the tags; None if the module has none.
             order: names of the tags by entry point, in the order in which the model computes them; a device may
                 deliver them in another order.
             limits: limits of payloads.

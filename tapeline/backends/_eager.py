@@ -97,7 +97,7 @@ class EagerSession:
         Args:
             name: name of the entry point.
             first: index of the result that replaces the first donated argument; the following ones replace the
-                following arguments. None where each has a result by ``alias_result``.
+                following arguments. None if each has a result by ``alias_result``.
 
         Raises:
             DeviceError: see ``function``.

@@ -17,6 +17,6 @@ def open_dumped(bundle: Bundle, place: Place, dumper: Dumper) -> Session:
 
 
 def dumped_module(bundle: Bundle, place: Place) -> str:
-    """Returns the name of the file that runs where calls are dumped."""
+    """Returns the name of the file that runs if calls are dumped."""
     target = target_of_device(place.name)
     return executable_name(target) if bundle.config.debug is None else debug_executable_name(target)

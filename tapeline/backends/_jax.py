@@ -49,7 +49,7 @@ def open_on_rank(bundle: Bundle, place: Place, observer: CallDumps | None = None
 
 
 def dumped_module(bundle: Bundle, place: Place) -> str:
-    """Returns the name of the file that runs where calls are dumped."""
+    """Returns the name of the file that runs if calls are dumped."""
     del place
     return ARTIFACT if bundle.config.debug is None else DEBUG_MODULE
 

@@ -49,7 +49,7 @@ def open_session(bundle: Bundle, place: Place, dumper: Dumper | None = None) -> 
 
 
 def dumped_module(bundle: Bundle, place: Place) -> str:
-    """Returns the name of the bundle's file that runs where calls are dumped.
+    """Returns the name of the bundle's file that runs if calls are dumped.
 
     Raises:
         InputError: the engine cannot dump calls.

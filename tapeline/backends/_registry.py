@@ -54,7 +54,7 @@ class Engine:
         meshes: whether it cuts a bundle over the devices of ``Place.mesh``.
         checkpoints: whether it reads weights by ``bundle.weights(place.checkpoint)``, so that bundles that were
             exported without run, too.
-        dumps: what dumps calls; None where it cannot.
+        dumps: what dumps calls; None if it cannot.
         aliases: other names of devices, such as ``gpu``, with functions that return the device's name, or raise
             InputError if this machine has no such device.
 
@@ -139,9 +139,9 @@ class Place:
     Attributes:
         engine: ``iree``, which runs what export compiled; ``jax``, by which XLA compiles the bundle's portable module;
             ``eager``, which runs the model by NumPy and compiles nothing; or the name of an engine that was registered.
-        device: name of the device, one of the engine's; the engine's default where None. ``cpu`` and ``gpu`` are
+        device: name of the device, one of the engine's; the engine's default if None. ``cpu`` and ``gpu`` are
             replaced by the device of that kind: of IREE ``local-task``, and ``cuda`` or ``vulkan``.
-        mesh: axes of devices over which the bundle is cut; one device where None.
+        mesh: axes of devices over which the bundle is cut; one device if None.
         checkpoint: directory of the weights of a bundle that was exported without; see ``Bundle.weights``.
         verify: when the files of a bundle are compared with their hashes; see ``tapeline.load``.
         trust_compiled: True runs compiled modules that this user did not compile; see ``tapeline.load``.
@@ -199,7 +199,7 @@ class Place:
 
 
 def _others_with(device: str) -> str:
-    """Returns the engine that has a device, as the end of a message; empty where none has it."""
+    """Returns the engine that has a device, as the end of a message; empty if none has it."""
     others = [name for name in engine_names() if device in engine_named(name).devices]
     return f": with engine={others[0]} it is one" if others else ""
 

@@ -149,11 +149,11 @@ class Bundle:
         return "".join(portable_text(path, parameters, dict.fromkeys(points, parameters)))
 
     def weights(self, checkpoint: Path | None = None) -> WeightSource | None:
-        """Opens the weights, which are mapped and not read; None where the module takes none.
+        """Opens the weights, which are mapped and not read; None if the module takes none.
 
         Args:
             checkpoint: directory of the model's safetensors, for a bundle that was exported with weights=none; what it
-                finds by itself where None: ``checkpoint`` in its directory, or the directory that it lies in.
+                finds by itself if None: ``checkpoint`` in its directory, or the directory that it lies in.
 
         Raises:
             InputError: the archive is missing or damaged, or belongs to another bundle; or so the checkpoint.

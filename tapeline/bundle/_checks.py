@@ -170,7 +170,7 @@ class _WeightsWatch:
 
     Where Linux allows it, a lease makes another process that opens the archive for writing, or truncates it, wait until
     no call runs: a call that reads a page beyond the end of a file ends the process with SIGBUS. Without a lease, size
-    and time of change are compared before each call, and sessions on the CPU read the archive where memory allows it.
+    and time of change are compared before each call, and sessions on the CPU read the archive if memory allows it.
 
     Raises:
         DescriptionError: the archive cannot be read.

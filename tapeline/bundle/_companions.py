@@ -61,7 +61,7 @@ class SecondModule:
         self._known: Final[dict[str, ModuleAgreement]] = {}
 
     def run(self, entry_point: str, arguments: Sequence[Array]) -> Sequence[Array] | None:
-        """Returns the results of a call; None where it is not the first one, and not all are run."""
+        """Returns the results of a call; None if it is not the first one, and not all are run."""
         if entry_point in self._known and not self._always:
             return None
         function = self._session.function(self._function(entry_point))
@@ -76,7 +76,7 @@ class SecondModule:
     ) -> None:
         """Notes the figures of a call.
 
-        Integers, such as the likeliest token, are compared where all floats are the same, bit for bit: rounding at
+        Integers, such as the likeliest token, are compared if all floats are the same, bit for bit: rounding at
         another place may move them.
 
         Raises:

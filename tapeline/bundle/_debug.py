@@ -86,7 +86,7 @@ class DebugConfig:
         module: file of its text.
         targets: file of the compiled module, by target.
         entry_points: tags by entry point.
-        kernels: calls of kernels with a tensor that is selected, by entry point; empty where there are none.
+        kernels: calls of kernels with a tensor that is selected, by entry point; empty if there are none.
     """
 
     tags: list[str]

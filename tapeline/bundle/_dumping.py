@@ -33,7 +33,7 @@ def dumping(
         level: 1 for tags only; 2 for tags, and arguments and results of calls and of the kernels in them; 3 for
             statistics of all and elements of tags.
         limits: limits of payloads.
-        module: file that runs, for the manifest; what IREE compiled for the device where None.
+        module: file that runs, for the manifest; what IREE compiled for the device if None.
 
     Raises:
         DescriptionError: a kernel's call in the debug module does not have the kernel's signature.

@@ -32,9 +32,9 @@ class KernelConfig:
         model: family, sizes, RoPE layout and scaling, tied weights.
         producer: versions of the software that made the bundle.
         sha256: hashes of all other files but the report.
-        debug: debug module; None where the bundle was exported without the option ``dump_tags``.
+        debug: debug module; None if the bundle was exported without the option ``dump_tags``.
         kernel_calls: configuration of each call of a kernel and where it comes from; empty without ``kernels``.
-        mesh: axes that cut the parameters; None where the bundle was exported without the option ``mesh``.
+        mesh: axes that cut the parameters; None if the bundle was exported without the option ``mesh``.
         schema: version of the file's schema as it was read; what is written has the newest.
     """
 
@@ -130,7 +130,7 @@ class KernelConfig:
 
 
 def _check_parts(fields: Mapping[str, Any]) -> None:
-    """Raises an error where parameters, targets or calls of kernels do not follow the schema."""
+    """Raises an error if parameters, targets or calls of kernels do not follow the schema."""
     for parameter in fields["parameters"].values():
         _ = spec_of(parameter)
     for target in fields["targets"].values():

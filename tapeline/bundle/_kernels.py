@@ -20,10 +20,10 @@ class KernelRecord:
         name: symbol in module.mlir.
         call_sites: number of calls in the text.
         signature: effective directions of its tensor arguments in the order of the text, without the scalars after
-            them, then OUT for each result. None where it was not recorded.
-        reason: why there is no signature; None where there is one.
+            them, then OUT for each result. None if it was not recorded.
+        reason: why there is no signature; None if there is one.
         arguments: arguments in the order of the text: ``kind``, ``dtype``, ``shape``, ``direction`` (as declared: INOUT
-            where a call site passes a donated argument), ``effective``.
+            if a call site passes a donated argument), ``effective``.
         results: ``direction``, ``dtype``, ``shape``, ``alias_arg`` (number of the argument that it takes over).
         kind: ``block``, or the op or group of ops that a helper function computes.
         attributes: constants of a helper function, by name.

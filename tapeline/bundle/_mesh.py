@@ -16,7 +16,7 @@ class MeshTable:
 
     Attributes:
         axes: the mesh.
-        parameters: per path the axis that cuts each dimension, None where nothing does.
+        parameters: per path the axis that cuts each dimension, None if nothing does.
     """
 
     axes: MeshShape
@@ -70,7 +70,7 @@ def table_on(
     """Returns the table for a mesh of other sizes of the same axes.
 
     Args:
-        table: the bundle's; None where it was exported without a mesh.
+        table: the bundle's; None if it was exported without a mesh.
         mesh: the mesh to run on.
         entry_points: signatures of the bundle.
         parameters: dtype and shape of its weights.

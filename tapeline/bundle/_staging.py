@@ -39,7 +39,7 @@ def staged(output: Path, *, resume: bool = False) -> Iterator[Path]:
 
     Args:
         output: path of the bundle.
-        resume: True to keep the files of an earlier export in the directory, also where this one fails; otherwise the
+        resume: True to keep the files of an earlier export in the directory, also if this one fails; otherwise the
             directory begins empty.
 
     Raises:
@@ -150,7 +150,7 @@ def _concerns(name: object, output: Path, staging: Path) -> bool:
 
 @contextlib.contextmanager
 def _locked(staging: Path, output: Path) -> Iterator[None]:
-    """Creates the directory where it is missing, and locks it against other exports."""
+    """Creates the directory if it is missing, and locks it against other exports."""
     output.parent.mkdir(parents=True, exist_ok=True)
     staging.mkdir(exist_ok=True)
     with _opened(staging) as lock:
@@ -203,7 +203,7 @@ def _publish(staging: Path, output: Path) -> None:
 
 
 def _swap(staging: Path, output: Path) -> None:
-    """Exchanges two names in steps, where the file system cannot do so at once."""
+    """Exchanges two names in steps, if the file system cannot do so at once."""
     away = output.with_name(f".{output.name}.previous")
     shutil.rmtree(away, ignore_errors=True)  # of an export that was killed here
     os.rename(output, away)
@@ -216,7 +216,7 @@ def _swap(staging: Path, output: Path) -> None:
 
 
 def _exchanged(a: Path, b: Path) -> bool:
-    """Exchanges two names at once; returns False where the file system cannot."""
+    """Exchanges two names at once; returns False if the file system cannot."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.renameat2(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _RENAME_EXCHANGE) == 0:
         return True

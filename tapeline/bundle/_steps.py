@@ -34,7 +34,7 @@ class FinishedStep:
 class Steps:
     """Steps of an export, of this run and earlier ones.
 
-    A step of an earlier run is reused where its key is the same and its files are unchanged, bit for bit.
+    A step of an earlier run is reused if its key is the same and its files are unchanged, bit for bit.
 
     Args:
         directory: directory of the files.
@@ -72,7 +72,7 @@ class Steps:
         return self.finish(name, key, dict.fromkeys(files), make() or {})
 
     def result(self, name: str, key: Any) -> dict[str, Any] | None:
-        """Returns the result of an earlier run, with its files in place; None where the step is still to be run."""
+        """Returns the result of an earlier run, with its files in place; None if the step is still to be run."""
         wanted = _digest(key)
         for place, steps in self._earlier:
             step = steps.get(name)
@@ -84,7 +84,7 @@ class Steps:
         return None
 
     def finish(self, name: str, key: Any, files: Mapping[str, str | None], result: dict[str, Any]) -> dict[str, Any]:
-        """Records a finished step and its files, with their SHA-256 where it is known."""
+        """Records a finished step and its files, with their SHA-256 if it is known."""
         known = {file: sha256 or sha256_of(self._directory / file) for file, sha256 in files.items()}
         self._note(name, FinishedStep(_digest(key), known, result))
         return result
@@ -128,7 +128,7 @@ def _json(steps: Mapping[str, FinishedStep]) -> dict[str, Any]:
 
 
 def _read(directory: Path) -> dict[str, FinishedStep]:
-    """Reads the steps that are recorded in a directory; none where the record is missing or damaged."""
+    """Reads the steps that are recorded in a directory; none if the record is missing or damaged."""
     for name, path in ((Steps.FILE, ()), (REPORT, ("steps",))):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             steps = file_json(directory / name, LARGE_JSON_BOUNDS, nonfinite=True)

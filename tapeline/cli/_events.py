@@ -10,9 +10,9 @@ class ProgressEvent:
 
     Attributes:
         text: step that begins, warning, or name of what is counted.
-        done: bytes done so far, or steps before the one that begins; None where nothing is counted.
-        total: bytes or steps in all; None where nothing is counted.
-        step: name of the step that begins, where steps are counted; None where bytes are.
+        done: bytes done so far, or steps before the one that begins; None if nothing is counted.
+        total: bytes or steps in all; None if nothing is counted.
+        step: name of the step that begins, if steps are counted; None if bytes are.
 
     >>> print(ProgressEvent("weights", 1 << 20, 4 << 20))
     weights: 1 of 4 MiB

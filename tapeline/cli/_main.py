@@ -110,7 +110,7 @@ def _unwritten(error: BaseException) -> InputError | None:
 
 
 def open_streams() -> None:
-    """Opens stdout and stderr on nothing where the caller has closed them (``>&-``)."""
+    """Opens stdout and stderr on nothing if the caller has closed them (``>&-``)."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open until the end

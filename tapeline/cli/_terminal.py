@@ -1,4 +1,4 @@
-"""Bars and colours of a terminal, drawn by rich; imported only where there is one."""
+"""Bars and colours of a terminal, drawn by rich; imported only if there is one."""
 
 from typing import Final, TextIO
 

@@ -197,7 +197,7 @@ def _is_flag(word: str) -> bool:
 
 
 def _flag_named(values: flags.FlagValues, typed: str) -> tuple[str, str | None]:
-    """Returns a flag's name, and its value where the name alone says it.
+    """Returns a flag's name, and its value if the name alone says it.
 
     Raises:
         InputError: there is no such flag.
@@ -221,7 +221,7 @@ def _flag_named(values: flags.FlagValues, typed: str) -> tuple[str, str | None]:
 
 
 def _near_flags(values: flags.FlagValues, name: str) -> str:
-    """Returns a hint at flags that a name may stand for; empty where none is near."""
+    """Returns a hint at flags that a name may stand for; empty if none is near."""
     begun = [known for known in values if len(name) > 1 and known.startswith(name)]
     if begun:
         return f"; did you mean {' or '.join(f'--{known}' for known in begun[:_NEAR])}?"
@@ -319,7 +319,7 @@ def _choices_of(flag: flags.Flag[Any]) -> Sequence[str]:
 
 
 def _expected(flag: flags.Flag[Any], value: str, message: str) -> str:
-    """Returns what a flag takes, in words; absl's message where it says that."""
+    """Returns what a flag takes, in words; absl's message if it says that."""
     kind = flag.flag_type()
     choices = _choices_of(flag)
     if len(choices) > _MOST_CHOICES:

@@ -30,7 +30,7 @@ def define_choice(
 
     Args:
         name: name of the flag.
-        default: its value where it is not given.
+        default: its value if it is not given.
         choices: values, as help and messages list them.
         text: help.
         further: other values that the flag takes.

@@ -50,7 +50,7 @@ class InstructionSetState:
 
     Attributes:
         name: ``vnni``, ``bf16``, ``avx512``, ``fma``, or the name of one that a plugin registered.
-        missing: features that the CPU lacks; none where its kernels are used.
+        missing: features that the CPU lacks; none if its kernels are used.
     """
 
     name: str
@@ -75,9 +75,9 @@ class Diagnosis:
     """Facts of this machine. No name of it, no user and no token is among them.
 
     Attributes:
-        versions: of Tapeline, Python and packages, by name; "not installed" where one is absent.
+        versions: of Tapeline, Python and packages, by name; "not installed" if one is absent.
         system: operating system, its release and the architecture.
-        cpu: model of the CPU as the kernel names it; empty where it names none.
+        cpu: model of the CPU as the kernel names it; empty if it names none.
         cores: cores that this process may use.
         kernels: instruction sets that Tapeline and plugins have kernels for.
         plugins: package and version of each plugin, by name.
@@ -85,7 +85,7 @@ class Diagnosis:
         engines: engines that run bundles, those of plugins after Tapeline's.
         absent_devices: names of the devices that this machine lacks, by engine.
         memory_bytes: all memory of the machine.
-        memory_available_bytes: memory that can be used without swapping; 0 where the system does not say.
+        memory_available_bytes: memory that can be used without swapping; 0 if the system does not say.
         devices: IREE's devices.
         jax_devices: JAX's devices, as JAX names their kinds.
         caches: folders of things that can be made or fetched again.

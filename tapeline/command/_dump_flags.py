@@ -28,7 +28,7 @@ class DumpFlags:
     limit: flags.FlagHolder[str]
 
     def options(self) -> DumpOptions | None:
-        """Returns the options of the dump; None where none is asked for.
+        """Returns the options of the dump; None if none is asked for.
 
         Raises:
             InputError: flags contradict each other, or a limit is no size.

@@ -177,7 +177,7 @@ def _options(model: LoadedModel, *, samples: bool) -> GenerateKeywords:
 
     Args:
         model: the model.
-        samples: True samples as the model recommends, False takes the likeliest token, where no flag says otherwise.
+        samples: True samples as the model recommends, False takes the likeliest token, if no flag says otherwise.
     """
     options: GenerateKeywords = {**model.default_sampling} if samples else {}
     sampling: Any = {holder.name: holder.value for holder in _SAMPLING if holder.value is not None}
@@ -215,7 +215,7 @@ def _seeing(model: LoadedModel, options: GenerateKeywords) -> TokenStream:
 
 
 def _given_bundle() -> tapeline.Bundle | None:
-    """Opens the bundle that is named; None where a model is."""
+    """Opens the bundle that is named; None if a model is."""
     if (_BUNDLE.value is None) == (_MODEL.model.value is None):
         raise InputError("give either `bundle` or `model`")
     if _BUNDLE.value is None:
@@ -233,7 +233,7 @@ def run(*, samples: bool) -> None:
     """Runs the command.
 
     Args:
-        samples: True samples as the model recommends, False takes the likeliest token, where no flag says otherwise.
+        samples: True samples as the model recommends, False takes the likeliest token, if no flag says otherwise.
     """
     began = time.perf_counter()
     _check_flags()

@@ -66,7 +66,7 @@ def _own_flags() -> list[str]:
 
 
 def _checked_command() -> str:
-    """Returns the command that is to run; exits where its flags are wrong.
+    """Returns the command that is to run; exits if its flags are wrong.
 
     Raises:
         InputError: it is none, or none that runs in several processes.

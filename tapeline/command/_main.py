@@ -16,7 +16,7 @@ _VERSION: Final = ("--version", "-V", "version")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs ``tapeline`` with these arguments, those of the process where None, and returns the exit code."""
+    """Runs ``tapeline`` with these arguments, those of the process if None, and returns the exit code."""
     open_streams()
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["help"] and given[1:]:

@@ -60,10 +60,10 @@ class ModelFlags:
         Args:
             place: engine and devices.
             progress: receives steps, warnings and bytes.
-            model: model where no flag names one.
+            model: model if no flag names one.
             slots: rows of a bundle for a server; None for another bundle.
-            score_tokens: tokens that a call of such a bundle verifies; None where there are no drafts.
-            process: exports, where that is not to be done here; None for here.
+            score_tokens: tokens that a call of such a bundle verifies; None if there are no drafts.
+            process: exports, if that is not to be done here; None for here.
             follower: with ``process``, receives the verification, unless ``--verify=before`` waits for it.
             chats: True refuses a model without a chat template before it is exported.
         """

@@ -65,7 +65,7 @@ class Command(Protocol):
         GIVEN: flags that are given before those of the user; a command without it has none.
         VARIABLES: names of flags that the environment set are put here; a command without it reads no environment.
         REST: what stands behind the flags is put here; a command without it takes nothing more.
-        EVERY_RANK: True where all ranks of a launch run the command; else rank 0 does, whose calls the others follow.
+        EVERY_RANK: True if all ranks of a launch run the command; else rank 0 does, whose calls the others follow.
     """
 
     FLAGS: flags.FlagValues

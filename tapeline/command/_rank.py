@@ -30,7 +30,7 @@ def run_rank(
     """Runs a command as one of several processes and returns its exit code.
 
     Args:
-        place: coordinator, number of processes and rank; all None where JAX is to find them.
+        place: coordinator, number of processes and rank; all None if JAX is to find them.
         timeout: seconds to wait for the other ranks.
         name: the command.
         arguments: its flags.

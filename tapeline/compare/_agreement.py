@@ -10,7 +10,7 @@ import numpy as np
 from lang_core import checked_choices
 
 # Largest error, relative to the largest reference value, that rounding through a whole model explains: see
-# docs/numerics.md. Operands of packed weights have 16 bits, or 8 where that was asked for, as many as bf16 has.
+# docs/numerics.md. Operands of packed weights have 16 bits, or 8 if that was asked for, as many as bf16 has.
 PACKED: Final = "packed"
 """Key of the tolerance of products with packed weights."""
 PACKED_Q8: Final = "packed, q8"

@@ -19,7 +19,7 @@ WEIGHTS: Final = Path(__file__).with_name("weights.safetensors")
 def write_demo_checkpoint(directory: Path) -> None:
     """Writes config.json, generation_config.json, model.safetensors, tokenizer.json and tokenizer_config.json.
 
-    The same bytes every time. The directory is made where it is missing. Each file appears whole or not at all.
+    The same bytes every time. The directory is made if it is missing. Each file appears whole or not at all.
 
     Raises:
         InputError: the directory cannot be made or written.

@@ -56,7 +56,7 @@ def _tokens(arguments: Mapping[str, TensorSpec], vocabulary: int, filled: list[i
     """Returns token ids, rows, positions, and the row of the last token or the counts."""
     (batch, tokens), rows = arguments["token_ids"].shape, len(filled)
     capacity = max((spec.shape[2] for name, spec in arguments.items() if name.endswith("_cache")), default=2**30)
-    if "pages" in arguments:  # the last one is nobody's, and where several sequences write, each stays in its first
+    if "pages" in arguments:  # the last one is nobody's, and if several sequences write, each stays in its first
         rows, capacity = rows - 1, capacity * (arguments["pages"].shape[1] if batch == 1 else 1)
     chosen = rows - 1 - np.arange(batch) if arguments["position"].ndim else np.argmin(filled[:rows])
     begin = np.minimum(np.array(filled)[chosen], capacity - tokens)

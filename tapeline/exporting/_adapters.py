@@ -94,7 +94,7 @@ def with_adapters(
 
 
 def _tell(name: str, adapter: Adapter, source: ModelSource, progress: Progress) -> None:
-    """Says what is merged, and where it was trained on a model of another name."""
+    """Reports the merged adapter, and warns if it was trained on a model of another name."""
     kind = "DoRA" if adapter.config.decomposed else "LoRA"
     ranks = ", ".join(map(str, _ranks(adapter)))
     replaced = f", {len(adapter.replaced)} tensors replaced" if adapter.replaced else ""

@@ -42,7 +42,7 @@ def cached_export(
     chats: bool = False,
     **options: Unpack[ExportKeywords],
 ) -> Bundle:
-    """Returns a verified bundle of a model from the user's cache, which is exported where it is not there.
+    """Returns a verified bundle of a model from the user's cache, which is exported if it is not there.
 
     A bundle is found by the model's files (paths, sizes, times of change), the options, the versions and the CPU. The
     least recently used bundles beyond ``$TAPELINE_BUNDLE_CACHE`` (64 GiB) are removed, unless a process has them. While
@@ -52,7 +52,7 @@ def cached_export(
         model: as for ``export``, and so are progress, base and options.
         progress: receives steps, warnings and bytes.
         base: directory that relative paths start from.
-        again: True exports also where the bundle is there.
+        again: True exports also if the bundle is there.
         chats: True refuses a model without a chat template before it is exported.
         **options: fields of ``ExportOptions``.
 
@@ -83,7 +83,7 @@ def cached_export_early(
             verified, and has none if it is not.
         progress: receives steps, warnings and bytes.
         base: directory that relative paths start from.
-        again: True exports also where the bundle is there.
+        again: True exports also if the bundle is there.
         chats: True refuses a model without a chat template before it is exported.
         **options: fields of ``ExportOptions``.
 

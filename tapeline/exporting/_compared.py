@@ -20,11 +20,11 @@ def compared(
     """Compares results by name.
 
     Whole numbers must be the same. Two 16-bit computations may differ by more than the tolerance and be right: what
-    normalises a small vector makes its rounding errors large. So where they do, both are compared with f32.
+    normalises a small vector makes its rounding errors large. So if they do, both are compared with f32.
 
     Devices take the activations of packed products in blocks of integers, and the eager context takes them exactly. A
     block with a value far above the others loses precision, which a few layers can enlarge beyond the tolerance. So
-    where results differ by more, they are compared with an eager run that rounds activations to the same blocks.
+    if results differ by more, they are compared with an eager run that rounds activations to the same blocks.
 
     Args:
         device: for the report.
@@ -32,7 +32,7 @@ def compared(
         results: the device's results.
         expected: the eager context's.
         dtype: of the model: a key of ``TOLERANCE``.
-        exact: gives an entry point's results in f32, or None; asked where results differ by more than the tolerance.
+        exact: gives an entry point's results in f32, or None; asked if results differ by more than the tolerance.
         rounded: gives an entry point's results with activations in blocks of integers, or None; asked as ``exact`` is.
 
     Raises:

@@ -57,7 +57,7 @@ class _Compilation:
             self._compiled(f"compile.debug.{name}", name, DEBUG_MODULE, debug_executable_name(name))
 
     def _tuned(self, name: str) -> dict[str, Any]:
-        """The flags that are best here, beside the target's, and what was tried; empty where nobody asked."""
+        """The flags that are best here, beside the target's, and what was tried; empty if nobody asked."""
         if not self._export.options.tune:
             return {}
         key = {
@@ -136,7 +136,7 @@ class _Compilation:
 
 
 def _origin(cpu_kernels: dict[str, Any] | None) -> str:
-    """Returns where CPU kernels are from, as a part of a sentence; empty where they are from the table."""
+    """Returns where CPU kernels are from, as a part of a sentence; empty if they are from the table."""
     if cpu_kernels is None or cpu_kernels["from"] == "table":
         return ""
     return f", with {cpu_kernels['from']} CPU kernels"

@@ -47,7 +47,7 @@ def description(export: Export, lowered: LoweredModule, hashes: dict[str, str]) 
 
 
 def _signature(function: LoweredFunction, lowered: LoweredModule) -> Signature:
-    """Returns an entry point's signature, with the parameters that it reads where these are not all."""
+    """Returns an entry point's signature, with the parameters that it reads if these are not all."""
     known = lowered.parameters()
     reads = tuple(path for path in known if path in function.parameters)
     return function.signature if len(reads) == len(known) else replace(function.signature, parameters=reads)
@@ -108,7 +108,7 @@ def _model(export: Export) -> dict[str, Any]:
 
 
 def _caching(export: Export) -> dict[str, Any]:
-    """The forms of positions and caches, where there are some."""
+    """The forms of positions and caches, if there are some."""
     if not export.caches["bytes"]:
         return {}
     options = export.options

@@ -44,9 +44,9 @@ class Export:
         options: options of the export.
         model: the modules.
         sizes: sizes that were asked for, and defaults for the others.
-        entry_points: entry points of the bundle, with kernels in them where they were asked for.
+        entry_points: entry points of the bundle, with kernels in them if they were asked for.
         written: the same entry points without kernels; results are compared with theirs.
-        weights: checkpoint under the model's names; None where no weights are written.
+        weights: checkpoint under the model's names; None if no weights are written.
         audit: the checkpoint's keys; None without weights.
         meter: costs of the phases.
         progress: receives steps and warnings.
@@ -65,8 +65,8 @@ class Export:
         lengths: T of the entry points of shorter texts, ascending; empty if there is one length only.
         packed: T of the entry points of packed texts.
         settings: options that decide what the bundle holds, for the report.
-        place: digest of the model's path on this machine, for the report; None where it has none.
-        debug: description of the debug module, for kernel_config.json; None where there is none.
+        place: digest of the model's path on this machine, for the report; None if it has none.
+        debug: description of the debug module, for kernel_config.json; None if there is none.
     """
 
     options: ExportOptions
@@ -235,7 +235,7 @@ def exact_weights(weights: WeightSource) -> WeightSource:
 
 
 def _model(options: ExportOptions, dtype: str, source: ModelSource) -> tuple[Model[Any], ExportOptions]:
-    """Returns the modules, and the options with the encoding that the file decides where none is asked for."""
+    """Returns the modules, and the options with the encoding that the file decides if none is asked for."""
     stored, activations = options.quantize in (None, STORED), options.activations
     check_quantization(source.directory)  # without weights, too: a bundle takes them from the checkpoint later
     model = load_model(
@@ -297,7 +297,7 @@ def _entry_points(
 
 
 def _check_one_rope(model: Model[Any], slots: int) -> None:
-    """Refuses ``positions=per_row``, which gave each sequence the RoPE of its length, where slots would change it."""
+    """Refuses ``positions=per_row``, which gave each sequence the RoPE of its length, if slots would change it."""
     (decode,) = entry_points(model, names=("decode",))
     if any(argument.name == "length" for argument in decode.arguments):
         raise InputError(

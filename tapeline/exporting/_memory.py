@@ -15,7 +15,7 @@ from transformer_core.checkpoints import PackedWeights
 
 _MIB: Final = 1 << 20
 
-# The rows of weights that are read at a time; less where the budget is small.
+# The rows of weights that are read at a time; less if the budget is small.
 CHUNK_BYTES: Final = 8 * _MIB
 _LEAST_CHUNK_BYTES: Final = _MIB // 4
 
@@ -33,7 +33,7 @@ _ACTIVATIONS: Final = 12
 _SCORES: Final = 4
 _OUTPUTS: Final = 4
 
-# Copies of one entry point's caches at once, where those of the other entry points are not kept.
+# Copies of one entry point's caches at once, if those of the other entry points are not kept.
 _CACHES: Final = 5
 
 
@@ -185,7 +185,7 @@ def _cache_bytes(points: tuple[EntryPoint, ...]) -> int:
 def kept_bytes(options: ExportOptions, lowered: LoweredModule, weights: WeightSource | None) -> int:
     """Returns the bytes of weights that verification keeps, so that packed ones are unpacked once for all entry points.
 
-    Nothing is kept where nothing is packed, or where there is a budget of memory.
+    Nothing is kept if nothing is packed, or if there is a budget of memory.
     """
     parameters = lowered.parameters()
     if weights is None or options.max_memory is not None or not any(map(weights.encoding, parameters)):

@@ -80,7 +80,7 @@ class ExportMesh:
 def export_mesh(
     shape: MeshShape | None, model: Module, points: Sequence[EntryPoint], batch: int, progress: Progress
 ) -> ExportMesh | None:
-    """Returns the mesh of an export, checked before any work; None where none is asked for.
+    """Returns the mesh of an export, checked before any work; None if none is asked for.
 
     Raises:
         ConfigError: an axis does not divide what it cuts.

@@ -107,7 +107,7 @@ class ExportOptions:
         entry_points: names of the entry points; None takes the model's default: prefill and decode of causal language
             models, forward of encoders.
         batch: sequences per call, B.
-        sequence: tokens that one call of forward or prefill takes; None is 64, or fewer where the model can less.
+        sequence: tokens that one call of forward or prefill takes; None is 64, or fewer if the model can less.
         max_sequence: positions that the key/value caches hold; None is what the model was trained on, 2048 at most.
         positions: ``shared`` by all sequences of a batch; ``per_row`` is an older spelling of ``slots``, as many as
             ``batch`` says.
@@ -115,7 +115,7 @@ class ExportOptions:
         score_tokens: tokens that one call of score takes; None is as ``sequence``. With ``slots``, those of
             ``score_row``, with which a server verifies drafts; None is a bundle without.
         slots: rows of the caches of a bundle for a server, whose calls work on some of them; None is a bundle without.
-            ``sequence`` is then the most tokens that a call of prefill_row takes: 128 where None, or the capacity.
+            ``sequence`` is then the most tokens that a call of prefill_row takes: 128 if None, or the capacity.
         pages: pages that the caches of a bundle with slots are, which rows then share by the length of their
             sequences, one of them for nobody; None gives every row ``max_sequence`` positions of its own.
         page_tokens: positions of a page, of which ``max_sequence`` is a multiple: 32, or another multiple of 16.
@@ -132,8 +132,8 @@ class ExportOptions:
         target: kinds of device to compile for; may be empty. ``stablehlo-per-device`` writes the program of one device
             of the mesh, with explicit collectives.
         verify: ``parse`` checks the module, ``interpreter``, ``iree`` and ``jax`` also the results; ``jax`` on one
-            device, and on those of the mesh where they are there; ``reference`` also against transformers or
-            llama.cpp; ``auto`` is ``iree`` where there are weights and a target.
+            device, and on those of the mesh if they are there; ``reference`` also against transformers or
+            llama.cpp; ``auto`` is ``iree`` if there are weights and a target.
         reference_python: Python interpreter that has the packages of ``verify=reference``; None is that of the
             environment variable ``TAPELINE_REFERENCE_PYTHON``, or the one that runs the export.
         stablehlo_target_version: oldest version of StableHLO that has to read ``module.vhlo``.
@@ -257,7 +257,7 @@ class ExportOptions:
 
     @property
     def encoding(self) -> str | None:
-        """Encoding of packed matrices, or ``stored``; None where matrices are not packed, or the file decides."""
+        """Encoding of packed matrices, or ``stored``; None if matrices are not packed, or the file decides."""
         return None if self.quantize == "none" else self.quantize
 
 
@@ -317,7 +317,7 @@ def check_names(option: str, names: Sequence[str], known: Sequence[str]) -> None
 
 
 def checked_entry_points(names: Sequence[str] | None, model: Model[Any]) -> tuple[str, ...]:
-    """Returns the names of entry points; the model's default where None.
+    """Returns the names of entry points; the model's default if None.
 
     Raises:
         InputError: the model has no such entry point, or one is named twice.

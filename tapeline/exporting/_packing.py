@@ -20,9 +20,9 @@ class PackingFacts:
     """Counts and bytes, as the report has them.
 
     Attributes:
-        packed: counts and bytes of the bundle's packed weights; empty where none is packed.
+        packed: counts and bytes of the bundle's packed weights; empty if none is packed.
         dequantised: number of tensors per encoding that are packed in the checkpoint and not in the bundle.
-        dequantised_bytes: their bytes in the checkpoint (``stored``; None where an encoding's size is not known) and in
+        dequantised_bytes: their bytes in the checkpoint (``stored``; None if an encoding's size is not known) and in
             the bundle (``unpacked``).
     """
 
@@ -64,7 +64,7 @@ def packing_facts(model: Model[Any], weights: WeightSource, progress: Progress) 
 
 
 def _stored_bytes(weights: WeightSource, path: str, encoding: str, elements: int) -> int | None:
-    """Returns the bytes that the checkpoint has of a packed tensor; None where they are not known."""
+    """Returns the bytes that the checkpoint has of a packed tensor; None if they are not known."""
     size = weights.stored_bytes(path) if isinstance(weights, StoredBytes) else None
     return packed_bytes(encoding, elements) if size is None else size
 
@@ -115,7 +115,7 @@ def _same_bytes(parameter: Parameter, kind: str) -> bool:
 
 
 def _advice(encodings: Counter[str]) -> str:
-    """Returns advice on keeping packed weights, where they can be kept."""
+    """Returns advice on keeping packed weights, if they can be kept."""
     kept = sorted(ENCODINGS.keys() & encodings)
     return f"; quantize={STORED} keeps those of {', '.join(kept)} packed" if kept else ""
 

@@ -67,7 +67,7 @@ _PER_TARGET: Final = 2_500  # in the description: flags and the CPU's features
 
 
 def bundled_files() -> tuple[str, ...]:
-    """Returns the names of files that a bundle takes over from the model's directory, where they are there."""
+    """Returns the names of files that a bundle takes over from the model's directory, if they are there."""
     return (*_BUNDLED, *tokenizer_files())
 
 
@@ -111,7 +111,7 @@ class Prediction:
     Attributes:
         lowered: the module's functions and parameters.
         text_sha256: of the module's text, without the data of inline weights.
-        debug_sha256: the same of the debug module; empty where none is asked for.
+        debug_sha256: the same of the debug module; empty if none is asked for.
         archive_sha256: of the archive's form: names, specs, places.
         chunk_bytes: rows of weights that are read at a time.
         files: bytes per file; those of ``estimated`` are about so many.

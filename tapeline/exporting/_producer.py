@@ -17,7 +17,7 @@ def producer() -> dict[str, str]:
 
 
 def _version(package: str) -> str | None:
-    """Returns a package's version; None if it is not installed, as the compiler where target=none is exported."""
+    """Returns a package's version; None if it is not installed, as the compiler if target=none is exported."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

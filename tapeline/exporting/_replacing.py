@@ -54,7 +54,7 @@ def model_title(model: str) -> str:
 def default_output(model: str, base: Path) -> str:
     """Returns the directory, relative to ``base``, of a bundle for which none is named.
 
-    It has the model's name; with ``-bundle`` behind it where the model itself lies there.
+    It has the model's name; with ``-bundle`` behind it if the model itself lies there.
     """
     if model == DEMO:
         return _DEMO_BUNDLE
@@ -79,7 +79,7 @@ def place_of(options: ExportOptions, model_path: Path) -> str | None:
 def check_same_export(options: ExportOptions, model_path: Path) -> None:
     """Checks that a bundle that is there is of the same model with the same settings.
 
-    The command asks for this where the user named no directory.
+    The command asks for this if the user named no directory.
 
     Raises:
         InputError: it is another bundle.

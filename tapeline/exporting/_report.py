@@ -48,7 +48,7 @@ def report_summary(bundle: Path) -> dict[str, Any]:
 
 
 def copy_report(bundle: Path, copy: Path) -> None:
-    """Writes the report once more, where the user wants it.
+    """Writes the report once more, if the user wants it.
 
     Raises:
         InputError: the file cannot be written; the bundle stands all the same.

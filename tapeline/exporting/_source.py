@@ -31,8 +31,8 @@ class ModelSource:
         name: what the user called it.
         path: the directory, or the GGUF file.
         directory: holds config.json, and the tokenizer's files if there are any.
-        weights: the checkpoint; None where none was asked for.
-        header: the checkpoint, of which only the header may be read; None where there is none to read.
+        weights: the checkpoint; None if none was asked for.
+        header: the checkpoint, of which only the header may be read; None if there is none to read.
         identity: tells its files from others, and from themselves once they are changed.
         facts: in which form its files are, for the bundle's description.
         adapters: LoRA adapters that are merged into the weights as they are read.
@@ -57,7 +57,7 @@ def open_source(
 
     Args:
         model: name of the model: ``demo``, a name of the hub, or what messages call the path.
-        path: directory or file; a model of the hub is taken where there is none.
+        path: directory or file; a model of the hub is taken if there is none.
         with_weights: True opens the checkpoint as well.
         progress: receives warnings, and bytes that are downloaded.
         headers_only: True says that no weight will be read, so that none need be downloaded.
@@ -139,7 +139,7 @@ def _check_no_gguf(model: str, directory: Path) -> None:
 
 
 def _identity(directory: Path, *, contents: bool) -> str:
-    """A checkpoint's files by name, size and time of change; by their contents where they are made anew each time."""
+    """A checkpoint's files by name, size and time of change; by their contents if they are made anew each time."""
     digest = hashlib.sha256()
     for path in sorted([*directory.iterdir(), *directory.glob("[0-9]*_*/*")]):
         if path.suffix in (".safetensors", ".json") and path.is_file():

@@ -38,7 +38,7 @@ def tune_flags(
 
     Args:
         module: StableHLO text.
-        weights: the archive; None where the module has its weights in it.
+        weights: the archive; None if the module has its weights in it.
         target: that has candidates.
         entry_points: of the module.
         lowered: what the module's functions give.

@@ -54,7 +54,7 @@ _NOTHING_FOUND: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """Model in f32 with unpacked weights, which decides where two roundings differ.
+    """Model in f32 with unpacked weights, which decides if two roundings differ.
 
     Attributes:
         entry_points: makes them.
@@ -140,11 +140,11 @@ class References:
         self._is_complete = self._keeps
 
     def of(self, name: str) -> tuple[Arrays, Arrays]:
-        """Returns inputs and results of the entry point that ``calls`` yielded last, or of any where all are kept."""
+        """Returns inputs and results of the entry point that ``calls`` yielded last, or of any if all are kept."""
         return self._made[name]
 
     def exact(self, name: str) -> Arrays | None:
-        """Results of an entry point for the same inputs; None where the model is exact already: in f32, not packed."""
+        """Results of an entry point for the same inputs; None if the model is exact already: in f32, not packed."""
         if self._exact is None:
             return None
         entry_point = next(point for point in self._exact.entry_points() if point.name == name)
@@ -339,7 +339,7 @@ def check_interpreter(
 def _located(
     error: VerificationError, references: References, name: str, runner: Runner, dtype: str, progress: Progress
 ) -> VerificationError:
-    """The error, and where the first tensor inside departs."""
+    """Returns the error, which names the first tensor inside that differs."""
     progress(ProgressEvent("looking for the first divergence ..."))
     inputs, _ = references.of(name)
     reference = EagerReference(references.entry_points[name], references.weights)

@@ -25,7 +25,7 @@ class AdaptedModule(NamedTuple):
         inputs: number of inputs.
         outputs: number of outputs.
         transposed: whether the checkpoint stores it [inputs, outputs].
-        parts: the layer's rows of each weight of the model, by path; all where None.
+        parts: the layer's rows of each weight of the model, by path; all if None.
     """
 
     name: str
@@ -40,7 +40,7 @@ def adapted_modules(model: DecoderLM, targets: Sequence[str]) -> list[AdaptedMod
 
     Args:
         model: model.
-        targets: last parts of names of modules, or whole names; all but the head where empty.
+        targets: last parts of names of modules, or whole names; all but the head if empty.
 
     Raises:
         ConfigError: a target is no linear layer, or there is none at all.

@@ -41,7 +41,7 @@ def train(
         model: Hugging Face directory, ``.gguf`` file, name of the hub, or ``demo``.
         data: text, or ``.jsonl`` with an object per line that has ``text`` or ``messages``.
         output: directory of the result: an adapter of PEFT with ``lora``, else a checkpoint.
-        resume: True goes on with what was begun there; from the beginning where there is nothing.
+        resume: True goes on with what was begun there; from the beginning if there is nothing.
         progress: receives steps and warnings.
         base: directory that relative paths start from; the current one by default.
         **options: fields of ``TrainOptions``.

@@ -23,21 +23,21 @@ class TrainOptions:
     """Options of a fine-tuning.
 
     Attributes:
-        lora: rank of a LoRA adapter; every parameter is trained where None.
-        lora_alpha: numerator of the adapter's scaling ``lora_alpha / lora``; twice the rank where None.
+        lora: rank of a LoRA adapter; every parameter is trained if None.
+        lora_alpha: numerator of the adapter's scaling ``lora_alpha / lora``; twice the rank if None.
         lora_targets: last parts, or whole names, of the linear layers that are adapted, under the checkpoint's names;
-            all but the head where empty.
+            all but the head if empty.
         steps: number of steps.
         batch: sequences per step, or per accumulated part of one.
         accumulate: parts of a step whose gradients are added up one after the other.
         sequence: tokens per sequence that are predicted, T.
-        learning_rate: largest rate; 2e-4 with LoRA and 2e-5 without where None.
-        warmup: first steps in which the rate rises; a tenth of the steps, 100 at most, where None.
+        learning_rate: largest rate; 2e-4 with LoRA and 2e-5 without if None.
+        warmup: first steps in which the rate rises; a tenth of the steps, 100 at most, if None.
         schedule: shape of the rates after that.
         weight_decay: decay of matrices per step, relative to the rate.
         largest_norm: bound of the gradients' norm; 0 for none.
-        dtype: dtype of activations, and of weights where they are computed with; masters and moments are f32.
-        mesh: devices, such as ``dp=2`` or ``fsdp=2,tp=2``; one where None.
+        dtype: dtype of activations, and of weights if they are computed with; masters and moments are f32.
+        mesh: devices, such as ``dp=2`` or ``fsdp=2,tp=2``; one if None.
         seed: seed of the order of the data and of the adapter's first values.
         save_every: steps between two checkpoints.
 

@@ -73,7 +73,7 @@ def write_checkpoint(
         directory: where they go.
         parameters: every parameter by path.
         model: model.
-        source: checkpoint whose form is kept; the canonical one where None.
+        source: checkpoint whose form is kept; the canonical one if None.
         files: directory of the model, with what is copied.
         dtype: dtype in which the weights are written.
     """

@@ -31,7 +31,7 @@ class Plan:
         windows: data.
         trainable: first values of what is trained.
         frozen: parameters that are not.
-        modules: modules of the adapter; none where parameters are trained.
+        modules: modules of the adapter; none if parameters are trained.
     """
 
     model: DecoderLM
@@ -103,7 +103,7 @@ class _Read(Mapping[str, np.ndarray]):
     Args:
         model: model.
         weights: its weights.
-        floating: which parameters there are: fractions or others; all where None.
+        floating: which parameters there are: fractions or others; all if None.
     """
 
     def __init__(self, model: DecoderLM, weights: WeightSource, *, floating: bool | None = None) -> None:

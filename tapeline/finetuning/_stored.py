@@ -21,7 +21,7 @@ class StoredRows(NamedTuple):
     Attributes:
         key: key of the stored matrix.
         shape: its shape.
-        rows: its rows, or columns where it is transposed, in the parameter's order.
+        rows: its rows, or columns if it is transposed, in the parameter's order.
         transposed: whether it is stored [inputs, outputs].
     """
 
@@ -42,7 +42,7 @@ class StoredRows(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """True where the parameter is the whole matrix, in its order."""
+        """True if the parameter is the whole matrix, in its order."""
         return np.array_equal(self.rows, np.arange(self.outputs))
 
 
@@ -52,7 +52,7 @@ class StoredLayout:
     Args:
         model: modules, not packed.
         source: checkpoint whose keys decide between the forms that a family's checkpoints have; the names that
-            transformers gives where None.
+            transformers gives if None.
     """
 
     def __init__(self, model: Model[Any], source: WeightSource | None = None) -> None:
@@ -62,7 +62,7 @@ class StoredLayout:
         self._keys: Final = list(self.specs)
 
     def matrix(self, path: str, shape: Sequence[int]) -> StoredRows | None:
-        """Returns the stored rows of a parameter [out, in]; None where it is none of one matrix."""
+        """Returns the stored rows of a parameter [out, in]; None if it is none of one matrix."""
         pieces = [self._piece(path, start, min(start + _ROWS, shape[0])) for start in range(0, shape[0], _ROWS)]
         if any(piece is None for piece in pieces) or len({piece[:2] for piece in pieces if piece}) != 1:
             return None

@@ -56,7 +56,7 @@ class Workplace:
 
         Args:
             record: what decides about the result, as JSON values; compared with that of the work that goes on.
-            resume: True goes on where there is work; otherwise it begins anew.
+            resume: True goes on if there is work; otherwise it begins anew.
 
         Raises:
             InputError: another training works there, or the work that should go on is of other options.

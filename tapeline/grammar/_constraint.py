@@ -67,7 +67,7 @@ class GrammarConstraint:
     Args:
         source: grammar in llguidance's own format, behind a salt (see ``_worker``).
         table: of the tokenizer.
-        ends: ids that end an answer. They are allowed where the text so far is complete, and nowhere else.
+        ends: ids that end an answer. They are allowed if the text so far is complete, and nowhere else.
         family: has compiled the grammar; None lets the constraint's worker do so, if it has not.
     """
 

@@ -46,7 +46,7 @@ def source_of(spec: GrammarSpec, limits: GrammarLimits, *, forces: bool = True) 
         spec: specification.
         limits: its bounds.
         forces: True gives a text that the grammar forces the tokens that the tokenizer gives that text. False allows
-            any tokens: where the text has that of a special token, the tokenizer gives the special token, which does
+            any tokens: if the text has that of a special token, the tokenizer gives the special token, which does
             not stand for its text. Lark grammars say themselves.
 
     Raises:

@@ -228,7 +228,7 @@ class HeaderFiles:
         content, skip = bytearray(), 0
         with get_session().stream("GET", url, headers=asked, timeout=self._settings.answer_seconds) as response:
             raise_for_status(response)
-            skip = 0 if response.status_code == 206 else begin  # the whole file comes where ranges are ignored
+            skip = 0 if response.status_code == 206 else begin  # the whole file comes if ranges are ignored
             for chunk in response.iter_bytes(1 << 16):
                 transfer.add(len(chunk))
                 content += chunk
@@ -241,7 +241,7 @@ class HeaderFiles:
 
 
 def _header_end(path: Path) -> int:
-    """Returns the first byte of the data as the file says; a number beyond any where it ends within its header."""
+    """Returns the first byte of the data as the file says; a number beyond any if it ends within its header."""
     try:
         with GgufFile(path) as file:
             return file.data_begin

@@ -91,7 +91,7 @@ class Listing:
         revision: branch, tag or commit that was asked for.
         commit: hash of the commit; all files are taken from it, wherever the branch moves meanwhile.
         files: files by name.
-        cached: True where the cache lists them, because the hub was not asked or did not answer.
+        cached: True if the cache lists them, because the hub was not asked or did not answer.
     """
 
     repository: str
@@ -132,7 +132,7 @@ def online_listing(name: HubName, settings: HubSettings) -> Listing:
 
 
 def cached_listing(name: HubName, settings: HubSettings) -> Listing | None:
-    """Returns what the cache has of a revision; None where it has nothing."""
+    """Returns what the cache has of a revision; None if it has nothing."""
     storage, commit = settings.storage(name.repository), name.revision
     if not COMMIT.fullmatch(commit):
         try:
@@ -160,7 +160,7 @@ def write_ref(listing: Listing, settings: HubSettings) -> None:
 
 
 def _answer(url: str, settings: HubSettings) -> bytes:
-    """Returns the hub's answer, asked again where it is busy."""
+    """Returns the hub's answer, asked again if it is busy."""
     for attempt in range(settings.attempts):
         if attempt:
             time.sleep(settings.pause_seconds)
@@ -173,7 +173,7 @@ def _answer(url: str, settings: HubSettings) -> bytes:
 
 
 def raise_for_status(response: Any) -> None:
-    """Raises huggingface_hub's error where an answer is one.
+    """Raises huggingface_hub's error if an answer is one.
 
     A part of its body is taken before, so that the library, which finds the rest consumed, does not read it to its end.
     """

@@ -19,7 +19,7 @@ _FORMS: Final = "org/name[@revision], org/name:FILE.gguf or org/name:Q4_K_M for 
 def resolve_model(
     model: str, path: Path, need: Need = "weights", progress: Progress = no_progress
 ) -> Iterator[ModelLocation]:
-    """Finds a model's files, and downloads them where the name is one of the hub and they are not in its cache.
+    """Finds a model's files, and downloads them if the name is one of the hub and they are not in its cache.
 
     A local directory or file of that name wins.
 

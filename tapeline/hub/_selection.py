@@ -21,7 +21,7 @@ from transformer_core.models import (
 
 ADAPTER_CONFIG: Final = "adapter_config.json"
 ADAPTER_WEIGHTS: Final = "adapter_model.safetensors"
-# Beside the weights of a model, where they are there; and the tokenizer's files.
+# Beside the weights of a model, if they are there; and the tokenizer's files.
 _SMALL: Final = (
     CONFIG_FILE,
     "generation_config.json",

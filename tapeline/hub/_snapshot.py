@@ -137,7 +137,7 @@ def adapter_files(name: HubName, progress: Progress) -> ModelLocation:
 
 
 def _listed(name: HubName, settings: HubSettings, progress: Progress) -> Listing:
-    """Returns the hub's listing, or that of the cache where the hub is not or cannot be asked."""
+    """Returns the hub's listing, or that of the cache if the hub is not or cannot be asked."""
     try:
         if settings.offline:
             raise UnreachableError("the hub is not asked, for HF_HUB_OFFLINE is set")

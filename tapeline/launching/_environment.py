@@ -33,7 +33,7 @@ def environment_of(
         processes: number of ranks.
         given: the launcher's environment.
         token: secret of the run.
-        graphics_cards: number of such in this machine; a rank has one of its own where there are enough.
+        graphics_cards: number of such in this machine; a rank has one of its own if there are enough.
     """
     environment = {**given, TOKEN: token, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
     flags = _DEVICE_COUNT.sub("", given.get("XLA_FLAGS", "")).strip()
@@ -50,7 +50,7 @@ def graphics_cards() -> int:
 
 
 def shares_of(cores: Sequence[int], ranks: int) -> list[set[int]]:
-    """Divides cores among ranks, neighbours together; where there are fewer, ranks share one.
+    """Divides cores among ranks, neighbours together; if there are fewer, ranks share one.
 
     >>> shares_of([0, 1, 2, 3, 4], 2)
     [{0, 1}, {2, 3, 4}]
@@ -65,7 +65,7 @@ def shares_of(cores: Sequence[int], ranks: int) -> list[set[int]]:
 
 
 def guard_rank() -> None:
-    """Ends this process with its launcher, even where that is killed; does nothing where nobody launched it."""
+    """Ends this process with its launcher, even if that is killed; does nothing if nobody launched it."""
     number = os.environ.get(PIPE)
     if number is None:
         return

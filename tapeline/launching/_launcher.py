@@ -1,4 +1,4 @@
-"""Starts ranks on this machine, passes signals on, and ends all where one ends."""
+"""Starts ranks on this machine, passes signals on, and ends all if one ends."""
 
 import os
 import secrets
@@ -37,7 +37,7 @@ class Ending(NamedTuple):
 
     Attributes:
         code: exit code: that of the first rank that ended badly, 1 of one that was killed.
-        error: what is to be said of it; None where the rank has said it.
+        error: what is to be said of it; None if the rank has said it.
     """
 
     code: int
@@ -47,7 +47,7 @@ class Ending(NamedTuple):
 def launch(processes: int, arguments: Sequence[str], *, program: str = PROGRAM) -> Ending:
     """Runs a command in ranks on this machine and returns how they ended.
 
-    Each has its share of the cores, and a graphics card where there are enough. Output of rank 0 is the program's,
+    Each has its share of the cores, and a graphics card if there are enough. Output of rank 0 is the program's,
     all others' goes to stderr, with the rank before each line. When a rank ends with an error or is killed, the
     others are ended.
 
@@ -154,7 +154,7 @@ class _Run:
         return code == 0, code in (1, -signal.SIGABRT), rank
 
     def _note(self, rank: int, *, whole: bool) -> None:
-        """Notes how a rank has ended; tells the others to end where it was an error."""
+        """Notes how a rank has ended; tells the others to end if it was an error."""
         code = self._processes[rank].returncode
         if code == 0:
             if rank == 0 and not whole:

@@ -82,7 +82,7 @@ def _model(request: dict[str, Any], **options: Any) -> Any:
 
 
 def _tokenized(model: Any, request: dict[str, Any]) -> dict[str, Any]:
-    """Returns the ids of texts, and text and ids of conversations; an error where a template refuses one."""
+    """Returns the ids of texts, and text and ids of conversations; an error if a template refuses one."""
     conversations: list[Any] = []
     template = model.metadata.get("tokenizer.chat_template")
     for messages in request["conversations"]:

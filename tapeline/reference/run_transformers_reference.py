@@ -80,7 +80,7 @@ def _answer(request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _tokenized(request: dict[str, Any]) -> dict[str, Any]:
-    """Returns the ids of texts, and text and ids of conversations; an error where a template refuses one."""
+    """Returns the ids of texts, and text and ids of conversations; an error if a template refuses one."""
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(request["model"])
     except Exception as error:

@@ -136,7 +136,7 @@ def _sized(value: Any) -> Any:
 
 
 def _size(operator: str, left: Any, right: Any) -> int:
-    """Returns the size of what an operator would make; 0 where it is no text, no list and no large number."""
+    """Returns the size of what an operator would make; 0 if it is no text, no list and no large number."""
     if operator == "**":
         large = isinstance(left, int) and isinstance(right, int) and left.bit_length() * right > _MOST_BITS
         return 1 << 62 if large else 0

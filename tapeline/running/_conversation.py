@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Conversation:
     """Turns of a user and answers of a model; ``LoadedModel.chat`` makes it.
 
-    Only what is new in a turn runs through the model, where the bundle's caches allow it. An answer ends at its end
+    Only what is new in a turn runs through the model, if the bundle's caches allow it. An answer ends at its end
     token: ``max_new_tokens`` is None by default.
     """
 

@@ -32,7 +32,7 @@ class DumpOptions:
 
 @contextmanager
 def dumper_of(bundle: Bundle, place: Place, dump: DumpOptions | None, progress: Progress) -> Iterator[Dumper | None]:
-    """Opens the dumper of a session; None where nothing is to be dumped.
+    """Opens the dumper of a session; None if nothing is to be dumped.
 
     Args:
         bundle: bundle that is run.

@@ -58,7 +58,7 @@ class SentenceEmbedder:
 
         Args:
             texts: the texts.
-            prompt_name: name of a prompt; the model's default where None.
+            prompt_name: name of a prompt; the model's default if None.
             truncate: whether texts that are longer than the model reads are truncated, and not refused.
             check: is called before each text is encoded and each call of the model; what it raises ends the work.
 

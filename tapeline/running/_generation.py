@@ -151,8 +151,8 @@ class GeneratedToken:
     Attributes:
         row: number of the prompt, from 0.
         token_id: the token.
-        text: text that the token settles; often a word, sometimes empty. Ids where the bundle has no tokenizer.
-        ended: ``eos``, ``length`` or ``stop`` (a stop string) where the token is the last one.
+        text: text that the token settles; often a word, sometimes empty. Ids if the bundle has no tokenizer.
+        ended: ``eos``, ``length`` or ``stop`` (a stop string) if the token is the last one.
         step: the choice of the token, with its logits.
     """
 
@@ -174,7 +174,7 @@ class Generation:
     """Answer to one prompt.
 
     Attributes:
-        text: new text, without a stop string; ids where the bundle has no tokenizer.
+        text: new text, without a stop string; ids if the bundle has no tokenizer.
         token_ids: new tokens, without the end-of-sequence token; the last ones may be those of a stop string.
         ended: ``eos``, ``length`` (the answer was cut off) or ``stop`` (a stop string); None while tokens are still
             coming.

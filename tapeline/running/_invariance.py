@@ -28,7 +28,7 @@ def invariance_fields(measured: Mapping[str, Invariance]) -> dict[str, dict[str,
 
 
 def known_invariance(model: Mapping[str, Any], target: str) -> Invariance | None:
-    """Returns what a bundle's model says of a target; None where it says nothing, or not all of it."""
+    """Returns what a bundle's model says of a target; None if it says nothing, or not all of it."""
     if model["invariant"].get(target, False):
         return Invariance.CALLS
     same_in_rows = model.get("row_invariant", {}).get(target)  # former versions did not write it

@@ -47,15 +47,15 @@ def load(
             or ``cuda``; of JAX ``cpu``, ``cuda``, ``rocm`` or ``tpu``, by default what JAX takes.
         engine: ``iree``; ``jax``, by which XLA compiles the bundle when it is called (docs/jax.md); or an engine that a
             package of yours registered (docs/extending.md).
-        mesh: axes of devices over which JAX cuts the bundle, such as ``tp=2``; one device where None.
+        mesh: axes of devices over which JAX cuts the bundle, such as ``tp=2``; one device if None.
         checkpoint: directory of the model's safetensors, with JAX and a bundle that was exported with weights=none;
-            where None what it finds by itself: ``checkpoint`` in the bundle, or the directory that the bundle lies in.
+            if None what it finds by itself: ``checkpoint`` in the bundle, or the directory that the bundle lies in.
         encoder_inputs: arguments of ``encode`` by name, of its specs' shapes, for a model with an encoder.
         prompt_cache: file that keeps what a prompt left in the caches for the next run (docs/prompt-cache.md).
         speculate: ``prompt_lookup`` or ``prompt_lookup:N``: verifies what followed the last N tokens earlier in the
             text; ``mtp``: what the model's multi-token prediction head finds likeliest (docs/speculation.md).
         draft: bundle of a smaller model whose tokens are verified.
-        draft_tokens: largest number of tokens that are verified at once; as many as score takes where None.
+        draft_tokens: largest number of tokens that are verified at once; as many as score takes if None.
         dump: dumps the tensors of every call.
         verify: when the weights are compared with their hash. ``background``: while the model runs, if they
             have changed since the last time; a difference ends the answer, or is raised when the model is closed.

@@ -73,7 +73,7 @@ class LoadedModel(Senses):
 
     @cached_property
     def tokenizer(self) -> Tokenizer | None:
-        """Tokenizer of the bundle; None where it has none."""
+        """Tokenizer of the bundle; None if it has none."""
         return find_tokenizer(self.bundle.path)
 
     @property

@@ -22,7 +22,7 @@ Decode = Callable[[Sequence[int], Sequence[int], Sequence[int]], Sequence[Predic
 
 
 def open_slots(bundle: Bundle, session: Session) -> BundleSlots:
-    """Makes empty caches; measures invariance first where the bundle does not say all of the session's target.
+    """Makes empty caches; measures invariance first if the bundle does not say all of the session's target.
 
     Raises:
         InputError: the bundle was exported without slots.
@@ -57,7 +57,7 @@ def all_calls_agree(slots: BundleSlots) -> bool:
     """Returns whether all sizes of the entry points give the same bits: logits, entries of caches, states.
 
     The same tokens go through every size of ``prefill_row``, in whole calls and in padded ones, and through every size
-    of ``decode``, in several rows and places of the batch, and ``score_row`` where it can verify drafts. They stand at
+    of ``decode``, in several rows and places of the batch, and ``score_row`` if it can verify drafts. They stand at
     the beginning of a row, or go on from random entries: near the beginning, in the middle and at the end. Where a
     bundle takes pictures, text goes through the calls with embeddings too, and so do embeddings.
     """
@@ -82,7 +82,7 @@ class _Stretch:
     Args:
         slots: rows of caches.
         start: position of the first token.
-        count: number of tokens, where so many fit.
+        count: number of tokens, if so many fit.
     """
 
     def __init__(self, slots: BundleSlots, start: int, count: int) -> None:

@@ -119,7 +119,7 @@ class BundleModel(SequenceModel):
         batch: 1.
         chunk: tokens per call of prefill.
         capacity: positions in the caches.
-        recurrent: True where some layer has a state in place of a cache.
+        recurrent: True if some layer has a state in place of a cache.
         vocabulary: V.
         cache_specs: specs of the caches and states, by name.
         caches: caches and states.
@@ -128,7 +128,7 @@ class BundleModel(SequenceModel):
     """
 
     def __init__(self, bundle: Bundle, session: Session, given: Given | None = ()) -> None:
-        """Makes empty caches; runs the encoder, where there is one and its arguments are given.
+        """Makes empty caches; runs the encoder, if there is one and its arguments are given.
 
         Args:
             bundle: the bundle.

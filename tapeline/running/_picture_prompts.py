@@ -153,7 +153,7 @@ class PicturePrompts:
 
 
 def _check_tokens(bundle: Bundle, tokens: int) -> None:
-    """Checks that the processor's settings, where there are some, have as many tokens per tile as the model."""
+    """Checks that the processor's settings, if there are some, have as many tokens per tile as the model."""
     path = bundle.path / _PROCESSOR_FILE
     if path.exists():
         fields = config_fields(str(path), "export again")

@@ -27,7 +27,7 @@ class Rows(Sequence["Row"]):
         Args:
             results: of which the first is the logits: f32 [B, V]; of score [1, T', V].
             count: how many rows there are: B, or T'.
-            next_ids: which result has them, i32 [B], or [1, T']; None where the bundle has no such result: the logits
+            next_ids: which result has them, i32 [B], or [1, T']; None if the bundle has no such result: the logits
                 are read then.
             on_read: is told how many bytes of ids were read.
         """
@@ -86,7 +86,7 @@ class Row:
         return self.rows.logits()[self.index]
 
     def likeliest(self) -> int:
-        """The index of the largest logit; -1 where that is NaN or infinite."""
+        """The index of the largest logit; -1 if that is NaN or infinite."""
         return self.rows.ids()[self.index]
 
 
@@ -107,7 +107,7 @@ class Single:
         return self._results[LOGITS].numpy().reshape(-1)
 
     def likeliest(self) -> int:
-        """The index of the largest logit; -1 where that is NaN or infinite."""
+        """The index of the largest logit; -1 if that is NaN or infinite."""
         if self._likeliest is None:
             if self._next_ids is None:
                 self._likeliest = int(likeliest_ids(self.logits()))

@@ -19,7 +19,7 @@ class Prompts:
 
     Attributes:
         named: prompts by name.
-        default: name of the prompt that counts where none is named; None for no prompt.
+        default: name of the prompt that counts if none is named; None for no prompt.
         similarity: name of the function that compares the model's vectors.
     """
 
@@ -51,7 +51,7 @@ class Prompts:
         return cls(named, default, similarity)
 
     def text(self, name: str | None = None) -> str:
-        """Returns the prompt of a name, or the default one; empty where there is none.
+        """Returns the prompt of a name, or the default one; empty if there is none.
 
         Raises:
             InputError: there is no prompt of that name.

@@ -114,7 +114,7 @@ def _prompt(bundle: Bundle) -> Callable[[str, str], str]:
     template = _template(bundle.path)
 
     def rendered(query: str, document: str) -> str:
-        assert template is not None  # it is asked where there is one
+        assert template is not None  # it is asked if there is one
         before = [{"role": "system", "content": instruction}] if instruction else []
         messages = [*before, {"role": "query", "content": query}, {"role": "document", "content": document}]
         return template.render(messages)
@@ -130,7 +130,7 @@ def _prompt(bundle: Bundle) -> Callable[[str, str], str]:
 
 
 def _template(directory: Path) -> ChatTemplate | None:
-    """Returns a bundle's chat template; None where it has none.
+    """Returns a bundle's chat template; None if it has none.
 
     Raises:
         InputError: its file is damaged.

@@ -41,7 +41,7 @@ class Senses:
 
     @property
     def sees(self) -> bool:
-        """True where prompts and conversations may have pictures."""
+        """True if prompts and conversations may have pictures."""
         return any(entry_point.name == ENCODE_IMAGE for entry_point in self.bundle.config.entry_points)
 
     @checked_choices
@@ -60,7 +60,7 @@ class Senses:
 
         Args:
             texts: the texts.
-            prompt_name: prompt of config_sentence_transformers.json that is put before each; its default where None.
+            prompt_name: prompt of config_sentence_transformers.json that is put before each; its default if None.
             truncate: False refuses texts that are longer than the model reads.
             check: is called before each text is encoded and each call of the model; what it raises ends the work.
 
@@ -151,7 +151,7 @@ class Senses:
             language: language that is spoken, such as ``en`` or ``english``; None to detect it.
             task: ``transcribe``, or ``translate`` into English.
             timestamps: whether the model gives times; of sound longer than its window (30 seconds) it always does.
-            rate: samples per second of an array; the model's where None.
+            rate: samples per second of an array; the model's if None.
             limits: bounds of a file's size and duration.
             on_segment: receives each segment as it comes; what it raises ends the transcription.
             check: is called before each block of a file that is decoded, each window and each token; what it raises

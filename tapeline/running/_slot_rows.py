@@ -49,7 +49,7 @@ class SlotRows(ABC):
 
     @abstractmethod
     def copy(self, source: int, target: int, count: int | None) -> None:
-        """Makes the first ``count`` positions of a row those of another one, all where None."""
+        """Makes the first ``count`` positions of a row those of another one, all if None."""
 
     @abstractmethod
     def clear(self, row: int) -> None:
@@ -155,7 +155,7 @@ class PagedRows(SlotRows):
         super().write(row, start, arrays)
 
     def parts(self, axis: int | None, row: int, start: int, stop: int) -> Iterator[tuple[Part, slice]]:
-        """Yields the parts of the row's pages; one without positions where there are none."""
+        """Yields the parts of the row's pages; one without positions if there are none."""
         table, page, at = self._pages.table(row), self._pages.page_tokens, start
         while at < stop or at == start:
             first, count = at % page, min(page - at % page, stop - at)
@@ -177,7 +177,7 @@ def slot_rows(
         caches: caches and states.
         axes: axis of positions of each row of them; None of a state or a ring.
         copy: makes a row, or a page, of all caches another one.
-        pool: pages of the rows; None where they have all their positions.
+        pool: pages of the rows; None if they have all their positions.
     """
     copied = partial(copy, caches)
     return WholeRows(caches, axes, copied) if pool is None else PagedRows(caches, axes, copied, pool)

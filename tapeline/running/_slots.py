@@ -38,7 +38,7 @@ class BundleSlots:
         recurrent: whether a layer has a state or a ring, so that a row can only go on where it ended.
         position_axes: axis of positions of each array that ``read_row`` returns; None of a state or a ring.
         position_bytes: bytes of one position of a row in all of those.
-        score_tokens: number of tokens that a call of ``score_row`` takes; 0 where the bundle has none, or has states,
+        score_tokens: number of tokens that a call of ``score_row`` takes; 0 if the bundle has none, or has states,
             which cannot take a token back.
         prefills: sizes of ``prefill_row``, ascending.
         seeing: the same of ``prefill_embeddings_row``; none of a bundle that takes no pictures.
@@ -46,7 +46,7 @@ class BundleSlots:
         hidden: D, size of an embedding; 0 of a bundle that takes no pictures.
         decodes: sizes of ``decode``, ascending.
         cache_specs: specs of the caches and states of all rows, by name.
-        pages: pages of the rows; None where every row has ``capacity`` positions of its own.
+        pages: pages of the rows; None if every row has ``capacity`` positions of its own.
         token_bytes: bytes of token ids, rows and positions that were moved so far, in and out.
     """
 
@@ -56,7 +56,7 @@ class BundleSlots:
         Args:
             bundle: exported with slots.
             session: the bundle's session.
-            invariance: see above; what the bundle says of the session's target where None, and none if it says nothing.
+            invariance: see above; what the bundle says of the session's target if None, and none if it says nothing.
 
         Raises:
             InputError: the bundle was exported without slots.
@@ -101,7 +101,7 @@ class BundleSlots:
 
     @property
     def invariant(self) -> bool:
-        """True where every token's bits are known to be the same in whatever chunk and batch it is computed."""
+        """True if every token's bits are known to be the same in whatever chunk and batch it is computed."""
         return self.invariance is Invariance.CALLS
 
     def prefill_row(
@@ -115,7 +115,7 @@ class BundleSlots:
             token_ids: 1 to ``chunks[-1]`` tokens.
             row: the row.
             position: position of the first token.
-            embeddings: f32 [tokens, D], of which those of image tokens are read; None where there are none of these.
+            embeddings: f32 [tokens, D], of which those of image tokens are read; None if there are none of these.
 
         Raises:
             InputError: there are no or too many tokens, they do not fit into the row, or the bundle takes no pictures.
@@ -201,7 +201,7 @@ class BundleSlots:
         """Appends a token to each of some rows and returns the predictions after them.
 
         A token's call has to give the same bits each time. Where every call does, the smallest that takes so many rows
-        runs; where all rows of a call do, the largest, with each row in its place; else the smallest, row by row.
+        runs; if all rows of a call do, the largest, with each row in its place; else the smallest, row by row.
 
         Args:
             rows: 1 to ``slots`` rows, each once.
@@ -262,7 +262,7 @@ class BundleSlots:
             self._rows.copy(source, target, count)
 
     def clear_row(self, row: int) -> None:
-        """Sets a row's states to zeros, where there are some, and takes its pages; entries need no clearing."""
+        """Sets a row's states to zeros, if there are some, and takes its pages; entries need no clearing."""
         self._rows.clear(row)
         if self._clear is not None:
             self._clear(self._caches, row)

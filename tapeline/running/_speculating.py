@@ -73,7 +73,7 @@ def check_one_way(speculate: str | None, draft: Path | None) -> None:
 
 
 def lookup_length(speculate: str) -> int:
-    """Returns N of ``prompt_lookup:N``, 3 where it is not said; an InputError for anything else."""
+    """Returns N of ``prompt_lookup:N``, 3 if it is not said; an InputError for anything else."""
     name, colon, number = speculate.partition(":")
     if name != _LOOKUP or (colon and not (number.isdecimal() and int(number) > 0)):
         raise InputError(
@@ -127,7 +127,7 @@ def check_draft(bundle: Bundle, draft: Bundle) -> None:
 
 
 def _tokenizer_hash(bundle: Bundle) -> str | None:
-    """None where there is no tokenizer."""
+    """None if there is no tokenizer."""
     path = bundle.path / _TOKENIZER
     return sha256_of(path) if path.is_file() else None
 

@@ -30,7 +30,7 @@ def blocks_of(
 
     Args:
         audio: the sound.
-        rate: samples per second of an array; the wanted rate where None.
+        rate: samples per second of an array; the wanted rate if None.
         wanted: samples per second of the result.
         limits: bounds of a file.
         check: is called before each block of a file is decoded.

@@ -13,7 +13,7 @@ class PlacedToken:
     """New token and where its text begins.
 
     Attributes:
-        event: the token, with its log probability where one was asked for.
+        event: the token, with its log probability if one was asked for.
         offset: characters of the answer before it.
     """
 
@@ -77,7 +77,7 @@ class AnswerText:
         return self._stops.stop
 
     def push(self, event: TokenEvent) -> Delta:
-        """Returns what may be sent after another token; its text is empty where later tokens decide."""
+        """Returns what may be sent after another token; its text is empty if later tokens decide."""
         self.tokens += 1
         self.token_ids.append(event.token_id)
         self._pending.append(PlacedToken(event, self._decoded))

@@ -88,7 +88,7 @@ class _Prepared:
 
     Attributes:
         prompt: the conversation.
-        plan: what its tools mean; None where the model has no template.
+        plan: what its tools mean; None if the model has no template.
         ends: tokens that end an answer.
         spec: form of the answers; None for free text.
         origin: place of the form in the request.

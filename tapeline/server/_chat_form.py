@@ -49,7 +49,7 @@ class ChatForm:
         self._readers[answer.index].read(answer, delta)
 
     def chunk(self, answer: Answer, delta: Delta) -> Mapping[str, Any] | None:
-        """Returns an event of a part of an answer; None where nothing is in it."""
+        """Returns an event of a part of an answer; None if nothing is in it."""
         message = _message_delta(self._readers[answer.index].take())
         if not message and not delta.tokens and answer.finish_reason is None:
             return None

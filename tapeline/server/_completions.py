@@ -119,7 +119,7 @@ class CompletionForm:
         model: makes the answers.
         fields: what the request says.
         prompts: tokens of each prompt.
-        echoes: text of each prompt, where the answer is to begin with it; else empty.
+        echoes: text of each prompt, if the answer is to begin with it; else empty.
         request_id: name of the request.
     """
 
@@ -148,7 +148,7 @@ class CompletionForm:
         """Has nothing to read: a text is what it is."""
 
     def chunk(self, answer: Answer, delta: Delta) -> Mapping[str, Any] | None:
-        """Returns an event of a part of an answer; None where nothing is in it."""
+        """Returns an event of a part of an answer; None if nothing is in it."""
         if answer.prompt is None and answer.finish_reason is None:
             return None
         echo, tokens = self._new(answer, delta)

@@ -91,7 +91,7 @@ class EmbeddingModel(Ranking):
 
         Args:
             texts: the texts.
-            prompt_name: name of a prompt of the model; its default where None.
+            prompt_name: name of a prompt of the model; its default if None.
             truncate: whether texts that are longer than the model reads are truncated, and not refused.
 
         Raises:

@@ -29,10 +29,10 @@ class RequestError(InputError):
 
     Attributes:
         status: HTTP's status.
-        param: field of the request that is wrong; None where it is none in particular.
-        code: short name of the error, such as ``model_not_found``; None where the status says it all.
-        retry_after: seconds after which to try again; None where that would not help.
-        allow: methods that the route takes, where the request's is not one of them.
+        param: field of the request that is wrong; None if it is none in particular.
+        code: short name of the error, such as ``model_not_found``; None if the status says it all.
+        retry_after: seconds after which to try again; None if that would not help.
+        allow: methods that the route takes, if the request's is not one of them.
     """
 
     def __init__(

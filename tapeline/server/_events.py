@@ -27,7 +27,7 @@ class EventStream(Response):
     """Stream of events, which ends with ``[DONE]``; a failure is an event with ``error`` before it.
 
     Args:
-        events: bodies of the events. The generator is closed where the client goes.
+        events: bodies of the events. The generator is closed if the client goes.
     """
 
     media_type = "text/event-stream"

@@ -121,12 +121,12 @@ class GenerationFields:
 
     @property
     def include_usage(self) -> bool:
-        """True where a stream ends with the usage of tokens."""
+        """True if a stream ends with the usage of tokens."""
         return self.stream_options is not None and self.stream_options.include_usage
 
     @property
     def new_tokens(self) -> int | None:
-        """Largest number of new tokens; None where the request does not say."""
+        """Largest number of new tokens; None if the request does not say."""
         return None if self.max_tokens == -1 else self.max_tokens
 
     def salt(self, salt: str | None) -> str | None:

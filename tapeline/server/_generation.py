@@ -52,7 +52,7 @@ class Job(Generic[F]):
         model: makes them.
         fields: what the request says.
         prompts: tokens of each prompt.
-        max_new_tokens: largest number of new tokens where the request does not say; None for all that fit.
+        max_new_tokens: largest number of new tokens if the request does not say; None for all that fit.
         ends: tokens that end an answer.
         logprobs: likeliest tokens to send with each new one; None for none.
         prompt_logprobs: the same for the prompt.

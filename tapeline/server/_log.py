@@ -18,7 +18,7 @@ class Log:
     No line has the text of a prompt or an answer.
 
     Args:
-        file: takes the lines; stderr where None.
+        file: takes the lines; stderr if None.
     """
 
     def __init__(self, file: IO[str] | None = None) -> None:

@@ -22,7 +22,7 @@ class Mailbox(Generic[T]):
         self._told = False  # True while a wake is on its way: it sees every item that was put before it runs
 
     def put(self, item: T) -> None:
-        """Adds an item. Any thread may call it; nothing happens where the loop has been closed."""
+        """Adds an item. Any thread may call it; nothing happens if the loop has been closed."""
         self._items.append(item)
         if not self._told:
             self._told = True

@@ -151,12 +151,12 @@ class ChatMessage:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Parts of the content; none where it is text."""
+        """Parts of the content; none if it is text."""
         return () if self.content is None or isinstance(self.content, str) else self.content
 
     @property
     def has_pictures(self) -> bool:
-        """True where a part is a picture."""
+        """True if a part is a picture."""
         return any(isinstance(part, ImagePart) for part in self.parts)
 
     @property
@@ -176,7 +176,7 @@ class ChatMessage:
 
     @property
     def for_template(self) -> str | list[dict[str, str]]:
-        """Content as templates take it: text, or parts where there are pictures."""
+        """Content as templates take it: text, or parts if there are pictures."""
         if not self.has_pictures:
             return self.text
         return [
@@ -191,7 +191,7 @@ def template_messages(messages: Sequence[ChatMessage], *, developers: bool) -> l
 
     Args:
         messages: the conversation.
-        developers: whether the template knows the role developer; where it does not, that is system.
+        developers: whether the template knows the role developer; if it does not, that is system.
 
     Raises:
         RequestError: a message lacks what its role needs.

@@ -119,9 +119,9 @@ class TextModel:
         engine: makes tokens.
         tokenizer: text to tokens and back.
         ends: tokens that end a text.
-        template: chat template; None where the model has none.
+        template: chat template; None if the model has none.
         no_template: why there is none.
-        tools: tools in conversations; None where the model has no template.
+        tools: tools in conversations; None if the model has no template.
         chat_ends: tokens that end the answer of a conversation.
         defaults: sampling of requests that choose none.
         pictures: reads the pictures of conversations; None of a model that takes none.

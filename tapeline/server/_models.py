@@ -217,7 +217,7 @@ class Models:
         return list(self._models.values())
 
     def text_model(self, name: str | None) -> TextModel:
-        """Returns the model that generates text under a name, or the only one where no name is given.
+        """Returns the model that generates text under a name, or the only one if no name is given.
 
         Raises:
             RequestError: there is none.
@@ -225,7 +225,7 @@ class Models:
         return self._model(name, TextModel, "generates no text", "generates text")
 
     def embedding_model(self, name: str | None) -> EmbeddingModel:
-        """Returns the model that embeds texts under a name, or the only one where no name is given.
+        """Returns the model that embeds texts under a name, or the only one if no name is given.
 
         Raises:
             RequestError: there is none.
@@ -233,7 +233,7 @@ class Models:
         return self._model(name, EmbeddingModel, "embeds no sentences", "embeds sentences")
 
     def ranking_model(self, name: str | None) -> Ranking:
-        """Returns the model that ranks documents under a name, or the only one where no name is given.
+        """Returns the model that ranks documents under a name, or the only one if no name is given.
 
         Raises:
             RequestError: there is none.
@@ -241,7 +241,7 @@ class Models:
         return self._model(name, Ranking, "ranks no documents", "ranks documents")
 
     def transcription_model(self, name: str | None) -> TranscriptionModel:
-        """Returns the model that turns sound into text under a name, or the only one where no name is given.
+        """Returns the model that turns sound into text under a name, or the only one if no name is given.
 
         Raises:
             RequestError: there is none.

@@ -29,7 +29,7 @@ class ServerOptions:
         strict_fields: True refuses unknown fields of requests, which are otherwise ignored and named in the response's
             header ``x-ignored-fields``.
         certificate: TLS certificate, a PEM file; None for plain HTTP.
-        certificate_key: private key of the certificate, a PEM file; None where the certificate's file has it.
+        certificate_key: private key of the certificate, a PEM file; None if the certificate's file has it.
         max_body_bytes: largest body of a request.
         max_audio_bytes: largest sound file of a request.
         max_audio_seconds: longest sound of a request.

@@ -47,12 +47,12 @@ def serve(
     """Serves models until the process is told to end, by SIGTERM or SIGINT; SIGHUP loads them again.
 
     At SIGTERM no more requests are taken, and those that run have ``options.drain_seconds`` to end; at SIGINT they have
-    less than a second. At the second signal the server ends at once. The process ends also where a thread hangs.
+    less than a second. At the second signal the server ends at once. The process ends also if a thread hangs.
 
     Args:
         sources: models to serve; they are loaded while the server answers that it is not ready.
         options: settings.
-        log: takes a line per request; one on stderr where None.
+        log: takes a line per request; one on stderr if None.
         on_listening: is told the server's address when connections can be made.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Progress of a model's load: the running step, the time so far, and the time left where it is known."""
+"""Progress of a model's load: the running step, the time so far, and the time left if it is known."""
 
 import threading
 import time

@@ -8,7 +8,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 class GuardedProtocol(H11Protocol):
-    """Connection that is closed where its next request does not come, or nobody reads what it sends.
+    """Connection that is closed if its next request does not come, or nobody reads what it sends.
 
     Uvicorn itself waits for ever for the head of a request, and for a client that does not read.
 

@@ -45,7 +45,7 @@ class Whole:
 
     Attributes:
         least: smallest.
-        most: largest; None where there is none.
+        most: largest; None if there is none.
     """
 
     least: int
@@ -74,7 +74,7 @@ class Number:
 
     Attributes:
         least: smallest.
-        most: largest; None where there is none.
+        most: largest; None if there is none.
         above: whether ``least`` itself is left out.
     """
 
@@ -191,7 +191,7 @@ class Items:
     Attributes:
         item: reader of each value.
         least: fewest values.
-        most: largest number of values; None where there is none.
+        most: largest number of values; None if there is none.
     """
 
     item: Reader
@@ -233,7 +233,7 @@ class Table:
 
     Attributes:
         value: reader of each value; None takes any.
-        most: largest number of keys; None where there is none.
+        most: largest number of keys; None if there is none.
     """
 
     value: Reader | None = None

@@ -76,7 +76,7 @@ def option(reader: Reader, text: str, default: Any = None) -> Any:
     Args:
         reader: reads the value.
         text: a line of help.
-        default: value where it is left out.
+        default: value if it is left out.
     """
     return dataclasses.field(default=default, metadata={_READER: reader, _HELP: text})
 

@@ -91,7 +91,7 @@ class ChatRequest(GenerationFields):
 
     @property
     def new_tokens(self) -> int | None:
-        """Largest number of new tokens; None where the request does not say."""
+        """Largest number of new tokens; None if the request does not say."""
         most = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
         return None if most == -1 else most
 

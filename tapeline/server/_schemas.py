@@ -38,7 +38,7 @@ def client_schema(schema: Any) -> ClientSchema:
     - ``nullable`` of OpenAPI adds null.
     - ``oneOf`` becomes ``anyOf``. A place at which two parts may hold for one value is loosened.
     - ``uniqueItems`` is loosened, unless there is one item at most.
-    - ``propertyNames`` becomes ``properties`` or ``patternProperties`` where these say the same, and else is loosened.
+    - ``propertyNames`` becomes ``properties`` or ``patternProperties`` if these say the same, and else is loosened.
     - A part of ``anyOf`` or ``oneOf`` whose pattern cannot be a grammar is left out while another part remains.
     """
     translation = _Translation(schema)

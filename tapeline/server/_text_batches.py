@@ -16,7 +16,7 @@ class TextSettings:
     """Settings that the texts of a batch have in common.
 
     Attributes:
-        prompt_name: name of a prompt of the model; its default where None.
+        prompt_name: name of a prompt of the model; its default if None.
         truncate: whether texts that are longer than the model reads are truncated, and not refused.
     """
 

@@ -15,7 +15,7 @@ class Chat:
     Args:
         template: of the model.
         tokenizer: of the model.
-        system: what the model is told before everything else; nothing where None.
+        system: what the model is told before everything else; nothing if None.
 
     Attributes:
         messages: all that was said. A turn that was refused after ``ask`` is forgotten by setting those from before it.

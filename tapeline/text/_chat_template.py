@@ -49,7 +49,7 @@ class ChatTemplate:
         text: the template, in Jinja.
         origin: where it is from, for messages.
         tokens: what templates find under the names of special tokens, such as ``bos_token``.
-        tool_text: template that takes the place of this one where there are tools; None for the same.
+        tool_text: template that takes the place of this one if there are tools; None for the same.
         limits: time and size of a rendering.
 
     Attributes:
@@ -207,7 +207,7 @@ def _read_text(path: Path) -> str | None:
 
 
 def _configured(template: object, directory: Path) -> tuple[str, str | None]:
-    """Returns the template, and the one for tools where that is another."""
+    """Returns the template, and the one for tools if that is another."""
     tool_text, place = None, directory / TOKENIZER_CONFIG
     if isinstance(template, list):
         entries = [entry for entry in template if isinstance(entry, dict) and isinstance(entry.get("name"), str)]

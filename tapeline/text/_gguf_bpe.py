@@ -93,10 +93,10 @@ class _Split(NamedTuple):
     """Splitting of text before merging (``tokenizer.ggml.pre``), as llama.cpp does for the name.
 
     Attributes:
-        patterns: of pieces, each for the pieces of the one before; that of GPT-2 where there is none.
+        patterns: of pieces, each for the pieces of the one before; that of GPT-2 if there is none.
         digits: whether each digit is a piece first.
         whole: whether a piece that is a token is not merged anew (``ignore_merges``).
-        bos: whether the first token is put before a text where the file does not say.
+        bos: whether the first token is put before a text if the file does not say.
         composed: whether text is brought into Unicode's form C first.
     """
 
@@ -169,7 +169,7 @@ class UnreadTokenizerError(CheckpointError):
 
 
 def byte_level_bpe(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
-    """Returns the tokenizer, and whether the first token is put before texts where the file does not say.
+    """Returns the tokenizer, and whether the first token is put before texts if the file does not say.
 
     Raises:
         UnreadTokenizerError: text is to be cut in a way that is not known.

@@ -20,7 +20,7 @@ _TEXT: Final = (TokenType.NORMAL, TokenType.UNUSED, TokenType.UNDEFINED)
 
 
 def sentencepiece_bpe(vocabulary: Vocabulary, *, ordered: bool) -> tuple[Tokenizer, bool]:
-    """Returns the tokenizer, and that the first token is put before texts where the file does not say otherwise.
+    """Returns the tokenizer, and that the first token is put before texts if the file does not say otherwise.
 
     Args:
         vocabulary: of the file.
@@ -235,7 +235,7 @@ def _check_letters(vocabulary: Vocabulary, ids: Mapping[str, int], scores: Seque
 
 
 def _tied(ranks: dict[str, float]) -> list[list[str]]:
-    """Returns the tokens of equal rank, where there are several."""
+    """Returns the tokens of equal rank, if there are several."""
     classes: dict[float, list[str]] = {}
     for token, rank in ranks.items():
         classes.setdefault(rank, []).append(token)

@@ -17,7 +17,7 @@ class TiedMerges:
     """Finds an order for merges of equal scores, so that a list of merges does what SentencePiece and llama.cpp do.
 
     Both merge, of all neighbours that make a token, those with the best score, and of equal ones the leftmost. A list
-    of merges ranks by the token alone. It does the same where of each two pairs that can overlap in a text the left
+    of merges ranks by the token alone. It does the same if of each two pairs that can overlap in a text the left
     one comes first, and no merge makes a neighbour that is as good as itself. Whether a state of a text can come up
     is found by merging its letters: what stands around them has no influence before the state is left.
 

@@ -37,7 +37,7 @@ _SPECIAL: Final = {
 
 
 def write_gguf_tokenizer(metadata: Mapping[str, Any], path: str, directory: Path) -> tuple[str, ...]:
-    """Writes tokenizer.json and tokenizer_config.json, the chat template with it; nothing where there is no tokenizer.
+    """Writes tokenizer.json and tokenizer_config.json, the chat template with it; nothing if there is no tokenizer.
 
     Args:
         metadata: of the file.
@@ -64,7 +64,7 @@ def write_gguf_tokenizer(metadata: Mapping[str, Any], path: str, directory: Path
 
 
 def gguf_tokenizer(metadata: Mapping[str, Any], path: str) -> tuple[Tokenizer, dict[str, Any]] | None:
-    """Returns the tokenizer in a file's metadata and its tokenizer_config.json; None where there is none.
+    """Returns the tokenizer in a file's metadata and its tokenizer_config.json; None if there is none.
 
     Raises:
         UnreadTokenizerError: it is of a kind that is not read.
@@ -122,7 +122,7 @@ def _tokenizer(
 
 
 def _surround(tokenizer: Tokenizer, config: Mapping[str, Any], vocabulary: Vocabulary) -> None:
-    """Has the tokenizer put the first and the last token around texts, and one between two, where the file says so."""
+    """Has the tokenizer put the first and the last token around texts, and one between two, if the file says so."""
     first = config["bos_token"] if config["add_bos_token"] else None
     last = config["eos_token"] if config["add_eos_token"] else None
     between = vocabulary.token(_SEPARATOR_ID) if vocabulary.flag("add_sep_token", False) else None

@@ -16,7 +16,7 @@ _MOST: Final = 1 << 24  # bytes of a map of characters
 
 
 def unigram(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
-    """Returns the tokenizer, and that no first token is put before texts where the file does not say otherwise.
+    """Returns the tokenizer, and that no first token is put before texts if the file does not say otherwise.
 
     Raises:
         CheckpointError: scores are missing or of another number, no token is that of unknown letters, or the map of
@@ -59,7 +59,7 @@ def unigram(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
 
 
 def _mapped(vocabulary: Vocabulary) -> list[Any]:
-    """Returns the normalizer that maps characters as the file says; nothing where it says nothing."""
+    """Returns the normalizer that maps characters as the file says; nothing if it says nothing."""
     stored = vocabulary.fields.get(_MAP)
     if not stored:
         return []

@@ -100,7 +100,7 @@ class Vocabulary:
         return made
 
     def listed(self, name: str, *kinds: type) -> list[Any] | None:
-        """Returns a field with one value per token; None where there is no such field.
+        """Returns a field with one value per token; None if there is no such field.
 
         Raises:
             CheckpointError: it is no such list.

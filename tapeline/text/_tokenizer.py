@@ -56,7 +56,7 @@ def tokenizer_files() -> tuple[str, ...]:
 def register_tokenizer(file: str, read: Reader) -> None:
     """Registers a format of tokenizers, by its file's name; other packages may register further ones.
 
-    A tokenizer.json wins where a directory has both.
+    A tokenizer.json wins if a directory has both.
 
     Args:
         file: name of the file.
@@ -145,7 +145,7 @@ class Tokenizer:
 
         Args:
             text: the prompt.
-            model_size: the model's vocabulary V; where given, every id must be below it.
+            model_size: the model's vocabulary V; if given, every id must be below it.
             special_tokens: whether those are added that tokenizer.json wants around a text (its post-processor).
 
         Raises:
@@ -213,7 +213,7 @@ class Tokenizer:
         return ids, [*(0 for _ in first), *(start + begin for begin, _ in offsets)]
 
     def encode_pair(self, first: str, second: str, model_size: int) -> tuple[list[int], list[int]]:
-        """Returns the ids of a pair of texts, and their types: 0 of the first text, 1 of the second where they differ.
+        """Returns the ids of a pair of texts, and their types: 0 of the first text, 1 of the second if they differ.
 
         Args:
             first: a text.
@@ -258,7 +258,7 @@ class Tokenizer:
         return self._inner.token_to_id(token)
 
     def special_id(self, token: str) -> int | None:
-        """Returns the id of a special token; None where the text is none."""
+        """Returns the id of a special token; None if the text is none."""
         token_id = self._inner.token_to_id(token)
         return token_id if token_id in self._special else None
 
@@ -272,7 +272,7 @@ class Tokenizer:
         return None if token is None else self._inner.token_to_id(token)
 
     def added_id(self, token: str) -> int | None:
-        """Returns the id of a token that is matched whole, special or not; None where the text is none."""
+        """Returns the id of a token that is matched whole, special or not; None if the text is none."""
         token_id = self._inner.token_to_id(token)
         return token_id if token_id in self._added else None
 
@@ -281,7 +281,7 @@ class Tokenizer:
         return self._added - self._special
 
     def first_special(self, text: str) -> int | None:
-        """Returns the id of the special token that a text begins with; None where it begins with none."""
+        """Returns the id of the special token that a text begins with; None if it begins with none."""
         first = next(iter(self._encoded(text, False)), None)
         return first if first in self._special else None
 
@@ -315,7 +315,7 @@ def _check_unicode(text: str) -> None:
 
 
 def find_tokenizer(directory: Path) -> Tokenizer | None:
-    """Returns the directory's tokenizer, or None where it has no tokenizer of any format.
+    """Returns the directory's tokenizer, or None if it has no tokenizer of any format.
 
     Raises:
         CheckpointError: tokenizer.json is damaged, or the tokenizer is of a format that is not read.

@@ -598,7 +598,7 @@ _OF_MODELS: Final = {
     }.items()
     for model_type in model_types.split()
 }
-# Class of a type of models if no file names a class, where it is not the registered class.
+# Class of a type of models if no file names a class, if it is not the registered class.
 _UNNAMED: Final = {
     "gpt-sw3": "GPT2Tokenizer",
     **dict.fromkeys(

@@ -196,7 +196,7 @@ def _schema(tools: ToolNames, name: str, key: str) -> Any:
 
 
 def _value(text: str, schema: Any) -> Any:
-    """Returns an argument that is written without quotes: text where the tool says so, else JSON where it is that."""
+    """Returns an argument that is written without quotes: text if the tool says so, else JSON if it is that."""
     kinds = _kinds(schema)
     if kinds == {"string"}:
         return text

@@ -13,7 +13,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
-    """Text that the model's reasoning gains, where the model marks it (gpt-oss: the channel analysis)."""
+    """Text that the model's reasoning gains, if the model marks it (gpt-oss: the channel analysis)."""
 
     text: str
 

@@ -126,7 +126,7 @@ _OTHERS: Final = ("<parameter=", "<invoke", "<tool_calls>")
 
 
 def find_format(template: ChatTemplate) -> CallFormat | None:
-    """Returns the form of calls in a template; None where the template has none that is known."""
+    """Returns the form of calls in a template; None if the template has none that is known."""
     if template.mentions(harmony.CHANNEL) and template.mentions(harmony.MESSAGE):
         return GPT_OSS
     if template.mentions("[TOOL_CALLS]"):

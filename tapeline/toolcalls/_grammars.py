@@ -47,7 +47,7 @@ class CallGrammar:
         self._rules: Final = list[str]()
 
     def mark(self, text: str) -> str:
-        """Returns a mark as a term: its token where it is one, else its text."""
+        """Returns a mark as a term: its token if it is one, else its text."""
         token_id = self._tokenizer.added_id(text)
         return quoted(text) if token_id is None else f"<[{token_id}]>"
 
@@ -193,7 +193,7 @@ def mistral_names(calls: CallGrammar, demanded: bool, parallel: bool) -> LarkGra
 
 
 def gpt_oss(calls: CallGrammar, demanded: bool, parallel: bool) -> LarkGrammar:
-    """Returns the grammar of messages in channels, the last of which is a call or, where the model is free, final."""
+    """Returns the grammar of messages in channels, the last of which is a call or, if the model is free, final."""
     channel, message = calls.mark(harmony.CHANNEL), calls.mark(harmony.MESSAGE)
     next_message = f"{calls.mark(harmony.END)} {calls.mark(harmony.START)} {quoted('assistant')}"
     free = calls.texts(*harmony.MARKS)

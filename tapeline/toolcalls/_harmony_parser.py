@@ -1,4 +1,4 @@
-"""Answers of gpt-oss: messages with a channel and, where one is a call, a recipient ("harmony")."""
+"""Answers of gpt-oss: messages with a channel and, if one is a call, a recipient ("harmony")."""
 
 import re
 from collections.abc import Callable

@@ -26,7 +26,7 @@ class JsonMarks:
         separators: marks between the calls after one opening mark.
         closes: marks after the last of them.
         bare: whether an answer may begin with a call without a mark.
-        arguments: mark between name and arguments, where a call is written as both; empty where it is an object.
+        arguments: mark between name and arguments, if a call is written as both; empty if it is an object.
         call_id: mark before the name of a call, which may stand before ``arguments``.
     """
 

@@ -46,7 +46,7 @@ class ValueScanner:
             self._quoted = False
             self._position = mark.end()
         else:
-            self._position = mark.end() + 1  # what a backslash escapes, even where it has not come yet
+            self._position = mark.end() + 1  # what a backslash escapes, even if it has not come yet
 
     def _structure(self, text: str) -> int | None:
         mark = _STRUCTURE.search(text, self._position)
@@ -60,7 +60,7 @@ class ValueScanner:
 
 
 def call_of(text: str, tools: Collection[str]) -> tuple[str, str] | None:
-    """Returns name and arguments of a call that is a JSON object; None where it is no call of one of the tools.
+    """Returns name and arguments of a call that is a JSON object; None if it is no call of one of the tools.
 
     >>> call_of('{"name": "f", "arguments": {"a":  1}}', {"f"})
     ('f', '{"a":  1}')
@@ -77,7 +77,7 @@ def call_of(text: str, tools: Collection[str]) -> tuple[str, str] | None:
 
 
 def arguments_of(text: str) -> str | None:
-    """Returns the JSON text of arguments, that of an object or one in a string; None where they are neither."""
+    """Returns the JSON text of arguments, that of an object or one in a string; None if they are neither."""
     value = _value(text)
     if isinstance(value, str):
         text, value = value, _value(value)
@@ -92,7 +92,7 @@ def _value(text: str) -> Any:
 
 
 def _members(text: str) -> Iterator[tuple[str, str]]:
-    """Yields keys and JSON texts of values of an object; raises ValueError where it is damaged."""
+    """Yields keys and JSON texts of values of an object; raises ValueError if it is damaged."""
     if not isinstance(json_value(text, nonfinite=True), dict):
         raise ValueError(text)
     position = _after(text, 0, "{")
@@ -105,7 +105,7 @@ def _members(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _after(text: str, position: int, mark: str) -> int:
-    """Returns the position after spaces, a mark where there is one, and spaces."""
+    """Returns the position after spaces, a mark if there is one, and spaces."""
     position = _skip(text, position)
     return _skip(text, position + 1) if text[position : position + 1] == mark else position
 

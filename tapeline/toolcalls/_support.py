@@ -26,14 +26,14 @@ class ToolPlan:
     """Consequences of a request's tools for its answer.
 
     Attributes:
-        tools: tools that the model may call, as templates take them; None where there are none.
+        tools: tools that the model may call, as templates take them; None if there are none.
         schemas: field of the request that has the parameters of each tool, by the name of the schema in the grammar.
-        grammar: constraint of the answer; None where it is free.
+        grammar: constraint of the answer; None if it is free.
         keep: special tokens that the answer's text must show to the parser (``Tokenizer.stream(keep=...)``).
         ends: ids that end the answer, beside those of the model.
         names: names of the tools that may be called.
         parameters: JSON schema of the arguments of each tool that may be called, by its name.
-        streamed: whether arguments come in pieces: where a grammar makes the answer a call.
+        streamed: whether arguments come in pieces: if a grammar makes the answer a call.
         thinking: marks around the model's reasoning; None if it has none.
     """
 
@@ -58,7 +58,7 @@ class ToolPlan:
         """Returns a parser for one answer.
 
         Args:
-            new_id: makes names of calls; random ones where None.
+            new_id: makes names of calls; random ones if None.
             begun: True if the prompt ends with the mark that begins the reasoning.
         """
         parser: AnswerParser = PlainParser()
@@ -75,7 +75,7 @@ class ToolSupport:
         tokenizer: of the model.
 
     Attributes:
-        format: form of the model's calls; None where it is not known.
+        format: form of the model's calls; None if it is not known.
         takes_tools: whether the template shows tools to the model.
         generic: True if the template shows no tools in a form that is known, so that ``generic_messages`` does.
         takes_system: whether the template shows a system message to the model.

@@ -21,8 +21,8 @@ class Tool:
     Attributes:
         name: name of the function.
         parameters: JSON schema of its arguments, of type object.
-        strict: whether arguments must satisfy the schema; None where the request does not say: they must where a call
-            is demanded, and need not where the model is free to call.
+        strict: whether arguments must satisfy the schema; None if the request does not say: they must if a call
+            is demanded, and need not if the model is free to call.
         shown: the tool as templates take it.
     """
 
@@ -67,7 +67,7 @@ def read_choice(value: Any, tools: Sequence[Tool]) -> ToolChoice:
     """Returns a request's choice of tools.
 
     Args:
-        value: none, auto, required, ``{"type": "function", "function": {"name"}}``, or None: auto where there are
+        value: none, auto, required, ``{"type": "function", "function": {"name"}}``, or None: auto if there are
             tools.
         tools: of the request.
 
@@ -122,7 +122,7 @@ def _tool(value: Mapping[str, Any], place: str) -> Tool:
 
 
 def _parameters(value: Any, place: str) -> Mapping[str, Any]:
-    """Returns the schema of arguments; none at all where the tool names no parameters."""
+    """Returns the schema of arguments; none at all if the tool names no parameters."""
     if value is None:
         return {"type": "object", "properties": {}, "additionalProperties": False}
     if not isinstance(value, Mapping):

@@ -71,7 +71,7 @@ class AdaptedWeights:
         return self._source.has(key)
 
     def spec(self, key: str) -> TensorSpec:
-        """Returns the source's shape, in f32 where adapters change the tensor or one like it."""
+        """Returns the source's shape, in f32 if adapters change the tensor or one like it."""
         spec = self._source.spec(key)
         return TensorSpec(spec.shape, f32) if self._is_converted(key) and spec.dtype.is_floating else spec
 
@@ -115,7 +115,7 @@ class AdaptedWeights:
         return rows.astype(self.spec(key).dtype.numpy, copy=False)
 
     def packed_as(self, key: str) -> str | None:
-        """Returns the encoding of the source's packed rows; None where adapters change them."""
+        """Returns the encoding of the source's packed rows; None if adapters change them."""
         source = self._source
         return None if key in self._changes or not isinstance(source, PackedRows) else source.packed_as(key)
 
@@ -263,7 +263,7 @@ class _Matcher:
                 yield key, name, Replacement(file, stored)
 
     def check(self) -> None:
-        """Raises CheckpointError where tensors of the adapter have no place."""
+        """Raises CheckpointError if tensors of the adapter have no place."""
         if not self._unknown:
             return
         keys = list(self._source.keys())
@@ -305,7 +305,7 @@ class _Matcher:
             )
 
     def _key(self, name: str) -> str | None:
-        """Returns the key of a tensor of the model that was trained; None where the source leaves it out."""
+        """Returns the key of a tensor of the model that was trained; None if the source leaves it out."""
         key = next(filter(self._source.has, _candidates(name)), None)
         if key is None and not self._is_absent(name):
             self._unknown.append(name)

@@ -57,7 +57,7 @@ class Adapter:
     Raises:
         CheckpointError: a file is missing or damaged, or tensors contradict the settings or each other.
         ConfigError: the adapter is of another kind, or has a setting that is not supported.
-        InputError: the weight is not 1 where only 1 is defined: with DoRA, or where tensors are replaced.
+        InputError: the weight is not 1 if only 1 is defined: with DoRA, or if tensors are replaced.
     """
 
     def __init__(self, directory: str | os.PathLike[str], weight: float = 1.0) -> None:
@@ -243,7 +243,7 @@ def _check_built(path: str, key: str, name: str) -> None:
 
 
 def _split(name: str) -> tuple[str, str | None]:
-    """Returns the module and the role of a tensor; no role where it replaces a tensor of the model."""
+    """Returns the module and the role of a tensor; no role if it replaces a tensor of the model."""
     for end, role in _ROLES.items():
         if name.endswith(f".{end}"):
             return name[: -len(end) - 1], role

@@ -56,14 +56,14 @@ class AdapterConfig:
     """Settings of a LoRA adapter.
 
     Attributes:
-        base: name of the model that it was trained on, as it was called there; "" where unknown.
+        base: name of the model that it was trained on, as it was called there; "" if unknown.
         rank: r of modules without a rank of their own.
         alpha: lora_alpha of modules without one of their own.
         rank_pattern: ranks by pattern of modules.
         alpha_pattern: alphas by pattern of modules.
         rank_stabilized: True divides alpha by the root of the rank (rsLoRA).
         decomposed: True gives each output a learned magnitude (DoRA).
-        transposed: True where matrices are stored [inputs, outputs] (``Conv1D`` of GPT-2).
+        transposed: True if matrices are stored [inputs, outputs] (``Conv1D`` of GPT-2).
         saved: ends of the paths of modules that the adapter holds whole copies of (``modules_to_save``).
         tokens: ids of the tokens of which the adapter holds rows, by the end of the path of the module that has them
             (``trainable_token_indices``); "" for any module.

@@ -91,7 +91,7 @@ class ComposedWeights:
         return matrix_rows_by(self.read_rows, key, self.spec(key).shape, start, stop)
 
     def packed_as(self, key: str) -> str | None:
-        """Returns the encoding of the stored rows; None where the parameter's rows differ from them, or in encoding."""
+        """Returns the encoding of the stored rows; None if the parameter's rows differ from them, or in encoding."""
         recipe, source = self._recipe(key), self._source
         if not recipe.keeps_rows or not isinstance(source, PackedRows):
             return None
@@ -113,7 +113,7 @@ class ComposedWeights:
         return sum(known) * self.spec(key).size // max(1, sum(math.prod(shape) for shape in shapes.values()))
 
     def origin(self, key: str) -> str:
-        """Returns the file, and the stored keys where they differ from the parameter's name."""
+        """Returns the file, and the stored keys if they differ from the parameter's name."""
         first, *others = self._recipe(key).stored()
         file = self._source.origin(first)
         if first == key:

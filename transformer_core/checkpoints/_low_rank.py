@@ -35,10 +35,10 @@ class LowRank:
 
     Args:
         source: tensors of the adapter.
-        left: key of ``left``: [rows, r], or [r, rows] where columns are stored.
+        left: key of ``left``: [rows, r], or [r, rows] if columns are stored.
         right: key of ``right``: [r, columns], or [columns, r].
         scale: factor of the product.
-        turned: True where both are stored transposed.
+        turned: True if both are stored transposed.
     """
 
     def __init__(self, source: WeightSource, left: str, right: str, scale: float, *, turned: bool) -> None:
@@ -72,7 +72,7 @@ class Decomposed:
         magnitude: key of ``m``: one number per output.
         product: low-rank change.
         rows: number of rows of the weight.
-        by_column: True where an output is a column of the weight.
+        by_column: True if an output is a column of the weight.
     """
 
     def __init__(self, source: WeightSource, magnitude: str, product: LowRank, rows: int, *, by_column: bool) -> None:

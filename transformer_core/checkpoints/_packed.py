@@ -53,7 +53,7 @@ class PackedWeights:
         return spec if encoding is None else encoding.packed(spec)
 
     def unpacked_spec(self, key: str) -> TensorSpec:
-        """Returns the spec of the unpacked weight: f32 where it is packed, else the source's spec."""
+        """Returns the spec of the unpacked weight: f32 if it is packed, else the source's spec."""
         spec = self._source.spec(key)
         return TensorSpec(spec.shape, f32) if key in self._encodings else spec
 
@@ -62,15 +62,15 @@ class PackedWeights:
         return None if key in self._encodings else self._source.encoding(key)
 
     def stored_encoding(self, key: str) -> str | None:
-        """Returns the encoding that the source stores a tensor in; None where it is not packed."""
+        """Returns the encoding that the source stores a tensor in; None if it is not packed."""
         return self._source.encoding(key)
 
     def stored_bytes(self, key: str) -> int | None:
-        """Returns the bytes that the source stores of a tensor; None where they are not known."""
+        """Returns the bytes that the source stores of a tensor; None if they are not known."""
         return self._source.stored_bytes(key) if isinstance(self._source, StoredBytes) else None
 
     def packing(self, key: str) -> Encoding | None:
-        """Returns the encoding that a parameter is packed in; None where it is not."""
+        """Returns the encoding that a parameter is packed in; None if it is not."""
         return self._encodings.get(key)
 
     def kept(self, key: str) -> bool:
@@ -188,7 +188,7 @@ class DequantizedWeights:
         return self._source.has(key)
 
     def spec(self, key: str) -> TensorSpec:
-        """Returns the spec of the weight: f32 where it is packed."""
+        """Returns the spec of the weight: f32 if it is packed."""
         return self._source.unpacked_spec(key)
 
     def encoding(self, key: str) -> str | None:

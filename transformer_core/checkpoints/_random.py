@@ -30,7 +30,7 @@ def write_random_checkpoint(
     on the seed and its key only; memory does not grow with the model.
 
     Args:
-        directory: directory to write, made where it is absent.
+        directory: directory to write, made if it is absent.
         config: content of ``config.json``.
         specs: specs of the tensors, by key.
         seed: seed of the weights.

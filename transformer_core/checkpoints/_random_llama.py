@@ -88,7 +88,7 @@ def write_random_llama(
     """Writes ``config.json`` and random weights, as ``write_random_checkpoint`` does.
 
     Args:
-        directory: directory to write, made where it is absent.
+        directory: directory to write, made if it is absent.
         sizes: sizes of the model.
         dtype: dtype of the weights.
         seed: seed of the weights.

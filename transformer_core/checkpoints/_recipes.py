@@ -25,7 +25,7 @@ class Recipe(Protocol):
         ...
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """Returns rows [stop - start, ..] of the first axis, as a view onto the source's where possible."""
+        """Returns rows [stop - start, ..] of the first axis, as a view onto the source's if possible."""
         ...
 
 

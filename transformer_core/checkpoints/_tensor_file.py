@@ -45,7 +45,7 @@ class TensorFile(abc.ABC, Generic[Entry]):
 
     @abc.abstractmethod
     def encoding(self, key: str) -> str | None:
-        """Returns the encoding of a tensor; None where it is not packed."""
+        """Returns the encoding of a tensor; None if it is not packed."""
 
     @abc.abstractmethod
     def read(self, key: str) -> np.ndarray:

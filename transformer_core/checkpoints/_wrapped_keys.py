@@ -20,7 +20,7 @@ class WrappedKeys:
     ``language_model.`` in a checkpoint of the model without its head.
 
     Args:
-        inner: recipes of the decoder alone; None where its checkpoints store what it has.
+        inner: recipes of the decoder alone; None if its checkpoints store what it has.
     """
 
     def __init__(self, inner: RecipeOf | None = None) -> None:

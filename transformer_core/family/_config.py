@@ -40,13 +40,13 @@ class DecoderConfig:
         head_size: H.
         norm_eps: eps of every norm.
         rope: RoPE of the model.
-        windows: for each layer, number of keys that a query sees, itself included; all where None.
+        windows: for each layer, number of keys that a query sees, itself included; all if None.
         chunked: whether these windows do not slide: positions 0 to ``window - 1`` see one another, then the next ones.
         tied: whether the embedding is also the output projection.
         qkv_bias: whether the projections of queries, keys and values have biases.
         output_bias: whether attention's output projection has one.
         mlp_bias: whether the feed-forward projections have biases.
-        qk_norm: whether each head of q and k is normed, before RoPE where nothing else is said.
+        qk_norm: whether each head of q and k is normed, before RoPE if nothing else is said.
         v_norm: whether each head of v is normed with them, without a weight.
         gated: whether each head's result is multiplied by a gate.
         sinks: whether each head has a learned score beside those of its keys.
@@ -55,32 +55,32 @@ class DecoderConfig:
         qk_norm_after_rope: whether they come after RoPE.
         qk_norm_weighted: whether the norms of q and k have weights.
         qk_norm_kind: kind of the norms of q and k.
-        qkv_clip: bound of queries, keys and values on both sides; none where None.
+        qkv_clip: bound of queries, keys and values on both sides; none if None.
         norm: kind of the norms of the residual stream.
         activation: activation of the feed-forward.
         gated_mlp: whether the feed-forward has a gate beside its two projections.
         parallel: whether attention and feed-forward read the same residual stream, side by side.
-        scale: factor of attention's scores; 1 / sqrt(H) where None.
-        softcap: cap of attention's scores; none where None.
-        query_growth: growth of queries with their position; none where None.
+        scale: factor of attention's scores; 1 / sqrt(H) if None.
+        softcap: cap of attention's scores; none if None.
+        query_growth: growth of queries with their position; none if None.
         embedding_scale: factor of embeddings.
         residual_scale: factor of everything that is added to the residual stream.
         logits_scale: factor of logits.
-        logits_softcap: cap of logits, after the scale; none where None.
+        logits_softcap: cap of logits, after the scale; none if None.
         local_rope: second RoPE, for some layers.
-        rope_kinds: for each layer, its RoPE; the model's in every layer where empty.
+        rope_kinds: for each layer, its RoPE; the model's in every layer if empty.
         learned_positions: number of positions with learned embeddings, which are added to the tokens'.
         head_bias: whether the output projection has a bias.
-        experts: mixtures of experts; None where every layer is dense.
+        experts: mixtures of experts; None if every layer is dense.
         extra_layers: number of stored layers after the last that are not run (multi-token prediction).
         prediction_heads: number of multi-token prediction heads that checkpoints have, as far as the file says.
-        mixer: layers that mix tokens by a state; None where every layer has attention.
-        latent: attention over compressed keys and values; None where they are not compressed.
+        mixer: layers that mix tokens by a state; None if every layer has attention.
+        latent: attention over compressed keys and values; None if they are not compressed.
         cache_owners: for each layer, number of the earlier layer whose keys and values it reads, None for its own;
-            empty where every layer has its own.
-        layer_sizes: for each layer, its own K, H and F; the model's in every layer where empty.
+            empty if every layer has its own.
+        layer_sizes: for each layer, its own K, H and F; the model's in every layer if empty.
         per_layer: embeddings of tokens for every layer; None without.
-        altup: alternating updates of copies of the residual stream; None where there is one.
+        altup: alternating updates of copies of the residual stream; None if there is one.
         bos_token_id: token that begins a sequence, if there is one.
         eos_token_ids: tokens that end a sequence.
     """
@@ -213,7 +213,7 @@ class Family:
         stored: recipes of parameters that checkpoints do not store as the model has them.
         layer_key: prefix of the keys of a layer's stored tensors, as a glob pattern with ``{}`` for its number.
         ignorable: glob patterns of stored keys that the model does not use.
-        make: function that makes the model of a configuration, in a dtype, with a number of first layers, where it is
+        make: function that makes the model of a configuration, in a dtype, with a number of first layers, if it is
             more than a decoder.
     """
 

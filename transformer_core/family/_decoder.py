@@ -124,7 +124,7 @@ class DecoderLM(Model[DecoderConfig]):
     a draft. Rejected tokens are taken back by going on from an earlier position.
 
     The last result of each of these three is ``next_ids``, i32 [B], of score [B,T']: the index of the largest logit,
-    the lowest of equal ones; -1 where the largest is NaN or infinite.
+    the lowest of equal ones; -1 if the largest is NaN or infinite.
 
     With ``positions="per_row"``, ``position``, ``last`` and ``length`` are i32 [B]: sequences of different lengths in
     one batch. Padding leaves caches unchanged then, so that ``position + last`` below S is enough, and a row whose
@@ -140,13 +140,13 @@ class DecoderLM(Model[DecoderConfig]):
     appends a token to each of n distinct rows, in several n up to N (``decode_1``), and leaves those alone whose
     ``count`` is 0; with ``score_tokens=T'``, ``score_row(token_ids [1,T'], row, position, last, caches)`` appends as
     ``prefill_row`` does, and gives logits [1,T',V] of every token; ``copy_row(source, target, caches)``; and
-    ``clear_row(row, caches)`` sets states to zeros, where there are some. Padding leaves caches unchanged.
+    ``clear_row(row, caches)`` sets states to zeros, if there are some. Padding leaves caches unchanged.
 
     Args:
         config: sizes and kinds of the layers.
         dtype: dtype of parameters, activations and caches. With f16 and bf16, norms, RoPE and softmax are computed in
             f32 and logits are f32.
-        num_layers: number of first layers to run; all where None.
+        num_layers: number of first layers to run; all if None.
 
     Raises:
         ConfigError: ``num_layers`` is out of range, the dtype is not floating, or a layer cannot read the keys and
@@ -263,5 +263,5 @@ class DecoderLM(Model[DecoderConfig]):
         return built.entry_point()
 
     def tied(self) -> dict[str, str]:
-        """Returns the head's name, where it is the embedding."""
+        """Returns the head's name, if it is the embedding."""
         return self._flow.tied()

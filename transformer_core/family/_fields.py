@@ -76,7 +76,7 @@ def heads_of(
 
     Args:
         fields: fields of config.json.
-        kv_heads_default: whether K is N where the field is absent; where it is null, it always is.
+        kv_heads_default: whether K is N if the field is absent; if it is null, it always is.
         head_dim_needed: whether ``head_dim`` is required, because the family's default is not D / N.
     """
     heads = fields.integer("num_attention_heads")
@@ -115,14 +115,14 @@ def activation_of(fields: ConfigFields, name: str = "hidden_act", default: str |
 
 
 def optional_number(fields: ConfigFields, name: str, default: float | None) -> float | None:
-    """Reads a number above 0; ``default`` where the field is absent, None where it is null."""
+    """Reads a number above 0; ``default`` if the field is absent, None if it is null."""
     if name in fields.values and fields.values[name] is None:
         return None
     return default if default is None and not fields.has(name) else fields.number(name, default)
 
 
 def one_window(fields: ConfigFields, *, default: int | None = _DEFAULT_WINDOW) -> tuple[int | None, ...]:
-    """Reads ``sliding_window`` for every layer: ``default`` where it is absent, none where it is null (Mistral)."""
+    """Reads ``sliding_window`` for every layer: ``default`` if it is absent, none if it is null (Mistral)."""
     layers = fields.integer("num_hidden_layers")
     absent = _WINDOW not in fields.values
     if (absent and default is None) or (not absent and fields.values[_WINDOW] is None):
@@ -145,12 +145,12 @@ def windows_of_layers(fields: ConfigFields) -> tuple[int | None, ...]:
 def windows_by_type(
     fields: ConfigFields, default: Sequence[str], *, default_window: int = _DEFAULT_WINDOW
 ) -> tuple[int | None, ...]:
-    """Reads ``sliding_window`` for the layers in ``layer_types``, or in ``default`` where that is absent."""
+    """Reads ``sliding_window`` for the layers in ``layer_types``, or in ``default`` if that is absent."""
     return windows_of(fields, layer_types(fields, default), default_window)
 
 
 def windows_of(fields: ConfigFields, types: Sequence[str], default: int) -> tuple[int | None, ...]:
-    """Reads ``sliding_window`` for the layers of types that have one; ``default`` where it is absent."""
+    """Reads ``sliding_window`` for the layers of types that have one; ``default`` if it is absent."""
     if _SLIDING in types and _WINDOW in fields.values and not fields.has(_WINDOW):
         fields.refuse(_WINDOW, f"an integer of at least 1, for some layers are of type {_SLIDING}")
     window = fields.integer(_WINDOW, default)
@@ -158,7 +158,7 @@ def windows_of(fields: ConfigFields, types: Sequence[str], default: int) -> tupl
 
 
 def layer_types(fields: ConfigFields, default: Sequence[str]) -> list[str]:
-    """Reads ``layer_types``, one for each layer; ``default`` where it is absent."""
+    """Reads ``layer_types``, one for each layer; ``default`` if it is absent."""
     layers, kinds = fields.integer("num_hidden_layers"), fields.values.get("layer_types")
     if kinds is None:
         return list(default)
@@ -175,7 +175,7 @@ def kinds_of_layers(
     Args:
         fields: fields of config.json.
         known: kinds that the family has.
-        default: kinds of the layers where the field is absent; None where it must not be.
+        default: kinds of the layers if the field is absent; None if it must not be.
         name: name of the field.
     """
     layers, kinds = fields.integer("num_hidden_layers"), fields.values.get(name)

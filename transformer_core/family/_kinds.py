@@ -48,7 +48,7 @@ def kind_of(name: str, values: Mapping[str, Any] | None = None, default: str | N
     Args:
         name: name of an architecture or a model type.
         values: fields of config.json, if there is one.
-        default: kind where neither says it.
+        default: kind if neither says it.
 
     Returns:
         ``decoder``, ``encoder``, ``encoder-decoder``, ``vision``, ``vision-language``, ``audio``; or ``default``.

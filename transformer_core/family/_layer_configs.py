@@ -66,7 +66,7 @@ class PerLayerConfig:
 
     Attributes:
         vocabulary: number of tokens that have them; others have those of token 0.
-        layers: number of layers in the table, also where fewer are run.
+        layers: number of layers in the table, also if fewer are run.
         size: P, size of the embedding for one layer.
     """
 
@@ -89,7 +89,7 @@ class ExpertsConfig:
         biased: whether the routed experts' projections have biases.
         shared_biased: whether those of the shared experts have.
         scales_inputs: whether an expert's weight is a factor of its input, and not of its result.
-        clamped: clamped gate in place of the activation; none where None.
+        clamped: clamped gate in place of the activation; none if None.
         beside: whether layers have them beside a dense feed-forward, not in its place (Gemma 4).
     """
 
@@ -111,7 +111,7 @@ class LatentConfig:
 
     Attributes:
         rank: size of the compressed keys and values.
-        query_rank: size of the compressed queries; None where they are not compressed.
+        query_rank: size of the compressed queries; None if they are not compressed.
         plain_size: dims of a head without RoPE.
         value_size: dims of a head's values.
         scale: factor of the scores.

@@ -62,7 +62,7 @@ def owners_of(fields: ConfigFields, types: Sequence[str], default: int) -> tuple
 def listed(
     fields: ConfigFields, name: str, default: list[Any] | None, expected: str, accepts: Callable[[Any], bool]
 ) -> list[Any]:
-    """Reads a field with a value for each layer; ``default`` where it is absent.
+    """Reads a field with a value for each layer; ``default`` if it is absent.
 
     Raises:
         ConfigError: it is no list of so many accepted values, which are as ``expected`` says.
@@ -81,7 +81,7 @@ def heads_of_types(fields: ConfigFields, types: Sequence[str], *, own_kv_heads: 
     Args:
         fields: fields of config.json.
         types: types of the layers.
-        own_kv_heads: whether layers without a window have ``num_global_key_value_heads``, where that is given.
+        own_kv_heads: whether layers without a window have ``num_global_key_value_heads``, if that is given.
 
     Raises:
         ConfigError: K does not divide N, or layers of one type differ.

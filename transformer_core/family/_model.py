@@ -66,7 +66,7 @@ class Model(Module, ABC, Generic[ConfigT]):
     Args:
         config: configuration of the model.
         dtype: dtype of parameters and activations. With f16 and bf16, norms and softmax are computed in f32.
-        num_layers: number of first layers to run; all where None.
+        num_layers: number of first layers to run; all if None.
 
     Attributes:
         config: configuration with the layers that are run.
@@ -202,14 +202,14 @@ def entry_points(
 
     Args:
         model: the model.
-        names: names of the entry points, each once; the model's default where None.
+        names: names of the entry points, each once; the model's default if None.
         batch: B.
-        sequence: T, the tokens that one call takes; the model's default where None.
-        max_sequence: S, the capacity of caches; the model's default where None.
+        sequence: T, the tokens that one call takes; the model's default if None.
+        max_sequence: S, the capacity of caches; the model's default if None.
         positions: ``shared`` by all sequences of a batch, or ``per_row``.
         window_caches: caches of layers with windows, ``whole`` or ``ring``.
-        score_tokens: number of tokens that one call of ``score`` takes; T where None. With ``slots``, that of
-            ``score_row``, which there is only where it is given.
+        score_tokens: number of tokens that one call of ``score`` takes; T if None. With ``slots``, that of
+            ``score_row``, which there is only if it is given.
         slots: number of rows of caches, for a server whose calls work on some of these: the entry points are those of
             ``slot_entry_points`` then, and T the most tokens that a call of ``prefill_row`` takes.
         pages: number of pages that the caches are, and positions of each, which rows then share; None for whole rows.
@@ -274,7 +274,7 @@ def _check_pages(pages: int, page_tokens: int, slots: int, sizes: CompileProfile
 
 
 def _paged(profile: CompileProfile, pages: int, page_tokens: int) -> CompileProfile:
-    """Returns a profile whose caches are pages, where it has caches."""
+    """Returns a profile whose caches are pages, if it has caches."""
     if profile.cache_rows is None:
         return profile
     return replace(profile, cache_rows=pages, page_tokens=page_tokens)

@@ -68,11 +68,11 @@ class MtpHead(Block, may_declare=False):
         self.drafts = drafts
 
     def run(self, flow: FlowContext, *values: FlowValue) -> FlowValue:
-        """Fills the caches, and returns x [B, T, D]: the present value, or where it drafts its own result.
+        """Fills the caches, and returns x [B, T, D]: the present value, or if it drafts its own result.
 
         Args:
             flow: the run.
-            values: x, normed; and the tokens' embeddings, which alone are read where it drafts.
+            values: x, normed; and the tokens' embeddings, which alone are read if it drafts.
         """
         x, embedded = values[0], values[-1]
         cache = flow.slot(self.hidden)
@@ -104,7 +104,7 @@ class MtpHead(Block, may_declare=False):
 
 
 def _layer_config(config: DecoderConfig) -> DecoderConfig:
-    """Returns the configuration of the head's layer: attention without a window, and experts where there are some."""
+    """Returns the configuration of the head's layer: attention without a window, and experts if there are some."""
     experts = None if config.experts is None else replace(config.experts, layers=(True,))
     return replace(config, layers=1, windows=(None,), mixer=None, experts=experts, rope_kinds=(), cache_owners=())
 

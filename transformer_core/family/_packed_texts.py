@@ -32,8 +32,8 @@ class PackedTexts:
         text_ids: i32 [1, T], number of the token's text, from 0 to R - 1; -1 for padding.
         positions: i32 [1, T], place of the token in its text; 0 for padding.
         key_places: i32 [1, S], the token that has its key in this place; -1 for none. Place 0 has one.
-        token_type_ids: i32 [1, T]; None where the model has fewer than two types.
-        pooled: i32 [1, T], 0 where padding or the prompt; None where the prompt is pooled, too.
+        token_type_ids: i32 [1, T]; None if the model has fewer than two types.
+        pooled: i32 [1, T], 0 where padding or the prompt; None if the prompt is pooled, too.
     """
 
     token_ids: Tensor
@@ -58,7 +58,7 @@ class PackedTexts:
         return ops.cast(ops.logical_and(is_of_row, ops.greater_equal(self.key_places, 0)), "i32")
 
     def pooling_mask(self, ctx: ExecutionContext) -> Tensor | None:
-        """Returns i32 [R, S], 1 where a token of the row's text is pooled; None where all of them are."""
+        """Returns i32 [R, S], 1 where a token of the row's text is pooled; None if all of them are."""
         if self.pooled is None:
             return None
         return ctx.ops.mul(self.mask(ctx), ctx.ops.take(self.pooled, self.places(ctx), 1))

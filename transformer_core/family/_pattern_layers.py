@@ -31,7 +31,7 @@ class PatternConfig(Mamba2Config):
         routing: choice of experts.
         inner: F of one expert.
         shared: F of the shared expert.
-        latent: size of the routed experts' input; D where None.
+        latent: size of the routed experts' input; D if None.
     """
 
     kinds: tuple[str, ...]

@@ -19,7 +19,7 @@ _PROJECTED: Final = "projected"
 
 @checked_choices
 def read_per_layer(fields: ConfigFields, *, whole: bool) -> PerLayerConfig | None:
-    """Reads the sizes of embeddings for every layer; None where their size is 0.
+    """Reads the sizes of embeddings for every layer; None if their size is 0.
 
     Args:
         fields: fields of config.json.

@@ -99,7 +99,7 @@ def family_in(config: ConfigFields, *, weights: bool = True) -> AnyFamily:
 
     Args:
         config: fields of config.json.
-        weights: whether the checkpoint's weights are wanted: quantised ones are refused where their method is unknown.
+        weights: whether the checkpoint's weights are wanted: quantised ones are refused if their method is unknown.
 
     Raises:
         ConfigError: the file names no supported family.
@@ -177,7 +177,7 @@ def _named(config: ConfigFields) -> AnyFamily:
 
 
 def _inner_model(config: ConfigFields) -> str:
-    """Returns a remedy for the text model of a whole that is not supported; empty where there is none."""
+    """Returns a remedy for the text model of a whole that is not supported; empty if there is none."""
     text = config.values.get("text_config")
     kind = text.get("model_type") if isinstance(text, Mapping) else None
     if not isinstance(kind, str) or kind not in {family.model_type for family in _FAMILIES.values()}:

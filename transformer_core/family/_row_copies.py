@@ -11,7 +11,7 @@ CLEAR_ROW: Final = "clear_row"
 
 
 def with_row_copies(points: Sequence[EntryPoint], slots: int) -> tuple[EntryPoint, ...]:
-    """Returns entry points on rows of caches, and those that copy a row, and clear its states where there are some.
+    """Returns entry points on rows of caches, and those that copy a row, and clear its states if there are some.
 
     Args:
         points: entry points that have all the same caches.

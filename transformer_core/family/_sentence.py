@@ -196,7 +196,7 @@ class ScoreTokens:
 
     Attributes:
         yes: id of the token for what fits.
-        no: id of the token for what does not, whose logit is subtracted; None where that of ``yes`` counts alone.
+        no: id of the token for what does not, whose logit is subtracted; None if that of ``yes`` counts alone.
     """
 
     yes: int
@@ -248,8 +248,8 @@ class Pooling:
             ctx: context.
             x: states.
             mask: i32 [B, T], 0 where padding.
-            pooling_mask: i32 [B, T], 0 where padding or the prompt; ``mask`` where None.
-            positions: i32 [1, T], if texts are packed; 0 to T - 1 where None.
+            pooling_mask: i32 [B, T], 0 where padding or the prompt; ``mask`` if None.
+            positions: i32 [1, T], if texts are packed; 0 to T - 1 if None.
         """
         counted = mask if pooling_mask is None else pooling_mask
         vectors = [self._pooled(ctx, mode, x, counted, positions) for mode in self.modes]
@@ -267,7 +267,7 @@ class Pooling:
             last = states_at(ctx, x, last_places(ctx, mask))
             if self.include_prompt:
                 return last
-            left = ops.sum(ops.cast(is_real, "f32"), 1)  # [B, 1]; 0 where no token is left beside the prompt
+            left = ops.sum(ops.cast(is_real, "f32"), 1)  # [B, 1]; 0 if no token is left beside the prompt
             return ops.select(ops.not_equal(left, 0.0), last, 0.0)
         if mode is PoolingMode.MAX:
             return ops.max(ops.select(is_real, x, float("-inf")), 1)
@@ -397,7 +397,7 @@ def read_pooling(directory: str | os.PathLike[str]) -> Pooling | None:
 
 
 def read_score_tokens(directory: str | os.PathLike[str]) -> ScoreTokens | None:
-    """Reads the tokens of a reranker of sentence-transformers that is a decoder; None where there is no such one.
+    """Reads the tokens of a reranker of sentence-transformers that is a decoder; None if there is no such one.
 
     Raises:
         ConfigError: a file is missing, damaged or not supported; names file and field.

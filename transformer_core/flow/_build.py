@@ -21,7 +21,7 @@ class Stage(Protocol):
 
     @property
     def name(self) -> str:
-        """Its place in the module tree, dotted; empty where it has none."""
+        """Its place in the module tree, dotted; empty if it has none."""
         ...
 
     def build(self, build: "BuildContext") -> StageRun:
@@ -179,7 +179,7 @@ class BuildContext:
         return self._put(group, last, module, name)
 
     def group_at(self, name: str) -> Group:
-        """Returns the group at a dotted name, a new one where there is none.
+        """Returns the group at a dotted name, a new one if there is none.
 
         Raises:
             ConfigError: the group has stages already.

@@ -83,12 +83,12 @@ class PositionEmbed:
 
 @dataclass(frozen=True, slots=True)
 class LastToken:
-    """Takes the last row of [B, T, D] where the profile wants no other: row ``last``, or T - 1 without padding."""
+    """Takes the last row of [B, T, D] if the profile wants no other: row ``last``, or T - 1 without padding."""
 
     name: str = ""
 
     def build(self, build: BuildContext) -> StageRun:
-        """Makes the model take ``last`` where there may be padding."""
+        """Makes the model take ``last`` if there may be padding."""
         build.registry.takes_last = True
         return self._run
 

@@ -151,7 +151,7 @@ class FlowContext(RunValues):
         return layout
 
     def store_delta_state(self, owner: Remembering, state: DeltaState) -> None:
-        """Stores the gated-delta state of a module, for the next call where the profile keeps states.
+        """Stores the gated-delta state of a module, for the next call if the profile keeps states.
 
         Raises:
             OpError: a tensor has another spec than in the layout.
@@ -242,8 +242,8 @@ class FlowContext(RunValues):
         Args:
             key: the weights' key, whatever module runs.
             transpose: whether to give the transposed matrix; the archive holds it once, as stored.
-            dtype: dtype of the value; where None the profile's, or the stored one where that is not floating.
-            shape: required shape of the value; any where None.
+            dtype: dtype of the value; if None the profile's, or the stored one if that is not floating.
+            shape: required shape of the value; any if None.
 
         Raises:
             CheckpointError: the key is missing, or its tensor has another shape; names key, shapes and module path.
@@ -265,8 +265,8 @@ class FlowContext(RunValues):
         Args:
             name: name of the parameter; in a repeated layer below the layer's path.
             data: number, nested sequences or array.
-            shape: required shape; any where None.
-            dtype: dtype of the parameter; where None the profile's for floating values, else their own.
+            shape: required shape; any if None.
+            dtype: dtype of the parameter; if None the profile's for floating values, else their own.
 
         Raises:
             ConfigError: a weight, a module's parameter or a synthesised parameter has the name, the shape differs, or

@@ -104,8 +104,8 @@ def _converted(data: Any, shape: tuple[int, ...] | None, dtype: DType | str | No
 
     Args:
         data: number, nested sequences or array.
-        shape: required shape; any where None.
-        dtype: dtype of the parameter; where None ``floating`` for floating values, else their own.
+        shape: required shape; any if None.
+        dtype: dtype of the parameter; if None ``floating`` for floating values, else their own.
         floating: dtype of the model.
 
     Raises:
@@ -130,7 +130,7 @@ def _converted(data: Any, shape: tuple[int, ...] | None, dtype: DType | str | No
 
 
 def parameter_of(root: Module, path: str) -> Parameter | None:
-    """Returns the parameter at a path of a module tree; None where there is none."""
+    """Returns the parameter at a path of a module tree; None if there is none."""
     node: Any = root
     for name in path.split("."):
         if isinstance(node, Module):

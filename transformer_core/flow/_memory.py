@@ -75,7 +75,7 @@ class Slot:
 
 
 def slots_of(root: Module, profile: CompileProfile) -> tuple[Slot, ...]:
-    """Returns the slots of the modules of a tree, in its order; none where the profile keeps nothing."""
+    """Returns the slots of the modules of a tree, in its order; none if the profile keeps nothing."""
     if profile.memory is Memory.NONE:
         return ()
     layouts = [

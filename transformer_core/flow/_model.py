@@ -67,7 +67,7 @@ class FlowModel(Module):
         stages: stages of the recipe.
         profile: sizes and kind of the entry point.
         source: source of ``load_param``; None without.
-        root: module to which the stages' modules are attached; the model itself where None.
+        root: module to which the stages' modules are attached; the model itself if None.
 
     Raises:
         ConfigError: the stages contradict one another or the profile.

@@ -46,7 +46,7 @@ class CompileProfile:
         name: name of the entry point.
         sequence: T, the tokens that one call takes.
         batch: B.
-        max_sequence: S, the capacity of caches and the length of the past in bindings; ``sequence`` where None.
+        max_sequence: S, the capacity of caches and the length of the past in bindings; ``sequence`` if None.
         dtype: dtype of parameters, activations and caches, or its name.
         memory: treatment of keys, values and states.
         rows: rows that ``last_token`` lets through.
@@ -58,11 +58,11 @@ class CompileProfile:
         ring_tokens: the most tokens that a call of any entry point appends, if layers with a window keep rings of the
             entries that they need (``RingCache``); None: they keep every position.
         cache_rows: number of rows of the caches, of which a call works on B that the argument ``row`` names: a number
-            with shared positions, where B is 1, else i32 [B]. B, and no such argument, where None.
+            with shared positions, if B is 1, else i32 [B]. B, and no such argument, if None.
         page_tokens: positions of each row of the caches, if these are pages, of which a sequence has
             ``max_sequence / page_tokens``: the argument ``pages`` i32 [B, M] is then in the place of ``row``.
         next_ids: whether the index of each row's largest logit is the last result, ``next_ids``.
-        outputs: names of the side outputs that are results, in this order; all where None.
+        outputs: names of the side outputs that are results, in this order; all if None.
 
     Raises:
         ConfigError: a value has another type or is out of range.

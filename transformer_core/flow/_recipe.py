@@ -63,7 +63,7 @@ class ModelFlow:
         Args:
             profile: sizes and kind of the entry point.
             weights: source of ``load_param``; read lazily, only its specs while tracing.
-            root: module to which the modules are attached; the returned one where None.
+            root: module to which the modules are attached; the returned one if None.
 
         Raises:
             ConfigError: the stages contradict one another or the profile.
@@ -89,7 +89,7 @@ class ModelFlow:
 
     @checked_choices
     def when(self, condition: Condition, then: "ModelFlow", otherwise: "ModelFlow | None" = None) -> "ModelFlow":
-        """Appends another recipe's stages where the condition holds: a bool, or a function of the profile."""
+        """Appends another recipe's stages if the condition holds: a bool, or a function of the profile."""
         return self.then(WhenStage(condition, then.stages, () if otherwise is None else otherwise.stages))
 
     def patch(
@@ -137,14 +137,14 @@ class ModelFlow:
         Args:
             name: name of the argument.
             shape: sizes and letters, of which the profile has ``B``, ``T`` and ``S``; or a spec.
-            dtype: dtype of the argument; the profile's where None.
+            dtype: dtype of the argument; the profile's if None.
         """
         return self.then(Input(name, *declared(name, shape, dtype)))
 
     def side_output(
         self, name: str, shape: Sequence[Dim] | None = None, dtype: DType | str | None = None
     ) -> "ModelFlow":
-        """Makes the present value a further result; its shape and dtype are checked where given."""
+        """Makes the present value a further result; its shape and dtype are checked if given."""
 
         def output(flow: FlowContext, x: FlowValue) -> FlowValue:
             return flow.side_output(name, x, shape, dtype)
@@ -220,7 +220,7 @@ class ModelFlow:
         return self.then(RopeTables(RopeSettings(rope, tuple(dict.fromkeys(windows)), local_rope, chunked)))
 
     def final_norm(self, make: Maker | None = None, *, eps: float = 1e-6, name: str = "norm") -> "ModelFlow":
-        """Appends a norm over D, an RMSNorm where ``make`` is None; its result is tagged ``<name>.output``."""
+        """Appends a norm over D, an RMSNorm if ``make`` is None; its result is tagged ``<name>.output``."""
 
         def rms_norm(build: Any) -> Module:
             return RMSNorm(build.size, eps=eps, dtype=build.dtype)
@@ -244,7 +244,7 @@ class ModelFlow:
     # Rows and streams.
 
     def last_token(self) -> "ModelFlow":
-        """Takes [B, D] of [B, T, D] where the profile wants the last rows only."""
+        """Takes [B, D] of [B, T, D] if the profile wants the last rows only."""
         return self.then(LastToken())
 
     def rows_at(self, rows: str) -> "ModelFlow":

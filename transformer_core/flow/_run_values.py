@@ -70,15 +70,15 @@ class RunValues:
         return self.ctx.module_path or "the root"
 
     def value(self, tensor: Tensor, spec: TensorSpec | None = None) -> FlowValue:
-        """Wraps a tensor, and compares it with a spec where one is given."""
+        """Wraps a tensor, and compares it with a spec if one is given."""
         return checked(FlowValue(tensor, tensor.spec if spec is None else spec), self.where)
 
     def wrap(self, value: Any, spec: TensorSpec | None = None) -> FlowValue:
-        """Returns a tensor, or an array where nothing is recorded, as a flow value; a flow value is returned as it is.
+        """Returns a tensor, or an array if nothing is recorded, as a flow value; a flow value is returned as it is.
 
         Args:
             value: tensor of the running context, flow value, or array.
-            spec: required spec; any where None.
+            spec: required spec; any if None.
 
         Raises:
             OpError: the value is of another kind, or has another spec.
@@ -111,8 +111,8 @@ class RunValues:
 
         Args:
             name: name of the argument; blocks that declare the same name get the same tensor.
-            shape: as for ``ModelFlow.input``; an input of the recipe where None.
-            dtype: dtype of the argument; the profile's where None.
+            shape: as for ``ModelFlow.input``; an input of the recipe if None.
+            dtype: dtype of the argument; the profile's if None.
 
         Raises:
             OpError: the input is unknown or has another shape, or the caller gave no tensor for it.
@@ -171,8 +171,8 @@ class RunValues:
         Args:
             name: name of the result, unique in the module.
             value: the result.
-            dims: required shape, in sizes and letters; any where None.
-            dtype: required dtype; any where None.
+            dims: required shape, in sizes and letters; any if None.
+            dtype: required dtype; any if None.
 
         Raises:
             OpError: the name is taken, or shape or dtype differ.

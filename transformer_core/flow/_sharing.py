@@ -93,7 +93,7 @@ class RopeTables:
         return step
 
     def _count(self, flow: FlowContext) -> Tensor | None:
-        """Returns the number of real tokens, where padding would change a state; else None."""
+        """Returns the number of real tokens, if padding would change a state; else None."""
         last = flow.state.last
         if last is None or not any(isinstance(cache, State) for cache in flow.state.slots.values()):
             return None

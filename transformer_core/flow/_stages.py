@@ -30,7 +30,7 @@ class Operands:
     """Values that a module takes: the present one or streams, then values read by name.
 
     Attributes:
-        streams: names of the streams that the module takes and gives; the present value where empty.
+        streams: names of the streams that the module takes and gives; the present value if empty.
         reads: names of further values.
         rows: names of values of which layer i of repeated ones takes row i, behind all others.
     """
@@ -62,7 +62,7 @@ def _row(flow: FlowContext, x: FlowValue, index: int) -> FlowValue:
 
 @dataclass(frozen=True, slots=True)
 class ModuleStage:
-    """A module at a place; its first result is tagged where ``tag`` is given."""
+    """A module at a place; its first result is tagged if ``tag`` is given."""
 
     name: str
     make: Maker
@@ -125,8 +125,8 @@ class RepeatStage:
     Attributes:
         name: name of the list of layers.
         count: L.
-        make: function that makes a layer; None where ``layer`` is given.
-        layer: stages of a layer; None where ``make`` is given.
+        make: function that makes a layer; None if ``layer`` is given.
+        layer: stages of a layer; None if ``make`` is given.
         operands: values that a layer takes.
     """
 

@@ -18,8 +18,8 @@ class DecodeBindings:
         cos: f32 [T, R] or [B, T, R], as ``rope_tables`` gives it for the positions of the new tokens.
         sin: as ``cos``.
         masks: f32 [T, P + T] or [B, T, P + T] per window, added to scores: of the past's P keys, then of the new ones;
-            None where each token sees all of them.
-        local_cos: ``cos`` of the second RoPE, where the model has one.
+            None if each token sees all of them.
+        local_cos: ``cos`` of the second RoPE, if the model has one.
         local_sin: as ``local_cos``.
     """
 
@@ -38,8 +38,8 @@ class DeltaSlots:
         q: queries [B, T, N, Hk]; None until ``store_delta_inputs``, as the other slots.
         k: keys [B, T, K, Hk].
         v: values [B, T, K, Hv].
-        g: logarithm of the decay [B, T, K] or [B, T, K, Hk]; None where nothing is forgotten.
-        beta: strength of the correction [B, T, K]; None where nothing is corrected.
+        g: logarithm of the decay [B, T, K] or [B, T, K, Hk]; None if nothing is forgotten.
+        beta: strength of the correction [B, T, K]; None if nothing is corrected.
         zero_beta: zeros of beta's shape, for tokens that must not change the state; None until ``zero_beta`` is asked.
     """
 
@@ -60,11 +60,11 @@ class FlowState:
         inputs: inputs by name.
         declared: inputs that blocks declare; None in a run whose inputs are known.
         layer: path of the repeated layer that runs; empty outside.
-        row: rows of the caches, as ``position``, or pages i32 [B, M]; None where the caches have the batch's rows.
+        row: rows of the caches, as ``position``, or pages i32 [B, M]; None if the caches have the batch's rows.
         position: i32 of rank 0 or [B], position of the first token; None without caches.
         last: row of the last real token, as ``position``; None without padding.
         length: number of tokens that the sequence has in all, as ``position``; None if RoPE does not depend on it.
-        bindings: tables and masks of the caller; None where ``rope_tables`` computes them.
+        bindings: tables and masks of the caller; None if ``rope_tables`` computes them.
         step: RoPE's cos and sin, masks and places in caches, from ``rope_tables``.
         embedding: weight [V, D] of ``token_embed``.
         hidden: spec of the residual stream, from ``token_embed``.
@@ -74,7 +74,7 @@ class FlowState:
         outputs: side outputs by full name, in order.
         delta: inputs of the gated delta rule of the recipe or repeated layer that runs.
         slots: caches, states and taps by module path; updated ones replace those at the start.
-        wholes: caches and states of all rows at the start, where a call works on some rows.
+        wholes: caches and states of all rows at the start, if a call works on some rows.
         written: module paths of the slots that were updated.
         parameters: loaded parameters; those of transposed values are the others'.
         loaded: values of parameters that were loaded outside of a repeated layer or in the present one; those of

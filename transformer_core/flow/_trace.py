@@ -47,7 +47,7 @@ class SpecContext(ExecutionContext):
         return SpecTensor(spec)
 
     def parameter(self, parameter: Parameter) -> Tensor:
-        """Returns a tensor of the parameter's spec, packed where it has an encoding."""
+        """Returns a tensor of the parameter's spec, packed if it has an encoding."""
         given = self._given_for(parameter)
         return SpecTensor(parameter.stored_spec) if given is None else given
 

@@ -186,7 +186,7 @@ class Emit:
         Args:
             op: name of a method of ``ctx.ops`` with one result.
             operands: flow values, tensors, numbers, or sequences of these.
-            spec: required spec of the result; any where None.
+            spec: required spec of the result; any if None.
             attributes: the op's attributes.
 
         Raises:

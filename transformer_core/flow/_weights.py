@@ -35,7 +35,7 @@ class LoadedParameter:
 
     Attributes:
         parameter: weight as stored; the same for both orientations.
-        key: key of the source; None where it was synthesised.
+        key: key of the source; None if it was synthesised.
     """
 
     parameter: Parameter
@@ -91,7 +91,7 @@ class FlowWeights:
         return source.spec(stored)
 
     def encoding(self, key: str) -> str | None:
-        """Returns the name of the tensor's encoding; None where it is not packed."""
+        """Returns the name of the tensor's encoding; None if it is not packed."""
         source, stored = self._of(key)
         return source.encoding(stored)
 
@@ -135,7 +135,7 @@ def stored_spec(
         source: weights that the flow was built with.
         key: key of the source.
         where: module path, for messages.
-        shape: required shape in the orientation of the value; any where None.
+        shape: required shape in the orientation of the value; any if None.
         transpose: whether the value is the transposed matrix.
 
     Raises:

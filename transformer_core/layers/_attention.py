@@ -36,7 +36,7 @@ def grouped_attention(
         k: [B, K, S, H].
         v: [B, K, S, H].
         bias: added to the scores, broadcast to [B, K, G, T, S]; see ``mask_bias``.
-        scale: 1 / sqrt(H) where None.
+        scale: 1 / sqrt(H) if None.
         softcap: c in ``c * tanh(score / c)``, applied after the scale and before the bias (Gemma 2, arXiv:2408.00118).
 
     Returns:
@@ -145,8 +145,8 @@ class Attention(Module):
         Args:
             ctx: context that computes.
             x: [B, T, D].
-            step: inputs that the layers share; with ``places`` where there is a cache.
-            cache: cache of this layer, or None; the updated one of the owner where keys and values are another layer's.
+            step: inputs that the layers share; with ``places`` if there is a cache.
+            cache: cache of this layer, or None; the updated one of the owner if keys and values are another layer's.
 
         Returns:
             [B, T, D], and the updated cache.
@@ -226,7 +226,7 @@ class Attention(Module):
     ) -> Tensor:
         """Attends with q [B, K, G, T, H] and gate [B, T, K, G, H]: [B, T, D].
 
-        ``k`` and ``v`` [B, K, S, H] are the step's own where ``lies`` is None, else caches with entries there.
+        ``k`` and ``v`` [B, K, S, H] are the step's own if ``lies`` is None, else caches with entries there.
         """
         ops, scores = ctx.ops, self.config.scores
         bias = step.biases[self.config.window]
@@ -276,18 +276,18 @@ class Attention(Module):
         return self.q_norm(ctx, q), self.k_norm(ctx, k)
 
     def _placed(self, ctx: ExecutionContext, x: Tensor, norm: HeadNorm | None, step: StepInputs) -> Tensor:
-        """Rotates x [.., T, H], and norms it where norms come after RoPE."""
+        """Rotates x [.., T, H], and norms it if norms come after RoPE."""
         x, kind = self._rotated(ctx, x, step), self.config.norm
         if kind is None or not kind.after_rope:
             return x
         return ctx.ops.rms_norm(x, None, kind.eps) if norm is None else norm(ctx, x)
 
     def _grown(self, ctx: ExecutionContext, q: Tensor, step: StepInputs) -> Tensor:
-        """Multiplies q [.., T, H] by the factor of its position, where queries grow."""
+        """Multiplies q [.., T, H] by the factor of its position, if queries grow."""
         ops, growth = ctx.ops, self.config.scores.growth
         if growth is None:
             return q
-        # A quotient of integers that f32 has is rounded up to an integer only where it is one.
+        # A quotient of integers that f32 has is rounded up to an integer only if it is one.
         positions = ops.add(step.positions, growth.first) if growth.first else step.positions
         steps = ops.floor(ops.div(ops.cast(positions, "f32"), float(growth.length)))
         factor = ops.add(ops.mul(ops.log(ops.add(steps, 1.0)), growth.weight), 1.0)
@@ -313,7 +313,7 @@ class Attention(Module):
         return apply_rope(ctx, x, for_heads(ctx, cos, x.ndim), for_heads(ctx, sin, x.ndim), rope.mode)
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
-        """Returns the layout of keys and values [B, K, S, H]; without tensors where they are another layer's."""
+        """Returns the layout of keys and values [B, K, S, H]; without tensors if they are another layer's."""
         config = self.config
         if config.sharing.owner is not None:
             return shared_layout(config.sharing.owner)

@@ -89,9 +89,9 @@ class ScoreConfig:
     """Scaling of attention scores.
 
     Attributes:
-        scale: factor of ``q k^T``; 1 / sqrt(H) where None.
+        scale: factor of ``q k^T``; 1 / sqrt(H) if None.
         softcap: cap of the scores; see ``grouped_attention``.
-        growth: growth of queries with their position; none where None.
+        growth: growth of queries with their position; none if None.
     """
 
     scale: float | None = None
@@ -129,13 +129,13 @@ class AttentionConfig:
         gated: whether the query projection also gives a gate, per head after its query, and each head's result is
             multiplied by the gate's logistic (Qwen3-Next).
         sinks: whether each head has a learned score that takes part in the softmax, of a key without a value (gpt-oss).
-        window: number of keys that a query sees, itself included; all where None.
-        norm: norms of queries and keys; none where None.
+        window: number of keys that a query sees, itself included; all if None.
+        norm: norms of queries and keys; none if None.
         rope: rotation of queries and keys.
         scores: scaling of the scores.
         sharing: keys and values that other layers share.
         values_are_keys: whether the projection of keys gives the values too, before norm and RoPE (Gemma 4).
-        clip: bound of queries, keys and values on both sides, after norms of all heads (OLMo); none where None.
+        clip: bound of queries, keys and values on both sides, after norms of all heads (OLMo); none if None.
 
     Raises:
         ConfigError: K does not divide N.
@@ -180,7 +180,7 @@ class LatentAttentionConfig:
         value_size: dims of a head's values.
         rank: size of the compressed keys and values.
         scale: factor of the scores.
-        query_rank: size of the compressed queries; None where they are not compressed.
+        query_rank: size of the compressed queries; None if they are not compressed.
         rope_mode: layout of the rotated pairs.
         bias: whether the projections into the compressed vectors have biases.
         output_bias: whether the output projection has one.

@@ -27,8 +27,8 @@ class CacheLayout:
         make: function that makes the cache of its tensors.
         specs: specs by name: ``.._cache`` of tensors with an entry per position, which can be written again,
             ``.._state`` of tensors that every token changes as a whole.
-        owner: number of the layer whose cache this one reads and which has the tensors; None where it has its own.
-        window: number of keys that a query of the layer sees, itself included; all where None.
+        owner: number of the layer whose cache this one reads and which has the tensors; None if it has its own.
+        window: number of keys that a query of the layer sees, itself included; all if None.
         axes: per name the axis of a mesh that may cut each dimension: sequences by ``dp``, heads or channels by ``tp``.
     """
 
@@ -68,7 +68,7 @@ class StateMixer(Module, ABC):
             ctx: context that computes.
             x: [B, T, D].
             state: state of this module, or None.
-            count: i32 of rank 0 or [B], number of real tokens; padding after them does not change the state. T where
+            count: i32 of rank 0 or [B], number of real tokens; padding after them does not change the state. T if
                 None.
 
         Returns:

@@ -41,7 +41,7 @@ def by_groups(
     """Computes the pairs of token and expert, up to some rows of one expert of every group in each round.
 
     Nothing but the last sum goes over groups, so devices that divide the experts exchange no weight: all take the same
-    place among their own at a time. Experts that no token chooses are not read, but where one of another group is.
+    place among their own at a time. Experts that no token chooses are not read, but if one of another group is.
 
     Args:
         ctx: context that computes.

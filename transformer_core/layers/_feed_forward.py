@@ -37,10 +37,10 @@ class SwiGLU(Module):
         inner: F.
         activation: activation of the gate; silu by default.
         bias: whether the projections have biases.
-        down_bias: whether the last projection has a bias, where that differs.
+        down_bias: whether the last projection has a bias, if that differs.
         dtype: dtype of the parameters.
         sparsity: share of the gates that are 0, if their inputs are normally distributed (Gemma 3n): of each token's
-            inputs the quantile of this share is taken away, and what is below 0 then. None are where it is 0.
+            inputs the quantile of this share is taken away, and what is below 0 then. None are if it is 0.
 
     Raises:
         ConfigError: ``sparsity`` is negative, or 1 or more.

@@ -56,7 +56,7 @@ class DeltaState(State):
 
     Attributes:
         conv: [B, W - 1, C], the convolution's last inputs, of C = 2 K Hk + N Hv channels: q, k and v of key head after
-            key head where one projection has them so, else all of q, all of k, all of v.
+            key head if one projection has them so, else all of q, all of k, all of v.
         delta: f32 or wider [B, N, Hk, Hv].
     """
 

@@ -98,7 +98,7 @@ class JointBlock(Module):
         streams: names of the streams; they are part of the weights' paths.
         ends: streams that later blocks do not read: they are returned unchanged.
         norm_eps: eps of the norms without weights.
-        qk_norm_eps: eps of an RMSNorm over each head of q and k; no norm where None.
+        qk_norm_eps: eps of an RMSNorm over each head of q and k; no norm if None.
         dtype: dtype of the parameters.
 
     Raises:

@@ -78,7 +78,7 @@ def kv_layout(key: TensorSpec, value: TensorSpec, window: int | None = None) -> 
 
 
 def ring_layout(layout: CacheLayout, tokens: int) -> CacheLayout:
-    """Returns the layout of a ring in place of a whole cache, where the layer has a window and the ring is smaller.
+    """Returns the layout of a ring in place of a whole cache, if the layer has a window and the ring is smaller.
 
     Args:
         layout: layout of a layer's cache.

@@ -46,7 +46,7 @@ class LatentAttention(Module):
         Args:
             ctx: context that computes.
             x: [B, T, D].
-            step: inputs that the layers share; with ``places`` where there is a cache.
+            step: inputs that the layers share; with ``places`` if there is a cache.
             cache: cache of this layer, or None: as key the rotated part [B, 1, S, R], as value the compressed one
                 [B, 1, S, rank].
 

@@ -16,7 +16,7 @@ class LatentExperts(Module):
         inner: F of one expert.
         routing: choice of experts.
         shared: F of the shared expert.
-        latent: size of the routed experts' input and output; D, without projections to it and from it, where None.
+        latent: size of the routed experts' input and output; D, without projections to it and from it, if None.
         activation: activation of all experts.
         bias: whether the shared expert and the projections have biases.
         dtype: dtype of the parameters.

@@ -30,7 +30,7 @@ def logits_of(
         softcap: c in ``c * tanh(logit / c)`` (Gemma 2, arXiv:2408.00118).
 
     Returns:
-        f32 [.., V]; computed in f32, or wider where the weight is.
+        f32 [.., V]; computed in f32, or wider if the weight is.
     """
     ops, dtype = ctx.ops, weight.spec.dtype
     wide = dtype.accumulation
@@ -56,8 +56,8 @@ def next_ids_of(ctx: ExecutionContext, logits: Tensor) -> Tensor:
         logits: [.., V].
 
     Returns:
-        i32 [..]: the index of the largest logit, the lowest one of equal ones, as NumPy's; -1 where the largest is NaN
-        (as it is where any is) or infinite: nothing can be chosen there.
+        i32 [..]: the index of the largest logit, the lowest one of equal ones, as NumPy's; -1 if the largest is NaN
+        (as it is if any is) or infinite: nothing can be chosen there.
     """
     ops = ctx.ops
     finite = ops.less(ops.abs(ops.max(logits, -1)), math.inf)
@@ -70,7 +70,7 @@ def row_of(ctx: ExecutionContext, x: Tensor, last: Tensor | None = None) -> Tens
     Args:
         ctx: context that computes.
         x: [B, T, D].
-        last: i32, the row: of rank 0, the same for all sequences, or [B]; T - 1 where None. What lies outside is
+        last: i32, the row: of rank 0, the same for all sequences, or [B]; T - 1 if None. What lies outside is
             brought inside.
 
     Returns:

@@ -26,13 +26,13 @@ def causal_mask(
         queries: T.
         keys: S.
         position: place of the first query among the keys, an int, a rank-0 i32 tensor, or i32 [B] for different
-            lengths; ``S - T`` where None, so that the last query stands at the last key.
-        window: number of keys that a query sees, itself included; all before it where None.
+            lengths; ``S - T`` if None, so that the last query stands at the last key.
+        window: number of keys that a query sees, itself included; all before it if None.
         chunked: whether windows do not slide: positions 0 to ``window - 1`` see one another, then the next as many, ..
         ring: whether a key lies at its position mod S, and S keys up to the last query's are there.
 
     Returns:
-        bool [T, S]; [B, T, S] where each sequence has its own position.
+        bool [T, S]; [B, T, S] if each sequence has its own position.
 
     Raises:
         OpError: there are more queries than keys and no position, or the window is below 1.

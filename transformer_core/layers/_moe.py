@@ -203,13 +203,13 @@ class SparseFeedForward(Module):
         size: D.
         inner: F of one expert.
         routing: choice of experts.
-        shared: F of the shared experts together; there are none where 0.
+        shared: F of the shared experts together; there are none if 0.
         shared_gate: whether there is one shared expert, multiplied by a logistic gate of the token (Qwen3-Next).
         activation: activation of all experts.
         biased: whether the routed experts' projections have biases.
         shared_biased: whether those of the shared experts have.
         scales_inputs: whether an expert's weight is a factor of its input, and not of its result (Llama 4).
-        clamped: clamped gate of the routed experts; the activation where None.
+        clamped: clamped gate of the routed experts; the activation if None.
         gated: whether the routed experts have gates.
         dtype: dtype of the parameters.
     """

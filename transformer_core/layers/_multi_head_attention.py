@@ -21,11 +21,11 @@ class MultiHeadAttention(Module):
     Args:
         size: D.
         heads: N.
-        head_size: H; D / N where None.
+        head_size: H; D / N if None.
         qkv_bias: whether the projections of queries, keys and values have biases.
-        key_bias: whether the projection of keys has a bias, where that differs (Whisper).
+        key_bias: whether the projection of keys has a bias, if that differs (Whisper).
         output_bias: whether the output projection has one.
-        scale: factor of the scores; 1 / sqrt(H) where None.
+        scale: factor of the scores; 1 / sqrt(H) if None.
         dtype: dtype of the parameters.
 
     Raises:
@@ -95,7 +95,7 @@ class MultiHeadAttention(Module):
             x: [B, T, D].
             memory: result of ``keys_values``.
             bias: added to the scores, broadcast to [B, N, 1, T, S]; see ``mask_bias``.
-            tables: cos and sin [T, H] that rotate the queries; None where they are not rotated.
+            tables: cos and sin [T, H] that rotate the queries; None if they are not rotated.
             skips: whether kernels skip keys that ``bias`` hides; each query must see a key.
 
         Returns:
@@ -110,7 +110,7 @@ class MultiHeadAttention(Module):
         return self.o_proj(ctx, ops.reshape(heads, (batch, queries, self.heads * self.head_size)))
 
     def _heads(self, ctx: ExecutionContext, x: Tensor, tables: RopeTables | None = None) -> Tensor:
-        """Maps x [B, T, N H] to [B, N, T, H], rotated where there are tables."""
+        """Maps x [B, T, N H] to [B, N, T, H], rotated if there are tables."""
         apart = ctx.ops.reshape(x, (*x.shape[:2], self.heads, self.head_size))
         heads = ctx.ops.transpose(apart, (0, 2, 1, 3))
         return heads if tables is None else apply_rope(ctx, heads, *tables, RopeMode.SPLIT_HALF)

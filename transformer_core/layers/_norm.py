@@ -22,7 +22,7 @@ class RMSNorm(Module):
         """Norms x [.., D].
 
         As in Hugging Face's models, the result is rounded to x's dtype before it is multiplied by the weight; after,
-        where the weight is zero-centred.
+        if the weight is zero-centred.
         """
         ops, weight = ctx.ops, ctx.parameter(self.weight)
         if not self.zero_centred:

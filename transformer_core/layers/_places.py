@@ -20,7 +20,7 @@ class Places(ABC):
 
     @property
     def rows(self) -> Tensor | None:
-        """Rows of the sequences in caches that have more, i32 [B], or pages [B, M]; None where these have B rows."""
+        """Rows of the sequences in caches that have more, i32 [B], or pages [B, M]; None if these have B rows."""
         return None
 
     def capacity(self, cache: Tensor) -> int:
@@ -38,7 +38,7 @@ class Starts(Places):
     """Consecutive places, the same in all sequences.
 
     Attributes:
-        at: rank-0 i32, the start along each axis of a cache; moved down where the entries would not fit.
+        at: rank-0 i32, the start along each axis of a cache; moved down if the entries would not fit.
     """
 
     at: tuple[Tensor, Tensor, Tensor, Tensor]
@@ -54,7 +54,7 @@ class RowPlaces(Places):
 
     Attributes:
         at: i32 [B, T], distinct within a sequence.
-        is_real: bool [B, T], true where an entry is not padding; padding is not written. All true where None.
+        is_real: bool [B, T], true where an entry is not padding; padding is not written. All true if None.
     """
 
     at: Tensor
@@ -130,11 +130,11 @@ def row_places(
 
     Args:
         ctx: context that computes.
-        positions: i32 [B, T], or [T] where all sequences have the same, consecutive; beyond the capacity they begin
+        positions: i32 [B, T], or [T] if all sequences have the same, consecutive; beyond the capacity they begin
             again at 0.
         batch: B.
         capacity: capacity of the caches, at least T.
-        count: i32 [B], number of entries that are not padding; all where None.
+        count: i32 [B], number of entries that are not padding; all if None.
     """
     ops = ctx.ops
     tokens = positions.shape[-1]
@@ -212,14 +212,14 @@ def row_arguments(
     """Returns the arguments of a function that works on some rows of caches.
 
     They are ``row``, or the table ``pages`` i32 [B, M], ``position``, and ``last`` of several tokens or ``count`` of
-    one: 0 where a row rests.
+    one: 0 if a row rests.
 
     Args:
         tokens: T.
         capacity: S; as padding is not written, what is no padding must fit.
         cache_rows: number of rows that caches have.
-        rows: B where each sequence has its own position; None where one sequence has it all.
-        page: positions of each row of the caches, S / M, where these are pages.
+        rows: B if each sequence has its own position; None if one sequence has it all.
+        page: positions of each row of the caches, S / M, if these are pages.
     """
     position, row = _place("position", rows, (0, capacity - 1)), _place("row", rows, (0, cache_rows - 1))
     if page is not None:
@@ -235,7 +235,7 @@ def position_argument(tokens: int, capacity: int, rows: int | None = None) -> Ar
     Args:
         tokens: T.
         capacity: S.
-        rows: B where each sequence has its own position; None where all share one.
+        rows: B if each sequence has its own position; None if all share one.
     """
     return _place("position", rows, (0, capacity - (tokens if rows is None else 1)))
 

@@ -31,7 +31,7 @@ HeadNorm = RMSNorm | LayerNorm | LayerNormPerHead
 
 
 def head_norm(norm: QueryKeyNorm | None, heads: int, size: int, dtype: DType | str) -> HeadNorm | None:
-    """Makes the norm of ``heads`` heads of a size; None where there is none, or one without parameters."""
+    """Makes the norm of ``heads`` heads of a size; None if there is none, or one without parameters."""
     if norm is None or not norm.weighted:
         return None
     if norm.kind is QueryKeyNormKind.LAYER:

@@ -36,7 +36,7 @@ class RelativeBias(Module):
         self.buckets, self.longest, self.causal = buckets, longest, causal
 
     def forward(self, ctx: ExecutionContext, queries: int, keys: int, position: Tensor | None = None) -> Tensor:
-        """Returns the biases f32 [1, N, 1, T, S] of T queries, the first at ``position`` (0 where None), and S keys.
+        """Returns the biases f32 [1, N, 1, T, S] of T queries, the first at ``position`` (0 if None), and S keys.
 
         Raises:
             OpError: there are more queries than keys.

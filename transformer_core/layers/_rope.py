@@ -21,7 +21,7 @@ def inverse_frequencies(config: RopeConfig, length: int | None = None) -> Array:
     Args:
         config: RoPE whose frequencies are wanted.
         length: length of the sequence, for the scalings ``dynamic`` and ``longrope``; ``config.trained_length``
-            where None.
+            if None.
     """
     sequence = config.trained_length if length is None else length
     return config.scaling.frequencies(config.base, config.rotated, sequence).astype(np.float32)
@@ -76,7 +76,7 @@ def _signs(config: RopeConfig) -> Array:
 
 
 def _frequencies(ctx: ExecutionContext, config: RopeConfig, length: Tensor | int | None) -> Tensor:
-    """Returns f32 [R]: a constant where the length is known or unused, else computed; [B, 1, R] of length [B]."""
+    """Returns f32 [R]: a constant if the length is known or unused, else computed; [B, 1, R] of length [B]."""
     ops, scaling = ctx.ops, config.scaling
     if not scaling.depends_on_length or length is None:
         return ops.constant(_both(config, inverse_frequencies(config)))
@@ -116,7 +116,7 @@ def _one_axis_per_frequency(ctx: ExecutionContext, config: RopeConfig, angles: T
 def apply_rope(ctx: ExecutionContext, x: Tensor, cos: Tensor, sin: Tensor, mode: RopeMode) -> Tensor:
     """Rotates the first R dims of each head: pair (a, b) becomes (a cos - b sin, a sin + b cos).
 
-    Computed in f32 (wider where x is) and rounded once. Eagerly on strided views; while ``ctx.isRecording`` by ops.
+    Computed in f32 (wider if x is) and rounded once. Eagerly on strided views; while ``ctx.isRecording`` by ops.
     Both give the same bits.
 
     Args:
@@ -179,8 +179,8 @@ def rope(
         ctx: context that computes.
         x: [.., T, H].
         config: RoPE of the tables.
-        positions: i32, broadcast to [.., T]; 0, 1, .., T-1 where None.
-        length: as for ``rope_tables``; T where neither it nor positions are given.
+        positions: i32, broadcast to [.., T]; 0, 1, .., T-1 if None.
+        length: as for ``rope_tables``; T if neither it nor positions are given.
 
     Returns:
         x's shape and dtype.

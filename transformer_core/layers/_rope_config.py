@@ -84,7 +84,7 @@ class RopeConfig:
 
     @property
     def reach(self) -> int | None:
-        """The greatest number of positions; None where there is no limit."""
+        """The greatest number of positions; None if there is no limit."""
         return self.scaling.reach(self.trained_length)
 
     @classmethod
@@ -99,8 +99,8 @@ class RopeConfig:
         Args:
             config: the fields.
             head_size: H.
-            default_base: base where ``rope_theta`` is absent.
-            default_share: rotated share of a head where ``partial_rotary_factor`` is absent.
+            default_base: base if ``rope_theta`` is absent.
+            default_share: rotated share of a head if ``partial_rotary_factor`` is absent.
 
         Raises:
             ConfigError: a field is missing, of the wrong type, contradictory, or a type is unknown.
@@ -132,7 +132,7 @@ class RopeConfig:
 
 
 def _rope_fields(config: ConfigFields) -> ConfigFields:
-    """Returns the object with RoPE's type; empty where the file has none."""
+    """Returns the object with RoPE's type; empty if the file has none."""
     names = [name for name in ("rope_parameters", "rope_scaling") if config.has(name)]
     if not names:
         return ConfigFields({}, config.where)

@@ -145,7 +145,7 @@ class Llama3Scaling(RopeScaling):
         return (1 - smooth) * plain / self.factor + smooth * plain
 
     def reach(self, trained: int) -> int | None:
-        """Returns the stretched original length, or the trained one where that is more."""
+        """Returns the stretched original length, or the trained one if that is more."""
         return max(trained, math.floor(self.factor * self.original_length))
 
 
@@ -183,19 +183,19 @@ class YarnScaling(RopeScaling):
         return plain / self.factor * ramp + plain * (1 - ramp)
 
     def reach(self, trained: int) -> int | None:
-        """Returns the stretched original length, or the trained one where that is more."""
+        """Returns the stretched original length, or the trained one if that is more."""
         return max(trained, math.floor(self.factor * self.original_length))
 
 
 def yarn_attention_factor(factor: float, mscale: float, mscale_all_dim: float) -> float:
-    """Computes ``0.1 ln(factor) + 1``, weighted by the two scales where both are given (not 0)."""
+    """Computes ``0.1 ln(factor) + 1``, weighted by the two scales if both are given (not 0)."""
     if not mscale or not mscale_all_dim:
         return yarn_mscale(factor, 1.0)
     return yarn_mscale(factor, mscale) / yarn_mscale(factor, mscale_all_dim)
 
 
 def yarn_mscale(factor: float, weight: float) -> float:
-    """Computes ``0.1 weight ln(factor) + 1``; 1 where nothing is stretched."""
+    """Computes ``0.1 weight ln(factor) + 1``; 1 if nothing is stretched."""
     return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0
 
 
@@ -229,5 +229,5 @@ class LongropeScaling(RopeScaling):
 
 
 def longrope_attention_factor(factor: float, original_length: int) -> float:
-    """Computes ``sqrt(1 + ln(factor) / ln(original length))``, 1 where nothing is stretched."""
+    """Computes ``sqrt(1 + ln(factor) / ln(original length))``, 1 if nothing is stretched."""
     return math.sqrt(1 + math.log(factor) / math.log(original_length)) if factor > 1 else 1.0

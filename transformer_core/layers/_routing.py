@@ -28,7 +28,7 @@ class Routing:
         chosen: C, experts per token.
         scoring: function from logits to scores.
         normalized: whether the chosen experts' scores are divided by their sum.
-        least_sum: what they are divided by where their sum is less; not used where None.
+        least_sum: what they are divided by if their sum is less; not used if None.
         eps: added to that sum otherwise.
         scale: factor of the final weights.
         nearness: distance from the best logit, relative to the greater of that and the own size, up to which experts

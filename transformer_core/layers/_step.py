@@ -17,19 +17,19 @@ _PAGED: Final = 2  # rank of rows of which each sequence has several
 
 @dataclass(frozen=True, slots=True)
 class StepInputs:
-    """Inputs computed once per step, before the first layer; per sequence [B, ..] where positions are per row.
+    """Inputs computed once per step, before the first layer; per sequence [B, ..] if positions are per row.
 
     Attributes:
         cos: f32 [T, R] or [B, T, R] from ``rope_tables``, for the model's RoPE.
         sin: as ``cos``.
-        known_positions: i32 [T] or [B, T], positions of the tokens; None where the caller has made tables of them.
+        known_positions: i32 [T] or [B, T], positions of the tokens; None if the caller has made tables of them.
         biases: f32 [T, S] or [B, T, S] for each window of the layers (None is no window), from ``mask_bias``; None
-            where each token sees all keys.
+            if each token sees all keys.
         places: places of new keys and values in the caches, for each window; empty without caches.
         count: i32 of rank 0 or [B], number of tokens before padding; None without padding.
         local_cos: ``cos`` of the second RoPE that some models have for layers with windows.
         local_sin: as ``local_cos``.
-        key_places: i32 [S], tokens of the keys, where these are not those of the step in their order; ``biases`` are
+        key_places: i32 [S], tokens of the keys, if these are not those of the step in their order; ``biases`` are
             [1, T, S] then, and each query sees a key.
     """
 
@@ -101,14 +101,14 @@ def make_step(
         windows: windows of the layers.
         queries: T, the number of new tokens.
         chunked: whether windows are chunks; see ``causal_mask``.
-        keys: S, the capacity of the caches; T where None.
+        keys: S, the capacity of the caches; T if None.
         rings: capacities of ring caches, by the window of their layers.
         batch: B; used for places in rings only.
         position: i32 of rank 0 or [B], position of the first new token; None without caches.
-        length: length of the sequence with the new real tokens, rank 0 or [B]; T where both are None.
+        length: length of the sequence with the new real tokens, rank 0 or [B]; T if both are None.
         count: i32 [B], as in ``StepInputs``. With a position per sequence, padding is not written to caches.
-        local_rope: RoPE of the layers with windows, where it is not the model's.
-        rows: rows of the caches that the sequences have, where these have more than B; with a count.
+        local_rope: RoPE of the layers with windows, if it is not the model's.
+        rows: rows of the caches that the sequences have, if these have more than B; with a count.
     """
     capacity = queries if keys is None else keys
     positions = ctx.ops.iota((queries,))
@@ -167,9 +167,9 @@ def extending_step(
         chunked: whether windows are chunks; see ``causal_mask``.
         batch: B.
         position: as for ``make_step``.
-        last: row of the last real token, as ``position``; T - 1 where None.
+        last: row of the last real token, as ``position``; T - 1 if None.
         caches: caches of the layers.
-        row: rows of the caches that the sequences have, as ``position``, or their pages i32 [B, M]; None where these
+        row: rows of the caches that the sequences have, as ``position``, or their pages i32 [B, M]; None if these
             have B rows.
         local_rope: as for ``make_step``.
         length: number of tokens that the sequences have in all, if RoPE depends on it: an int, the same at every call,

@@ -46,7 +46,7 @@ def load_model(
         num_layers: as for ``Model``.
         weights: whether the checkpoint's weights will be read; unknown methods of quantization are refused then, and
             tied parameters are compared.
-        quantize: encoding of the matrices, such as ``"q8_0"``; they are not packed where None.
+        quantize: encoding of the matrices, such as ``"q8_0"``; they are not packed if None.
         activations: form in which products with packed weights take x; see ``pack_weights``.
         drafts: whether a decoder has its multi-token prediction head, and the entry point ``draft``.
         adapters: adapters that ``weights_of`` will merge. If they change a decoder's embedding or its head, and these

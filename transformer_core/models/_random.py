@@ -25,7 +25,7 @@ def write_random_model(
     """Writes a checkpoint of random weights, under the keys that the configuration's family reads.
 
     Args:
-        directory: directory to write, made where it is absent.
+        directory: directory to write, made if it is absent.
         config: path of the configuration, of any name, which is copied as ``config.json``.
         dtype: dtype of the weights: bf16, f16 or f32.
         seed: as for ``write_random_checkpoint``.

@@ -89,7 +89,7 @@ def unquantized(directory: str | os.PathLike[str], checkpoint: SafetensorsCheckp
 
 
 def weights_of(model: Model[Any], source: WeightSource, adapters: Sequence[Adapter] = ()) -> WeightSource:
-    """Returns the checkpoint's tensors under the names of the model's parameters, packed where the model's are.
+    """Returns the checkpoint's tensors under the names of the model's parameters, packed if the model's are.
 
     Args:
         model: modules.
@@ -281,7 +281,7 @@ def _recipe_of_family(model: Model[Any]) -> RecipeOf | None:
 
 
 def _stored_key(model: Model[Any], source: WeightSource, path: str) -> str:
-    """Returns the key that a parameter has where it is tied."""
+    """Returns the key that a parameter has if it is tied."""
     recipe_of, shape = _recipe_of_family(model), _wanted(model)[path].shape
     recipe = None if recipe_of is None else recipe_of(path, shape, source)
     return path if recipe is None else next(iter(recipe.stored()))

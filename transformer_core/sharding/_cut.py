@@ -18,8 +18,8 @@ class Cut:
         dimension: number of the dimension.
         units: number of equal parts of the dimension that stay whole, such as heads.
         unit: name of such a part, for messages.
-        shared: whether several devices may hold the same part where there are fewer parts than devices.
-        optional: whether the parameter is replicated, with a note, where the axis does not divide the parts.
+        shared: whether several devices may hold the same part if there are fewer parts than devices.
+        optional: whether the parameter is replicated, with a note, if the axis does not divide the parts.
     """
 
     parameter: Parameter

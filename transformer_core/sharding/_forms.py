@@ -28,7 +28,7 @@ def columns(linear: Linear | None, units: int, unit: str, *, shared: bool = Fals
 def rows(linear: Linear | None, units: int, unit: str) -> Iterator[Cut]:
     """Yields the cuts of a layer whose inputs are cut, and whose results are sums over devices; the bias is whole.
 
-    Packed rows are cut between blocks: where the axis does not divide the blocks, the weight is replicated.
+    Packed rows are cut between blocks: if the axis does not divide the blocks, the weight is replicated.
 
     Args:
         linear: the layer; None yields nothing.

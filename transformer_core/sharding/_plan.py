@@ -63,7 +63,7 @@ def divide_experts(model: Module, mesh: MeshShape) -> None:
 
 
 def parameter_axes(model: Module, mesh: MeshShape) -> dict[str, Axes]:
-    """Returns per parameter the axis that cuts each of its dimensions, None where nothing does; see ``sharding``."""
+    """Returns per parameter the axis that cuts each of its dimensions, None if nothing does; see ``sharding``."""
     return sharding(model, mesh).parameters
 
 
@@ -92,7 +92,7 @@ def fsdp_axes(
 
 
 def _placed(cut: Cut, parameter: Parameter, mesh: MeshShape) -> tuple[str | None, str | None]:
-    """Returns the axis that makes a cut, None where it cannot, and the reason if it is not all of the axis."""
+    """Returns the axis that makes a cut, None if it cannot, and the reason if it is not all of the axis."""
     size = mesh.size_of(cut.axis)
     if cut.units % size:
         part = mesh.part_of(cut.axis, cut.units) if cut.shared else None

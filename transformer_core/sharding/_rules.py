@@ -84,7 +84,7 @@ def _experts(module: Experts) -> Iterator[Cut]:
 
 @cuts_of(GatedDeltaNet)
 def _delta(module: GatedDeltaNet) -> Iterator[Cut]:
-    """Cuts by key heads where one projection has q, k, v and z of head after head; the convolution's weight is whole.
+    """Cuts by key heads if one projection has q, k, v and z of head after head; the convolution's weight is whole.
 
     Each device takes its heads of that weight, which is in the checkpoint's order, without an exchange.
     """

@@ -18,7 +18,7 @@ class LowRankChange:
         right: A, f32 [r, in].
         left: B, f32 [rows, r].
         scale: factor of the product.
-        rows: rows of B that are the layer's, in its order; all where None.
+        rows: rows of B that are the layer's, in its order; all if None.
     """
 
     right: Tensor

@@ -52,7 +52,7 @@ def _rounds_of_groups(body: ComputeGraph) -> float:
 
 
 def _limit(cond: ComputeGraph) -> tuple[int, int] | None:
-    """Returns which carried value is compared with which constant; None where the condition is another one."""
+    """Returns which carried value is compared with which constant; None if the condition is another one."""
     (result,) = cond.outputs.values()
     made = {value.number: inner for inner in cond.nodes for value in inner.results}
     less = made.get(result.number)
@@ -66,7 +66,7 @@ def _limit(cond: ComputeGraph) -> tuple[int, int] | None:
 
 
 def _choices(body: ComputeGraph) -> int:
-    """Returns from how many slices of a stacked weight each round takes one; 1 where it takes none."""
+    """Returns from how many slices of a stacked weight each round takes one; 1 if it takes none."""
     sizes = [
         inner.inputs[0].spec.shape[0]
         for inner in body.nodes

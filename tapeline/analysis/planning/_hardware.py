@@ -26,9 +26,9 @@ class Hardware:
         memory_bytes: bytes of a device's memory.
         memory_bandwidth: bytes per second that a device reads from its memory, or writes.
         flops: additions and multiplications per second, by dtype of the operands.
-        link_bandwidth: bytes per second that a device sends to others; None where devices are not joined.
-        link_latency: seconds of one step from a device to the next; 0 where it is not known.
-        collective_latency: seconds of each exchange besides its steps; 0 where it is not known.
+        link_bandwidth: bytes per second that a device sends to others; None if devices are not joined.
+        link_latency: seconds of one step from a device to the next; 0 if it is not known.
+        collective_latency: seconds of each exchange besides its steps; 0 if it is not known.
         sources: source of each figure, by key.
     """
 

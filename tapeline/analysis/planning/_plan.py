@@ -47,7 +47,7 @@ class EntryPlan:
 
     Attributes:
         name: name of the entry point.
-        tokens: number of tokens that one call takes, of all sequences and devices; None where it takes none.
+        tokens: number of tokens that one call takes, of all sequences and devices; None if it takes none.
         work: work of one call.
         times: least times; None without hardware.
     """
@@ -129,9 +129,9 @@ class DevicePlan:
 
     Attributes:
         layout: mesh, and how the model lies on it.
-        hardware: figures of each device; None where none were given.
+        hardware: figures of each device; None if none were given.
         asked: plan for the number of sequences that was asked for.
-        largest: plan for the most sequences that fit; None where none fits, or without hardware.
+        largest: plan for the most sequences that fit; None if none fits, or without hardware.
     """
 
     layout: MeshLayout

@@ -20,7 +20,7 @@ def training_step(model: DecoderLM, batch: int, sequence: int, optimizer: AdamW 
         model: what is trained; its parameters' values are the arguments.
         batch: B.
         sequence: T.
-        optimizer: the optimiser; AdamW as it comes where None.
+        optimizer: the optimiser; AdamW as it comes if None.
 
     Returns:
         The entry point; its results are ``loss``, rank-0 f32, before the step, and what is donated.

@@ -22,7 +22,7 @@ _BEHIND: Final = (
 
 
 def missing_bytes(file: BinaryIO, size: int, name: str) -> int:
-    """Returns how many bytes of samples a WAV file declares and lacks; 0 of a whole one, and where it says none.
+    """Returns how many bytes of samples a WAV file declares and lacks; 0 of a whole one, and if it says none.
 
     Args:
         file: the file, which is read from its start.

@@ -29,7 +29,7 @@ def resized(picture: np.ndarray, size: Size, resample: int, limits: ImageLimits)
 
 
 def cropped(picture: np.ndarray, size: Size) -> np.ndarray:
-    """Returns the middle of a picture, with zeros around it where it is smaller."""
+    """Returns the middle of a picture, with zeros around it if it is smaller."""
     for axis, side in enumerate(size):
         old = picture.shape[axis]
         if side > old:

@@ -22,7 +22,7 @@ def _shortest(size: Size, asked: Mapping[str, int]) -> Size:
 
 
 def _shortest_bounded(size: Size, asked: Mapping[str, int]) -> Size:
-    """Makes the shorter side ``shortest_edge``, or less where the longer one would exceed ``longest_edge``."""
+    """Makes the shorter side ``shortest_edge``, or less if the longer one would exceed ``longest_edge``."""
     (height, width), short, longest = size, asked["shortest_edge"], asked["longest_edge"]
     exact = float(short)
     if max(size) / min(size) * short > longest:

@@ -16,18 +16,18 @@ _REMEDY: Final = "it says which tokens begin a transcription: copy it from where
 @checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeechConfig:
-    """Settings of a Whisper, from generation_config.json and, where that is silent, config.json.
+    """Settings of a Whisper, from generation_config.json and, if that is silent, config.json.
 
     Attributes:
         where: file that messages name.
         start: token that every prompt begins with.
         eos: token that ends a transcription.
         no_timestamps: token that says that no timestamps follow; None of a model that has none.
-        first_timestamp: token of the timestamp 0, from which on all tokens are timestamps; V where there are none.
-        languages: token of each language, by names such as ``<|en|>``; empty where the model has none.
-        tasks: token of each task; empty where the model has none.
+        first_timestamp: token of the timestamp 0, from which on all tokens are timestamps; V if there are none.
+        languages: token of each language, by names such as ``<|en|>``; empty if the model has none.
+        tasks: token of each task; empty if the model has none.
         multilingual: False of a model for English alone.
-        language: language where none is asked for; None to detect it.
+        language: language if none is asked for; None to detect it.
         forced: tokens that follow ``start`` in older files; None in place of the language.
         suppressed: tokens that never come.
         first_suppressed: tokens that do not come first.
@@ -101,14 +101,14 @@ class _Tokens:
         return value
 
     def tokens(self, name: str) -> tuple[int, ...]:
-        """Reads a list of tokens; none where the field is absent."""
+        """Reads a list of tokens; none if the field is absent."""
         values = self.fields.values.get(name) or []
         if not isinstance(values, list) or not all(map(self._is_token, values)):
             self.fields.refuse(name, self._expected("a list of tokens"))
         return tuple(values)
 
     def table(self, name: str) -> Mapping[str, int]:
-        """Reads tokens by their names; none where the field is absent."""
+        """Reads tokens by their names; none if the field is absent."""
         values = self.fields.values.get(name) or {}
         if not isinstance(values, dict) or not all(map(self._is_token, values.values())):
             self.fields.refuse(name, self._expected("an object of tokens"))
@@ -127,7 +127,7 @@ class _Tokens:
         return tuple(tokens)
 
     def text(self, name: str) -> str | None:
-        """Reads a text; None where the field is absent."""
+        """Reads a text; None if the field is absent."""
         value = self.fields.values.get(name)
         if value is not None and not isinstance(value, str):
             self.fields.refuse(name, "a text")

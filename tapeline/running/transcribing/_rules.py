@@ -14,7 +14,7 @@ class TokenRules:
     """Tokens that may come next; those of transformers' ``WhisperTimeStampLogitsProcessor``, and suppressed tokens.
 
     Timestamps come in pairs, the end of a segment and the start of the next; they do not decrease; the first token is
-    one; and where all timestamps together are likelier than any other token, the next token is one of them.
+    one; and if all timestamps together are likelier than any other token, the next token is one of them.
 
     Attributes:
         timestamps: whether timestamps are asked for.

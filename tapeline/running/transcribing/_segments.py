@@ -37,7 +37,7 @@ def cut_window(
         tokens: tokens of the window, without prompt and end.
         timestamp_begin: token of the timestamp 0.
         frames: number of frames of sound in the window.
-        timestamps: whether timestamps were asked for; where not, pairs that came all the same mean nothing.
+        timestamps: whether timestamps were asked for; if not, pairs that came all the same mean nothing.
 
     Returns:
         The segments, and by how many frames the next window begins later.
@@ -57,7 +57,7 @@ def cut_window(
 
 
 def _whole(tokens: Sequence[int], timestamp_begin: int, frames: int) -> Cut:
-    """Returns all of a window as one segment, which ends with the last timestamp where there is one."""
+    """Returns all of a window as one segment, which ends with the last timestamp if there is one."""
     timestamps = [token for token in tokens if token >= timestamp_begin]
     ended = bool(timestamps) and timestamps[-1] != timestamp_begin
     stop = _frame(timestamps[-1], timestamp_begin) if ended else frames // _FRAMES * _FRAMES

@@ -30,7 +30,7 @@ PACKED: Final = (
 
 
 def packed_bytes(encoding: str, elements: int) -> int | None:
-    """Returns the bytes of this many elements in whole blocks; None where the encoding is not one of GGUF.
+    """Returns the bytes of this many elements in whole blocks; None if the encoding is not one of GGUF.
 
     >>> packed_bytes("q4_1", 64)
     40
@@ -61,7 +61,7 @@ class GgufFile(TensorFile[GgufTensor]):
 
     @property
     def data_begin(self) -> int:
-        """First byte of the tensors' data, which follows the header; 0 where there are no tensors."""
+        """First byte of the tensors' data, which follows the header; 0 if there are no tensors."""
         return min((tensor.begin for tensor in self._entries.values()), default=0)
 
     def spec(self, key: str) -> TensorSpec:

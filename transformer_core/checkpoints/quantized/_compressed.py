@@ -79,7 +79,7 @@ def _packed_integers(source: StoredTensors, module: str, scheme: Scheme) -> Quan
     order, parts = None, [codes.key, f"{module}.weight_shape", scales.key]
     if source.has(f"{module}.weight_g_idx"):
         index = part_of(scales, source, f"{module}.weight_g_idx", ("I32", "I64")).of_shape((columns,))
-        unset = np.all(index.read() == -1)  # what the library writes where groups follow each other
+        unset = np.all(index.read() == -1)  # what the library writes if groups follow each other
         order = None if unset else group_order(index, -(-columns // group), group)
         parts.append(index.key)
     middle = 1 << scheme.bits - 1

@@ -45,7 +45,7 @@ def float_matrix(source: StoredTensors, key: str, scale_key: str, block: tuple[i
         source: checkpoint.
         key: key of the stored floats, [.., N, K].
         scale_key: key of the scales.
-        block: rows and columns of a block where scales are those of blocks.
+        block: rows and columns of a block if scales are those of blocks.
     """
     codes = part_of(scale_key, source, key, SMALL_FLOATS)
     part = part_of(codes, source, scale_key, (*FLOATS, *EXPONENTS))
@@ -61,7 +61,7 @@ def float_matrix(source: StoredTensors, key: str, scale_key: str, block: tuple[i
 
 
 def _block_of(fields: ConfigFields) -> tuple[int, int] | None:
-    """Returns ``weight_block_size``; None where scales are those of tensors or rows."""
+    """Returns ``weight_block_size``; None if scales are those of tensors or rows."""
     if not fields.has("weight_block_size"):
         return None
     height, width = (int(size) for size in fields.numbers("weight_block_size", 2))

@@ -63,7 +63,7 @@ def columns_between(words: _Array, bits: int, start: int, stop: int) -> _Array:
 
 
 def smallest_encoding(least: int, most: int) -> str | None:
-    """Returns the smallest encoding that holds these integers; None where none does.
+    """Returns the smallest encoding that holds these integers; None if none does.
 
     >>> smallest_encoding(-15, 15), smallest_encoding(-255, 255)
     ('q5_0', None)

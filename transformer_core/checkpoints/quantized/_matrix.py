@@ -45,7 +45,7 @@ class PackableMatrix(QuantizedMatrix, Protocol):
     """Matrix [N, K] that an encoding of packed weights may hold exactly."""
 
     def packed_as(self) -> str | None:
-        """Returns the encoding of packed weights that holds exactly these weights; None where none does."""
+        """Returns the encoding of packed weights that holds exactly these weights; None if none does."""
         ...
 
     def packed(self, encoding: str, start: int, stop: int) -> _Array:
@@ -64,8 +64,8 @@ class ScaledMatrix:
         codes: reader of the stored numbers, [rows, K].
         scales: reader of the scales, f32 [rows, G].
         group: consecutive columns that share a scale.
-        zeros: reader of the zero points, integers [rows, G]; None where they are 0.
-        order: number of the group of each column, [K]; None where groups follow each other.
+        zeros: reader of the zero points, integers [rows, G]; None if they are 0.
+        order: number of the group of each column, [K]; None if groups follow each other.
         integers: least and greatest code; None for floating-point codes.
     """
 
@@ -136,7 +136,7 @@ class ScaledMatrix:
         return codes.astype(np.int16) - self._by_column(self.zeros(start, stop).astype(np.int16))
 
     def _by_column(self, values: _Array) -> _Array:
-        """Returns what groups have, [rows, G], for each column: [rows, K], or [rows, 1] where that is enough."""
+        """Returns what groups have, [rows, G], for each column: [rows, K], or [rows, 1] if that is enough."""
         if self.order is not None:
             return values[:, self.order]
         return values if values.shape[1] == 1 else np.repeat(values, self.group, axis=1)[:, : self.shape[-1]]

@@ -1,4 +1,4 @@
-"""Scales of quantised weights, refused where they are not finite, and the groups of columns that share them."""
+"""Scales of quantised weights, refused if they are not finite, and the groups of columns that share them."""
 
 import math
 from typing import Any, Final
@@ -125,7 +125,7 @@ def grid_of(
         leading: dimensions above the matrices.
         rows: rows of a matrix.
         columns: columns of a matrix.
-        block: rows and columns that share a scale; where None, a single scale is the tensor's and others are rows'.
+        block: rows and columns that share a scale; if None, a single scale is the tensor's and others are rows'.
 
     Raises:
         CheckpointError: the scales have another shape.
@@ -143,7 +143,7 @@ def grid_of(
 
 
 def group_order(part: Part, groups: int, size: int) -> np.ndarray[Any, Any] | None:
-    """Returns the number of the group of each column, i64 [K]; None where groups of ``size`` follow each other.
+    """Returns the number of the group of each column, i64 [K]; None if groups of ``size`` follow each other.
 
     Raises:
         CheckpointError: a number is not that of a group.

@@ -50,7 +50,7 @@ class Scheme:
 
     @property
     def shared(self) -> tuple[int, int] | None:
-        """Rows and columns that share a scale; None where a row or the tensor does."""
+        """Rows and columns that share a scale; None if a row or the tensor does."""
         return self.block if self.group is None else (1, self.group)
 
     def expect(self, *, integers: bool, bits: Container[int]) -> None:
@@ -117,7 +117,7 @@ class Schemes:
 
 
 def _names(fields: ConfigFields, name: str) -> list[str]:
-    """Reads a list of names and patterns; empty where absent."""
+    """Reads a list of names and patterns; empty if absent."""
     values = fields.values.get(name)
     if values is None:
         return []

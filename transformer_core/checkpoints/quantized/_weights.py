@@ -94,7 +94,7 @@ class QuantizedWeights:
         return key in self._keys
 
     def spec(self, key: str) -> TensorSpec:
-        """Returns the weight's own shape, in f32 where it is quantised. Raises CheckpointError for an unknown key."""
+        """Returns the weight's own shape, in f32 if it is quantised. Raises CheckpointError for an unknown key."""
         matrix = self._matrix(key)
         return self._source.spec(key) if matrix is None else TensorSpec(matrix.shape, f32)
 
@@ -137,7 +137,7 @@ class QuantizedWeights:
         return matrix.unpacked(start, stop)
 
     def packed_as(self, key: str) -> str | None:
-        """Returns the encoding of packed weights that holds exactly these numbers; None where none does.
+        """Returns the encoding of packed weights that holds exactly these numbers; None if none does.
 
         Scales and zero points are read the first time.
         """

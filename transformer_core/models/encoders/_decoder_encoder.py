@@ -222,5 +222,5 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
         return text_entry_point(profile.name, self.results, spec, inputs)
 
     def tied(self) -> dict[str, str]:
-        """Returns the head's name, where it is the embedding."""
+        """Returns the head's name, if it is the embedding."""
         return {"lm_head.weight": self.embed_tokens.weight.path} if self.config.decoder.tied else {}

@@ -81,7 +81,7 @@ def with_score_tokens(config: DecoderEncoderConfig, tokens: ScoreTokens) -> Deco
 
 
 def backbone_of(architecture: str) -> ModelFamily[Any] | None:
-    """Returns the family that encodes texts with the layers of a language model's; None where there is none."""
+    """Returns the family that encodes texts with the layers of a language model's; None if there is none."""
     name = _BACKBONES.get(architecture)
     family = None if name is None else family_named(name)
     return family if isinstance(family, ModelFamily) else None

@@ -33,7 +33,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT]):
     """Model of an encoder, and a decoder that attends to its states.
 
     ``encode(sources)`` gives ``last_hidden_state`` f32 [B,S',D], the encoder's states, and for each layer of the
-    decoder their keys and values: ``layers.i.cross_key`` and ``layers.i.cross_value`` [B,N,S',H]; where sources have
+    decoder their keys and values: ``layers.i.cross_key`` and ``layers.i.cross_value`` [B,N,S',H]; if sources have
     padding, ``source_bias`` f32 [B,S'], too, which hides it.
 
     ``prefill(token_ids [B,T], position, last, layers.0.key_cache [B,N,S,H], layers.0.value_cache, .., what encode
@@ -82,7 +82,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT]):
         """Maps x [.., D] to logits f32 [.., V]."""
 
     def source_bias(self, ctx: ExecutionContext, *sources: Tensor) -> Tensor | None:
-        """Returns f32 [B, S'] that hides padding; None where sources have none."""
+        """Returns f32 [B, S'] that hides padding; None if sources have none."""
         del ctx, sources
         return None
 

@@ -75,8 +75,8 @@ class SentenceHead(Module):
             ctx: context.
             x: states.
             mask: i32 [B, T], 0 where padding.
-            pooling_mask: i32 [B, T], 0 where padding or the prompt; ``mask`` where None.
-            positions: i32 [1, T], if texts are packed; 0 to T - 1 where None.
+            pooling_mask: i32 [B, T], 0 where padding or the prompt; ``mask`` if None.
+            positions: i32 [1, T], if texts are packed; 0 to T - 1 if None.
         """
         vector = self.pooling.pooled(ctx, ctx.ops.cast(x, f32), mask, pooling_mask, positions)
         for stage in self.pooling.stages:

@@ -31,19 +31,19 @@ class StackConfig:
         activation: activation of the feed-forward.
         post_norm: whether norms follow the residual additions (BERT), or precede attention and feed-forward.
         qkv_bias: whether the projections of queries, keys and values have biases.
-        key_bias: whether the projection of keys has a bias, where that differs.
+        key_bias: whether the projection of keys has a bias, if that differs.
         output_bias: whether attention's output projection has a bias.
         mlp_bias: whether the feed-forward's projections have biases.
-        down_bias: whether its projection to D has a bias, where that differs.
+        down_bias: whether its projection to D has a bias, if that differs.
         norm_bias: whether norms have biases.
         rms_norm: whether norms are RMSNorms (T5).
-        scale: factor of attention's scores; 1 / sqrt(H) where None.
+        scale: factor of attention's scores; 1 / sqrt(H) if None.
         gated_mlp: whether the feed-forward has a gate beside its two projections.
-        experts: layers with a mixture of experts in the feed-forward's place; None where there are none.
+        experts: layers with a mixture of experts in the feed-forward's place; None if there are none.
         first_norm: whether the first layer norms what its attention reads (ModernBERT's does not).
-        head_size: H; D / N where None.
-        rope: RoPE of queries and keys; not rotated where None.
-        local: layers whose tokens see no others than near ones; None where there are none.
+        head_size: H; D / N if None.
+        rope: RoPE of queries and keys; not rotated if None.
+        local: layers whose tokens see no others than near ones; None if there are none.
     """
 
     hidden: int
@@ -148,7 +148,7 @@ class EncoderConfig:
 
 
 def labels_of(fields: ConfigFields) -> int:
-    """Reads the number of classes in ``id2label``; else ``num_labels``, 2 where absent, like transformers."""
+    """Reads the number of classes in ``id2label``; else ``num_labels``, 2 if absent, like transformers."""
     if fields.has("id2label"):
         return len(fields.object("id2label").values) or fields.refuse("id2label", "one name at least")
     return fields.integer("num_labels", 2)

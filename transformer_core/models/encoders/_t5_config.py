@@ -90,7 +90,7 @@ def read_t5(fields: ConfigFields, architecture: str) -> T5Config:
         vocabulary=fields.integer("vocab_size", 32128),
         buckets=buckets,
         longest=fields.integer("relative_attention_max_distance", 128, minimum=buckets // 2 + 1),
-        # transformers scales what goes into the head where files do not say that it is a matrix of its own.
+        # transformers scales what goes into the head if files do not say that it is a matrix of its own.
         tied=fields.boolean("scale_decoder_outputs", fields.boolean("tie_word_embeddings", True)),
         start=fields.integer("decoder_start_token_id", fields.integer("pad_token_id", 0, minimum=0), minimum=0),
         eos_token_ids=token_ids_of(fields)["eos_token_ids"] or (1,),

@@ -63,7 +63,7 @@ class TextConfig(EncoderConfig):
         positions: the most tokens of a text.
         types: number of token types (first sentence, second sentence); 0 without embeddings of types.
         learned_positions: whether positions have embeddings.
-        padding: token id that has no position; positions are counted from the one after it (RoBERTa). None where they
+        padding: token id that has no position; positions are counted from the one after it (RoBERTa). None if they
             are counted from 0.
         relative_rows: rows of the table of biases by distance; 0 without biases.
         alibi: whether scores fall with the distance, by a slope of each head.
@@ -129,9 +129,9 @@ class Embeddings(Module):
         token_type_ids: Tensor | None = None,
         positions: Tensor | None = None,
     ) -> Tensor:
-        """Embeds token_ids and token_type_ids, i32 [B, T], as [B, T, D]; types are 0 where they are not given.
+        """Embeds token_ids and token_type_ids, i32 [B, T], as [B, T, D]; types are 0 if they are not given.
 
-        ``positions`` i32 [1, T] are those of packed texts; 0 to T - 1 where None.
+        ``positions`` i32 [1, T] are those of packed texts; 0 to T - 1 if None.
         """
         ops = ctx.ops
         x = self.tokens(ctx, token_ids)
@@ -164,7 +164,7 @@ class TextModel(Model[TextConfig]):
     """Encoder of texts without a head.
 
     ``forward(token_ids [B,T], attention_mask [B,T], token_type_ids [B,T])``, all i32, gives ``last_hidden_state``
-    [B,T,D] and, where the model has a pooler, ``pooler_output`` [B,D]; a model of sentence-transformers gives
+    [B,T,D] and, if the model has a pooler, ``pooler_output`` [B,D]; a model of sentence-transformers gives
     ``sentence_embedding`` [B,D] in the pooler's place. Results are f32. The mask is 1 for tokens and 0 for padding; a
     row needs a token. Rows of padding are undefined. Models with fewer than two types of tokens have no
     ``token_type_ids``. A pooling without the prompt takes ``pooling_mask`` [B,T], too, 0 for padding and the prompt.

@@ -23,7 +23,7 @@ def cohere_kind(
     Args:
         fields: fields of config.json.
         architecture: architecture of the family.
-        default_base: base of RoPE where the file has none.
+        default_base: base of RoPE if the file has none.
         **known: attributes of ``DecoderConfig`` that the family reads itself.
     """
     heads, kv_heads, head_size = heads_of(fields, kv_heads_default=True)

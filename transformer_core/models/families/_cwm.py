@@ -11,7 +11,7 @@ _WINDOW: Final = 8192  # transformers' default
 
 
 def with_default_rope(fields: ConfigFields, **rope: Any) -> ConfigFields:
-    """Returns the fields with a RoPE scaled as Llama 3's, where they say no more of it than its base, which is lost."""
+    """Returns the fields with a RoPE scaled as Llama 3's, if they say no more of it than its base, which is lost."""
     if any(fields.has(name) for name in ("rope_parameters", "rope_scaling")):
         return fields
     scaled = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0, **rope}

@@ -63,7 +63,7 @@ class TextKeys:
 def _cut(
     above: str, part: str, parts: tuple[str, ...], whole: str, kind: str, shape: tuple[int, ...], source: WeightSource
 ) -> Recipe | None:
-    """Returns the recipe of one of ``parts`` of a projection that the file has fused; None where it has not."""
+    """Returns the recipe of one of ``parts`` of a projection that the file has fused; None if it has not."""
     if part not in parts or source.has(f"{above}.{parts[0]}.{kind}") or not source.has(f"{above}.{whole}.{kind}"):
         return None
     start = parts.index(part) * shape[0]
@@ -120,7 +120,7 @@ _T5_KEYS: Final = RenamedModules(
 
 
 def encoder_keys(config: Any, architecture: GgufArchitecture) -> Any:
-    """Returns the recipes of an encoder's parameters; None where the configuration is of no encoder."""
+    """Returns the recipes of an encoder's parameters; None if the configuration is of no encoder."""
     if isinstance(config, TextConfig):
         return TextKeys(config, architecture)
     if isinstance(config, T5Config):

@@ -175,7 +175,7 @@ def _fused_experts(layer: str, path: str, shape: tuple[int, ...], source: Weight
 def _cut(
     layer: str, fused: tuple[str, tuple[int, ...], int], kind: str, shape: tuple[int, ...], source: WeightSource
 ) -> Recipe | None:
-    """Returns the recipe of a part of a projection that the file has fused; None where it has not."""
+    """Returns the recipe of a part of a projection that the file has fused; None if it has not."""
     whole, sizes, index = fused
     alone = {"attn_qkv": "attn_q", "ffn_up": "ffn_gate"}[whole]
     if source.has(f"{layer}.{alone}.weight") or not source.has(f"{layer}.{whole}.weight"):

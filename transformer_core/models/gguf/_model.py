@@ -53,7 +53,7 @@ class GgufModel(GgufCheckpoint):
         """Returns the decoder's configuration.
 
         Args:
-            mode: layout of RoPE's pairs; that of the Hugging Face model where None. With INTERLEAVED, rows of queries
+            mode: layout of RoPE's pairs; that of the Hugging Face model if None. With INTERLEAVED, rows of queries
                 and keys stay as they are stored, which must be for that layout.
 
         Raises:

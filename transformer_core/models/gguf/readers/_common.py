@@ -106,7 +106,7 @@ def layer_types(fields: ConfigFields, every: int, *, first: bool = False) -> Val
 
     Args:
         fields: fields of the file.
-        every: n, where the file says nothing.
+        every: n, if the file says nothing.
         first: whether the first layer has none, and then every n-th; else the n-th is the first without.
     """
     layers, pattern = fields.integer("block_count"), fields.values.get(_PATTERN, every)
@@ -127,7 +127,7 @@ def with_fields(source: Source, **values: Any) -> Source:
 
 
 def rotated_share(source: Source) -> float:
-    """Returns the rotated share of a head, also where it is 1, for families with another default."""
+    """Returns the rotated share of a head, also if it is 1, for families with another default."""
     fields = source.fields
     size = fields.integer("embedding_length") // fields.integer("attention.head_count")
     size = fields.integer("attention.key_length", size)

@@ -143,7 +143,7 @@ def _glm4(source: Source) -> Values:
 
 
 def _apertus(source: Source) -> Values:
-    """Returns the fields of Apertus, whose RoPE is that of the file also where nothing scales it."""
+    """Returns the fields of Apertus, whose RoPE is that of the file also if nothing scales it."""
     values = common(
         source, "ApertusForCausalLM", "apertus", hidden_act="xielu", attention_bias=biased(source, "attn_q")
     )
