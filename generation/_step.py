@@ -17,12 +17,13 @@ class TokenStep:
     Attributes:
         token_id: the token.
         prediction: from which it was chosen.
-        ended: why generation ends with it; None if it goes on.
+        ended: why generation ends with it: ``eos`` is an end token, ``complete`` the last one that a constraint allows;
+            None if it goes on.
     """
 
     token_id: int
     prediction: Prediction
-    ended: Literal["eos", "length"] | None
+    ended: Literal["eos", "length", "complete"] | None
 
     @property
     def logits(self) -> np.ndarray:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tapeline.compare import Comparison, compare_dumps
     from tapeline.exporting import ExportOptions, cached_export, export, predict_export
     from tapeline.finetuning import TrainedModel, TrainOptions, train
+    from tapeline.grammar import Choices, JsonObject, JsonSchema, LarkGrammar, RegularExpression
     from tapeline.hub import HubError
     from tapeline.media.audio import AudioLimits
     from tapeline.media.images import ImageLimits
@@ -55,6 +56,7 @@ __all__ = [
     "AudioLimits",
     "Bundle",
     "CheckpointError",
+    "Choices",
     "Comparison",
     "CompileError",
     "ConfigError",
@@ -68,9 +70,13 @@ __all__ = [
     "HubError",
     "ImageLimits",
     "InputError",
+    "JsonObject",
+    "JsonSchema",
+    "LarkGrammar",
     "LoadedModel",
     "Progress",
     "ProgressEvent",
+    "RegularExpression",
     "Scores",
     "TapelineError",
     "TerminalProgress",
@@ -112,6 +118,7 @@ _MODULES: Final = {
     "tapeline.compare": ("Comparison", "compare_dumps"),
     "tapeline.exporting": ("ExportOptions", "cached_export", "export", "predict_export"),
     "tapeline.finetuning": ("TrainOptions", "TrainedModel", "train"),
+    "tapeline.grammar": ("Choices", "JsonObject", "JsonSchema", "LarkGrammar", "RegularExpression"),
     "tapeline.hub": ("HubError",),
     "tapeline.running": (
         "Conversation",

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, Literal
 
-from generation import TokenStep
+from generation import KnownLogits, TokenStep
 from generation.engine._errors import ModelFailedError
 from generation.engine._request import EndEvent, Event, PromptEvent, TokenEvent, TokenRequest
 from generation.engine._steps import StepEngine, Ticket
@@ -31,6 +31,10 @@ class AnswerSteps(Iterator[tuple[int, TokenStep]]):
         self._engine: Final = engine
         self._before: Final = engine.figures()
         self._new: Final = deque[tuple[int, TokenStep]]()
+        self._constrained: Final = frozenset(n for n, request in enumerate(requests) if request.constraint is not None)
+        self._held: Final[
+            dict[int, TokenStep]
+        ] = {}  # last tokens of constrained answers, which may turn out to end them
         self._running = len(requests)
         self._error: BaseException | None = None
         self._tickets: Final[list[Ticket]] = []
@@ -77,7 +81,7 @@ class AnswerSteps(Iterator[tuple[int, TokenStep]]):
 
     def _take(self, number: int, event: Event) -> None:
         if isinstance(event, TokenEvent):
-            self._new.append((number, _step(event, None)))
+            self._hold(number, _step(event, None))
         elif isinstance(event, PromptEvent):
             self.reused += event.reused
             self.prompt = event.logprobs or ()
@@ -86,6 +90,10 @@ class AnswerSteps(Iterator[tuple[int, TokenStep]]):
 
     def _end(self, number: int, event: EndEvent) -> None:
         self._running -= 1
+        held = self._held.pop(number, None)
+        if held is not None:
+            last = "complete" if event.reason == "eos" and event.end_token is None else None
+            self._new.append((number, TokenStep(held.token_id, held.prediction, last)))
         if event.error is not None:
             failed = isinstance(event.error, ModelFailedError)
             self._error = event.error.__cause__ if failed and event.error.__cause__ else event.error
@@ -94,6 +102,18 @@ class AnswerSteps(Iterator[tuple[int, TokenStep]]):
         elif event.reason == "length":  # its last token has just come
             _, last = self._new.pop()
             self._new.append((number, TokenStep(last.token_id, last.prediction, "length")))
+
+    def _hold(self, number: int, step: TokenStep) -> None:
+        """Takes a token. One of a constrained answer waits for the next event, which tells whether it is the last."""
+        if number in self._constrained:
+            held = self._held.get(number)
+            self._held[number] = TokenStep(
+                step.token_id, KnownLogits(step.logits), None
+            )  # the next call overwrites them
+            if held is None:
+                return
+            step = held
+        self._new.append((number, step))
 
 
 def _step(event: TokenEvent, ended: Literal["eos"] | None) -> TokenStep:

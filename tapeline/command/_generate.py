@@ -22,7 +22,7 @@ from absl import flags
 
 import tapeline
 from generation import DEFAULT_SAMPLING
-from lang_core import InputError
+from lang_core import LARGE_JSON_BOUNDS, InputError, JsonError, json_value
 from tapeline.cli import TerminalProgress, output_file, say, user_path, whole_file
 from tapeline.command._dump_flags import define_dump_flags
 from tapeline.command._flags import flag_translator
@@ -118,6 +118,15 @@ _IGNORE_EOS: Final = flags.DEFINE_bool(
     "ignore_eos", False, "Continue after an end-of-sequence token.", flag_values=FLAGS
 )
 _STOP: Final = flags.DEFINE_multi_string("stop", [], "Stop string: generation ends before it.", flag_values=FLAGS)
+_JSON_SCHEMA: Final = flags.DEFINE_string(
+    "json_schema",
+    None,
+    "The answer is JSON that this schema allows: the schema's text, which begins with {, or a file.",
+    flag_values=FLAGS,
+)
+_REGEX: Final = flags.DEFINE_string(
+    "regex", None, "The answer matches this regular expression as a whole.", flag_values=FLAGS
+)
 _PLACE: Final = define_place_flags(FLAGS)
 _STATS: Final = flags.DEFINE_string(
     "stats", None, "JSON file for throughput, latency and memory figures.", flag_values=FLAGS
@@ -186,7 +195,26 @@ def _options(model: LoadedModel, *, samples: bool) -> GenerateKeywords:
     options["max_new_tokens"] = limit if _MAX_NEW_TOKENS.value is None else _MAX_NEW_TOKENS.value
     options["ignore_eos"] = _IGNORE_EOS.value
     options["stop"] = tuple(_STOP.value)
+    options["constraint"] = _constraint()
     return options
+
+
+def _constraint() -> "tapeline.JsonSchema | tapeline.RegularExpression | None":
+    """Returns what the flags say that the text must be."""
+    if _JSON_SCHEMA.value is not None and _REGEX.value is not None:
+        raise InputError("give either `json_schema` or `regex`")
+    if _REGEX.value is not None:
+        return tapeline.RegularExpression(_REGEX.value)
+    text = _JSON_SCHEMA.value
+    if text is None:
+        return None
+    if not text.lstrip().startswith("{"):
+        check_readable("json_schema", (text,))
+        text = user_path(text).read_bytes()
+    try:
+        return tapeline.JsonSchema(json_value(text, LARGE_JSON_BOUNDS))
+    except JsonError as error:
+        raise InputError(f"json_schema={_JSON_SCHEMA.value:.60}: no JSON: {error}") from None
 
 
 def _streams(model: LoadedModel, options: GenerateKeywords) -> Iterator[TokenStream]:
@@ -240,6 +268,7 @@ def run(*, samples: bool) -> None:
     stats_file, logits_file = output_file("stats", _STATS.value), output_file("logits", _LOGITS.value)
     prompt_cache = output_file("prompt_cache", _PROMPT_CACHE.value)
     _check_paths()
+    _constraint()
     bundle = _given_bundle()
     if not _CHAT.value and (_PROMPT.value is None) == (_TOKEN_IDS.value is None):
         raise InputError("give either `prompt` or `token_ids`")

@@ -9,6 +9,7 @@ import numpy as np
 from generation import SamplingConfig, StopRule, TokenStep
 from lang_core import ConfigError, InputError, checked_choices, near_names, some_of
 from tapeline.bundle import Bundle
+from tapeline.grammar import GrammarSpec
 from tapeline.text import IdStream, StopText, Tokenizer
 
 MOST_NEW_TOKENS: Final = 1024
@@ -37,6 +38,7 @@ class GenerateKeywords(SamplingKeywords, total=False):
     max_new_tokens: int | None
     ignore_eos: bool
     stop: str | Sequence[str] | None
+    constraint: GrammarSpec | None
 
 
 @checked_choices
@@ -49,6 +51,9 @@ class GenerateOptions(SamplingConfig):
         ignore_eos: True goes on after an end-of-sequence token.
         stop: string that ends the answer, or several; the answer's text ends before it. The first string that is
             complete counts, and of those that are complete at once the longest.
+        constraint: what the text must be: ``tapeline.JsonSchema(schema)``, ``JsonObject()``, ``Choices(texts)``,
+            ``RegularExpression(pattern)`` or ``LarkGrammar(text)``. The answer ends where nothing may follow; one that
+            ``max_new_tokens`` cuts off is only the beginning of such a text.
 
     Raises:
         ConfigError: a value is of the wrong type or out of its range.
@@ -57,6 +62,7 @@ class GenerateOptions(SamplingConfig):
     max_new_tokens: int | None = 64
     ignore_eos: bool = False
     stop: str | Sequence[str] | None = None
+    constraint: GrammarSpec | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -167,6 +173,13 @@ class GeneratedToken:
         """Logits f32 [V] that the token was chosen from. They can be read until the next token is asked for."""
         return self.step.logits
 
+    @property
+    def logprob(self) -> float:
+        """Logarithm of the token's probability by the model, before any step of sampling. Read it as ``logits``."""
+        logits = self.logits.astype(np.float64)
+        logits -= logits.max()
+        return float(logits[self.token_id] - np.log(np.exp(logits).sum()))
+
 
 @checked_choices
 @dataclass(slots=True)
@@ -176,8 +189,8 @@ class Generation:
     Attributes:
         text: new text, without a stop string; ids if the bundle has no tokenizer.
         token_ids: new tokens, without the end-of-sequence token; the last ones may be those of a stop string.
-        ended: ``eos``, ``length`` (the answer was cut off) or ``stop`` (a stop string); None while tokens are still
-            coming.
+        ended: ``eos`` (an end token, or the constraint allows nothing more), ``length`` (the answer was cut off) or
+            ``stop`` (a stop string); None while tokens are still coming.
     """
 
     text: str = ""
@@ -267,7 +280,7 @@ class TokenStream(Iterator[GeneratedToken]):
             if step.ended != "eos":
                 text = texts.push(pieces.push(step.token_id))
                 answer.token_ids.append(step.token_id)
-            ended: Ended | None = step.ended
+            ended: Ended | None = "eos" if step.ended == "complete" else step.ended
             if ended:
                 text += texts.push(pieces.finish())
             if texts.stopped:

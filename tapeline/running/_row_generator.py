@@ -12,10 +12,12 @@ from generation.engine import (
     Drafting,
     PromptPicture,
     StepEngine,
+    TokenConstraint,
     TokenRequest,
 )
 from lang_core import InputError
 from tapeline.bundle import Bundle
+from tapeline.grammar import compile_constraints
 from tapeline.running._generation import GenerateOptions, TokenStream, check_stops, until_another
 from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._row_source import RowSource
@@ -102,9 +104,11 @@ class RowGenerator:
         for number, (prompt, rule) in enumerate(zip(prompts, rules, strict=True), 1):
             which = f"prompt (number {number})" if len(prompts) > 1 else "prompt"
             check_room(prompt, rule.max_new_tokens, engine.capacity, which)
+        constraints = self._constraints(options, tokenizer, ends, len(prompts))
         requests = [
             TokenRequest(
                 prompt=prompt,
+                constraint=constraint,
                 sampling=options,
                 max_new_tokens=rule.max_new_tokens,
                 ends=ends,
@@ -112,7 +116,7 @@ class RowGenerator:
                 pictures=pictures,
                 predictions=True,
             )
-            for prompt, rule in zip(prompts, rules, strict=True)
+            for prompt, rule, constraint in zip(prompts, rules, constraints, strict=True)
         ]
         answers = self._ask(requests)
         return TokenStream(
@@ -125,6 +129,18 @@ class RowGenerator:
             on_stop=answers.cancel,
             on_end=partial(self._save, len(prompts[-1])) if prompts else lambda: None,
         )
+
+    def _constraints(
+        self, options: GenerateOptions, tokenizer: Tokenizer | None, ends: frozenset[int], count: int
+    ) -> Sequence[TokenConstraint | None]:
+        """Returns the constraint of each answer; None without one."""
+        if options.constraint is None or not count:
+            return [None] * count
+        if tokenizer is None:
+            raise InputError(
+                f"`constraint`: {self._bundle.path} has no tokenizer, so its answers have no text: leave it out"
+            )
+        return compile_constraints(options.constraint, tokenizer, ends, count)
 
     @cached_property
     def _engine(self) -> StepEngine:

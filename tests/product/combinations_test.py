@@ -1,5 +1,6 @@
 """Features with kinds of bundles: each cell of the table in docs/supported.md."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -65,6 +66,29 @@ def _answers(bundle: Bundle, **options: Any) -> tuple[list[list[int]], int, int]
         return answers, again.reused, stream.drafted
 
 
+def _check_constrained(bundle: Bundle) -> None:
+    """Checks answers with a constraint, each alone and at once; the last one is cut off."""
+    schema = {
+        "type": "object",
+        "properties": {"n": {"enum": [1, 20]}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
+    with tapeline.load(bundle) as model:
+        for constraint, holds in (
+            (tapeline.JsonSchema(schema), lambda text: json.loads(text)["n"] in (1, 20)),
+            (tapeline.RegularExpression("[a-c]{3}-[0-9]{2}"), re.compile("[a-c]{3}-[0-9]{2}").fullmatch),
+            (tapeline.Choices(["yes", "no"]), ("yes", "no").__contains__),
+        ):
+            options: dict[str, Any] = {"constraint": constraint, "max_new_tokens": 32, "temperature": 0.8, "seed": 3}
+            answers = model.generate(_TEXTS, **options)
+            assert all(answer.ended == "eos" and holds(answer.text) for answer in answers), answers
+            assert [model.generate(text, **options) for text in _TEXTS] == answers
+        cut = model.generate(_TEXTS[0], constraint=tapeline.Choices(["a long answer"]), max_new_tokens=2)
+        assert cut.ended == "length"
+        assert "a long answer".startswith(cut.text)
+
+
 def _run(feature: str, bundle: Bundle, draft: Bundle, tmp_path: Path) -> list[list[int]]:
     """Uses a feature, and returns the answers."""
     if feature == "`--prompt_cache`":
@@ -81,6 +105,8 @@ def _run(feature: str, bundle: Bundle, draft: Bundle, tmp_path: Path) -> list[li
     answers, reused, _ = _answers(bundle)
     if feature == "beginnings of earlier prompts reused":
         assert reused > 0
+    if feature.startswith("`constraint` in Python"):
+        _check_constrained(bundle)
     if feature == "`score` in Python":
         with tapeline.load(bundle) as model:
             assert len(model.score(_TEXTS[0]).log_probabilities) == len(model.encode(_TEXTS[0])) - 1

@@ -297,6 +297,29 @@ def test_a_bundle_of_one_sequence_answers_several_prompts(demo: Path, generating
     assert together.out == "".join(f"==> {number} <==\n{done.out}" for number, done in enumerate(alone, 1))
 
 
+def test_an_answer_has_a_form(demo: Path, generating: Generate, tmp_path: Path) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"n": {"enum": [1, 20]}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
+    (tmp_path / "schema.json").write_text(json.dumps(schema))
+    written = [
+        generating(demo, "--prompt=it was", f"--json_schema={text}") for text in (json.dumps(schema), "schema.json")
+    ]
+    assert written[0] == written[1]
+    assert json.loads(written[0].out)["n"] in (1, 20)
+    assert generating(demo, "--prompt=it was", "--regex=[ab]{3}").out.strip("ab") == "\n"
+    for flags, message in (
+        (["--regex=a", "--json_schema={}"], "give either --json_schema or --regex"),
+        (["--json_schema=none.json"], "--json_schema=none.json: cannot be read"),
+        (["--json_schema={"], "--json_schema={: no JSON"),
+        (['--json_schema={"type": "strange"}'], "strange"),
+    ):
+        refused(generating(demo, "--prompt=a", *flags), message)
+
+
 def test_a_bundle_for_other_uses(tmp_path: Path, generating: Generate) -> None:
     case = CASES["llama_gqa"]
     forward = export_case(case, tmp_path / "f", entry_points=("forward",), sequence=3, num_layers=1)
