@@ -139,6 +139,15 @@ class ConfigFields:
             self.refuse(name, "an object")
         return ConfigFields(value, f"{self.where}: {name}")
 
+    def renamed(self, names: Mapping[str, str]) -> "ConfigFields":
+        """Returns the fields of a family that has other names for some; a field may have either name.
+
+        Args:
+            names: the family's name by the usual one.
+        """
+        further = {name: self.values[own] for name, own in names.items() if self.has(own)}
+        return ConfigFields({**self.values, **further}, self.where)
+
     def refuse(self, name: str, expected: str) -> NoReturn:
         """Raises ConfigError: the field is not what was expected."""
         raise ConfigError(

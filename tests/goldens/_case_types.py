@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 Config = dict[str, Any]
 StoredDType = Literal["f32", "bf16", "f16"]
+ATTENTION = {"falcon": "sdpa"}
+"""Transformers' implementation of a model type's attention, if not eager: Falcon's eager one adds ALiBi twice."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tests.goldens._case_types import Config
 from tests.goldens._further_shapes import FURTHER_SHAPES
 from tests.goldens._gemma_shapes import gemma3n_shapes, gemma4_shapes
+from tests.goldens._gpt_family_shapes import GPT_FAMILY_SHAPES, gpt_sizes
 from tests.goldens._gpt_shapes import gpt2_shapes, gpt_bigcode_shapes, gpt_neox_shapes
 from tests.goldens._sparse_shapes import SPARSE_SHAPES
 from tests.goldens._state_shapes import STATE_SHAPES
@@ -55,6 +56,7 @@ _OWN = {
     **STATE_SHAPES,
     **UNGATED_SHAPES,
     **FURTHER_SHAPES,
+    **GPT_FAMILY_SHAPES,
 }
 
 
@@ -64,6 +66,8 @@ def sizes_of(config: Config) -> tuple[int, int, int, int]:
     if config["model_type"] in ("gpt2", "gpt_bigcode"):
         d = config["n_embd"]
         return config["n_layer"], d, config.get("n_inner") or 4 * d, config["vocab_size"]
+    if config["model_type"] in GPT_FAMILY_SHAPES:
+        return gpt_sizes(config)
     d, v = config["hidden_size"], config["vocab_size"]
     layers = config["num_hidden_layers"] if "num_hidden_layers" in config else len(config["layers_block_type"])
     inner = next(filter(None, map(config.get, ("intermediate_size", "block_ff_dim", "moe_intermediate_size"))), 0)

@@ -21,6 +21,7 @@ from tests.goldens._family_cases import (
 from tests.goldens._further_cases import FURTHER_CASES
 from tests.goldens._further_sparse_cases import FURTHER_SPARSE_CASES
 from tests.goldens._gemma_cases import GEMMA_TEXT_CASES
+from tests.goldens._gpt_family_cases import GPT_FAMILY_CASES
 from tests.goldens._hybrid_cases import QWEN3_NEXT_CASES
 from tests.goldens._llama_cases import ROPE_SCALING_CASES, STRUCTURE_CASES
 from tests.goldens._llama_kind_cases import LLAMA_KIND_CASES
@@ -65,6 +66,7 @@ CASES: dict[str, GoldenCase] = {
         *UNGATED_CASES,
         *FURTHER_CASES,
         *FURTHER_SPARSE_CASES,
+        *GPT_FAMILY_CASES,
     )
 }
 ROPE_CASES: dict[str, RopeCase] = {case.name: case for case in _ROPE_CASES}

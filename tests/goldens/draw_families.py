@@ -29,12 +29,13 @@ from tests.goldens import (
     _drawn_spaces_core,
     _drawn_spaces_further,
     _drawn_spaces_gemma,
+    _drawn_spaces_gpt,
     _drawn_spaces_hybrids,
     _drawn_spaces_llama_kinds,
     _drawn_spaces_moe,
     _drawn_spaces_states,
 )
-from tests.goldens._case_types import Config
+from tests.goldens._case_types import ATTENTION, Config
 from tests.goldens._drawn_space_types import Space, draw
 from transformer_core.checkpoints import SafetensorsCheckpoint
 from transformer_core.models import entry_points, load_model, weights_of
@@ -43,6 +44,7 @@ SPACES: Final[dict[str, Space]] = {
     **_drawn_spaces_core.SPACES,
     **_drawn_spaces_further.SPACES,
     **_drawn_spaces_gemma.SPACES,
+    **_drawn_spaces_gpt.SPACES,
     **_drawn_spaces_hybrids.SPACES,
     **_drawn_spaces_llama_kinds.SPACES,
     **_drawn_spaces_moe.SPACES,
@@ -148,7 +150,8 @@ def _expected(directory: Path, config: Config, rng: random.Random) -> Expected:
     path = directory / "config.json"
     path.write_text(json.dumps(config))
     read = AutoConfig.from_pretrained(directory)
-    implementation: dict[str, Any] = {"attn_implementation": "eager", "experts_implementation": "eager"}
+    attention = ATTENTION.get(read.model_type, "eager")
+    implementation: dict[str, Any] = {"attn_implementation": attention, "experts_implementation": "eager"}
     made = AutoModelForCausalLM.from_config(read, dtype=torch.float32, **implementation)
     randomize(made, rng.randrange(1 << 32))
     made.save_pretrained(directory)

@@ -9,7 +9,8 @@ _GROWN: Final = frozenset(
     "n_head n_inner linear_num_key_heads linear_num_value_heads shared_expert_intermediate_size mamba_n_heads "
     "mamba_num_heads mamba_d_ssm moe_shared_expert_intermediate_size shared_intermediate_size num_heads d_model "
     "ffn_hidden_size block_ff_dim vocab_size_per_layer_input intermediate_size_mlp "
-    "d_ff encoder_attention_heads decoder_attention_heads encoder_ffn_dim decoder_ffn_dim projection_size".split()
+    "d_ff encoder_attention_heads decoder_attention_heads encoder_ffn_dim decoder_ffn_dim projection_size "
+    "n_embed n_heads num_kv_heads attention_heads ffn_dim word_embed_proj_dim".split()
 )
 _EXPERTS: Final = frozenset({"num_local_experts", "num_experts", "n_routed_experts"})
 

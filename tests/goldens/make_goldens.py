@@ -25,7 +25,7 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 
-from tests.goldens._case_types import GoldenCase
+from tests.goldens._case_types import ATTENTION, GoldenCase
 from tests.goldens._wrapper_shapes import other_shapes
 from tests.goldens.cases import CASES, ROPE_CASES
 from tests.goldens.golden_files import DATA
@@ -106,7 +106,7 @@ def _load(case: GoldenCase, change: Mapping[str, Any] | None = None) -> Any:
             directory,
             config=_config(directory),
             dtype=torch.float32,
-            attn_implementation="eager",
+            attn_implementation=ATTENTION.get(case.config["model_type"], "eager"),
             experts_implementation="eager",  # the others want sizes in multiples of 16 bytes
             output_loading_info=True,
         )
@@ -128,7 +128,9 @@ def _prompt_forward(model: Any, prompt: np.ndarray) -> tuple[np.ndarray, np.ndar
     hidden: list[np.ndarray] = []
     base = model.base_model if model.base_model is not model else model.model  # Llama 4 names it otherwise
     base = getattr(base, "language_model", base)
-    for layer in base.h if hasattr(base, "h") else base.layers:
+    base = getattr(base, "decoder", base)  # OPT
+    layers = next(getattr(base, name) for name in ("h", "blocks", "layers") if hasattr(base, name))
+    for layer in layers:
         layer.register_forward_hook(lambda module, inputs, output: hidden.append(_tensor(output).numpy().copy()))
     logits = model(torch.from_numpy(prompt), use_cache=False).logits.numpy()
     return logits, np.stack(hidden)

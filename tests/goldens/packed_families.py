@@ -33,6 +33,12 @@ _OWN_SIZES: Final[dict[str, dict[str, Any]]] = {
         "moe_shared_expert_intermediate_size": 64,
     },
     "llama4_text": {"intermediate_size_mlp": 96},
+    "opt": {"ffn_dim": 96, "word_embed_proj_dim": 64},
+    "xglm": {"d_model": 64, "ffn_dim": 96},
+    "gpt_neo": {"num_heads": 4},
+    "bloom": {"n_head": 4},
+    "falcon": {"ffn_hidden_size": 96, "num_kv_heads": 2},
+    "mpt": {"d_model": 64, "n_heads": 4},
     # Here not all experts can be chosen: few of them, and each near the best.
     "phimoe": {"num_local_experts": 2, "router_jitter_noise": 1000.0},
 }

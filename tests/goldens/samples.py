@@ -33,6 +33,7 @@ def structure_of(case: GoldenCase) -> tuple[object, ...]:
         config.experts is not None,
         config.rope.scaling.depends_on_length,
         any(owner is not None for owner in config.cache_owners),
+        config.alibi is not None,
     )
 
 

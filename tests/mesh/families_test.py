@@ -24,7 +24,8 @@ from transformer_core.sharding import sharding
 _LONG = bool(os.environ.get("TAPELINE_LONG"))
 _ONE = MeshShape.parse("tp=1")
 _MESHES = ("tp=2", "tp=4", "dp=2", "tp=2,dp=2", "ep=2", "ep=2,tp=2")
-# Whole caches, rings, a latent beside experts, experts, a norm per head, delta rule, state space, convolution.
+# Whole caches, rings, a latent beside experts, experts, a norm per head, delta rule, state space, convolution,
+# ALiBi.
 _SAMPLE = {
     "llama_gqa": "tp=2,dp=2",
     "mistral_window": "tp=4",
@@ -34,6 +35,7 @@ _SAMPLE = {
     "qwen3_next": "tp=2",
     "mamba2": "dp=2",
     "lfm2": "tp=2",
+    "bloom": "tp=2,dp=2",
 }
 # Families whose states carry roundings of f32 on: one device is up to 4e-5 of the greatest logit from f64 itself. By
 # default these run in f64 alone, where a wrong partition is no rounding.

@@ -23,7 +23,7 @@ from transformer_core.models import DecoderLM, load_config, weights_of
 _ROUTERS: Final = {"model.layers.*.mlp.gate.weight"}
 _UNPACKED: Final[dict[str, set[str]]] = {
     "gpt2": {"model.embed_positions.weight"},
-    "gpt_bigcode": {"model.embed_positions.weight"},
+    **{name: {"model.embed_positions.weight"} for name in ("gpt_bigcode", "gpt_neo", "opt", "biogpt")},
     "gemma3n_text": {
         f"model.layers.*.altup.{name}.weight" for name in ("modality_router", "correction_coefs", "prediction_coefs")
     },

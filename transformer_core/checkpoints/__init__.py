@@ -27,6 +27,7 @@ from transformer_core.checkpoints._file import SafetensorsFile
 from transformer_core.checkpoints._keys import (
     ExpertKeys,
     FusedKeys,
+    GroupedParts,
     InputMajorKeys,
     RenamedKeys,
     RenamedModules,
@@ -73,6 +74,7 @@ __all__ = [
     "EveryOther",
     "ExpertKeys",
     "FusedKeys",
+    "GroupedParts",
     "InputMajor",
     "InputMajorKeys",
     "Interleaved",

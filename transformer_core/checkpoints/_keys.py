@@ -8,7 +8,7 @@ from typing import Final
 from lang_core import WeightSource
 from transformer_core.checkpoints._composed import RecipeOf
 from transformer_core.checkpoints._expert_recipes import InputMajor
-from transformer_core.checkpoints._recipes import Cut, Recipe, Reshaped, Stacked, Stored
+from transformer_core.checkpoints._recipes import Cut, Interleaved, Recipe, Reshaped, Stacked, Stored
 
 
 class RenamedKeys:
@@ -78,11 +78,13 @@ class RenamedModules:
         renamed: path of a module in the checkpoint, by that in the model, with ``{}`` for the number of a layer. A
             parameter of another module, whose last part is ``weight`` or not, is looked up by its whole path.
         above: prefixes that the checkpoint's keys may have; the first one that is there counts.
+        optional: prefix of the stored names that the checkpoint's keys may lack.
     """
 
-    def __init__(self, renamed: Mapping[str, str], above: Sequence[str] = ()) -> None:
+    def __init__(self, renamed: Mapping[str, str], above: Sequence[str] = (), *, optional: str = "") -> None:
         self._renamed: Final = renamed
         self._above: Final = tuple(above)
+        self._optional: Final = optional
 
     def key(self, name: str, source: WeightSource) -> str:
         """Returns the stored key of a parameter."""
@@ -105,7 +107,33 @@ class RenamedModules:
         module, _, kind = key.rpartition(".")
         old = f"{module}.{_OLD_KINDS.get(kind, kind)}"
         places = [f"{above}{path}" for path in (key, old) for above in ("", *self._above)]
+        places.append(key.removeprefix(self._optional))
         return next((place for place in places if source.has(place)), places[0])
+
+
+class GroupedParts:
+    """Recipes of projections that are stored as one, group after group, such as each head's query, key and value.
+
+    Args:
+        keys: names of the checkpoint's modules; the fused one is ``<module of the projections>.<fused>`` in them.
+        fused: last part of the fused module's path.
+        groups: number of groups.
+        parts: first part in a group, and number of parts, of each projection; all parts have one size.
+    """
+
+    def __init__(self, keys: RenamedModules, fused: str, groups: int, parts: Mapping[str, tuple[int, int]]) -> None:
+        self._keys, self._fused, self._groups, self._parts = keys, fused, groups, parts
+        self._total: Final = sum(count for _, count in parts.values())
+
+    def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
+        """Returns the recipe of a projection's parameter; None for all others."""
+        *above, projection, kind = ("", *name.split("."))
+        part = self._parts.get(projection)
+        if part is None:
+            return None
+        key = self._keys.key(".".join([*filter(None, above), self._fused, kind]), source)
+        whole = (shape[0] // part[1] * self._total, *shape[1:])
+        return Interleaved(key, whole, self._groups, self._total, *part)
 
 
 _LAYER: Final = re.compile(r"(.*\.)?mlp\.(experts\.(?P<projection>gate_proj|up_proj|down_proj)|gate\.\w+)")

@@ -151,16 +151,17 @@ class Interleaved:
         groups: number of repetitions of all parts.
         parts: number of parts in a group.
         part: index of this part in a group.
+        count: number of parts, from this one on, that the tensor has of each group.
     """
 
     keeps_rows: bool = True
 
-    def __init__(self, key: str, shape: Shape, groups: int, parts: int, part: int) -> None:
+    def __init__(self, key: str, shape: Shape, groups: int, parts: int, part: int, count: int = 1) -> None:
         self._key: Final = key
         self._shape: Final = shape
-        self._rows: Final = shape[0] // (groups * parts)
-        self._parts: Final = parts
-        self._part: Final = part
+        self._rows: Final = count * (shape[0] // (groups * parts))
+        self._group: Final = parts * (shape[0] // (groups * parts))
+        self._start: Final = part * (shape[0] // (groups * parts))
 
     def stored(self) -> dict[str, Shape]:
         """Returns the key and shape of the whole tensor."""
@@ -168,9 +169,9 @@ class Interleaved:
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
         """Returns a copy of these rows only, [stop - start, ..]."""
-        first, last, group = start // self._rows, -(-stop // self._rows), self._parts * self._rows
+        first, last, group = start // self._rows, -(-stop // self._rows), self._group
         read = source.read_rows(self._key, first * group, last * group)
-        mine = read.reshape(last - first, self._parts, self._rows, *read.shape[1:])[:, self._part]
+        mine = read.reshape(last - first, group, *read.shape[1:])[:, self._start : self._start + self._rows]
         begin = start - first * self._rows
         return mine.reshape(-1, *read.shape[1:])[begin : begin + stop - start]
 

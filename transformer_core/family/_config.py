@@ -18,7 +18,7 @@ from transformer_core.family._layer_configs import (
     PerLayerConfig,
 )
 from transformer_core.family._registry import CONFIG_FILE, AnyFamily, config_values, family_in, family_named
-from transformer_core.layers._attention_config import QueryGrowth, QueryKeyNormKind
+from transformer_core.layers._attention_config import Alibi, QueryGrowth, QueryKeyNormKind
 from transformer_core.layers._feed_forward import Activation
 from transformer_core.layers._rope_config import RopeConfig, RopeKind
 from transformer_core.layers._rope_scaling import RopeScaling
@@ -60,9 +60,12 @@ class DecoderConfig:
         activation: activation of the feed-forward.
         gated_mlp: whether the feed-forward has a gate beside its two projections.
         parallel: whether attention and feed-forward read the same residual stream, side by side.
+        shared_norm: whether these read it behind one norm.
+        post_norm: whether the residual stream is normed after each addition to it, and not before.
         scale: factor of attention's scores; 1 / sqrt(H) if None.
         softcap: cap of attention's scores; none if None.
         query_growth: growth of queries with their position; none if None.
+        alibi: biases of attention's scores by position; none if None.
         embedding_scale: factor of embeddings.
         residual_scale: factor of everything that is added to the residual stream.
         logits_scale: factor of logits.
@@ -70,6 +73,10 @@ class DecoderConfig:
         local_rope: second RoPE, for some layers.
         rope_kinds: for each layer, its RoPE; the model's in every layer if empty.
         learned_positions: number of positions with learned embeddings, which are added to the tokens'.
+        first_sinusoid: number of the first position in sinusoidal embeddings, which are added to the tokens'; none
+            are if None.
+        embedding_norm: whether embeddings are normed before the first layer.
+        final_norm: whether the residual stream is normed after the last layer.
         head_bias: whether the output projection has a bias.
         experts: mixtures of experts; None if every layer is dense.
         extra_layers: number of stored layers after the last that are not run (multi-token prediction).
@@ -115,9 +122,12 @@ class DecoderConfig:
     activation: Activation = Activation.SILU
     gated_mlp: bool = True
     parallel: bool = False
+    shared_norm: bool = False
+    post_norm: bool = False
     scale: float | None = None
     softcap: float | None = None
     query_growth: QueryGrowth | None = None
+    alibi: Alibi | None = None
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
     logits_scale: float = 1.0
@@ -125,6 +135,9 @@ class DecoderConfig:
     local_rope: RopeConfig | None = None
     rope_kinds: tuple[RopeKind, ...] = ()
     learned_positions: int = 0
+    first_sinusoid: int | None = None
+    embedding_norm: bool = False
+    final_norm: bool = True
     head_bias: bool = False
     experts: ExpertsConfig | None = None
     mixer: MixerConfig | None = None

@@ -64,7 +64,9 @@ def decoder_flow(
         )
         .then(ModelFlow("none") if config.altup is None else copies_merged(config, config.altup))
     )
-    norm_of_all = ModelFlow("norm").final_norm(lambda build: norm(config, build.dtype), name="model.norm")
+    norm_of_all = ModelFlow("norm")
+    if config.final_norm:
+        norm_of_all = norm_of_all.final_norm(lambda build: norm(config, build.dtype), name="model.norm")
     last = ModelFlow("last").last_token()
     after = (last, norm_of_all) if normed is None else (norm_of_all, normed, last)
     return begin(config).include("model", below).then(*after, head(config))
@@ -90,6 +92,10 @@ def _between(config: DecoderConfig) -> Iterator[ModelFlow]:
     """Yields the recipes between the embedding and the layers."""
     if config.learned_positions:
         yield ModelFlow("positions").position_embed(config.learned_positions)
+    if config.first_sinusoid is not None:
+        yield ModelFlow("positions").sinusoidal_positions(config.first_sinusoid)
+    if config.embedding_norm:
+        yield ModelFlow("norm").final_norm(lambda build: norm(config, build.dtype), name="embed_norm")
     if config.per_layer is not None:
         yield per_layer_inputs(config, config.per_layer)
     if config.altup is not None:

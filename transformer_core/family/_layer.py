@@ -176,7 +176,7 @@ def _attention_config(config: DecoderConfig, index: int) -> AttentionConfig:
         window=config.windows[index],
         norm=norm if config.qk_norm else None,
         rope=LayerRope(config.rope.mode, config.rope_kinds[index] if config.rope_kinds else RopeKind.MODEL),
-        scores=ScoreConfig(config.scale, config.softcap, config.query_growth),
+        scores=ScoreConfig(config.scale, config.softcap, config.query_growth, config.alibi),
         sharing=CacheSharing(cache_owner(config, index), index in config.cache_owners),
         values_are_keys=sizes.values_are_keys,
         clip=config.qkv_clip,

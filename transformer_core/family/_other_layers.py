@@ -26,6 +26,25 @@ class PostNormLayer(AttentionLayer):
         return ctx.tag(ctx.ops.add(x, ctx.tag(forwarded, "mlp.output")), "output"), cache
 
 
+class NormedSumLayer(AttentionLayer):
+    """Layer ``norm(x + attention(x))``, then ``norm(x + mlp(x))`` (GPT-1)."""
+
+    def __init__(self, config: DecoderConfig, index: int, dtype: DType) -> None:
+        super().__init__(config, index, dtype)
+        self.input_layernorm = norm(config, dtype)
+        self.post_attention_layernorm = norm(config, dtype)
+
+    def forward(
+        self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: KVCache | None = None
+    ) -> tuple[Tensor, KVCache | None]:
+        """Runs the layer on x [B, T, D]: the same shape, and the updated cache."""
+        x = ctx.tag(x, "input")
+        attended, cache = self.self_attn(ctx, x, step, cache)
+        x = self.input_layernorm(ctx, ctx.ops.add(x, ctx.tag(attended, "self_attn.output")))
+        forwarded = ctx.tag(self.mlp(ctx, x), "mlp.output")
+        return ctx.tag(self.post_attention_layernorm(ctx, ctx.ops.add(x, forwarded)), "output"), cache
+
+
 class SandwichLayer(AttentionLayer):
     """Layer ``x + norm(attention(norm(x)))``, then ``x + norm(mlp(norm(x)))`` (Gemma 2, GLM-4)."""
 

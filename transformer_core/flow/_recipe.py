@@ -34,6 +34,7 @@ from transformer_core.flow._stages import (
     WhenStage,
 )
 from transformer_core.flow._value import Dim, FlowValue, declared
+from transformer_core.layers._embedding import sinusoids
 from transformer_core.layers._norm import RMSNorm
 from transformer_core.layers._rope_config import RopeConfig
 
@@ -206,6 +207,14 @@ class ModelFlow:
     def position_embed(self, count: int, *, name: str = "embed_positions") -> "ModelFlow":
         """Adds a learned embedding per position; put it after ``rope_tables``, which knows the positions."""
         return self.then(PositionEmbed(name, count))
+
+    def sinusoidal_positions(self, first: int = 0) -> "ModelFlow":
+        """Adds sines and cosines of the positions, of which the first has the number ``first`` (XGLM)."""
+
+        def add(flow: FlowContext, x: FlowValue) -> FlowValue:
+            return flow.emit("add", x, FlowValue.of(sinusoids(flow.ctx, flow.step.positions, first, x.spec)))
+
+        return self.then(Action(add))
 
     @checked_choices
     def rope_tables(

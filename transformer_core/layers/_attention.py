@@ -2,8 +2,10 @@
 
 from typing import Final
 
-from lang_core import DType, ExecutionContext, Module, OpError, Parameter, Tensor, as_dtype, f64
-from transformer_core.layers._attention_config import AttentionConfig
+import numpy as np
+
+from lang_core import DType, ExecutionContext, Module, OpError, Parameter, Tensor, as_dtype, bf16, f64
+from transformer_core.layers._attention_config import Alibi, AttentionConfig
 from transformer_core.layers._cache import CacheLayout, shared_layout
 from transformer_core.layers._kv_cache import KVCache, cache_spec, kv_layout
 from transformer_core.layers._linear import Linear
@@ -105,6 +107,25 @@ def _grouped_attention(
         scores = ops.add(scores, bias)
     weights = ops.cast(ops.softmax(ctx.tag(scores, "scores", detail=True)), v.dtype)
     return ops.dot_general(weights, v, ((4,), (2,)), ((0, 1), (0, 1)))
+
+
+def position_biases(ctx: ExecutionContext, alibi: Alibi, step: StepInputs, keys: int, kv_heads: int) -> Tensor:
+    """Returns ALiBi's biases of scores, f32 [1 or B, K, G, T or 1, S]; a key at index s has position s.
+
+    A bias depends on the positions of its query and its key alone, so a token's bits do not depend on the call. Rounded
+    biases grow with the key's position and are the same for each query, as they were trained.
+    """
+    ops, slopes = ctx.ops, np.array(alibi.slopes, np.float32)
+    if alibi.rounded:
+        positions = ops.cast(ops.iota((1, 1, 1, 1, keys), 4), "f32")
+        slopes = slopes.astype(bf16.numpy).astype(np.float32)
+    else:
+        queries = for_heads(ctx, ops.reshape(step.positions, (*step.positions.shape, 1)), 5)
+        positions = ops.cast(ops.sub(ops.iota((1, keys), 1), queries), "f32")
+        if positions.ndim < 5:
+            positions = ops.reshape(positions, (1, 1, 1, *positions.shape))
+    biases = ops.mul(positions, ops.constant(slopes.reshape(1, kv_heads, -1, 1, 1)))
+    return ops.cast(ops.cast(biases, bf16), "f32") if alibi.rounded else biases
 
 
 def _seen(ctx: ExecutionContext, entries: Tensor, lies: Places | None) -> Tensor:
@@ -235,6 +256,7 @@ class Attention(Module):
         fused = (
             (step.places or step.key_places is not None)
             and scores.softcap is None
+            and scores.alibi is None
             and not ctx.shows("scores", detail=True)
         )
         if fused and bias is not None and q.dtype != f64:  # the op is of f32 at most
@@ -243,6 +265,8 @@ class Attention(Module):
             heads = ops.cached_attention(q, k, v, over, scale, None if lies is None else lies.rows)
         else:
             over = None if bias is None else for_heads(ctx, bias, 5)
+            if scores.alibi is not None:
+                over = self._with_positions(ctx, scores.alibi, over, step, _seen(ctx, k, lies).shape[2])
             heads = grouped_attention(
                 ctx, q, _seen(ctx, k, lies), _seen(ctx, v, lies), over, scores.scale, scores.softcap
             )
@@ -253,6 +277,18 @@ class Attention(Module):
         if gate is not None:
             heads = ops.mul(heads, ops.logistic(gate))
         return self.o_proj(ctx, ops.reshape(heads, (*heads.shape[:2], -1)))
+
+    def _with_positions(
+        self, ctx: ExecutionContext, alibi: Alibi, bias: Tensor | None, step: StepInputs, keys: int
+    ) -> Tensor:
+        """Adds ALiBi's biases to the mask's [T, S] or [B, 1, 1, T, S]."""
+        if step.key_places is not None:
+            raise OpError(f"attention at {self.path!r}: ALiBi is not supported for several texts in one row")
+        ops, config = ctx.ops, self.config
+        biases = position_biases(ctx, alibi, step, keys, config.kv_heads)
+        if alibi.rounded:
+            biases = ops.mul(biases, config.head_size**-0.5 if config.scores.scale is None else config.scores.scale)
+        return biases if bias is None else ops.add(biases, bias)
 
     def _beside_sinks(self, ctx: ExecutionContext, sinks: Tensor, q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
         """Computes the keys' share of a softmax in which sinks [N] take part: f32 or wider [B, K, G, T, 1].

@@ -85,6 +85,20 @@ class QueryGrowth:
 
 @checked_choices
 @dataclass(frozen=True, slots=True)
+class Alibi:
+    """Biases of scores by position (ALiBi: Press et al. 2022, arXiv:2108.12409).
+
+    Attributes:
+        slopes: slope of each query head; a key's score is less by its head's slope for each position before the query.
+        rounded: whether biases are rounded to bf16 and scaled as the scores (Falcon).
+    """
+
+    slopes: tuple[float, ...]
+    rounded: bool = False
+
+
+@checked_choices
+@dataclass(frozen=True, slots=True)
 class ScoreConfig:
     """Scaling of attention scores.
 
@@ -92,11 +106,13 @@ class ScoreConfig:
         scale: factor of ``q k^T``; 1 / sqrt(H) if None.
         softcap: cap of the scores; see ``grouped_attention``.
         growth: growth of queries with their position; none if None.
+        alibi: biases by position; none if None.
     """
 
     scale: float | None = None
     softcap: float | None = None
     growth: QueryGrowth | None = None
+    alibi: Alibi | None = None
 
 
 @checked_choices
@@ -138,7 +154,7 @@ class AttentionConfig:
         clip: bound of queries, keys and values on both sides, after norms of all heads (OLMo); none if None.
 
     Raises:
-        ConfigError: K does not divide N.
+        ConfigError: K does not divide N, or the slopes of ALiBi are not N, or ALiBi comes with a window or sinks.
     """
 
     size: int
@@ -160,6 +176,11 @@ class AttentionConfig:
     def __post_init__(self) -> None:
         if self.heads % self.kv_heads:
             raise ConfigError(f"attention: {self.kv_heads} key/value heads do not divide {self.heads} query heads")
+        alibi = self.scores.alibi
+        if alibi is not None and len(alibi.slopes) != self.heads:
+            raise ConfigError(f"attention: expected {self.heads} ALiBi slopes, one per head; got {len(alibi.slopes)}")
+        if alibi is not None and (self.window is not None or self.sinks):
+            raise ConfigError("attention: ALiBi is not supported with a window or with sinks")
 
     @property
     def group(self) -> int:

@@ -2,7 +2,9 @@
 
 import math
 
-from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, checked_choices
+import numpy as np
+
+from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, TensorSpec, checked_choices
 
 Size = tuple[int, int]
 """Height and width."""
@@ -60,6 +62,19 @@ class PatchEmbedding(Module):
         patches = ops.reshape(patches, (batch, rows * columns, length))
         weight = ops.reshape(ctx.parameter(self.weight), (self.weight.spec.shape[0], length))
         return ops.linear(patches, weight, None if self.bias is None else ctx.parameter(self.bias))
+
+
+def sinusoids(ctx: ExecutionContext, positions: Tensor, first: int, spec: TensorSpec) -> Tensor:
+    """Returns sines, then cosines of positions i32 [.., T]: [.., T, D] for a residual stream of ``spec`` [B, T, D].
+
+    Frequencies fall from 1 to 1 / 10000 (tensor2tensor). The first position has the number ``first``.
+    """
+    ops, half = ctx.ops, spec.shape[-1] // 2
+    step = np.float32(math.log(10000.0) / (half - 1))
+    frequencies = np.exp(np.arange(half, dtype=np.float32) * -step)
+    numbers = ops.cast(ops.add(positions, first), "f32")
+    angles = ops.mul(ops.reshape(numbers, (*positions.shape, 1)), ops.constant(frequencies))
+    return ops.cast(ops.concat([ops.sin(angles), ops.cos(angles)], -1), spec.dtype)
 
 
 def patch_count(image: Size, patch: Size) -> int:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lang_core import ConfigError, EagerExecutionContext, TensorSpec
+from transformer_core.layers._attention_config import Alibi
 from transformer_core.layers._rope_config import RopeConfig, RopeKind
 from transformer_core.layers._rope_scaling import DynamicScaling, LongropeScaling
 from transformer_core.layers._weights_testing import context_of
@@ -23,6 +24,9 @@ _ROPES = {
 CONFIGS = {name: changed(**changes) for name, changes in VARIANTS.items()}
 CONFIGS |= {name: changed(rope=rope) for name, rope in _ROPES.items()}
 CONFIGS["learned"] = changed(rope_kinds=(RopeKind.NONE,) * 2, learned_positions=24)
+CONFIGS["sinusoids"] = changed(rope_kinds=(RopeKind.NONE,) * 2, first_sinusoid=2, embedding_norm=True)
+CONFIGS["alibi"] = changed(rope_kinds=(RopeKind.NONE,) * 2, alibi=Alibi((0.5, 0.25, 0.125, 0.0625)))
+CONFIGS["rounded"] = changed(rope_kinds=(RopeKind.NONE,) * 2, alibi=Alibi((0.7, 0.3, 0.1, 0.05), rounded=True))
 CONFIGS["hybrid"] = HYBRID
 MODELS = {name: DecoderLM(config) for name, config in CONFIGS.items()}
 IDS = np.random.default_rng(6).integers(0, 31, (3, 18)).astype(np.int32)

@@ -4,6 +4,7 @@ from typing import Final
 
 from transformer_core.models.families._apertus import APERTUS
 from transformer_core.models.families._arcee import ARCEE
+from transformer_core.models.families._bloom import BLOOM
 from transformer_core.models.families._cohere import COHERE
 from transformer_core.models.families._cohere2 import COHERE2
 from transformer_core.models.families._cwm import CWM
@@ -13,6 +14,7 @@ from transformer_core.models.families._dots1 import DOTS1
 from transformer_core.models.families._ernie4_5 import ERNIE4_5
 from transformer_core.models.families._ernie4_5_moe import ERNIE4_5_MOE
 from transformer_core.models.families._exaone4 import EXAONE4
+from transformer_core.models.families._falcon import FALCON
 from transformer_core.models.families._falcon_h1 import FALCON_H1
 from transformer_core.models.families._gemma import GEMMA
 from transformer_core.models.families._gemma2 import GEMMA2
@@ -26,8 +28,10 @@ from transformer_core.models.families._glm4_moe import GLM4_MOE
 from transformer_core.models.families._glm4_moe_lite import GLM4_MOE_LITE
 from transformer_core.models.families._gpt2 import GPT2
 from transformer_core.models.families._gpt_bigcode import GPT_BIGCODE
+from transformer_core.models.families._gpt_neo import GPT_NEO
 from transformer_core.models.families._gpt_neox import GPT_NEOX
 from transformer_core.models.families._gpt_oss import GPT_OSS
+from transformer_core.models.families._gptj import CODEGEN, GPTJ
 from transformer_core.models.families._granite import GRANITE
 from transformer_core.models.families._granitemoe import GRANITE_MOE, GRANITE_MOE_SHARED
 from transformer_core.models.families._granitemoehybrid import GRANITE_HYBRID
@@ -46,12 +50,15 @@ from transformer_core.models.families._ministral3 import MINISTRAL3
 from transformer_core.models.families._mistral import MISTRAL
 from transformer_core.models.families._mistral3 import MISTRAL3
 from transformer_core.models.families._mixtral import MIXTRAL
+from transformer_core.models.families._mpt import MPT
 from transformer_core.models.families._nemotron import NEMOTRON
 from transformer_core.models.families._nemotron_h import NEMOTRON_H
 from transformer_core.models.families._olmo import OLMO
 from transformer_core.models.families._olmo2 import OLMO2
 from transformer_core.models.families._olmo3 import OLMO3
 from transformer_core.models.families._olmoe import OLMOE
+from transformer_core.models.families._opt import BIOGPT, OPT
+from transformer_core.models.families._persimmon import PERSIMMON
 from transformer_core.models.families._phi import PHI
 from transformer_core.models.families._phi3 import PHI3
 from transformer_core.models.families._phimoe import PHIMOE
@@ -67,6 +74,7 @@ from transformer_core.models.families._solar_open import SOLAR_OPEN
 from transformer_core.models.families._stablelm import STABLELM
 from transformer_core.models.families._starcoder2 import STARCODER2
 from transformer_core.models.families._vaultgemma import VAULT_GEMMA
+from transformer_core.models.families._xglm import XGLM
 
 FAMILIES = (
     LLAMA,
@@ -143,6 +151,16 @@ FAMILIES = (
     GPT_NEOX,
     GPT2,
     GPT_BIGCODE,
+    GPT_NEO,
+    GPTJ,
+    CODEGEN,
+    OPT,
+    BIOGPT,
+    XGLM,
+    BLOOM,
+    FALCON,
+    MPT,
+    PERSIMMON,
 )
 """Families of decoders."""
 
