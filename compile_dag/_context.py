@@ -37,8 +37,9 @@ class GraphExecutionContext(ExecutionContext):
     """Records ops on a tape while a recording is open, and computes them otherwise.
 
     Recordings nest: the innermost one gets the ops and placeholders; each one around it that asked to
-    (``include_nested``) gets them too. What the functions of a loop or branch do is part of that op. A recording
-    belongs to the thread or asyncio task that opened it. Elsewhere, and while it is paused, another context computes.
+    (``include_nested``) gets them too. The ops inside the functions of a loop or branch are part of that op. A
+    recording belongs to the thread or asyncio task that opened it. Elsewhere, and while it is paused, another context
+    computes.
 
     Args:
         tags: selection of the tags to record; none if None.
@@ -79,7 +80,7 @@ class GraphExecutionContext(ExecutionContext):
         return self._recorder() is not None
 
     def _recorder(self) -> Recorder | None:
-        """Returns what records the next op, if anything does."""
+        """Returns the recorder of the next op, or None."""
         recorder = recorder_of(self)
         return None if recorder is None or recorder.is_paused else recorder
 
@@ -206,7 +207,7 @@ class GraphExecutionContext(ExecutionContext):
         raise no_operand(self, f"{op.name} {self._where()}", operand)
 
     def constant(self, value: Any, dtype: DType | str | None = None) -> Tensor:
-        """Freezes a value of any shape, exactly, into the graph; computes if nothing is recorded."""
+        """Freezes a value of any shape, exactly, into the graph; without a recording it computes."""
         if isinstance(value, Value):
             value.numpy()  # raises
         recorder = self._recorder()

@@ -9,11 +9,10 @@ from lang_core import GraphError, TensorSpec, near_names, nests_regions, some_of
 
 
 class ComputeGraph:
-    """Function as a list of nodes, each after the nodes whose results it uses. It is immutable: passes make new ones.
+    """Function as a list of nodes, each after the nodes that it depends on. It is immutable: passes make new ones.
 
-    ``str`` gives its text, one node a line, the same each time. Inputs are named as they are; results, and what
-    regions take, are numbered in order. Of a region alone, what it takes from around it is called ``%outer0``,
-    ``%outer1``, ...
+    ``str`` gives its text, one node a line, the same each time. Inputs keep their names; results and the arguments of
+    regions are numbered in order. In a region printed alone, captured values are called ``%outer0``, ``%outer1``, ...
 
     Attributes:
         name: name of the function.

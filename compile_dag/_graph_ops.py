@@ -66,7 +66,7 @@ def line_in_package(line: str) -> str:
     """Returns the line without the folder that its package was imported from, which differs from machine to machine.
 
     That is the shortest of the search path, for the folder of a program lies in it, too. Bazel adds the folder of all
-    repositories, ``program.runfiles``; what is imported by way of it lies in one of them.
+    repositories, ``program.runfiles``; a module imported through it lies in one of them.
     """
     file = PurePath(line)
     folders = [PurePath(folder) for folder in sys.path if folder and file.is_relative_to(folder)]
@@ -77,7 +77,7 @@ def line_in_package(line: str) -> str:
 
 
 def has_tags(node: Node) -> bool:
-    """Returns whether a node is a tag, or has one in its regions: such a node is needed for what it shows."""
+    """Returns whether a node is a tag, or has one in its regions: such a node is kept because it is observed."""
     if node.op is TAG:
         return True
     for attribute in node.attributes:

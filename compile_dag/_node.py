@@ -1,4 +1,4 @@
-"""Nodes and values: what a recording consists of."""
+"""Nodes and values of a recording."""
 
 from itertools import count
 from typing import Any, Final, NamedTuple, NoReturn, Self
@@ -47,7 +47,7 @@ _ANSWERS: Final = {
 
 
 class Value(Tensor):
-    """Result of a recorded op, or an input. It has a spec and an origin, and no data.
+    """Result of a recorded op, or an input. It has a spec and an origin, but not data.
 
     It does not lead to the node that made it: a value that crosses blocks must not keep a graph alive.
 

@@ -22,7 +22,7 @@ class RecordingSink(Sink, Protocol[T_co]):
         ...
 
     def end(self, outputs: Mapping[str, Value]) -> T_co:
-        """Takes the outputs, and returns what was made of the recording."""
+        """Takes the outputs, and returns the sink's result."""
         ...
 
 
@@ -68,11 +68,11 @@ def record(
         tags: selection of the model's tags to record; none if None.
 
     Returns:
-        The verified graph, or what the sink makes of the recording. Outputs without a name are ``result``, or
+        The verified graph, or the sink's result. Outputs without a name are ``result``, or
         ``result0``, ``result1``, ...
 
     Raises:
-        RecordingError: fn does not take the specs, or returns no tensors.
+        RecordingError: fn does not take the specs, or does not return tensors.
 
     >>> from lang_core import TensorSpec
     >>> print(record(lambda ctx, x: ctx.ops.negate(x), TensorSpec((2,), "f32"), name="f"), end="")
@@ -112,7 +112,7 @@ def _argument_names(fn: Callable[..., Any], specs: Sequence[TensorSpec]) -> tupl
 
 
 def named_outputs(returned: Any, name: str) -> dict[str, Value]:
-    """Names what a recorded function returned.
+    """Names the results of a recorded function.
 
     Raises:
         RecordingError: it is not made of recorded values.

@@ -85,10 +85,10 @@ class Recorder:
     """Recordings of one context that one thread or asyncio task has open, from the outermost to the innermost.
 
     Threads and tasks that are started inside a recording inherit the variable that leads here, and not the recording:
-    a tape that two of them wrote to would have no order.
+    the order of a tape with two writers would be undefined.
 
     Attributes:
-        ctx: context whose recordings these are.
+        ctx: context of the recordings.
         tape: innermost recording, which gets the next op.
         also: recordings around that get it too.
         is_paused: True if ops compute instead.
@@ -148,10 +148,10 @@ class Recorder:
                 self._stretch, self._window_end = stretch, window_end
 
     def _enter(self, tape: Tape | None) -> "_Level":
-        """Adds a level inside of the innermost one whose ``with`` statement runs now.
+        """Adds a level inside of the innermost level with a running ``with`` statement.
 
-        The innermost level of all may be one that a suspended generator holds open: what is opened outside of the
-        generator is not inside of that one, and stays open when the generator ends.
+        The innermost level may be held open by a suspended generator: levels opened outside the generator are not
+        inside of that level, and stay open when the generator ends.
         """
         frame = _caller()
         around = self._levels[-1] if self._levels else None
@@ -188,7 +188,7 @@ class Recorder:
 
     @contextmanager
     def paused(self, tape: Tape) -> Iterator[None]:
-        """Pauses a recording that has no other one open inside, but for regions of its ops.
+        """Pauses a recording; the only recordings open inside may be regions of its ops.
 
         Raises:
             RecordingError: it is closed, another thread's or task's, or has another recording open inside.
@@ -279,9 +279,9 @@ def no_operand(ctx: ExecutionContext, where: str, operand: Any) -> TapelineError
     """Returns the error of an operand that an op cannot have: another recording's value, or data in a recording.
 
     Args:
-        ctx: context whose op it is.
+        ctx: context of the op.
         where: op, module path and source line.
-        operand: what was given.
+        operand: the argument.
     """
     if isinstance(operand, Value):
         whose, advice = _owner_of(ctx, operand)
@@ -302,7 +302,7 @@ def no_operand(ctx: ExecutionContext, where: str, operand: Any) -> TapelineError
 
 
 def _owner_of(ctx: ExecutionContext, value: Value) -> tuple[str, str]:
-    """Returns which recording a value belongs to, and what to do about it."""
+    """Returns text with the recording of a value, and the fix."""
     owner, recorder = value.recording.owner(), recorder_of(ctx)
     if recorder is not None and recorder.has(owner):
         return "that is paused", "compute with what has data, or leave the pause first"

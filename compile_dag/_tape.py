@@ -42,7 +42,7 @@ class Tape(Recording):
         include_nested: True if the ops of recordings inside this one are recorded here too.
         inputs: placeholders by name, in order.
         nodes: recorded nodes, in order; empty if a sink takes the nodes.
-        is_region: True if this is a function of a loop or branch, whose ops are part of that one op.
+        is_region: True if this is a function of a loop or branch, with ops that are part of that one op.
         is_closed: True if the recording has ended.
         recorder: keeper of the recording while it is open.
     """
@@ -66,7 +66,7 @@ class Tape(Recording):
     def paused(self) -> AbstractContextManager[None]:
         """Pauses the recording in a ``with`` statement: ops inside are computed by the context's eager one.
 
-        What they give has data, so it can come back as an explicit ``ctx.ops.constant`` alone.
+        Their results have data, so they can enter only as an explicit ``ctx.ops.constant``.
 
         Raises:
             RecordingError: the recording has ended, is another thread's, or has another one open inside.
@@ -118,7 +118,7 @@ class Tape(Recording):
             self.add = add
 
     def to_compute_graph(self, outputs: Mapping[str, Value], name: str = "main") -> ComputeGraph:
-        """Makes a verified graph of what was recorded.
+        """Returns a verified graph of the recording.
 
         Args:
             outputs: results by name, in order.

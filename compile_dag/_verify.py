@@ -1,8 +1,8 @@
 """The verifier: rules that hold of every graph, and of every stretch of a recording.
 
 1. Every operand is an input, or a result of an earlier node; only a region may capture.
-2. No value is made twice, be it as an input or as a result, here or in a region.
-3. Every node meets its op's contract, and its results have the specs that the op's shape rule gives.
+2. Each value is defined once, as an input or as a result, here or in a region. 3. Every node meets its op's contract,
+and its results have the specs that the op's shape rule gives.
 4. A region's captures are operands of its node; a loop's regions take the carried values, a branch's none; and
    regions hold these rules too.
 """

@@ -12,12 +12,13 @@ from lang_core._weights import WeightSource, rows_of
 class CachedWeights:
     """Keeps whole tensors that were read, up to a budget: for eager runs on a source if reading takes work.
 
-    What was kept first stays. A model reads its weights in the same order again and again, so with less room than all
-    of them take, giving up the oldest for the newest would find nothing at the next round; the first ones are found.
+    Tensors that were kept first stay. A model reads its weights in the same order again and again, so with less room
+    than all of them take, giving up the oldest for the newest would find nothing at the next round; the first ones are
+    found.
 
     Args:
         source: where the weights are.
-        budget_bytes: how much may be kept in all. Rows are never kept, but taken from what is.
+        budget_bytes: how much may be kept in all. Rows are not kept, but taken from kept tensors.
     """
 
     def __init__(self, source: WeightSource, budget_bytes: int) -> None:
@@ -54,7 +55,7 @@ class CachedWeights:
         return array
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Returns rows [stop - start, ..] of the first axis: of what is kept, else the source's."""
+        """Returns rows [stop - start, ..] of the first axis, of the kept tensor or else of the source."""
         kept = self._kept.get(key)
         if kept is None:
             return self._source.read_rows(key, start, stop)

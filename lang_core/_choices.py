@@ -1,6 +1,6 @@
 """Arguments with a fixed set of values: enumerations, named choices (``typing.Literal``) and flags.
 
-A value is converted if it can mean one choice only, and refused otherwise. Python itself checks no annotation, and
+A value is converted if it can mean one choice only, and refused otherwise. Python does not check annotations, and
 ``mode is RopeMode.SPLIT_HALF`` is quietly False of the string ``"split_half"``.
 """
 
@@ -29,20 +29,20 @@ def choice(kind: type[E], value: Any, name: str) -> E:
 
     Args:
         kind: enumeration.
-        value: what was given.
+        value: the argument.
         name: name of the argument, for the message.
 
     Raises:
-        ChoiceError: the value stands for no member.
+        ChoiceError: the value does not name a member.
     """
     return _convert(_options_of(kind), value, name)
 
 
 def flag(value: Any, name: str) -> bool:
-    """Returns a flag as a bool; takes Python's and NumPy's bools, and no other value, however true it is.
+    """Returns a flag as a bool; takes Python's and NumPy's bools only, not other truthy values.
 
     Args:
-        value: what was given.
+        value: the argument.
         name: name of the argument, for the message.
 
     Raises:
@@ -132,7 +132,7 @@ class _Options:
 
     Attributes:
         has_choices: whether any part of the annotation is an enumeration, a Literal or bool.
-        plain: classes whose values are allowed as they are, to be recognised at once.
+        plain: classes with values that are allowed unchanged, recognised at once.
     """
 
     __slots__ = ("_flag", "_inside", "_kinds", "_members", "_others", "has_choices", "plain")
@@ -173,7 +173,7 @@ class _Options:
             self._others.append(_plain_class(origin or arm))
 
     def match(self, value: Any) -> Any:
-        """Returns the value, or what it stands for; ``_UNMATCHED`` if it stands for nothing allowed."""
+        """Returns the value, or the choice that it names; ``_UNMATCHED`` if it names none."""
         if self._flag and isinstance(value, bool | np.bool_):
             return bool(value)
         if any(isinstance(value, kind) for kind in self._kinds):

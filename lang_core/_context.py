@@ -49,7 +49,7 @@ class _Alias:
 
     Args:
         name: name of the other attribute.
-        replaced: the class's attribute in whose place this one was put; None if there was none.
+        replaced: the class's attribute that this one replaces; None if there was none.
     """
 
     def __init__(self, name: str, replaced: Any = None) -> None:
@@ -153,7 +153,7 @@ class ExecutionContext(metaclass=ContextMeta):
         return value
 
     def admit_all(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Returns values, and those in tuples among them, after ``admit``; the same tuple if it has no array."""
+        """Returns values, and those in tuples among them, after ``admit``; the same tuple if it has none."""
         kinds = self.array_types
         for value in values:
             if isinstance(value, Tensor) or value is None:
@@ -164,7 +164,7 @@ class ExecutionContext(metaclass=ContextMeta):
 
     @abstractmethod
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:
-        """Computes or records one op, whose results have the shapes of its shape rule.
+        """Computes or records one op; its results have the shapes of its shape rule.
 
         Inputs are of the shapes that the op's constraints allow; ``attributes`` are in the order of ``op.attributes``.
         """
@@ -226,10 +226,10 @@ class ExecutionContext(metaclass=ContextMeta):
             scope.given = before
 
     def _input_named(self, inputs: Mapping[str, R], name: str, needs: str) -> R:
-        """Returns what was given as an input under a name.
+        """Returns the input with a name.
 
         Raises:
-            OpError: nothing was; ``needs`` says what the context needs in its place.
+            OpError: nothing was; ``needs`` describes the required value.
         """
         if name not in inputs:
             known = ", ".join(inputs) or "none"
@@ -273,7 +273,7 @@ class ExecutionContext(metaclass=ContextMeta):
         return self._body_of(name, body)(*self.admit_all(inputs), *attributes)
 
     def _body_of(self, name: str, body: Callable[..., R]) -> Callable[..., R]:
-        """Returns the body of a composite, or what stands in its place."""
+        """Returns the body of a composite, or its replacement."""
         substitutes = self._scope.substitutes
         substitute = substitutes.get(name) if substitutes else None
         return body if substitute is None else substitute(body)
@@ -283,7 +283,7 @@ class ExecutionContext(metaclass=ContextMeta):
         """Substitutes the bodies of composites; the substitutes of an outer call do not apply inside.
 
         Args:
-            substitutes: functions by the composite's name, each from the body to what is called with its operands.
+            substitutes: functions by the composite's name, each from the body to a function of the same operands.
         """
         scope = self._scope
         before, scope.substitutes = scope.substitutes, substitutes
@@ -314,7 +314,7 @@ class ExecutionContext(metaclass=ContextMeta):
 
     @contextmanager
     def untagged(self) -> Iterator[None]:
-        """Hands no tensor of this thread to the receiver of tags within a ``with`` block: what runs there is a trial.
+        """Hides this thread's tensors from the receiver of tags within a ``with`` block, for trials.
 
         Other threads that share the context keep their tags.
         """

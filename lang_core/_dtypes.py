@@ -30,8 +30,8 @@ class DType:
     def accumulation(self) -> "DType":
         """Dtype in which sums, products and functions of elements are computed: f32 for f16 and bf16, else this one.
 
-        One rounding of an f32 result to 16 bits gives what 16-bit arithmetic gives, sum, product, quotient and root
-        alike (Figueroa 1995, "When is double rounding innocuous?").
+        One rounding of an f32 result to 16 bits equals 16-bit arithmetic for sums, products, quotients and roots
+        (Figueroa 1995, "When is double rounding innocuous?").
         """
         return f32 if self.itemsize == 2 else self
 
@@ -81,7 +81,7 @@ def as_dtype(value: "DType | str | np.dtype") -> DType:
     """Returns the dtype of a name or of a NumPy dtype.
 
     Raises:
-        OpError: there is no such dtype.
+        OpError: the dtype does not exist.
 
     >>> as_dtype("bf16").itemsize
     2
@@ -123,7 +123,7 @@ def promote(a: DType, b: DType) -> DType | None:
 
 
 def plain_bools(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Returns an array whose bools are bytes of 0 and 1: a copy if there are others, as in bytes of a file or mask.
+    """Returns an array with bools as bytes of 0 and 1: a copy if there are others, as in bytes of a file or mask.
 
     NumPy takes every other byte for True; compilers take some of its bits.
 

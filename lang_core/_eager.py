@@ -56,7 +56,7 @@ class EagerExecutionContext(ExecutionContext):
 
     Args:
         weights: where ``parameter`` reads; nothing is kept between reads.
-        inputs: what ``ops.placeholder`` gives, by name.
+        inputs: values of ``ops.placeholder``, by name.
         tag_sink: is given every tensor that the model tags, under its full name, at once.
     """
 
@@ -159,7 +159,7 @@ class EagerExecutionContext(ExecutionContext):
         """Returns the array that was given as an input under this name.
 
         Raises:
-            OpError: no array was given under the name, or one of another shape or dtype.
+            OpError: the array with the name is missing, or has another shape or dtype.
         """
         data = self._input_named(self._inputs, name, "an eager context needs its data")
         if data.shape != spec.shape or data.dtype != spec.dtype.numpy:
@@ -171,7 +171,7 @@ class EagerExecutionContext(ExecutionContext):
         """Reads the weight and casts it to the parameter's dtype.
 
         Raises:
-            CheckpointError: there are no weights, or the stored tensor has another shape or encoding.
+            CheckpointError: weights are missing, or the stored tensor has another shape or encoding.
             OpError: the given value is another context's tensor.
         """
         given = self._given_for(parameter)
@@ -191,7 +191,7 @@ class EagerExecutionContext(ExecutionContext):
             return EagerTensor(spec, plain_bools(self._weights.read(path)).astype(spec.dtype.numpy, copy=False))
 
     def parameter_or(self, parameter: Parameter, values: Any) -> EagerTensor:
-        """Returns the weight, or these values of its shape if no weight has its path."""
+        """Returns the weight, or these values of its shape if the source lacks its path."""
         is_given = self._given_for(parameter) is not None
         if is_given or (self._weights is not None and self._weights.has(parameter.path)):
             return self.parameter(parameter)
@@ -248,7 +248,10 @@ def _computed(rule: Callable[..., Any], data: tuple[Array, ...], attributes: tup
 
 
 class _Borrowed(EagerTensor):
-    """Tensor whose data is an array of the caller, who may write to it later: no result may share its memory."""
+    """Tensor with an array of the caller as data.
+
+    The caller may write to it later, so results must not share its memory.
+    """
 
     __slots__ = ()
 

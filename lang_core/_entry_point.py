@@ -23,7 +23,7 @@ class Argument:
         alias_result: name of the result that takes over this argument's buffer. Such an argument is donated: it is
             updated in place, and its old value is gone after the call.
         bounds: least and greatest allowed number of an integer argument: a position beyond the caches would overwrite
-            what is in them. Sessions refuse others.
+            their entries. Sessions refuse others.
         copied: True if the function updates this argument in place although the caller keeps it: sessions pass a copy.
         axes: per dimension the axis of a mesh that may cut it; None if the argument says nothing.
     """

@@ -1,6 +1,6 @@
 """Typed errors of Tapeline.
 
-Every message says what was asked, what was found, where, and what to do.
+Every message has the request, the actual value, the place, and the fix.
 """
 
 import difflib
@@ -15,7 +15,7 @@ class TapelineError(Exception):
 
 
 class InputError(TapelineError):
-    """Error in what the user handed in: a file, an option, a config."""
+    """Error in the user's input: a file, an option, a config."""
 
 
 class CheckpointError(InputError):
@@ -23,7 +23,7 @@ class CheckpointError(InputError):
 
 
 class ConfigError(InputError):
-    """A model's configuration lacks a field, contradicts itself or names what is not supported."""
+    """A model's configuration lacks a field, is inconsistent or needs an unsupported feature."""
 
 
 class DescriptionError(InputError):
@@ -35,7 +35,7 @@ class ChoiceError(ConfigError):
 
 
 class MissingPackageError(InputError):
-    """A package that what was asked for needs is not installed."""
+    """A required package is not installed."""
 
 
 class PluginError(TapelineError):
@@ -112,7 +112,7 @@ def some_of(name: str, known: Iterable[str], limit: int = 12) -> str:
 
 
 def _text(name: object) -> str:
-    """Returns the beginning of a name to compare; a caller may have passed what is no text."""
+    """Returns the beginning of a name to compare; a caller may have passed a value that is not a text."""
     return (name if isinstance(name, str) else str(name))[:_LONGEST_NAME]
 
 

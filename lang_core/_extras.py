@@ -28,7 +28,7 @@ def has_extra(extra: str) -> bool:
     """Returns True if all packages of an extra are installed; imports none of them.
 
     Raises:
-        ChoiceError: there is no such extra.
+        ChoiceError: the extra does not exist.
     """
     return not _missing(extra)
 
@@ -38,11 +38,11 @@ def check_extra(extra: str, purpose: str) -> None:
 
     Args:
         extra: name of the extra, a key of ``EXTRAS``.
-        purpose: what needs the packages, as the beginning of the error message.
+        purpose: the user of the packages, as the beginning of the error message.
 
     Raises:
         MissingPackageError: a package is not installed; says how to install it.
-        ChoiceError: there is no such extra.
+        ChoiceError: the extra does not exist.
     """
     missing = _missing(extra)
     if missing:
@@ -57,11 +57,11 @@ def load_extra(module: str, extra: str, purpose: str) -> ModuleType:
     Args:
         module: name of the module.
         extra: name of the extra, a key of ``EXTRAS``.
-        purpose: what needs the packages, as the beginning of the error message.
+        purpose: the user of the packages, as the beginning of the error message.
 
     Raises:
         MissingPackageError: a package of the extra is not installed; says how to install it.
-        ChoiceError: there is no such extra.
+        ChoiceError: the extra does not exist.
     """
     try:
         return importlib.import_module(module)

@@ -45,7 +45,7 @@ LARGE_JSON_BOUNDS: Final = JsonBounds(nbytes=256 << 20, values=1 << 23)
 
 
 class JsonError(InputError, ValueError):
-    """A text is no JSON, or beyond its bounds. The message does not name the file: the caller does."""
+    """A text is not JSON, or exceeds its bounds. The message does not name the file: the caller does."""
 
 
 @checked_choices
@@ -61,7 +61,7 @@ def json_value(
         unique: True refuses an object that has a key twice; else the last value counts, as in Python's json.
 
     Raises:
-        JsonError: the text is no JSON, is beyond its bounds, or holds half of a surrogate pair.
+        JsonError: the text is not JSON, exceeds its bounds, or holds half of a surrogate pair.
 
     >>> json_value('{"layers": 2}')
     {'layers': 2}
@@ -106,7 +106,7 @@ def open_regular(path: str | os.PathLike[str]) -> int:
     """Returns a descriptor of a regular file, for reading.
 
     Raises:
-        OSError: the file cannot be read, or is no regular file (a pipe would block, a device has no end).
+        OSError: the file cannot be read, or is not a regular file (a pipe would block, a device never ends).
     """
     descriptor = os.open(path, _READ)
     try:
@@ -129,7 +129,7 @@ def file_bytes(path: str | os.PathLike[str], most: int) -> bytes:
         most: most bytes that are read.
 
     Raises:
-        OSError: the file cannot be read, is no regular file (a pipe would block, a device has no end), or is larger.
+        OSError: the file cannot be read, is not a regular file (a pipe would block, a device never ends), or is larger.
     """
     descriptor = open_regular(path)
     try:
@@ -177,13 +177,13 @@ def read_json(
 
     Args:
         path: path of the file.
-        remedy: what to do if the file is missing or damaged, for the message.
+        remedy: fix for a missing or damaged file, for the message.
         bounds: bounds of the text.
         error: class of the error.
         nonfinite: as for ``json_value``.
 
     Raises:
-        InputError: of the class ``error``; the file is missing, unreadable, no JSON or beyond its bounds.
+        InputError: of the class ``error``; the file is missing, unreadable, not JSON or beyond its bounds.
     """
     try:
         return file_json(path, bounds, nonfinite=nonfinite)

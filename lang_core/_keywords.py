@@ -20,7 +20,7 @@ def check_keywords(function: Callable[..., Any], title: str, keywords: Iterable[
         keywords: names of the call's keyword arguments.
 
     Raises:
-        KeywordError: the function has no argument of a name.
+        KeywordError: the function lacks an argument of this name.
     """
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):

@@ -199,7 +199,7 @@ def _sub_scales(layout: BlockLayout, scales: SubScales, blocks: _Array) -> _Arra
 
 
 def _half(blocks: _Array, place: int) -> _Array:
-    """Returns the f16 whose first byte has this place, as f32 [n, 1]."""
+    """Returns the f16 that starts at this byte, as f32 [n, 1]."""
     return np.ascontiguousarray(blocks[:, place : place + 2]).view(np.float16).astype(np.float32)
 
 

@@ -16,7 +16,7 @@ class MappingWeights:
 
     Args:
         arrays: arrays of any shape by key, in the order of the keys.
-        where: what ``origin`` says.
+        where: result of ``origin``.
 
     >>> weights = MappingWeights({"norm.weight": np.ones(3, np.float32)})
     >>> weights.spec("norm.weight"), weights.read_rows("norm.weight", 1, 3).tolist()
@@ -39,7 +39,7 @@ class MappingWeights:
         """Returns the array's shape and dtype.
 
         Raises:
-            CheckpointError: there is no such array.
+            CheckpointError: the array does not exist.
         """
         array = self._found(key)
         return TensorSpec(array.shape, as_dtype(array.dtype))
@@ -48,7 +48,7 @@ class MappingWeights:
         """Returns None: arrays are not packed.
 
         Raises:
-            CheckpointError: there is no such array.
+            CheckpointError: the array does not exist.
         """
         self._found(key)
 
@@ -56,7 +56,7 @@ class MappingWeights:
         """Returns the array, of the shape that it was given in.
 
         Raises:
-            CheckpointError: there is no such array.
+            CheckpointError: the array does not exist.
         """
         view = self._found(key).view()
         view.flags.writeable = False
@@ -66,7 +66,7 @@ class MappingWeights:
         """Returns rows [stop - start, ..] of the first axis.
 
         Raises:
-            CheckpointError: there is no such array, or it has no such rows.
+            CheckpointError: the array or the rows do not exist.
         """
         return rows_of(self.read(key), start, stop, key, self._where)
 
@@ -74,7 +74,7 @@ class MappingWeights:
         """Returns the mapping's origin, the same for every array.
 
         Raises:
-            CheckpointError: there is no such array.
+            CheckpointError: the array does not exist.
         """
         self._found(key)
         return self._where

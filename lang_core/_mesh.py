@@ -28,7 +28,7 @@ class MeshShape:
         axes: pairs of an axis of ``MESH_AXES`` and how many devices stand along it.
 
     Raises:
-        ConfigError: no axis, an unknown one, one that is given twice, or a size that is no positive integer.
+        ConfigError: the mesh lacks axes, an axis is unknown or given twice, or a size is not a positive integer.
 
     >>> mesh = MeshShape.parse("tp=2,dp=3")
     >>> mesh.size, mesh.size_of("tp"), mesh.size_of("ep")
@@ -58,7 +58,7 @@ class MeshShape:
         """Returns the mesh that a text such as ``tp=2,dp=2`` describes.
 
         Raises:
-            ConfigError: the text is of another form, or describes no mesh.
+            ConfigError: the text is of another form, or does not describe a mesh.
         """
         return MeshShape(tuple(_axis(part, text) for part in text.split(",")) if text.strip() else ())
 

@@ -125,8 +125,8 @@ class Module(Named):
 class Repeated(Named, Sequence["Module"]):
     """Sequence of modules that are made on access, and not kept.
 
-    A model of ten thousand layers is then no larger than one of ten. Each access makes a new module, with the path of
-    its place; so a module's identity, and what is written to its attributes, does not last.
+    A model of ten thousand layers is then as small as one of ten. Each access makes a new module, with the path of
+    its place; so a module's identity, and assignments to its attributes, do not last.
 
     Args:
         count: number of modules.

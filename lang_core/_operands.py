@@ -1,4 +1,4 @@
-"""Advice on what is passed to an op and is no tensor."""
+"""Advice for operands that are not tensors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from lang_core._spec import TensorSpec
 
 
 def operand_advice(operand: Any) -> str:
-    """Returns text that says what an operand is and what to pass in its place; empty for data and numbers.
+    """Returns text that describes an operand and the value to pass instead; empty for data and numbers.
 
     >>> operand_advice([1.0, 2.0])
     'a list of float is not a tensor: pass its elements one by one, or make a tensor of it with ctx.ops.constant'

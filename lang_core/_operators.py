@@ -1,7 +1,8 @@
 """Errors of Python's operators and NumPy's functions on tensors: each names the op to call.
 
-``x + y`` has no context, so it cannot say where it computes or which recording gets it. Where a caller gave an array in
-place of a tensor it would follow NumPy's rules eagerly and the op table's in a recording. ``ctx.ops`` is the only way.
+``x + y`` lacks a context, so it cannot tell where it computes or which recording gets it. Where a caller gave an array
+in place of a tensor it would follow NumPy's rules eagerly and the op table's in a recording. ``ctx.ops`` is the only
+way.
 """
 
 from collections.abc import Callable
@@ -139,7 +140,7 @@ class NoOperators:
     __slots__ = ()
 
     def _as_operand(self) -> tuple[str, str]:
-        """Returns text that says what the value is, and advice that precedes the call of an op; may be empty."""
+        """Returns text that describes the value, and advice that precedes the call of an op; may be empty."""
         return f"a {type(self).__name__}", ""
 
     def _refuse(self, symbol: str, calls: str, y: Any = None, reflected: bool = False) -> NoReturn:
@@ -194,7 +195,7 @@ for _name, (_symbol, _calls) in _UNARY.items():
 class MissingAttribute:
     """Attribute of other libraries' arrays, on a class that lacks it: its lookup raises the error that names the op.
 
-    The class needs no ``__getattr__``, which would slow down the lookup of every attribute of its objects.
+    The class does not use ``__getattr__``, which would slow down the lookup of every attribute of its objects.
 
     Args:
         name: name of the attribute.

@@ -1,7 +1,7 @@
 """Block-quantised weights: GGUF's layouts, byte for byte.
 
 A packed matrix [N, K] is an i8 array [N, K / block * bytes of a block]: block after block along K. The layouts are
-those of ggml (``ggml-common.h``): blocks of 32, or super-blocks of 256 whose parts have scales of their own.
+those of ggml (``ggml-common.h``): blocks of 32, or super-blocks of 256 with a scale for each part.
 """
 
 from collections.abc import Mapping
@@ -80,7 +80,7 @@ class Encoding:
         """Packs finite weights f32 [.., K] into i8 [.., K / block * block_bytes], bit for bit as the gguf package does.
 
         Raises:
-            ConfigError: there is no quantizer for this encoding.
+            ConfigError: this encoding lacks a quantizer.
         """
         quantizer = _quantizer_of(self)
         blocks = np.ascontiguousarray(weights, np.float32).reshape(-1, self.block)
@@ -102,7 +102,7 @@ class Encoding:
         return weights.reshape(*leading, count * self.block)
 
     def nonfinite(self, packed: _Array) -> _Array:
-        """Returns which blocks have a scale or a minimum that is no number, bool [.., K / block], of i8 [.., bytes]."""
+        """Returns which blocks have a scale or a minimum that is NaN, bool [.., K / block], of i8 [.., bytes]."""
         blocks = packed.view(np.uint8).reshape(*packed.shape[:-1], -1, self.block_bytes)
         if self.layout.exponent:
             return blocks[..., self.layout.scale] == _NO_EXPONENT

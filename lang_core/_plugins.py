@@ -1,4 +1,4 @@
-"""Packages that extend this one: each names a module, whose import registers what it brings."""
+"""Packages that extend this one: each names a module that registers its extensions when it is imported."""
 
 import functools
 from importlib.metadata import EntryPoint, entry_points
@@ -22,7 +22,7 @@ def load_plugins() -> tuple[str, ...]:
     Registries call this before they look a name up, so nobody else has to.
 
     Raises:
-        PluginError: a module cannot be imported; names the package, and what went wrong.
+        PluginError: a module cannot be imported; names the package and the cause.
     """
     points = sorted(entry_points(group=PLUGINS), key=lambda point: point.name)
     for point in points:

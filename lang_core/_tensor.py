@@ -39,7 +39,7 @@ class Tensor(NoOperators):
         """Returns the data, of the tensor's shape, if it has data.
 
         Raises:
-            TraceEscapeError: the value is recorded, and has no data.
+            TraceEscapeError: the value is recorded and lacks data.
         """
         self._escape("numpy()")
 

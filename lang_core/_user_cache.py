@@ -1,4 +1,4 @@
-"""Folder of the user's caches, and the check that no other user can change what lies in a cache."""
+"""Folder of the user's caches, and the check that other users cannot change a cache."""
 
 import contextlib
 import functools
@@ -19,7 +19,7 @@ def user_cache_directory() -> Path:
     A relative ``XDG_CACHE_HOME`` is ignored, as the XDG specification asks.
 
     Raises:
-        InputError: ``XDG_CACHE_HOME`` is not set, and the user has no home directory.
+        InputError: ``XDG_CACHE_HOME`` is not set, and the user lacks a home directory.
     """
     home = os.environ.get("XDG_CACHE_HOME")
     if home and Path(home).is_absolute():
@@ -31,12 +31,11 @@ def user_cache_directory() -> Path:
 
 
 def check_private(folder: Path) -> None:
-    """Checks that no other user can change the contents of a cache's folder.
+    """Checks that other users cannot change the contents of a cache's folder.
 
     The folder must belong to this user or to root, and only its owner may write it. A directory above it may be
-    writable by others only if it is sticky, as /tmp is. A group that has the user's name and no other member counts as
-    the user.
-    A folder that does not exist passes if the directories above it do.
+    writable by others only if it is sticky, as /tmp is. A group with the user's name and only this member counts as the
+    user. A folder that does not exist passes if the directories above it do.
 
     Raises:
         InputError: another user can change the contents; names the directory and its mode.
@@ -68,7 +67,7 @@ def make_private(folder: Path) -> None:
 
 
 def _problem(status: os.stat_result, *, is_cache: bool) -> str:
-    """Returns what lets another user change a directory; empty if nothing does."""
+    """Returns the reason why another user can change a directory; empty if none can."""
     if not stat.S_ISDIR(status.st_mode):
         return ""  # nothing can lie below it
     mode = stat.S_IMODE(status.st_mode)

@@ -14,8 +14,8 @@ from lang_core._spec import TensorSpec
 class WeightSource(Protocol):
     """Named tensors that are read when asked for, and only then.
 
-    Reading changes nothing: the same key can be read again. Arrays are read-only if they are views. A source that
-    wraps another one says of a tensor what the other says, but for what it changes.
+    Reading changes nothing: the same key can be read again. Arrays are read-only if they are views. A source that wraps
+    another source gives the same answers for tensors that it does not change.
     """
 
     def keys(self) -> Iterator[str]:
@@ -27,7 +27,7 @@ class WeightSource(Protocol):
         ...
 
     def spec(self, key: str) -> TensorSpec:
-        """Returns the shape and the dtype that reading gives. Raises CheckpointError if there is no such key."""
+        """Returns the shape and the dtype that reading gives. Raises CheckpointError if the key does not exist."""
         ...
 
     def encoding(self, key: str) -> str | None:
@@ -49,7 +49,7 @@ class WeightSource(Protocol):
 
 @runtime_checkable
 class MatrixRows(Protocol):
-    """Source whose rows may be so large that a part of one is wanted: experts, of which each is a matrix."""
+    """Source with rows so large that callers read parts of them: experts, each of which is a matrix."""
 
     def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
         """Returns rows ``start`` to ``stop`` of the tensor as a matrix [product of all dims but the last, last dim]."""
@@ -74,7 +74,7 @@ class PackedRows(Protocol):
     """Source that gives rows of packed tensors as they are stored."""
 
     def packed_as(self, key: str) -> str | None:
-        """Returns the encoding of the rows that ``read_packed_rows`` gives; None if it gives none of this tensor."""
+        """Returns the encoding of the rows that ``read_packed_rows`` gives; None if it cannot read this tensor."""
         ...
 
     def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
@@ -99,10 +99,10 @@ def rows_of(array: np.ndarray, start: int, stop: int, key: str, origin: str) -> 
         start: the first row.
         stop: the row after the last.
         key: the tensor's, for the message.
-        origin: where it lies, for the message.
+        origin: location of the tensor, for the message.
 
     Raises:
-        CheckpointError: the tensor has no such rows.
+        CheckpointError: the tensor lacks these rows.
     """
     check_rows(array.shape, start, stop, key, origin)
     if array.ndim:
@@ -147,13 +147,13 @@ def matrix_rows_of(source: WeightSource, key: str, start: int, stop: int) -> np.
 def matrix_rows_by(
     read_rows: Callable[[str, int, int], np.ndarray], key: str, shape: tuple[int, ...], start: int, stop: int
 ) -> np.ndarray:
-    """Returns what ``matrix_rows_of`` does, for a tensor of this shape, by reading rows of its first axis.
+    """Like ``matrix_rows_of`` for a tensor of this shape, by reading rows of its first axis.
 
     Args:
         read_rows: function that reads rows of the first axis: key, first row, row after the last.
         key: name of the tensor.
         shape: shape of the tensor.
-        start: first row of the matrix whose rows are all rows of the tensor.
+        start: first row, counted over the matrix of all rows of the tensor.
         stop: row after the last.
     """
     height = math.prod(shape[1:-1])
@@ -173,7 +173,7 @@ def check_rows(shape: tuple[int, ...], start: int, stop: int, key: str, origin: 
         origin: file of the tensor, for the message.
 
     Raises:
-        CheckpointError: the tensor has no such rows.
+        CheckpointError: the tensor lacks these rows.
     """
     count = shape[0] if shape else 1
     if not 0 <= start <= stop <= count:

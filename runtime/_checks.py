@@ -146,7 +146,7 @@ def admitted_value(argument: LoweredArgument, value: Value) -> Value:
     scalar; Python numbers become arrays for a tensor of one element, by the op table's rule for numbers.
 
     Raises:
-        TraceEscapeError: a tensor is recorded and has no data.
+        TraceEscapeError: a tensor is recorded and lacks data.
     """
     kind = type(value)
     if kind is not np.ndarray and kind not in _NUMBERS and not isinstance(value, DeviceHandle):

@@ -12,7 +12,7 @@ class CallGuard(Protocol):
         ...
 
     def holds_writers(self) -> bool:
-        """Returns True if other processes that write the files wait until no call runs."""
+        """Returns True if other processes that write the files wait for running calls."""
         ...
 
     def check(self) -> None:

@@ -119,7 +119,7 @@ class Holding(ABC, Generic[P, H]):
 
     @abstractmethod
     def _replace(self, tensors: Mapping[int, H]) -> None:
-        """Takes handles that fit in the place of what is held."""
+        """Replaces the held tensors by matching handles."""
 
     def _check_written(self, index: int, part: Part, values: np.ndarray) -> None:
         spec = self.specs[index]

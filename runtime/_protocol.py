@@ -76,7 +76,7 @@ class Updating(Protocol):
     """Entry point that runs on held tensors of its session in the place of its donated arguments."""
 
     def __call__(self, held: Any, *values: Any) -> Results:
-        """Runs it, and waits for its results; the held tensors have then what replaces them."""
+        """Runs it, and waits for its results; the held tensors then have their replacements."""
         ...
 
 
@@ -95,7 +95,7 @@ class Session(Protocol):
 
     @property
     def target(self) -> str:
-        """Name of what its modules are compiled for; what was measured of a bundle is kept by it."""
+        """Name of the target that its modules are compiled for; measurements of a bundle are stored under it."""
         ...
 
     @property

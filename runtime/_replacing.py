@@ -1,4 +1,4 @@
-"""Calls of an entry point that leave results in the place of held tensors: which, and what they take."""
+"""Calls of an entry point that replace held tensors by results: the replacements and the arguments."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ class UpdatePlan:
 
         Raises:
             DeviceError: the held tensors do not fit or are dead; the values are too few or too many; or a donated
-                argument has no result that replaces it.
+                argument lacks a result that replaces it.
         """
         held.check(f"update by {self.name!r}")
         if held.program is not self._program or held.specs != self._held_specs:
@@ -89,7 +89,7 @@ class BaseUpdating(ABC, Generic[P, F, T, R]):
     """Entry point that runs on held tensors in the place of its donated arguments."""
 
     def __init__(self, program: P, function: F, plan: UpdatePlan) -> None:
-        """Takes the general function, and what of it is held."""
+        """Takes the general function, and its held tensors."""
         self._program: Final = program
         self._function: Final = function
         self._plan: Final = plan
@@ -99,12 +99,12 @@ class BaseUpdating(ABC, Generic[P, F, T, R]):
         """Runs the entry point and waits for its results.
 
         Args:
-            held: tensors for the donated arguments, of their shapes and dtypes; afterwards they have what replaces
-                these. They are dead when the call fails on the device.
+            held: tensors for the donated arguments, of their shapes and dtypes; afterwards they have the replacements.
+                They are dead when the call fails on the device.
             *values: the other arguments, as for ``Function``; also a number for a tensor of one integer.
 
         Raises:
-            DeviceError: see ``Function``; the held tensors do not fit or are dead; or a donated argument has no result
+            DeviceError: see ``Function``; the held tensors do not fit or are dead; or a donated argument lacks a result
                 that replaces it.
             InputError: see ``Function``.
         """

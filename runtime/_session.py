@@ -31,7 +31,7 @@ class BaseSession(ABC, Generic[P, H, F, U, T]):
     def __init__(
         self, program: P, updating: Callable[[P, F, UpdatePlan], U], held: Callable[[P, Sequence[H]], T]
     ) -> None:
-        """Takes a program, and what makes functions on held tensors and held tensors."""
+        """Takes a program, and factories of held tensors and of functions on them."""
         self._program: Final = program
         self._updating: Final = updating
         self._held: Final = held

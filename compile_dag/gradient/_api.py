@@ -23,10 +23,10 @@ def gradient(graph: ComputeGraph, of: str, wrt: Sequence[str]) -> ComputeGraph:
 
     Returns:
         A new graph: the outputs of the given one, and ``gradient.<name>`` for each name in ``wrt``, of that input's or
-        parameter's spec. What does not influence the output has zeros.
+        parameter's spec. Values without influence on the output get zeros.
 
     Raises:
-        GraphError: there is no such output, input or parameter, it is not floating, or an op on the way has no
+        GraphError: the output, input or parameter does not exist or is not floating, or an op on the way lacks a
             gradient.
 
     >>> from compile_dag import record
@@ -117,12 +117,12 @@ def value_and_gradient(
         of: index or name of the loss among the returned tensors; None if ``fn`` returns one tensor.
 
     Returns:
-        ``(ctx, *arguments) -> (what fn returns, gradients)``: one gradient per entry of ``wrt``, in the form of the
-        argument, a tensor or a mapping; zeros if it has no influence.
+        ``(ctx, *arguments) -> (results of fn, gradients)``: one gradient per entry of ``wrt``, in the form of the
+        argument, a tensor or a mapping; zeros without influence.
 
     Raises:
         GraphError: when called: the loss is not one floating number, an argument is not floating, a parameter is not
-            read, or an op on the way has no gradient.
+            read, or an op on the way lacks a gradient.
 
     >>> from compile_dag.gradient import value_and_gradient
     >>> from lang_core import EagerExecutionContext

@@ -68,7 +68,7 @@ def backward(
 ) -> list[Tensor | None]:
     """Goes through the nodes from the last to the first.
 
-    What is done for the nodes of a block ``b`` is done in a block ``b.backward``, under the nodes' own module paths
+    The backward ops of a block ``b`` are in a block ``b.backward``, under the nodes' own module paths
     and source lines.
 
     Args:
@@ -76,7 +76,7 @@ def backward(
         nodes: nodes that were run forward in ``ctx``.
         known: tensors of ``ctx`` that the nodes' values stand for, by number.
         seeds: values, and the gradient of the loss with respect to each.
-        wanted: values whose gradients are asked for.
+        wanted: values to differentiate with respect to.
         constants: arrays of constants from around the nodes, by the value's number.
         blocks: True to open blocks; not in the function of a loop or branch.
 
@@ -84,7 +84,7 @@ def backward(
         The gradients; None if nothing depends on a value.
 
     Raises:
-        GraphError: an op on the way has no gradient rule, or is refused.
+        GraphError: an op on the way lacks a gradient rule, or is refused.
     """
     active = active_values(nodes, wanted)
     constants = constants | {n.results[0].number: n.attributes[0].array for n in nodes if n.op.name == "constant"}

@@ -1,6 +1,6 @@
 """Gradients of composites, each as one: less is kept from the forward pass than their ops would keep.
 
-What is kept are a composite's inputs and results; what lies between is computed again.
+Only a composite's inputs and results are kept; intermediate values are computed again.
 """
 
 import math

@@ -102,7 +102,7 @@ def _product(ops: Ops, g: Tensor, other: Tensor, contract: tuple[Axes, Axes], ba
 
 
 def _arranged(ops: Ops, product: Tensor, axes: Axes) -> Tensor:
-    """Transposes a product, whose axis i is axis ``axes[i]`` of the operand, to the operand's order."""
+    """Transposes a product to the operand's order; axis i of the product is axis ``axes[i]`` of the operand."""
     order = tuple(axes.index(axis) for axis in range(len(axes)))
     return product if order == tuple(range(len(axes))) else ops.transpose(product, order)
 

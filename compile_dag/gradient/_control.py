@@ -47,7 +47,7 @@ def _region_gradients(
     cotangents: Sequence[Tensor | None],
     wanted: Sequence[Value],
 ) -> list[Tensor]:
-    """Runs a region forward and backward; zeros if a wanted value has no part in it."""
+    """Runs a region forward and backward; zeros if it does not use a wanted value."""
     replay(region.nodes, forward.ctx, values)
     seeds = [(value, g) for value, g in zip(region.outputs.values(), cotangents, strict=True) if g is not None]
     gradients = backward(forward.ctx, region.nodes, values, seeds, wanted, forward.constants, blocks=False)

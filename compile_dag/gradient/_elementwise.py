@@ -136,7 +136,7 @@ def _select(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
 
 @gradient_of("clamp")
 def _clamp(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
-    """Gives no gradient on a bound, as jax.lax.clamp does."""
+    """Gives the gradient 0 on a bound, as jax.lax.clamp does."""
     ops = forward.ops
     x, low, high = forward.inputs
 

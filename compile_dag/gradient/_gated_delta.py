@@ -14,8 +14,8 @@ from lang_core import ExecutionContext, Ops, Tensor, TensorSpec
 def _gated_delta_rule(forward: ForwardCall, of_o: Tensor | None, of_last: Tensor | None) -> Sequence[Thunk]:
     """Runs the chunks again for the states before them, then from the last one back, each by the gradients of its ops.
 
-    What is kept are the states between chunks. (The loop of the forward pass carries all results too, and the gradient
-    of any loop keeps what each round carries: memory would grow with the square of T.)
+    The states between chunks are kept. (The loop of the forward pass carries all results too, and the gradient of any
+    loop keeps the carried values of each round: memory would grow with the square of T.)
     """
     ctx, ops = forward.ctx, forward.ops
     q, k, v, *_, state = forward.inputs

@@ -41,7 +41,7 @@ def _extreme(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
 
 @gradient_of("prod")
 def _prod(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
-    """Multiplies by the product of all other elements, without a division by what may be 0."""
+    """Multiplies by the product of all other elements, without dividing by elements that may be 0."""
     ops = forward.ops
     axes = forward.attributes[0]
 

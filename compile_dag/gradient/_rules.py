@@ -32,7 +32,7 @@ class ForwardCall:
         results: results of the op in ``ctx``, of the shapes of its shape rule.
         attributes: attributes in the order of the op's.
         wanted: flag per input: True if its gradient is needed.
-        values: operands as recorded, by which regions know what they capture.
+        values: operands as recorded, by which regions identify captured values.
         where: module path and source line, for messages.
         constants: arrays of operands that are constants, by the number of the recorded value.
     """
@@ -80,9 +80,9 @@ def gradient_of(*names: str) -> Callable[[Rule], Rule]:
 
     A rule is ``rule(forward, *cotangents)``, with one cotangent per result: the gradient of the loss with respect to
     that result, in its shape and dtype; None if nothing depends on a result (never if the op has one result). It
-    returns one function without arguments per input, or None if no gradient flows; those are called whose gradient
-    is needed. What they return may have the shape to which the input was broadcast, and another floating
-    dtype: it is summed over the broadcast axes, and cast to the input's dtype.
+    returns one function without arguments per input, or None if the gradient is zero; only functions of needed
+    gradients are called. Their results may have the shape to which the input was broadcast, and another floating dtype:
+    it is summed over the broadcast axes, and cast to the input's dtype.
     """
     return _register(RULES, "op", names)
 
@@ -115,7 +115,7 @@ def _register(table: dict[str, Rule], kind: str, names: tuple[str, ...]) -> Call
 
 @checked_choices
 def not_differentiable(reason: str, *names: str, refused: bool = False) -> None:
-    """Registers ops through which no gradient flows, with the reason.
+    """Registers ops with a zero gradient, with the reason.
 
     Args:
         reason: text for the table of ops and for messages.

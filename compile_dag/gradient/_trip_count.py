@@ -15,11 +15,11 @@ _MOST: Final = 1 << 16
 
 
 def static_trip_count(attributes: tuple[Any, ...], operands: Sequence[Value], constants: dict[int, Any]) -> int | None:
-    """Counts the rounds of a loop by running what decides whether it goes on, if that depends on constants alone.
+    """Counts the rounds of a loop by running its condition, if that depends on constants only.
 
     Args:
         attributes: attributes of the ``while``: its condition, its body and the number of carried values.
-        operands: first carried values, then what the regions capture.
+        operands: first carried values, then captured values.
         constants: arrays of constants by the number of the value.
 
     Returns:

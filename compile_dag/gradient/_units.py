@@ -42,13 +42,13 @@ def units_of(nodes: Sequence[Node], outputs: Iterable[Value], active: set[int]) 
     """Returns the nodes in order, those of a call that has a rule as one unit: of nested calls the outermost possible.
 
     A call can be taken as one if its inputs exist before its first node, its results are made by its nodes, nothing
-    outside uses another value that they make, and they use no value from outside that matters but the inputs. A pass
-    may have broken that, by merging or leaving out nodes; so may a body that uses more than it is given.
+    outside uses their other values, and their only relevant outside values are the inputs. A pass may have broken that,
+    by merging or leaving out nodes; so may a body that uses more than it is given.
 
     Args:
         nodes: nodes in order.
         outputs: values that are used beyond the nodes.
-        active: numbers of the values whose gradients matter.
+        active: numbers of the values that need gradients.
     """
     whole = _whole_calls(nodes, outputs, active)
     units: list[Unit] = []
@@ -101,7 +101,7 @@ def _whole_calls(nodes: Sequence[Node], outputs: Iterable[Value], active: set[in
 
 
 def _left(value: Value, calls_at: list[list[Call]], made_at: dict[int, int], user: list[Call]) -> Iterator[Call]:
-    """Yields the calls that made the value, that its user is not part of, and whose result it is not."""
+    """Yields the calls that contain the value's node but not its user, and that do not return the value."""
     for call in calls_at[made_at[value.number]] if value.number in made_at else ():
         if call not in user and not any(value is result for result in call.results):
             yield call

@@ -1,7 +1,7 @@
 """Random programs over the op table, which run in any context. Only tests import this.
 
 A program is data: steps of small numbers, each of which picks an op and operands from the values there are by
-then. What it picks depends on specs alone, so that a program computes the same eagerly and recorded.
+then. Its choices depend on specs only, so a program computes the same eagerly and recorded.
 """
 
 from collections.abc import Callable, Sequence

@@ -33,7 +33,7 @@ def recorded(count: int) -> Tape:
 
 
 def graph_of(tape: Tape) -> ComputeGraph:
-    """Returns the graph whose output is the last result."""
+    """Returns the graph with the last result as output."""
     return ComputeGraph("g", tape.inputs, tuple(tape.nodes), {"y": tape.nodes[-1].results[0]})
 
 

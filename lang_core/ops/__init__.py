@@ -1,7 +1,7 @@
 """The op table and ``ctx.ops``.
 
 Each op stands once, in one of this folder's files: its contract with numbered constraints, its shape rule and
-its eager NumPy rule. What an op means to a compiler is registered for it elsewhere.
+its eager NumPy rule. Rules for compilers are registered elsewhere.
 
 Semantics
 ---------
@@ -14,15 +14,15 @@ operands as they are and promote nothing. Integers wrap. Floating results follow
 Where these ops differ from NumPy, on purpose:
 
 - Pairs whose common dtype is not in the table (i8 with u8, bf16 with f16, bf16 with i32) are refused: cast one.
-- bf16 is a floating dtype like the others: ``bf16 + 2.5`` is bf16, where NumPy with ml_dtypes gives f64.
+- bf16 is a floating dtype like the others: ``bf16 + 2.5`` is bf16, while NumPy with ml_dtypes gives f64.
 - ``div``, ``pow`` and the functions of one number take floating dtypes only; nothing turns an integer into f64.
 - Arithmetic, order and sums refuse bool; ``logical_*`` refuse everything else. Cast first.
 - Reductions and ``cumsum`` keep the operand's dtype: sums of i8 wrap in i8. f16 and bf16 are accumulated in f32
   and rounded once; so are their functions and composites computed.
 - ``argmax``, ``argmin`` and the indices of ``sort`` and ``top_k`` are i32.
 - Run-time positions are never counted from the end. ``take``, ``gather``, ``put`` and the starts of ``dynamic_slice``
-  and ``dynamic_update_slice`` are clamped into range; ``scatter`` drops what is outside.
-- Python floats become f32 and ints i32 if there is no tensor beside them.
+  and ``dynamic_update_slice`` are clamped into range; ``scatter`` drops updates outside.
+- Python floats become f32 and ints i32 without a tensor beside them.
 - Unspecified: integer ``rem`` by 0, shifts by a negative number or by more bits than there are, casts of floats to
   integers that cannot represent them, which of 0.0 and -0.0 is the larger, which of several updates of one
   element wins in a ``put`` or a ``scatter`` that sets, and whether a NaN or infinity of a ``conv``'s kernel meets its

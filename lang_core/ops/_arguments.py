@@ -30,14 +30,14 @@ _OPTIONAL: Final[dict[Check, Check]] = {}
 
 
 class _WrongTypeError(Exception):
-    """An argument is of no type that is expected; ``args`` has what is."""
+    """An argument has an unexpected type; ``args`` has the expected type."""
 
 
 def checks_arguments(kind: type[T], names: Collection[str] | None = None) -> type[T]:
     """Wraps the public methods of a class that have attributes: an argument of a wrong type is an OpError.
 
-    Integers of NumPy become Python's, and sequences of integers tuples; a bool is no integer. What the methods call on
-    their own object is not checked again: they get ``self._plain``, whose methods are those without a wrapper.
+    Integers of NumPy become Python's, and sequences of integers tuples; a bool is not an integer. Calls of the methods
+    on their own object are not checked again: they use ``self._plain``, which has the methods without wrappers.
 
     Args:
         kind: class to change.
@@ -325,7 +325,7 @@ def _sequence_of(check: Check, count: int | None) -> Check:
 
 
 def _pair_of_axes(check: Check) -> Check:
-    """Returns a check that needs no further call for two tuples of integers, as of each product."""
+    """Returns a check that makes further calls only for values other than two tuples of integers (each product)."""
 
     def pair(value: Any) -> Any:
         if type(value) is tuple and len(value) == 2:

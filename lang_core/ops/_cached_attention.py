@@ -69,7 +69,7 @@ def _eager(q: Array, k: Array, v: Array, bias: Array, *rows_and_scale: Any) -> A
 
 
 def _shown(bias: Array) -> int:
-    """Returns the number of keys up to the last one that some query sees; all if none does."""
+    """Returns the number of keys up to the last key that a query sees; all if none is seen."""
     seen = np.flatnonzero((bias > _HIDDEN).any(axis=(0, 1)))
     return int(seen[-1]) + 1 if seen.size else bias.shape[-1]
 
@@ -104,7 +104,7 @@ class CachedAttentionOps(OpsBase):
         """Returns ``softmax(scale * q k^T + bias) v`` (Vaswani et al. 2017, arXiv:1706.03762), G heads for each of K.
 
         A kernel of it reads the keys that are not hidden: its cost goes with the length of a sequence, not with S. With
-        rows it reads the caches where they lie, and no row is copied; with pages it reads the table.
+        rows it reads the caches in place, without copying rows; with pages it reads the table.
 
         Args:
             q: [B, K, G, T, H].

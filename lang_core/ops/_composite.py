@@ -32,7 +32,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self.cast(x, as_dtype(x.dtype).accumulation)
 
     def mean(self, x: Tensor, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
-        """Returns the mean over ``axis`` (all axes if None), in x's floating dtype; NaN of no elements."""
+        """Returns the mean over ``axis`` (all axes if None), in x's floating dtype; NaN without elements."""
         if not as_dtype(x.dtype).is_floating:
             raise OpError(f"mean of {x.dtype}{list(x.shape)}: the dtype must be floating: cast it first")
         total = self.sum(self._wide(x), axis, keepdims)
@@ -96,7 +96,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
 
         Args:
             x: floating, any shape.
-            axis: what sums to one.
+            axis: axis along which the result sums to one.
             where: bool, broadcast to x: elements that do not count and become 0. A slice of which none
                 counts becomes 0 throughout.
 
@@ -248,7 +248,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self.cast(self.reshape(result, (batch, heads, queries, v.shape[-1])), q.dtype)
 
     def _per_group(self, x: Tensor, shared: int, group: int) -> Tensor:
-        """Returns [T, S] or [B, N, T, S] (axes may be 1) as what broadcasts to [B, K, G, T, S]."""
+        """Returns [T, S] or [B, N, T, S] (axes may be 1) in a shape that broadcasts to [B, K, G, T, S]."""
         if x.ndim == 2:
             return x
         heads = (1, 1) if x.shape[1] == 1 else (shared, group)

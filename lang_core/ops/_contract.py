@@ -51,7 +51,7 @@ def _positive(x_ndim: int, y_ndim: int, contract: Any, batch: Any) -> tuple[Axes
 
 
 class _Plan(NamedTuple):
-    """Transpositions and reshapes that turn a dot_general into one numpy.matmul; None if nothing is to be done."""
+    """Transpositions and reshapes that turn a dot_general into one numpy.matmul; None if none is needed."""
 
     x_order: Axes | None
     x_shape: Axes | None

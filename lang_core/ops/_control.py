@@ -1,4 +1,4 @@
-"""Control flow: loops and branches whose course is known only at run time."""
+"""Control flow: loops and branches that depend on run-time values."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol

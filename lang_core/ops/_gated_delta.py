@@ -33,7 +33,7 @@ class _Sizes(NamedTuple):
 
 
 class _Chunk(NamedTuple):
-    """Effect of a chunk of C tokens on a state. Without the delta rule there is no ``forget``.
+    """Effect of a chunk of C tokens on a state. Only the delta rule has ``forget``.
 
     Sequences and heads are axes of their own: a mesh cuts one by ``dp`` and the other by ``tp``, and as one axis of
     B K neither could be cut without the other.
@@ -41,10 +41,10 @@ class _Chunk(NamedTuple):
     Attributes:
         query: [B, K, C, G, Hk], with the decay since the chunk's start.
         scores: [B, K, C, G, C], of the chunk's own tokens.
-        write: [B, K, C, Hv], what is written if the state was 0.
+        write: [B, K, C, Hv], values written if the state was 0.
         key: [B, K, C, Hk], with the decay to the chunk's end.
         decay: [B, K, 1 or Hk, 1], over the whole chunk.
-        forget: [B, K, C, Hk], by which the state changes what is written.
+        forget: [B, K, C, Hk], by which the state changes the written values.
     """
 
     query: Tensor
@@ -71,14 +71,14 @@ class GatedDeltaOps(CompositeOps, IndexingOps, ControlOps):
         scale: float | None = None,
         chunk_size: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Computes linear attention whose state S forgets by g and is corrected by beta (arXiv:2412.06464).
+        """Computes linear attention with a state S that decays by g and is corrected by beta (arXiv:2412.06464).
 
         For each token: ``S = exp(g) S``, ``u = beta (v - k^T S)``, ``S = S + k u^T``, ``o = scale q^T S``. Without g
         nothing is forgotten; without beta, ``u = v``. With both it is the gated delta rule, with beta the delta rule,
         with g gated linear attention, with neither linear attention. Query head n reads the state of head n // (N / K).
 
-        Tokens are computed in chunks (arXiv:2406.06484), in a loop whose graph does not grow with T; one token is
-        computed as above. No power of e is above 1 for g <= 0. Inside all is f32, or f64 if q is.
+        Tokens are computed in chunks (arXiv:2406.06484), in a loop, so the graph does not grow with T; one token is
+        computed as above. All powers of e are at most 1 for g <= 0. Inside all is f32, or f64 if q is.
 
         Args:
             q: [B, T, N, Hk]; q and k usually are ``l2_norm``ed.
@@ -176,7 +176,7 @@ class GatedDeltaOps(CompositeOps, IndexingOps, ControlOps):
         Args:
             state: [B, K, Hk, Hv], before the first one.
             inputs: q [T / C, B, K, C, G, Hk], k, v, g, beta, from ``_in_chunks``.
-            ahead: whether what does not depend on the state is computed for all chunks before the loop.
+            ahead: whether values that do not depend on the state are computed for all chunks before the loop.
 
         Returns:
             o [T / C, B, K, C, G, Hv], and the state after the last one.
@@ -250,8 +250,8 @@ class GatedDeltaOps(CompositeOps, IndexingOps, ControlOps):
         """Returns ``(I + L)^-1`` for L [B, K, C, C] below the diagonal, by halves, all blocks of one size at once.
 
         The inverse of [[A, 0], [B, D]] has ``-D^-1 B A^-1`` in place of B; blocks of 1, 2, 4, .. are joined. (The
-        product of ``I + (-L)^(2^i)`` takes as many steps, but its powers cancel: of alike keys it leaves no digit in
-        f32.)
+        product of ``I + (-L)^(2^i)`` takes as many steps, but its powers cancel: with similar keys all digits of f32
+        are lost.)
         """
         size = below.shape[2]
         apart = self.bitwise_xor(row, column)  # from 2^i to 2^(i + 1) - 1 in the blocks that step i joins

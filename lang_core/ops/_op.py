@@ -54,7 +54,7 @@ class Op:
         name: unique.
         attributes: names of the compile-time values, in the order in which the rules take them.
         constraints: constraint number i+1 is ``constraints[i]``.
-        summary: what the op computes.
+        summary: description of the computation.
         shape_rule: ``(*specs, *attributes) -> results' specs``; raises ContractViolation.
         eager_rule: ``(*arrays, *attributes) -> array or tuple of arrays``.
         only_moves: True if ``eager_rule`` copies elements and computes none, so that NumPy has nothing to warn of.

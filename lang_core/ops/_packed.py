@@ -1,4 +1,4 @@
-"""Products with block-quantised weights, and what they are lowered to: products of integers."""
+"""Products with block-quantized weights, and the integer products that they are lowered to."""
 
 from typing import Any, Final
 
@@ -214,7 +214,7 @@ class PackedOps(MathOps):
     def block_quantize(self, x: Tensor, bits: int = 16) -> tuple[Tensor, Tensor, Tensor]:
         """Quantises x [.., K] in blocks of 32: planes i8 [.., bits / 8, K], scales f32 and sums i32 [.., K / 32].
 
-        With 16 bits an integer is 255 * high + low, and the planes are high and low. What is not finite gives
+        With 16 bits an integer is 255 * high + low, and the planes are high and low. Values that are not finite give
         unspecified integers; a NaN or infinity is also in its block's scale.
 
         Args:

@@ -57,7 +57,7 @@ def _eager_expert_block_product(
 
 
 def _product(x: Array, expert: Array, w: Array, encoding: Encoding, dtype: DType) -> Array:
-    """Returns x f32 [X, R, K] times the unpacked weights of experts i32 [G], and reads no others' bytes: [G, R, N]."""
+    """Returns x f32 [X, R, K] times the unpacked weights of experts i32 [G], and reads only their bytes: [G, R, N]."""
     result = np.empty((len(expert), x.shape[1], w.shape[1]), dtype.numpy)
     chosen = np.clip(expert, 0, len(w) - 1)
     for number in np.unique(chosen):
@@ -122,7 +122,7 @@ class PackedExpertOps(PackedOps):
         encoding: Encoding,
         dtype: DType | str = "f32",
     ) -> Tensor:
-        """Returns what ``packed_expert_linear`` does, of x [X, R, K] in blocks as ``block_quantize`` gives it."""
+        """Like ``packed_expert_linear``, for x [X, R, K] in blocks as ``block_quantize`` returns it."""
         return self._apply(_EXPERT_BLOCK_PRODUCT, (*blocks, expert, weight), (encoding, as_dtype(dtype)))
 
     @checked_choices
@@ -141,7 +141,7 @@ class PackedExpertOps(PackedOps):
 
         Args:
             x: floating, of 16 or 32 bits, [X, R, K]: R rows for each group, or for each G / X consecutive groups.
-            expert: i32 [G]: expert of each group; what lies outside is brought inside.
+            expert: i32 [G]: expert of each group, clamped to the valid range.
             weight: packed: i8 [E, N, K / block * block_bytes].
             encoding: of the weight.
             dtype: of the result; x's if None.

@@ -1,4 +1,4 @@
-"""Agreement of the module whose tensors are dumped with other modules that compute the same."""
+"""Agreement of the dumped module with other modules that compute the same."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class Companion(Protocol):
         Args:
             entry_point: entry point that was called.
             results: names of the results.
-            actual: what ``run`` returned, of its specs' shapes.
+            actual: results of ``run``, in the shapes of its specs.
             expected: results of the call, of the same shapes.
 
         Raises:

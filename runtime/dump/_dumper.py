@@ -67,7 +67,7 @@ class Dumper:
         return self._call
 
     def kernels(self) -> "KernelDumper":
-        """Returns the dumper of a second function that runs what the present call runs, for tensors of kernels."""
+        """Returns the dumper of a second function that computes the same call, for tensors of kernels."""
         return KernelDumper(self)
 
     @property
@@ -199,7 +199,7 @@ class DumpedCall:
         self._writer.add(label, array, payload=self._writer.level == ALL)
 
     def tag(self, name: str, array: Array) -> None:
-        """Adds a tagged tensor, whose name is one of ``tags``; in a loop it comes once per iteration."""
+        """Adds a tagged tensor with a name in ``tags``; in a loop it is added once per iteration."""
         info = self.tags[name]
         iteration = self._met.get(name, 0)
         self._met[name] = iteration + 1

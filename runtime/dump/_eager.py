@@ -22,10 +22,10 @@ from runtime.dump._dumper import DumpedCall, Dumper
 
 
 def tags_by_entry_point(entry_points: Sequence[EntryPoint], globs: Sequence[str]) -> dict[str, list[TagInfo]]:
-    """Returns the tags that globs select in each entry point, by recording it; no weight is read.
+    """Returns the tags that globs select in each entry point, by recording it without reading weights.
 
     Raises:
-        InputError: a glob selects no tag of any entry point.
+        InputError: a glob does not match a tag of any entry point.
     """
     selection = TagSelection(globs)
     tags = {point.name: list(tags_of(record_entry_point(point, selection).nodes)) for point in entry_points}
@@ -34,10 +34,10 @@ def tags_by_entry_point(entry_points: Sequence[EntryPoint], globs: Sequence[str]
 
 
 def kernel_sites(entry_points: Sequence[EntryPoint], globs: Sequence[str]) -> dict[str, tuple[KernelSite, ...]]:
-    """Returns the calls of kernels of which globs select a tensor, by entry point; no weight is read.
+    """Returns the calls of kernels with tensors that globs select, by entry point, without reading weights.
 
     Raises:
-        InputError: a glob selects no tag and no tensor of a kernel of any entry point.
+        InputError: a glob matches neither a tag nor a kernel's tensor of any entry point.
     """
     lowered = lower_module(
         entry_points,

@@ -39,7 +39,7 @@ def read_payload(directory: Path, record: DumpRecord) -> Array:
     """Reads a record's elements, in its dtype and shape.
 
     Raises:
-        InputError: the record has no payload, the file is missing, or is not of the record's size, dtype and shape.
+        InputError: the record lacks a payload, the file is missing, or is not of the record's size, dtype and shape.
     """
     what = f"{directory}: record {record.index} ({record.name!r}, step {record.step})"
     if record.file is None:

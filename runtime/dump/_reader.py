@@ -37,7 +37,7 @@ class Dump:
         level: 1 for tags only, 2 for all tensors, 3 for statistics of all and elements of tags.
         tags: globs that selected the tags; None if the module has none.
         order: names of the tags by entry point, in the order in which the model computes them.
-        limits: ``tensor_bytes`` and ``total_bytes`` of payloads; None is no limit.
+        limits: ``tensor_bytes`` and ``total_bytes`` of payloads; None is unlimited.
         records: tensors, in the order in which they were dumped.
         totals: ``records``, ``payloads``, ``payload_bytes``, and ``dropped``: per reason ``count`` and ``bytes``.
         agreement: if a second module was needed, how well its results agree, per module and entry point (the fields
@@ -62,7 +62,7 @@ class Dump:
         """Returns the elements of a record, in its shape.
 
         Raises:
-            InputError: the record has no payload, or that is missing or damaged.
+            InputError: the record lacks a payload, or the payload is missing or damaged.
         """
         return read_payload(self.directory, record)
 

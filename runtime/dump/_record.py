@@ -31,8 +31,8 @@ class TensorLabel:
         module_path: path of the module that tagged it; None for arguments and results.
         op: op that computed it; ``placeholder`` for an argument, None if it is unknown.
         line: Python source line that called the op, ``package/file.py:line``; None if it is unknown.
-        kernel: private function of the module whose argument or result it is; None for tags and those of the entry
-            point.
+        kernel: private function of the module that has it as an argument or result; None for tags and those of the
+            entry point.
         call_site: number of the kernel's call in the entry point, from 0; None if there is no kernel.
         layer: number of the layer that calls the kernel; None if there is none.
     """

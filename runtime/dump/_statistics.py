@@ -64,7 +64,7 @@ def chunks(array: Array) -> Iterator[Array]:
 
 
 class RunningStatistics:
-    """Statistics of a tensor whose chunks, as ``stored`` has them, are added one after the other."""
+    """Statistics of a tensor, computed from its chunks in the form of ``stored``, one after the other."""
 
     def __init__(self, dtype: DType) -> None:
         self._dtype = dtype

@@ -20,8 +20,8 @@ def traced_specs(call: DumpedCall, origin: str, key: str, sizes: Sequence[int]) 
         sizes: bytes of each of its tensors.
 
     Raises:
-        InputError: there is no such tag, or it has another size.
-        DescriptionError: there is no such call of a kernel, or its tensors have other sizes.
+        InputError: the tag does not exist, or has another size.
+        DescriptionError: the kernel call does not exist, or its tensors have other sizes.
     """
     if key.startswith((BEFORE, AFTER)):
         return _kernel_specs(call, origin, key, sizes)

@@ -29,8 +29,8 @@ class DumpLimits:
     """Limits of payloads; those beyond a limit are dropped.
 
     Attributes:
-        tensor_bytes: largest payload; None is no limit.
-        total_bytes: sum of all payloads; None is no limit.
+        tensor_bytes: largest payload; None is unlimited.
+        total_bytes: sum of all payloads; None is unlimited.
     """
 
     tensor_bytes: int | None = None
@@ -55,7 +55,7 @@ class DumpTotals:
     dropped: dict[str, Dropped]
 
     def text(self) -> str:
-        """Returns one line for the user, which names what was dropped."""
+        """Returns one line for the user with the dropped tensors."""
         line = f"{self.records} tensors, {self.payloads} payloads of {self.payload_bytes} bytes"
         for reason, dropped in self.dropped.items():
             if dropped.count:
