@@ -120,7 +120,7 @@ class Executor(Generic[Cfg_co, Out_co]):
             **kwargs: keyword arguments, before ``prepare``, including ``ctx``.
 
         Raises:
-            ConfigSelectionError: no tier has a configuration.
+            ConfigSelectionError: all tiers lack a configuration.
             KernelError: the kernel cannot take these arguments, or is not written as its contract says.
         """
         inv, hosts = _invocation(kernel, args, **kwargs)
@@ -179,7 +179,7 @@ class Executor(Generic[Cfg_co, Out_co]):
         The gradient is the kernel's own, or that of its ops if it is written in ``ctx.ops``.
 
         Raises:
-            KernelError: the kernel has no gradient of its own, and computes without ``ctx.ops``.
+            KernelError: the kernel lacks its own gradient, and computes without ``ctx.ops``.
         """
         inv, hosts = _invocation(kernel, args, **kwargs)
         run = Run(kernel, inv, self._choice(kernel, inv))

@@ -55,7 +55,7 @@ class AutotuningResult:
     skipped: tuple[tuple[str, str], ...] = ()
 
     def as_overlay(self) -> dict[tuple[str, str, str], Any]:
-        """Returns a mapping for ``overlay_cache``, which also fits recordings whose device is not known."""
+        """Returns a mapping for ``overlay_cache``, which also matches recordings for an unknown device."""
         overlay: dict[tuple[str, str, str], Any] = {}
         for entry in self.entries:
             for device in {entry.device or self.device, entry.recorded_on or self.device}:
@@ -91,7 +91,7 @@ def autotune_recorded(
     """Tunes recorded calls on example arrays of their specs, and stores the results.
 
     Args:
-        chooser: chain whose caches store the results; one with the user's persistent cache if None.
+        chooser: chain with the caches that store the results; None for a chain with the user's persistent cache.
         calls: calls, such as those of ``read_record()``; the calls that this process recorded if None.
         compiler: compiler for all candidates; if None, IREE for calls that a context recorded, and none for others.
         progress: callback with (number done, number of calls, description) before each call and at the end.
@@ -119,7 +119,7 @@ def autotune_recorded(
 
 
 def autotune_lowered(module: Any, chooser: Any = None, **options: Any) -> AutotuningResult:
-    """Tunes those recorded calls whose labels are in a lowered module.
+    """Tunes the recorded calls with labels in a lowered module.
 
     Args:
         module: text, path, or lowered function of JAX; see ``text_of``.
@@ -153,7 +153,7 @@ def tune_recorded_call(
 
     Raises:
         InputError: the kernel is not loaded.
-        KernelError: no candidate is good, or the compiler is not available.
+        KernelError: all candidates failed, or the compiler is not available.
     """
     kernel = call.make_kernel()
     args, kwargs = checked_arguments(kernel, "example_args", kernel.example_args(call.args, call.kwargs))

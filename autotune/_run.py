@@ -1,4 +1,4 @@
-"""One call of a kernel: arguments prepared, arrays brought to where it computes, result given back in the same kind."""
+"""One call of a kernel: prepares arguments, moves arrays to the kernel's device, returns results of the same kind."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -38,8 +38,8 @@ def hosted(
 ) -> tuple[tuple[Any, ...], dict[str, Any], bool]:
     """Converts JAX's arrays to NumPy's for a kernel that NumPy computes.
 
-    This applies to a kernel that takes a context, outside of a recording, if every array has data and the caller gave
-    no context on JAX's arrays. Such a call runs in this process, and its configuration is chosen for NumPy.
+    This applies to a kernel that takes a context, outside of a recording, if every array has data and the caller did
+    not pass a JAX context. Such a call runs in this process, and its configuration is chosen for NumPy.
 
     Returns:
         Positional arguments, keyword arguments, and whether any array was converted.
@@ -120,7 +120,7 @@ class Run:
         """Returns the result, and a function from its gradient to the arguments', by the kernel's rule or its ops'.
 
         Raises:
-            KernelError: the kernel has no gradient of its own, and computes without ``ctx.ops``.
+            KernelError: the kernel lacks its own gradient, and computes without ``ctx.ops``.
         """
         if self.differentiable:
             return value_and_pullback(self.call, self.args, self.ctx)

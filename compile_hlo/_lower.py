@@ -22,13 +22,13 @@ _LONGEST_NAME: Final = 128
 
 @dataclass(slots=True)
 class LoweredFunction:
-    """Entry point whose text was written.
+    """Lowered entry point.
 
     Attributes:
         signature: its arguments and results.
         parameters: specs by path.
         nodes_recorded: nodes that were recorded.
-        nodes_pruned: nodes that no output needs.
+        nodes_pruned: nodes that outputs do not need.
         nodes_emitted: nodes that remained when equal ones were merged.
         tags: that a dump of the function has, in order; of loops too.
         sites: calls of kernels that a dump of the function has, in order.
@@ -62,7 +62,7 @@ class LoweredFunction:
 
 @dataclass(slots=True)
 class LoweredModule:
-    """Module whose text was written.
+    """Lowered module.
 
     Attributes:
         functions: its entry points, in order.
@@ -85,7 +85,7 @@ class LoweredModule:
 
 
 def record_entry_point(entry_point: EntryPoint, tags: TagSelection | None = None) -> ComputeGraph:
-    """Records an entry point, with the tags that are selected; no weight is read."""
+    """Records an entry point with the selected tags, without reading weights."""
     names = [argument.name for argument in entry_point.arguments]
     specs = [argument.spec for argument in entry_point.arguments]
     return record(entry_point.fn, *specs, input_names=names, name=entry_point.name, tags=tags)
@@ -112,10 +112,10 @@ def lower_module(
         write: function that takes the text, piece by piece, once all of it is there: of a lowering that fails it gets
             nothing.
         form: way in which parameters come in.
-        streaming: True to keep what is recorded on disk, instead of in memory. The text is the same.
+        streaming: True to keep the recording on disk, instead of in memory. The text is the same.
         block_functions: True to write blocks as private functions, alike ones once
             (docs/design/0005-block-functions.md). If False, blocks are written in place: their kernels are described
-            alike, and the text has no functions of their names.
+            alike, but the text lacks functions of their names.
         tags: selection of the model's tags to write, as traces that IREE delivers to a session (docs/dump.md); if
             None, the text is that of a model without tags.
         trace_kernels: True to write each entry point a second time, without tags, with traces of those tensors of
@@ -128,9 +128,9 @@ def lower_module(
         The functions and kernels that were written.
 
     Raises:
-        GraphError: what was recorded breaks a rule of graphs.
-        RecordingError: an entry point's name is no name of a function, or two entry points have the same.
-        InputError: a glob of ``tags`` matches no tag of any entry point.
+        GraphError: the recording breaks a rule of graphs.
+        RecordingError: an entry point's name is not a valid function name, or two entry points have the same name.
+        InputError: a glob of ``tags`` does not match a tag of any entry point.
     """
     _check_names(entry_points)
     lowered = LoweredModule()
@@ -174,7 +174,7 @@ class _GatheredText:
             self.flush()
 
     def flush(self) -> None:
-        """Passes on what was gathered."""
+        """Passes on the gathered results."""
         self._write("".join(self._pieces))
         self._pieces.clear()
         self._size = 0
@@ -211,7 +211,10 @@ def traced_name(entry_point: str) -> str:
 
 
 def _traced(entry_point: EntryPoint) -> EntryPoint:
-    """Returns an entry point that keeps its arguments: a trace of what is updated in place would show the update."""
+    """Returns an entry point that keeps its arguments.
+
+    A trace of an argument updated in place would show the update.
+    """
     arguments = tuple(replace(argument, alias_result=None) for argument in entry_point.arguments)
     return replace(entry_point, name=traced_name(entry_point.name), arguments=arguments)
 

@@ -1,4 +1,4 @@
-"""IREE: compiling modules, opening devices, running what was compiled.
+"""IREE: compiles modules, opens devices, runs compiled modules.
 
 >>> from run_iree import target_of_device
 >>> target_of_device("vulkan")

@@ -1,4 +1,4 @@
-"""Composites for which JAX has a function whose gradient keeps less than that of the ops."""
+"""Composites with a JAX function that keeps less for the gradient than the ops."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -20,7 +20,7 @@ def _along(function: Callable[..., Any], context: Any, x: Any, axis: int) -> Any
 
 
 def _applies(x: Any, axis: int) -> bool:
-    """Returns whether a call is plain: any other is left to the ops, which say what is wrong with it."""
+    """Returns whether a call is plain: others are left to the ops, which report errors."""
     return as_dtype(x.dtype).is_floating and 0 not in x.shape and -x.ndim <= axis < x.ndim
 
 
@@ -35,7 +35,7 @@ def _log_softmax(context: Any, body: Callable[..., Any], x: Any, axis: int) -> A
 
 
 def _relu(context: Any, body: Callable[..., Any], x: Any) -> Any:
-    """Returns max(x, 0), whose derivative at 0 is 0; that of a maximum is half."""
+    """Returns max(x, 0) with the derivative 0 at 0; the derivative of a maximum is half there."""
     tensor: JaxTensor = context.tensor(x)
     return JaxTensor(tensor.spec, jax.nn.relu(tensor.data)) if tensor.dtype.is_floating else body(x)
 

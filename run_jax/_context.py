@@ -1,4 +1,4 @@
-"""The execution context whose tensors are arrays of JAX."""
+"""The execution context with JAX arrays as tensors."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -49,8 +49,8 @@ class JaxExecutionContext(ExecutionContext):
 
     Args:
         parameters: arrays by parameter path, which functions of JAX may take as an argument (``parameter_arrays`` reads
-            them), or a source of weights, which become constants of what JAX traces.
-        inputs: what ``ops.placeholder`` gives, by name.
+            them), or a source of weights, which become constants of the traced function.
+        inputs: values of ``ops.placeholder``, by name.
         tag_sink: is given every tensor that the model tags, under its full name; while JAX traces, without data.
     """
 
@@ -71,7 +71,7 @@ class JaxExecutionContext(ExecutionContext):
 
     @property
     def isRecording(self) -> bool:
-        """True while JAX traces in this thread: values have no data then, and a path that needs data fails."""
+        """True while JAX traces in this thread: values lack data then, and a path that needs data fails."""
         return is_tracing_now()
 
     def tensor(self, value: Any) -> JaxTensor:
@@ -103,10 +103,10 @@ class JaxExecutionContext(ExecutionContext):
         return self.tensor(value)
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[JaxTensor, ...]:
-        """Checks the op's contract and computes it by its rule, under the module's path in what JAX lowers.
+        """Checks the op's contract and computes it by its rule, under the module's path in JAX's lowered text.
 
         Raises:
-            OpError: the contract does not hold, a dtype needs 64 bits and JAX's are off, or the op has no rule here.
+            OpError: the contract does not hold, a dtype needs 64 bits and JAX's are off, or the op lacks a rule here.
         """
         try:
             tensors = [self.tensor(operand) for operand in inputs]
@@ -176,7 +176,7 @@ class JaxExecutionContext(ExecutionContext):
         return self.tensor(as_array(value, dtype))
 
     def number(self, number: float, dtype: DType) -> JaxTensor:
-        """Returns a rank-0 constant, which JAX writes into what it traces as a literal."""
+        """Returns a rank-0 constant, which JAX writes into traced functions as a literal."""
         require_width(dtype)
         return JaxTensor(TensorSpec((), dtype), as_array(number, dtype))
 
@@ -184,7 +184,7 @@ class JaxExecutionContext(ExecutionContext):
         """Returns the array that was given as an input under this name.
 
         Raises:
-            OpError: no array was given under the name, or one of another shape or dtype.
+            OpError: the array with the name is missing, or has another shape or dtype.
         """
         tensor = self.tensor(self._input_named(self._inputs, name, "a JAX context needs its array"))
         if tensor.spec != spec:
@@ -195,7 +195,7 @@ class JaxExecutionContext(ExecutionContext):
         """Returns the weight, cast to the parameter's dtype.
 
         Raises:
-            CheckpointError: there is no such weight, or it has another shape, or a packed one another dtype.
+            CheckpointError: the weight is missing or has another shape, or a packed weight has another dtype.
         """
         given = self._given_for(parameter)
         if given is not None:
@@ -217,7 +217,7 @@ class JaxExecutionContext(ExecutionContext):
         return tensor if tensor.dtype is spec.dtype else JaxTensor(spec, convert(tensor.data, spec.dtype))
 
     def parameter_or(self, parameter: Parameter, values: Any) -> JaxTensor:
-        """Returns the weight, or these values if no weight has its path."""
+        """Returns the weight, or these values if the source lacks its path."""
         known, path = self._parameters, parameter.path
         is_stored = known is not None and (path in known if isinstance(known, Mapping) else known.has(path))
         if is_stored or self._given_for(parameter) is not None:
@@ -228,7 +228,7 @@ class JaxExecutionContext(ExecutionContext):
     def while_loop(
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
     ) -> tuple[Tensor, ...]:
-        """Runs the loop as ``jax.lax.while_loop``, through which JAX has no reverse mode; shapes as of ``ops``."""
+        """Runs the loop as ``jax.lax.while_loop``, which does not support reverse mode; shapes as of ``ops``."""
         return loop(self.tensor, cond, body, tuple(self.tensor(value) for value in init))
 
     @nests_regions

@@ -29,10 +29,10 @@ class _Results(NamedTuple):
 def loop(
     lift: Lift, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[JaxTensor, ...]
 ) -> tuple[JaxTensor, ...]:
-    """Runs a loop whose end depends on data.
+    """Runs a loop with a data-dependent end.
 
     Args:
-        lift: function that makes tensors of what ``cond`` and ``body`` return.
+        lift: function that makes tensors from the results of ``cond`` and ``body``.
         cond: function from the values to a rank-0 bool.
         body: function from the values to new ones.
         init: first values.
@@ -51,9 +51,9 @@ def bounded_loop(
     body: Callable[..., Sequence[Tensor]],
     init: tuple[JaxTensor, ...],
 ) -> tuple[JaxTensor, ...]:
-    """Runs a loop whose end depends on data, and comes after ``most`` rounds or before.
+    """Runs a loop with a data-dependent end, of at most ``most`` rounds.
 
-    A scan of ``most`` rounds, of which those after the end do nothing. Reverse mode keeps what enters a round and
+    A scan of ``most`` rounds, of which those after the end do nothing. Reverse mode keeps the inputs of a round and
     computes the round again.
 
     Raises:
@@ -112,7 +112,7 @@ def branch(
     """Runs one of two functions.
 
     Raises:
-        OpError: ``pred`` is no rank-0 bool, or the functions return different specs.
+        OpError: ``pred`` is not a rank-0 bool, or the functions return different specs.
     """
     specs = (pred.spec, *_specs(operands))
     seen: list[_Results] = []

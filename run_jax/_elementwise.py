@@ -19,8 +19,8 @@ def _half_even(x: Array) -> Array:
 def _larger(function: Callable[..., Array], wins: Callable[..., Array]) -> Callable[..., Array]:
     """Returns the larger or smaller operand; its gradient goes to that one, and half to each if they are equal.
 
-    JAX's own gradient compares the operands with the result. Where XLA computes an operand twice with different
-    roundings it is equal to neither, and its gradient would be 0.
+    JAX's own gradient compares the operands with the result. If XLA computes an operand twice with different roundings,
+    the result is equal to neither, and its gradient would be 0.
     """
 
     @jax.custom_jvp
@@ -41,7 +41,7 @@ def _larger(function: Callable[..., Array], wins: Callable[..., Array]) -> Calla
 
 @jax.custom_jvp
 def _abs(x: Array) -> Array:
-    """Returns |x|, whose derivative at 0 is 0: JAX's own is 1 there."""
+    """Returns |x| with the derivative 0 at 0: JAX's own is 1 there."""
     return lax.abs(x)
 
 
@@ -53,7 +53,7 @@ def _abs_tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
 
 @jax.custom_jvp
 def _power(x: Array, y: Array) -> Array:
-    """Returns x to the power y; y = 0 has no slope by x, where JAX's own gradient is NaN at x = 0."""
+    """Returns x to the power y; the slope by x is 0 at y = 0, while JAX's own gradient is NaN at x = 0."""
     return lax.pow(x, y)
 
 

@@ -23,7 +23,7 @@ def jax_function(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     Returns:
         A function of a dict of arrays by parameter path (``parameter_arrays``), and of ``fn``'s arguments with arrays
-        for tensors. It returns what ``fn`` returns, with arrays for tensors.
+        for tensors. It returns the results of ``fn``, with arrays for tensors.
 
     >>> import jax
     >>> square = jax_function(lambda ctx, x: ctx.ops.mul(x, x))
@@ -58,8 +58,8 @@ def parameter_arrays(
     """Reads a module's weights as arrays of JAX of their shapes: a pytree to differentiate, update and shard.
 
     Args:
-        module: module whose parameters are read, each in its own dtype; packed ones as their bytes.
-        weights: where they are read, one at a time.
+        module: module with the parameters to read, each in its own dtype; packed ones as their bytes.
+        weights: source of the parameters, read one at a time.
         sharding: function from a path and its spec to the array's sharding; JAX's default device if it is left out
             or gives None.
 

@@ -33,7 +33,7 @@ def _dynamic_update_slice(x: Array, update: Array, *starts: Array) -> Array:
 
 
 def overlapping_update(x: Array, update: Array, *starts: Array) -> Array:
-    """Updates a slice if the update may be computed from x: XLA writes in place, and reads what it has written.
+    """Updates a slice if the update may be computed from x: XLA writes in place, and reads overwritten elements.
 
     It takes x and a reshape of it for different buffers (openxla/xla#49176, jaxlib 0.10.2), and has removed barriers
     by then. Here both are written into constants, and the result is chosen.

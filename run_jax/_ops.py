@@ -1,4 +1,4 @@
-"""The ops of a JAX context: the table's, where arrays of JAX may stand for tensors."""
+"""The ops of a JAX context: those of the table, which also take JAX arrays as tensors."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast

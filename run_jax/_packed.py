@@ -44,7 +44,7 @@ def _quantized(x: Array, bits: int) -> tuple[Array, Array]:
 
 @_quantized.defjvp
 def _no_gradient(bits: int, primals: Any, tangents: Any) -> NoReturn:
-    """Refuses, as ``compile_dag.gradient`` does: the derivative of rounding is 0, which no caller means."""
+    """Refuses, as ``compile_dag.gradient`` does: the derivative of rounding is 0, which callers do not want."""
     raise GraphError(
         "block_quantize: what packed weights are multiplied with is rounded to integers, so it has no gradient: take "
         "exact activations, train the model unpacked, or put jax.lax.stop_gradient before it"
@@ -175,5 +175,5 @@ def _power_of_two(blocks: Array, place: int) -> Array:
 
 
 def _half(blocks: Array, place: int) -> Array:
-    """Returns the f16 whose first byte has this place, as f32 [n, 1]."""
+    """Returns the f16 that starts at this byte, as f32 [n, 1]."""
     return lax.bitcast_convert_type(blocks[:, place : place + 2], np.float16).astype(np.float32)[:, None]

@@ -32,7 +32,7 @@ def _choosing(function: Callable[..., Array]) -> Rule:
 
 
 def _extreme(function: Callable[..., Array], position: Callable[..., Array]) -> Rule:
-    """Returns the rule of max or min, whose gradient goes to the elements that are equal to the result, in shares.
+    """Returns the rule of max or min; the gradient is shared among the elements that are equal to the result.
 
     NaN is the result if there is one.
 
@@ -85,7 +85,7 @@ def _product_of_rows(x: Array) -> Array:
 
 @_product_of_rows.defjvp
 def _product_tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
-    """Multiplies each tangent by the product of all other numbers, without a division by what may be 0."""
+    """Multiplies each tangent by the product of all other numbers, without dividing by numbers that may be 0."""
     (x,), (dx,) = primals, tangents
     ones = jnp.ones((*x.shape[:-1], 1), x.dtype)
     before = jnp.concatenate([ones, lax.cumprod(x, x.ndim - 1)[..., :-1]], -1)

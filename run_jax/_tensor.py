@@ -1,4 +1,4 @@
-"""Tensors whose data are arrays of JAX."""
+"""Tensors with JAX arrays as data."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from lang_core import OpError, Tensor, TensorSpec, TraceEscapeError, as_dtype
 
 
 def is_traced(value: Any) -> bool:
-    """Returns whether JAX traces an array, which then has no data."""
+    """Returns whether JAX traces an array, which then lacks data."""
     return isinstance(value, jax.core.Tracer)
 
 
@@ -41,7 +41,7 @@ class JaxTensor(Tensor):
         """Returns the data on the host, of the tensor's shape.
 
         Raises:
-            TraceEscapeError: JAX traces the value, so it has no data yet.
+            TraceEscapeError: JAX traces the value, so it lacks data.
         """
         if is_traced(self.data):
             raise TraceEscapeError(
@@ -74,7 +74,7 @@ def tensor_of(array: Any) -> JaxTensor:
 
 
 def _unflattened(_: None, children: Any) -> JaxTensor:
-    """Rebuilds a tensor; JAX also calls this with placeholders, which have no shape."""
+    """Rebuilds a tensor; JAX also calls this with placeholders, which lack a shape."""
     (data,) = children
     known = hasattr(data, "shape") and isinstance(getattr(data, "dtype", None), np.dtype)
     return JaxTensor(TensorSpec(tuple(data.shape), as_dtype(data.dtype)) if known else TensorSpec((), "bool"), data)

@@ -87,7 +87,10 @@ def _name(kind: type) -> str:
 
 
 def _class(name: str, kind: type | None) -> Any:
-    """Returns a class of a loaded module. Nothing is imported: a file must not choose what code runs."""
+    """Returns a class of a loaded module.
+
+    Reading does not import modules: a file must not choose the code that runs.
+    """
     if kind is not None and (kind.__qualname__ == name.partition(":")[2]):
         return kind
     module, _, path = name.partition(":")

@@ -81,10 +81,10 @@ class AutotuneData(Generic[Cfg]):
 
     @property
     def fastest_config(self) -> Any:
-        """Configuration of the fastest candidate whose result is right.
+        """Configuration of the fastest candidate with a correct result.
 
         Raises:
-            KernelError: no candidate is good.
+            KernelError: all candidates failed.
         """
         good = [measurement for measurement in self.measurements if measurement.status == OK]
         if not good:

@@ -118,7 +118,7 @@ class PersistentCache(Generic[Cfg]):
         return self._store.change(lambda content: content["failures"].setdefault(_text(key), {}).update(failed))
 
     def entries(self) -> list[CacheEntry[Any]]:
-        """Returns all entries; a configuration whose class is not loaded is a mapping.
+        """Returns all entries; a configuration of an unloaded class is a mapping.
 
         Raises:
             KernelError: an entry cannot be read.

@@ -33,9 +33,9 @@ def empty() -> Content:
 class Store:
     """File of entries.
 
-    A writer takes the lock, reads what others wrote, changes it, writes and flushes a temporary file, and renames it.
-    A reader sees the old file or the new one, and a writer that dies at any moment leaves one of them. The lock is the
-    operating system's and is released when its process ends.
+    A writer takes the lock, reads the present entries, changes them, writes and flushes a temporary file, and renames
+    it. A reader sees the old file or the new one, and a writer that dies at any moment leaves one of them. The lock is
+    the operating system's and is released when its process ends.
 
     Reading never changes the file. A damaged file of Tapeline's own cache folder counts as empty, with a warning, and
     the next writer moves it aside. A damaged file elsewhere is the user's: it is an error, and stays.
@@ -58,7 +58,7 @@ class Store:
         """Returns the current content, and leaves the file as it is.
 
         Raises:
-            InputError: the file has another schema, or is not Tapeline's own and no file of configurations.
+            InputError: the file has another schema, or is neither Tapeline's own nor a file of configurations.
         """
         return self._current(is_writing=False)
 

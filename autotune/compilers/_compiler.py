@@ -299,7 +299,7 @@ def _attributes_key(kernel: Kernel[Any, Any]) -> tuple[Any, ...]:
     """Returns a key of a kernel's own attributes, and those of its class that are values.
 
     Containers, records and arrays count by their content, other objects by identity. Attributes that the kernel's
-    methods change, such as counters, are left out: they do not tell what it computes.
+    methods change, such as counters, are left out: they do not affect the results.
     """
     kind = type(kernel)
     assigned, changed = _assigned(kind), _changed(kind)
@@ -399,7 +399,7 @@ def compile_invocation(
     """Returns a call of ``kernel`` by a compiler.
 
     Args:
-        compiler: compiler whose environment and device the call is for.
+        compiler: compiler with the environment and device of the call.
         kernel: kernel to compile.
         args: example arguments.
         kwargs: example keyword arguments.
@@ -409,7 +409,7 @@ def compile_invocation(
         batch_axes: axis of an added batch, by argument; part of the key.
 
     Raises:
-        KernelError: the compiler gives no environment.
+        KernelError: the compiler does not give an environment.
     """
     environment = compiler.environment(arrays_of((args, kwargs)))
     if not isinstance(environment, Environment):
@@ -436,7 +436,7 @@ def compile_invocation(
 def serves(compiler: KernelCompiler, kernel: Kernel[Any, Any], inv: Invocation[Any, Any]) -> bool:
     """Returns whether the configuration that a call was given has results of the same specs as the heuristic one.
 
-    True if the kernel has no heuristic configuration for the call, and for a kernel that cannot be traced.
+    True if the kernel lacks a heuristic configuration for the call or cannot be traced.
 
     Args:
         compiler: compiler of the kernel.
@@ -505,10 +505,10 @@ def compiler_named(name: str, device: str | None = None) -> KernelCompiler:
 
 
 def traced_context() -> ExecutionContext:
-    """Returns a context on JAX's arrays, in which kernels that are written in ``ctx.ops`` run where JAX traces.
+    """Returns a context on JAX's arrays, for kernels written in ``ctx.ops`` while JAX traces.
 
     Raises:
-        KernelError: the compiler that is registered has no such context.
+        KernelError: the registered compiler lacks such a context.
         MissingPackageError: the package with that context is not installed.
     """
     context = getattr(compiler_named("jax"), "context", None)
@@ -524,7 +524,7 @@ def with_jax_arrays(function: Callable[..., Any], arrays: tuple[Any, ...]) -> An
     """Calls a function of NumPy arrays on arrays of either kind; returns JAX's arrays if any argument is JAX's.
 
     Raises:
-        KernelError: JAX traces an argument, which then has no data.
+        KernelError: JAX traces an argument, which then lacks data.
     """
     for number, array in enumerate(arrays):
         if is_tracer(array):

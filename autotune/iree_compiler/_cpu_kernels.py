@@ -39,7 +39,7 @@ _DISTINCT: Final = 64
 
 
 class CpuKernelsKernel(Kernel[CpuKernels, tuple[Any, ...]]):
-    """Products of a decoder, one token and several, whose configuration is the kernels that a CPU gets.
+    """Products of a decoder, for one token and several; the configuration selects the CPU's kernels.
 
     The weights are packed as Q4_0 and Q8_0, and bf16. The version is a hash of the module with the kernels of the
     table in it, so that other kernels are another op.
@@ -56,7 +56,7 @@ class CpuKernelsKernel(Kernel[CpuKernels, tuple[Any, ...]]):
         self.version = self._digest()
 
     def run(self, token: Any, tokens: Any, *weights: Any, cfg: CpuKernels, ctx: ExecutionContext) -> tuple[Any, ...]:
-        """Returns the products, bf16 [1, N] for each weight, then [T, N] for each; kernels are no part of them."""
+        """Returns the products, bf16 [1, N] for each weight, then [T, N] for each; they do not depend on kernels."""
         half = len(weights) // 2
         return tuple(
             product
@@ -118,13 +118,13 @@ def table_kernels() -> CpuKernels:
 
 
 def remembered_kernels(cache: PersistentCache[Any] | None = None) -> Selection[CpuKernels]:
-    """Returns the kernels for this machine's CPU: what was tuned or pinned, else the table's. Nothing is measured.
+    """Returns the kernels for this machine's CPU: tuned or pinned ones, else the table's. Nothing is measured.
 
     Args:
         cache: cache of configurations; the user's own if None.
 
     Raises:
-        KernelError: what was pinned needs instructions that this CPU lacks.
+        KernelError: the pinned kernels need instructions that this CPU lacks.
     """
     chain = ConfigSelectorChain[CpuKernels, Any](
         policy="heuristics", persistent=PersistentCache() if cache is None else cache

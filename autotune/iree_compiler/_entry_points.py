@@ -1,4 +1,4 @@
-"""Entry points as kernels whose configurations are flags of IREE's compiler."""
+"""Entry points as kernels, with flags of IREE's compiler as configurations."""
 
 import hashlib
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ class EntryPointKernel(Kernel[CompileFlags, Any]):
         self.version = digest.hexdigest()[:12]
 
     def run(self, *args: Any, cfg: CompileFlags, ctx: ExecutionContext) -> dict[str, Any]:
-        """Returns the entry point's results by name. Flags do not change what is recorded."""
+        """Returns the entry point's results by name. Flags do not change the recording."""
         return dict(self.entry_point.fn(ctx, *args))
 
     def heuristic_cfg(self, inv: Invocation[Any, Any]) -> CompileFlags:

@@ -42,7 +42,7 @@ class KernelModule:
         text: StableHLO text, with the call's label as a comment.
 
     Raises:
-        KernelError: the kernel takes no context, or returned no array.
+        KernelError: the kernel does not take a context, or did not return an array.
     """
 
     def __init__(self, request: CompileRequest) -> None:

@@ -1,4 +1,4 @@
-"""The contract of a kernel: its class, a call of it, and what decides about the configuration of a call."""
+"""The contract of a kernel: its class, its calls, and the inputs of a call's configuration choice."""
 
 from autotune.kernel._by_ops import pullback_by_ops, recorded_specs
 from autotune.kernel._call import COMPOSITE, KernelCall, bound_method, run_in_jax, traced, value_and_pullback

@@ -19,7 +19,8 @@ def pullback_by_ops(
 ) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     """Returns the result, and a function from the result's gradient to the arguments', by the gradients of the ops.
 
-    The function runs the kernel again. It returns one entry per argument, None for one that is no floating array.
+    The function runs the kernel again. It returns one entry per argument, None for an argument that is not a floating
+    array.
 
     Args:
         call: call of a kernel that takes a context.
@@ -28,7 +29,7 @@ def pullback_by_ops(
 
     Raises:
         TraceEscapeError: the context records, and an argument is an array.
-        GraphError: when the function is called: an op has no gradient.
+        GraphError: when the function is called: an op lacks a gradient.
     """
     given = [_tensor(ctx, array) for array in arrays_of((args, call.kwargs))]
     count = len(arrays_of(args))
@@ -40,7 +41,7 @@ def pullback_by_ops(
         return replace(call, kwargs=kwargs).run(*inside, ctx=inner)
 
     def weighted(inner: ExecutionContext, *tensors: Tensor) -> Tensor:
-        """Computes the sum of the results' elements times their gradients, whose gradient is the pullback's result."""
+        """Computes the sum of the results' elements times their gradients; its gradient is the pullback."""
         results, weights = arrays_of(run(inner, tensors[: len(given)])), tensors[len(given) :]
         if len(results) != len(weights):
             raise KernelError(
@@ -65,7 +66,7 @@ def pullback_by_ops(
 
 
 def recorded_specs(run: Callable[..., Any], specs: list[ArraySpec]) -> list[ArraySpec]:
-    """Returns the specs of what ``run(*tensors, ctx=ctx)`` gives for tensors of these specs; nothing is computed."""
+    """Returns the specs of the results of ``run(*tensors, ctx=ctx)`` for tensors of these specs, without computing."""
     ctx = GraphExecutionContext()
     with ctx.recording():
         wanted = [TensorSpec(spec.shape, as_dtype(np.dtype(spec.dtype))) for spec in specs]

@@ -1,4 +1,4 @@
-"""A call whose configuration is chosen, with the kernel's own gradient: in JAX, in a recording, and called by hand."""
+"""A call with a chosen configuration, with the kernel's own gradient: in JAX, in a recording, and called directly."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ def bound_method(
         kernel: kernel with the method.
         name: name of the method, such as ``run``.
         platform: platform of the devices, such as ``cpu``.
-        method: way of execution, whose variants are more specific than those of the platform.
+        method: way of execution; its variants are more specific than those of the platform.
         ctx: context that the method is bound to.
     """
     bound = variant(kernel, name, platform, method)
@@ -45,7 +45,7 @@ class KernelCall:
         cfg: configuration.
         platform: platform, which selects variants.
         method: way of execution, which selects variants.
-        kwargs: keyword arguments; arrays among them have no gradient.
+        kwargs: keyword arguments; arrays among them are not differentiated.
     """
 
     kernel: Kernel[Any, Any]
@@ -115,7 +115,7 @@ def traced(run: Callable[..., Any], args: tuple[Any, ...], ctx: Any) -> Any:
 def run_in_jax(call: KernelCall, args: tuple[Any, ...], ctx: Any = None) -> Any:
     """Runs a call so that ``jax.grad`` uses the kernel's gradient, with respect to every array in ``args``.
 
-    Arrays in ``kwargs`` have no gradient, by the contract of ``vjp``.
+    Arrays in ``kwargs`` are not differentiated, by the contract of ``vjp``.
 
     Args:
         call: call with a chosen configuration.
@@ -163,7 +163,7 @@ def value_and_pullback(call: KernelCall, args: tuple[Any, ...], ctx: Any = None)
 
 @composite_gradient(COMPOSITE)
 def kernel_gradient(forward: ForwardCall, *cotangents: Tensor | None) -> Sequence[Callable[[], Tensor | None]]:
-    """Applies the kernel's ``vjp``; what it keeps of the forward pass is computed again."""
+    """Applies the kernel's ``vjp``, after computing its residuals again."""
     call: KernelCall = forward.attributes[0]
     computed: list[tuple[Any, ...]] = []
 

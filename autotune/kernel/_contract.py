@@ -1,4 +1,4 @@
-"""Checks of what a kernel's methods take and return, each with a typed error that says what to write instead."""
+"""Checks of the arguments and results of a kernel's methods; the errors have the fix."""
 
 import dataclasses
 import inspect
@@ -18,7 +18,7 @@ def checked_kernel(kernel: Any) -> None:
     """Checks that a value is a kernel that can be called.
 
     Raises:
-        KernelError: it is a class, not a kernel at all, or has no name.
+        KernelError: it is a class, is not a kernel, or lacks a name.
     """
     if isinstance(kernel, type) and issubclass(kernel, Kernel):
         raise KernelError(f"expected a kernel, found its class {kernel.__name__}: pass {kernel.__name__}()")
@@ -34,10 +34,10 @@ def checked_kernel(kernel: Any) -> None:
 def prepared(
     kernel: Kernel[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Returns what the kernel's ``prepare`` makes of the arguments; it gets the context only if it has a ``ctx``.
+    """Returns the arguments from the kernel's ``prepare``, which gets the context only if it has a ``ctx``.
 
     Raises:
-        KernelError: the kernel is none, ``ctx`` is no context, or ``prepare`` does not return arguments.
+        KernelError: the kernel or ``ctx`` has the wrong type, or ``prepare`` does not return arguments.
     """
     checked_kernel(kernel)
     ctx = kwargs.pop("ctx", None)

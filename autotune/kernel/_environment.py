@@ -36,7 +36,7 @@ class Environment:
     """Device, versions and flags with which a kernel runs.
 
     Attributes:
-        runtime: engine: ``numpy``, ``jax``, ``iree``; ``recorded`` for a recording whose device is not known.
+        runtime: engine: ``numpy``, ``jax``, ``iree``; ``recorded`` for a recording for an unknown device.
         platform: ``cpu``, ``gpu`` or ``tpu``; selects variants of a kernel's methods.
         device: model of the device.
         cpu: model of the CPU, and the number of threads that may run.
@@ -94,7 +94,7 @@ def host_environment() -> Environment:
 
 @cache
 def recorded_environment() -> Environment:
-    """Returns the environment of a recording whose device is not known."""
+    """Returns the environment of a recording for an unknown device."""
     return replace(host_environment(), runtime="recorded")
 
 

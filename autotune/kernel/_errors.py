@@ -12,11 +12,11 @@ class MissingMethodError(KernelError, NotImplementedError):
 
 
 class ConfigSelectionError(KernelError):
-    """No tier has a configuration; the message gives the reason of each."""
+    """All tiers lack a configuration; the message gives the reason of each."""
 
 
 class TuningError(KernelError):
-    """Tuning is not allowed or not possible here, or no candidate is good."""
+    """Tuning is not allowed or not possible here, or all candidates failed."""
 
 
 class CacheWarning(UserWarning):

@@ -58,7 +58,7 @@ class Invocation(Generic[Cfg, Out]):
         """16 hexadecimal digits of specs, static values, batch axes, method and mesh; data does not count.
 
         Raises:
-            KernelError: the batch axes are no dict, or a value cannot be part of a key.
+            KernelError: the batch axes are not a dict, or a value cannot be part of a key.
         """
         return self._key(self.bucket)
 
@@ -118,7 +118,8 @@ class Invocation(Generic[Cfg, Out]):
             bucket: the kernel's bucket; ignored if the invocation has one of its own.
 
         Raises:
-            KernelError: an argument cannot be part of a key, or a function of the kernel's returned no key or shape.
+            KernelError: an argument cannot be part of a key, or a function of the kernel's returned an invalid key or
+                shape.
         """
         if key_builder is None:
             return self._key(self.bucket or bucket)

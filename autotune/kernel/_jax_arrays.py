@@ -35,19 +35,19 @@ def _is_array(jax: Any, value: Any) -> bool:
 
 
 def data_of(value: Any) -> Any:
-    """Returns the array of a tensor whose data are JAX's, and any other value unchanged."""
+    """Returns the array of a tensor with JAX data, and any other value unchanged."""
     data = getattr(value, "data", None) if isinstance(value, Tensor) else None
     return data if is_jax(data) else value
 
 
 def is_tracer(value: Any) -> bool:
-    """Returns whether a value is a tracer, or a tensor with one, which has no data."""
+    """Returns whether a value is a tracer, or a tensor with one, so that it lacks data."""
     value = data_of(value)
     return is_jax(value) and isinstance(value, jax_module().core.Tracer)
 
 
 def is_tracing() -> bool:
-    """Returns whether JAX is tracing a function: then even arrays made of numbers have no data."""
+    """Returns whether JAX is tracing a function: then even arrays made of numbers lack data."""
     jax = jax_module()
     return jax is not None and hasattr(jax, "numpy") and isinstance(jax.numpy.zeros(()), jax.core.Tracer)
 
@@ -59,7 +59,7 @@ def wait(value: Any) -> Any:
 
 
 def named_scope(label: str) -> AbstractContextManager[Any]:
-    """Returns a context manager that names what JAX traces inside, with ~ for @: XLA drops a name's rest from @ on."""
+    """Returns a context manager that names the ops traced inside, with ~ for @: XLA drops a name's rest from @ on."""
     jax = jax_module()
     return nullcontext() if jax is None else jax.named_scope(label.replace("@", "~"))
 
@@ -70,7 +70,7 @@ def jitted(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def result_shapes(fn: Callable[..., Any], arrays: Sequence[Any]) -> Any:
-    """Returns what a function of arrays gives, with shapes and dtypes in place of arrays; nothing is computed."""
+    """Returns the shapes and dtypes of a function's results, without computing them."""
     return jax_module().eval_shape(fn, *arrays)
 
 
@@ -93,7 +93,7 @@ def varying_alike(arrays: Sequence[Any]) -> list[Any]:
     """Returns the arrays with each marked as different on every device on which one of them is.
 
     Inside of ``shard_map`` a function with a gradient of its own gives every array's gradient per device; JAX sums it
-    over the devices that share the array where the mark is undone.
+    over the devices that share the array at the place where the mark is undone.
     """
     jax = jax_module()
     axes = [_varying_axes(jax.typeof(array)) for array in arrays]

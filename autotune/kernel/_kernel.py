@@ -35,7 +35,7 @@ class Kernel(Generic[Cfg, Out]):
 
     Attributes:
         op_id: name of the op; ``module.Class`` if a subclass sets none.
-        version: part of keys; a new version forgets what is remembered, as a change of the source does.
+        version: part of keys; a new version discards stored configurations, as a change of the source does.
         key_builder: function that makes the call part of keys in place of ``Invocation.call_key``.
         bucket: function that rounds shapes in keys, for instance ``powers_of_two``.
         tolerance: allowed difference between configurations, relative to the largest value; by dtype if None.
@@ -96,7 +96,7 @@ class Kernel(Generic[Cfg, Out]):
         """Computes the result. ``args`` and ``kwargs`` are those that ``prepare`` returned.
 
         Raises:
-            MissingMethodError: the kernel has no such method.
+            MissingMethodError: the kernel lacks this method.
         """
         raise MissingMethodError(f"{type(self).__name__} has no run(*args, cfg, **kwargs)")
 
@@ -104,7 +104,7 @@ class Kernel(Generic[Cfg, Out]):
         """Returns a configuration that gives the right result and is reasonably fast, without a measurement.
 
         Raises:
-            MissingMethodError: the kernel has no such method.
+            MissingMethodError: the kernel lacks this method.
         """
         raise MissingMethodError(f"{type(self).__name__} has no heuristic_cfg(inv)")
 
@@ -116,7 +116,7 @@ class Kernel(Generic[Cfg, Out]):
         """Computes the result of ``run``, and the residuals that ``vjp`` needs besides.
 
         Raises:
-            MissingMethodError: the kernel has no such method.
+            MissingMethodError: the kernel lacks this method.
         """
         raise MissingMethodError(f"{type(self).__name__} has no fwd_with_residuals(*args, cfg, **kwargs)")
 
@@ -135,7 +135,7 @@ class Kernel(Generic[Cfg, Out]):
             One gradient per entry of ``args``; None for an argument without one.
 
         Raises:
-            MissingMethodError: the kernel has no such method.
+            MissingMethodError: the kernel lacks this method.
         """
         raise MissingMethodError(f"{type(self).__name__} has no vjp(residuals, output, d_output, *args, cfg)")
 
@@ -162,7 +162,7 @@ def variant(kernel: Kernel[Any, Any], name: str, platform: str, method: str | No
         method: way of execution, if one is asked for.
 
     Raises:
-        KernelError: the method has no argument ``cfg``.
+        KernelError: the method lacks the argument ``cfg``.
     """
     return getattr(kernel, _variant(type(kernel), name, platform, method))
 

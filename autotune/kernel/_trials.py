@@ -1,4 +1,4 @@
-"""Trials: runs of candidates that leave no trace, and callbacks whose failure fails nothing else."""
+"""Trials: runs of candidates without side effects, and callbacks that may fail without consequences."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +19,10 @@ def is_trial() -> bool:
 
 @contextmanager
 def trial(values: Iterable[Any]) -> Iterator[None]:
-    """Silences what runs within a ``with`` block: tags of the contexts among the values, records, profiles, events."""
+    """Suppresses the side effects of calls within a ``with`` block.
+
+    Tags of the contexts among the values, records, profiles, events.
+    """
     with ExitStack() as stack:
         for ctx in {id(value): value for value in values if isinstance(value, ExecutionContext)}.values():
             stack.enter_context(ctx.untagged())

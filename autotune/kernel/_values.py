@@ -53,7 +53,7 @@ def stable_json(value: Any) -> str:
     """Returns a text that is the same for equal values, in any process.
 
     Raises:
-        KernelError: a value has no description that other processes understand.
+        KernelError: a value cannot be described for other processes.
     """
     return json.dumps(describe(value), sort_keys=True, separators=(",", ":"))
 
@@ -253,7 +253,7 @@ class _Describer:
         return self._within(value, self._content)
 
     def _content(self, value: Any) -> Any:
-        """Returns the description of an object: its attributes, or what ``copy`` would make another of."""
+        """Returns the description of an object: its attributes, or the state that ``copy`` uses."""
         kind = type(value)
         attributes = _attributes_of(value)
         if attributes and kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__:
@@ -320,10 +320,10 @@ class _Describer:
         return parts if self._exact else _digest(json.dumps(parts, sort_keys=True).encode())
 
     def values_of(self, function: types.FunctionType) -> Any:
-        """Returns the description of what a function was made with: defaults and closure.
+        """Returns the description of a function's defaults and closure.
 
         Raises:
-            KernelError: a value has no description.
+            KernelError: a value cannot be described.
         """
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         return {
@@ -381,7 +381,7 @@ def _text(name: Any) -> str:
 
 
 def _found(module: str, path: str) -> Any:
-    """Returns what a loaded module has under a dotted path; None if it has nothing."""
+    """Returns the object at a dotted path of a loaded module; None if it has nothing."""
     value: Any = sys.modules.get(module)
     for part in path.split("."):
         value = getattr(value, part, None)
@@ -407,7 +407,7 @@ def functions_of(member: Any) -> list[types.FunctionType]:
 
 @functools.lru_cache(maxsize=1024)
 def code_text(code: types.CodeType) -> str:
-    """Returns a text of what a code object does, the same in every process with this version of Python."""
+    """Returns a text of a code object's behaviour, the same in every process with this version of Python."""
     arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
     names = (code.co_names, arguments, code.co_freevars, code.co_cellvars)
@@ -433,7 +433,7 @@ def quick_key(value: Any, data: bool = False) -> Any:
 
     Args:
         value: any value.
-        data: whether the data of arrays count: then arrays have no quick key.
+        data: whether the data of arrays count: then arrays lack a quick key.
 
     Raises:
         TypeError: the value has none; use ``describe``.

@@ -55,7 +55,7 @@ def stamp_of(mode: str, prefix: str, key: Key, inv: Invocation[Any, Any], kernel
         mode: form: ``none``, ``hash`` or ``json``.
         prefix: beginning of the label.
         key: key of the call.
-        inv: invocation, whose specs are told.
+        inv: invocation with the specs.
         kernel: kernel that is called.
         cfg: configuration of the call.
     """
@@ -82,7 +82,7 @@ def checked_prefix(prefix: Any) -> str:
     """Returns a prefix of labels, and remembers it, so that labels with it are found in texts.
 
     Raises:
-        KernelError: it is no text, is empty, or has a character that ends a name in a text.
+        KernelError: it is not a text, is empty, or has a character that ends a name in a text.
     """
     if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix.rstrip("#")):
         raise KernelError(
@@ -146,7 +146,7 @@ def find_labels_in_lowered(lowered: Any, prefix: str | None = None) -> list[str]
     """Returns the labels in a lowered or compiled module.
 
     Args:
-        lowered: see ``text_of`` for what it may be.
+        lowered: see ``text_of`` for the allowed types.
         prefix: prefix of the labels; that of every executor of this process if None.
     """
     return extract_labels_from_hlo_text(text_of(lowered), prefix)

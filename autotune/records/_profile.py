@@ -41,11 +41,11 @@ def profile() -> Iterator[list[ProfiledCall]]:
 @checked_choices
 @contextmanager
 def labelled(label: str, ctx: Any = None, jax: bool = False) -> Iterator[None]:
-    """Names what runs or is recorded within a ``with`` block.
+    """Labels the calls that run or are recorded within a ``with`` block.
 
     Args:
         label: name; nothing happens if empty.
-        ctx: context whose ``module_path`` gets the label as its last part.
+        ctx: context; its ``module_path`` gets the label as its last part.
         jax: whether JAX's named scopes get the label, too.
     """
     if not label:

@@ -1,4 +1,4 @@
-"""Recorded calls, in this process and in a file: specs, no data."""
+"""Recorded calls, in this process and in a file: specs without data."""
 
 import fcntl
 import json

@@ -118,7 +118,7 @@ class ConfigSelectorChain(Generic[Cfg_co, Out_co]):
         """Returns the configuration for a call.
 
         Raises:
-            ConfigSelectionError: no tier has one; the message gives the reason of each.
+            ConfigSelectionError: all tiers lack one; the message gives the reason of each.
         """
         return self.select(inv, kernel).cfg
 
@@ -138,7 +138,7 @@ class ConfigSelectorChain(Generic[Cfg_co, Out_co]):
         """Returns the configuration for a call, and the tier that had it.
 
         Raises:
-            ConfigSelectionError: no tier has one; the message gives the reason of each.
+            ConfigSelectionError: all tiers lack one; the message gives the reason of each.
         """
         key, policy = self.key(inv, kernel), self.policy
         if inv.override_cfg is not None:

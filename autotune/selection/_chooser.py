@@ -1,4 +1,4 @@
-"""Contract of what chooses configurations for an executor."""
+"""Contract of an executor's chooser of configurations."""
 
 from typing import Any, Protocol
 

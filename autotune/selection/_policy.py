@@ -1,4 +1,4 @@
-"""Policies: what a chain of tiers may do if nothing is remembered."""
+"""Policies: allowed steps of a chain of tiers without a stored configuration."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -82,7 +82,7 @@ def as_policy(policy: AutotunePolicy | str | None) -> AutotunePolicy:
 
 
 class HasPolicy(Protocol):
-    """Object whose policy can be overridden."""
+    """Object with a policy that can be overridden."""
 
     @property
     def policy(self) -> AutotunePolicy:

@@ -35,7 +35,7 @@ class AttentionKernel(Kernel[AttentionConfig, Tensor]):
     """``softmax(scale * q k^T, where mask) v``; see ``ctx.ops.attention``.
 
     Arguments of a call: q [B, N, T, H], k [B, K, S, H], v [B, K, S, H'], mask (bool, broadcast to [B, N, T, S], or
-    None), and ``scale``, ``causal`` (query t is at position S - T + t, and attends to no later key).
+    None), and ``scale``, ``causal`` (query t is at position S - T + t, and does not attend to later keys).
     """
 
     op_id = "attention"
@@ -56,7 +56,7 @@ class AttentionKernel(Kernel[AttentionConfig, Tensor]):
         """Returns [B, N, T, H'] in q's dtype.
 
         Raises:
-            OpError: q and k have no shapes of attention.
+            OpError: q and k do not have shapes of attention.
         """
         if len(q.shape) != 4 or len(k.shape) != 4 or q.shape[1] % max(k.shape[1], 1):
             raise OpError(

@@ -71,7 +71,7 @@ def online(
         scale: factor of scores.
         dtype: dtype of the result.
         blocks: number of queries, and of keys, of a block.
-        is_causal: whether the queries are at the last keys and attend to no later ones; blocks that are masked as a
+        is_causal: whether the queries are at the last keys and do not attend to later ones; blocks that are masked as a
             whole are skipped.
 
     Returns:

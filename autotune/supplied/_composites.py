@@ -17,7 +17,7 @@ def composite_kernels() -> dict[str, CompositeKernel]:
     """Returns this package's kernels by the composite that each computes, for ``using_kernels``.
 
     A call that a kernel does not support is left to the composite: softmax with a mask or over another axis than the
-    last, attention with a bias or a cap, and a product with packed weights whose dtype is not x's. The rotation of
+    last, attention with a bias or a cap, and a product with packed weights in another dtype than x. The rotation of
     RoPE that eager contexts compute on views is replaced as well.
     """
     return {

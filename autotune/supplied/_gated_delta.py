@@ -45,7 +45,7 @@ class GatedDeltaKernel(Kernel[GatedDeltaConfig, tuple[Tensor, Tensor]]):
         return ctx.ops.gated_delta_rule(q, k, v, g, beta, state, scale, chunk_size=cfg.chunk)
 
     def heuristic_cfg(self, inv: Invocation[Any, Any]) -> GatedDeltaConfig:
-        """Returns 32 tokens; 16 with a gate per channel, whose decays are a matrix per channel."""
+        """Returns 32 tokens; 16 with a gate per channel, because then decays are a matrix per channel."""
         g = inv.args[3] if len(inv.args) > 3 else None
         return GatedDeltaConfig(16 if g is not None and len(g.shape) == 4 else 32)
 

@@ -37,7 +37,10 @@ def disagreement(result: Any, reference: Any, tolerance: float | None = None, bi
 
 
 def incomparable(result: Any) -> str:
-    """Returns why no result can be compared with this one: an array of it is NaN everywhere; empty if one can."""
+    """Returns the reason why results cannot be compared with this one: an array is NaN everywhere.
+
+    Empty if they can.
+    """
     for number, array in enumerate(arrays_of(result) or [result]):
         data = np.asarray(array)
         floating = data.dtype.kind in "fc" or data.dtype.name in _TOLERANCES

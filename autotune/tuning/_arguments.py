@@ -57,7 +57,7 @@ class Arguments:
 
 
 def other_effects(written: Written, reference: Written, tolerance: float | None, bit_exact: bool) -> str:
-    """Returns how what a candidate wrote to its arguments differs from what the reference wrote; empty if it agrees."""
+    """Returns the difference of a candidate's changes to its arguments from the reference's; empty if they agree."""
     if written.keys() != reference.keys():
         return f"writes to {_numbers(written)}, the reference writes to {_numbers(reference)}"
     for number, array in written.items():
@@ -97,7 +97,10 @@ def _rebuilt(tree: Any, memo: dict[int, Any]) -> Any:
 
 
 def _rearranged(before: Any, after: Any) -> bool:
-    """Returns whether a candidate may have changed what is not an array: a container's values, a record's fields."""
+    """Returns whether a candidate may have changed a value other than an array.
+
+    A container's values, a record's fields.
+    """
     own, lent = _leaves(before), _leaves(after)
     others = ((a, b) for a, b in zip(own, lent, strict=False) if not arrays_of(a))
     return len(own) != len(lent) or any(a is not b or _is_record(a) for a, b in others)
@@ -112,7 +115,7 @@ def _leaves(tree: Any) -> list[Any]:
 
 
 def _is_record(value: Any) -> bool:
-    """Returns whether a value is an object whose fields a key may hold: a dataclass, or a model of pydantic."""
+    """Returns whether a value is an object with fields that a key may hold: a dataclass, or a model of pydantic."""
     return not isinstance(value, type) and (dataclasses.is_dataclass(value) or hasattr(value, "model_dump"))
 
 

@@ -34,9 +34,8 @@ _TOLERANCES: Final = {"float64": 1e-8, "float32": 2e-3, "float16": 5e-2, "bfloat
 def check_gradient(kernel: Kernel[Any, Any], inv: Invocation[Any, Any], cfg: Any) -> None:
     """Compares the gradient that a kernel has of its own with that of its ``run``, for one configuration.
 
-    A kernel that computes with NumPy alone has nothing to compare with, and a call with large arrays is not checked;
-    nor is a call for which the kernel has no gradient, or one of its ops has none. Any other failure of the comparison
-    is a ``GradientWarning``.
+    Kernels that compute with NumPy only, calls with large arrays, and calls without a gradient of the kernel or of an
+    op are not checked. Any other failure of the comparison is a ``GradientWarning``.
 
     Raises:
         KernelError: they differ, or the kernel's own has another structure than its arguments.
@@ -99,7 +98,7 @@ def _gradients(kernel: Kernel[Any, Any], inv: Invocation[Any, Any], cfg: Any, kw
 
 
 def _ramp(array: Any) -> np.ndarray[Any, Any]:
-    """Returns a gradient of a result whose elements differ; zeros for integers."""
+    """Returns a gradient of a result, with different elements; zeros for integers."""
     dtype = array.dtype.numpy if isinstance(array, Tensor) else np.dtype(array.dtype)
     ramp = np.cos(np.arange(int(np.prod(array.shape)), dtype=np.float32)).reshape(tuple(array.shape))
     return ramp.astype(dtype) if dtype.kind not in "iub" else np.zeros(ramp.shape, dtype)

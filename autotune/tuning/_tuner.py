@@ -1,4 +1,4 @@
-"""The tuner: what it is told, and how it times one candidate."""
+"""The tuner: its settings, and the timing of one candidate."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -48,7 +48,7 @@ class Tuner(Generic[Cfg]):
             fastest candidate must then win most of three times as many turns against the reference alone.
         on_measured: callback with (number done, number of candidates, measurement) for each finished candidate. If it
             raises, the tuning goes on.
-        budget: seconds that the candidates of one call may run in all, compilations not counted; no limit if None.
+        budget: run time of all candidates of one call in seconds, without compilation; None is unlimited.
             The reference is timed in any case, and other candidates as far as the budget goes.
     """
 
@@ -80,7 +80,7 @@ class Tuner(Generic[Cfg]):
         """Returns the best candidate. The first one is the reference.
 
         Raises:
-            TuningError: nothing can be timed here, or no candidate is good.
+            TuningError: timing is not possible here, or all candidates failed.
         """
         data = self.tune(make_fn, args, kwargs, candidates)
         if data.best is None:
@@ -105,14 +105,14 @@ class Tuner(Generic[Cfg]):
     ) -> AutotuneData[Cfg]:
         """Runs each candidate once, compares its result, then times those that are good.
 
-        What a candidate writes to its arguments counts as a result.
+        Changes of a candidate to its arguments count as results.
 
         Args:
             make_fn: function from a configuration to a function of ``args`` and ``kwargs``.
             args: positional arguments, with data.
             kwargs: keyword arguments, with data.
             candidates: configurations.
-            reference: configuration whose result is right and that wins ties; the first candidate that runs if None.
+            reference: configuration with the correct result, which wins ties; None for the first candidate that runs.
                 It is timed as well.
             known_failures: reasons of earlier failures, by ``cfg_name``; these candidates are skipped.
             tolerance: allowed error of results; see ``disagreement``.

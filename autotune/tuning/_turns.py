@@ -31,7 +31,7 @@ class Limits:
     Attributes:
         tolerance: allowed error of results; by dtype if None.
         bit_exact: whether results must be the same bit for bit.
-        budget: seconds that candidates may run in all; no limit if None.
+        budget: run time of all candidates in seconds; None is unlimited.
         rounds: turns of each candidate.
     """
 
@@ -43,7 +43,7 @@ class Limits:
 
 @dataclass(slots=True)
 class _Candidate:
-    """Candidate whose result is right.
+    """Candidate with the correct result.
 
     Attributes:
         function: function of the arguments.
@@ -87,7 +87,7 @@ class Turns:
         self._spent = 0.0
 
     def check(self, cfg: Any, make_fn: Callable[[Any], Callable[..., Any]], failed_before: str | None) -> None:
-        """Runs a candidate once, and compares its result and what it writes with the reference's."""
+        """Runs a candidate once, and compares its result and changed arguments with the reference's."""
         status, detail = OK, ""
         if failed_before is not None:
             status, detail = SKIPPED, f"failed before: {failed_before}"

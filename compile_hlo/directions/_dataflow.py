@@ -1,10 +1,10 @@
-"""Dataflow: which given buffers a value may be, and what ops do with those buffers.
+"""Dataflow: which given buffers a value may be, and the ops' uses of those buffers.
 
-An *origin* of a value is a buffer that was given from outside and that the value may be. The origin is certain if
-the ops in between only rename it (a reshape, an update, the carried value of a loop), and possible if the compiler
-may find out that what they compute is the operand itself: IREE turns ``x * 1``, ``x - 0``, ``-(-x)``, ``max(x, x)``
-and a concatenation of all slices of x into x. It is old if the value may be what the buffer held at first, and not
-what an update made of it.
+An *origin* of a value is a buffer that was given from outside and that the value may be. The origin is certain if the
+ops in between only rename it (a reshape, an update, the carried value of a loop), and possible if the compiler may find
+out that their result is the operand itself: IREE turns ``x * 1``, ``x - 0``, ``-(-x)``, ``max(x, x)`` and a
+concatenation of all slices of x into x. It is old if the value may be the initial contents of the buffer, and not an
+update of them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ def flow_of(nodes: Iterable[Node], outside: OriginsOf, events: Events) -> dict[i
     Args:
         nodes: nodes in order.
         outside: function that gives the origins of values that the nodes do not make.
-        events: what is done with the buffers; the nodes' events are added.
+        events: uses of the buffers; the nodes' events are added.
 
     Returns:
         The origins of the nodes' results by the value's number; a result that is not there has none.
@@ -71,7 +71,7 @@ def flow_of(nodes: Iterable[Node], outside: OriginsOf, events: Events) -> dict[i
 
 
 def origins_of(node: Node, origins: OriginsOf, events: Events) -> Sequence[Origins]:
-    """Returns the origins of a node's first results, and adds its events; further results have no origins."""
+    """Returns the origins of a node's first results, and adds its events; further results lack origins."""
     if node.op.name in GIVEN or not any(origins(value) for value in node.inputs):
         return ()
     results = () if node.op.name in _FRESH else _results(node, origins, events)
@@ -80,7 +80,7 @@ def origins_of(node: Node, origins: OriginsOf, events: Events) -> Sequence[Origi
 
 
 def _add_uses(node: Node, origins: OriginsOf, results: Sequence[Origins], events: Events) -> None:
-    """Adds reads, and updates of what was updated before."""
+    """Adds reads, and updates of updated values."""
     passed_on = results[0] if results else NONE
     for index, value in enumerate(node.inputs):
         for root, how in origins(value).items():
@@ -158,13 +158,13 @@ def _sort(node: Node, origins: OriginsOf, events: Events) -> Sequence[Origins]:
 
 
 def _cond(node: Node, origins: OriginsOf, events: Events) -> Sequence[Origins]:
-    """Handles a branch: a result may be what either function returns."""
+    """Handles a branch: a result may come from either function."""
     branches = [_region(graph, (), origins, events) for graph in node.attributes]
     return [_without(Origin.ALWAYS, _merged(parts)) for parts in zip(*branches, strict=True)]
 
 
 def _while(node: Node, origins: OriginsOf, events: Events) -> Sequence[Origins]:
-    """Handles a loop: a carried value may be, after any number of rounds, its start or what the body made of it."""
+    """Handles a loop: a carried value may be, after any number of rounds, its start or a result of the body."""
     cond, body, carried = node.attributes
     inside: Events = {}
     indices = {value.number: index for index, value in enumerate(body.inputs.values())}

@@ -52,8 +52,8 @@ class KernelArgument:
 
     Attributes:
         spec: shape and dtype; rank 0 is a scalar.
-        declared: INOUT if a call site passes what the entry point may write: a donated argument; else IN.
-        effective: INOUT if the kernel updates it in place, else IN: a kernel gets no argument that it does not read.
+        declared: INOUT if a call site passes a donated argument, which the entry point may write; else IN.
+        effective: INOUT if the kernel updates it in place, else IN: a kernel reads all its arguments.
     """
 
     spec: TensorSpec

@@ -1,4 +1,4 @@
-"""Origins and events: how a value may be a buffer given from outside, and what a program does with such a buffer."""
+"""Origins and events: how a value may be a buffer given from outside, and the uses of such a buffer by a program."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, IntFlag, auto
@@ -13,8 +13,8 @@ class Origin(IntFlag):
     Attributes:
         POSSIBLE: the compiler may find that the value is the buffer.
         CERTAIN: the ops in between only rename the buffer.
-        OLD: the value may be what the buffer held at first, rather than an update of that.
-        ALWAYS: certain, by way of nothing but updates, reshapes and calls: no loop, no branch.
+        OLD: the value may be the initial contents of the buffer, rather than an update of them.
+        ALWAYS: certain, only by way of updates, reshapes and calls, not loops or branches.
         GIVEN: the value is the given one; all flags.
     """
 
@@ -32,14 +32,14 @@ NONE: Final[Origins] = {}
 
 
 class EventKind(Enum):
-    """Kind of use of a given buffer, or of what became of it by updates and renaming.
+    """Kind of use of a given buffer, or of its updated or renamed values.
 
     Attributes:
         WRITTEN: writes into the buffer.
-        READ_OLD: reads what the buffer held at first, and is no update of it.
-        READ_UPDATED: reads the buffer after an update, and is no update of it.
-        UPDATED_OLD: updates what the buffer held at first. A second op that does so is a ``READ_OLD``.
-        UPDATED_AGAIN: updates what an update made.
+        READ_OLD: reads the initial contents of the buffer, and is not an update of them.
+        READ_UPDATED: reads the buffer after an update, and is not an update of it.
+        UPDATED_OLD: updates the initial contents of the buffer. A second op that does so is a ``READ_OLD``.
+        UPDATED_AGAIN: updates the result of an update.
     """
 
     WRITTEN = auto()
@@ -53,7 +53,7 @@ class Event(NamedTuple):
     """Something that a program does with one given buffer.
 
     Attributes:
-        kind: what it does.
+        kind: kind of use.
         root: number of the given value.
     """
 
@@ -95,10 +95,10 @@ def add_all(events: Events, more: Iterable[tuple[Event, WrittenAt]]) -> None:
 
 
 def seen_from_root(kind: EventKind, how: Origin) -> Iterator[EventKind]:
-    """Yields what is done with a buffer by an event of a value that is the buffer in some way.
+    """Yields the uses of a buffer by an event of a value that originates from the buffer.
 
     Args:
-        kind: what is done with the value.
+        kind: kind of use of the value.
         how: how the value is the buffer.
     """
     if Origin.OLD in how:

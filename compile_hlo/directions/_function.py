@@ -26,7 +26,7 @@ class StretchUses(NamedTuple):
 
     Attributes:
         reads: values that the nodes use.
-        events: what is done with given values, and where.
+        events: uses of given values, and their places.
         origins: which of the given values each result may be, by result.
     """
 
@@ -76,7 +76,7 @@ class StretchFlow:
 
 
 class FunctionFlow:
-    """Follows the buffers of an entry point's arguments. What is kept is in proportion to the arguments.
+    """Follows the buffers of an entry point's arguments. Memory is proportional to the arguments.
 
     Args:
         arguments: arguments as declared.
@@ -113,7 +113,7 @@ class FunctionFlow:
                 self._origins[number] = origins
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """Drops what is known of values, given by their numbers, that are not used any more."""
+        """Drops the facts of values that are not used any more, given by their numbers."""
         for number in numbers:
             if number not in self._tensors:
                 self._origins.pop(number, None)
@@ -151,13 +151,13 @@ def in_place_of(tensors: Mapping[int, Argument], events: Events, results: Mappin
     """Returns the names of the arguments that results take over as updates of them.
 
     Only these may be told to IREE. It writes any other result into the argument's buffer as soon as it is computed,
-    even if ops that read the argument have yet to run (IREE 3.13). For the same reason nothing else may read what
-    an argument that is updated held at first, or between two updates, and no other result be the argument or an update
-    of it.
+    even if ops that read the argument have yet to run (IREE 3.13). For the same reason, other ops must not read the
+    initial contents of an updated argument, or its contents between two updates, and other results must not be the
+    argument or an update of it.
 
     Args:
         tensors: tensor arguments by root.
-        events: what is done with them.
+        events: uses of them.
         results: origins of the results by name.
     """
     names = []
@@ -184,7 +184,7 @@ def directions_of(
 
     Args:
         tensors: tensor arguments by root.
-        events: what is done with them.
+        events: uses of them.
         read: roots of those that are read.
         results: origins of the results by name.
     """

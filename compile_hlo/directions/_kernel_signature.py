@@ -1,4 +1,4 @@
-"""Record of a private function: its signature, joined over its call sites, and what it was written for."""
+"""Record of a private function: its signature, joined over its call sites, and its purpose."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Attribute = str | float | bool
 
 @dataclass(slots=True)
 class KernelSignature:
-    """Private function of the module, with what its call sites have in common so far.
+    """Private function of the module, with the common facts of its call sites so far.
 
     Attributes:
         name: symbol of the function.
@@ -33,7 +33,7 @@ class KernelSignature:
     source: str = ""
 
     def join(self, arguments: Sequence[KernelArgument], where: str) -> None:
-        """Adds a call site: one may read what another updates.
+        """Adds a call site: one call site may read a buffer that another updates.
 
         Args:
             arguments: arguments as this site passes them.

@@ -1,12 +1,12 @@
-"""Overlaps: updates whose other operands are computed from the buffer that they write into.
+"""Overlaps: updates with other operands that are computed from the buffer that they write into.
 
-A program with such an update is right: the operands have what the buffer held before. Compilers that update in place
-get some of them wrong, and emission then writes the update in a form that they get right.
+A program with such an update is correct: the operands have the earlier contents of the buffer. Compilers that update in
+place get some of them wrong, and emission then writes the update in a form that they get right.
 
-A *root* is a value with a buffer of its own: an input of the function, or the result of an op that compilers compute
-apart from what follows, such as a product. A value reads the roots that it is computed from in one pass. So an update
+A *root* is a value with a buffer of its own: an input of the function, or the result of an op that compilers do not
+fuse with later ops, such as a product. A value reads the roots that it is computed from in one pass. So an update
 overlaps if its target begins in a root that another operand reads. Constants and weights are copied before they are
-updated, and what reads them may read the copy; nothing is computed in their place.
+updated, and their readers may read the copy; they are not updated in place.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ class Reach(NamedTuple):
     """Roots of a value, by their numbers.
 
     Attributes:
-        begins: roots in whose buffers the value may lie, or of which it is computed in one pass.
+        begins: roots with buffers that the value may use, or that it is computed from in one pass.
         read: roots that the value is computed from in one pass.
         same: roots that the value may be a part of.
     """
@@ -116,7 +116,7 @@ class FunctionOverlaps:
             self._known[number] = begins, read, same
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """Drops what is known of values, given by their numbers, that are not used any more."""
+        """Drops the facts of values that are not used any more, given by their numbers."""
         for number in numbers:
             self._known.pop(number, None)
 
@@ -215,7 +215,7 @@ class _Walk:
     def _is_row_copy(self, node: Node) -> bool:
         """Returns whether an update copies one row of an input to another row, each given by an input of its own.
 
-        No element that is read is overwritten, because rows do not overlap. Compilers copy within the buffer, if a
+        The read elements are not overwritten, because rows do not overlap. Compilers copy within the buffer, if a
         guarded update copies the whole input first. IREE refuses a copy of a row to itself when it is called.
         """
         whole, row, *places = node.inputs
@@ -231,8 +231,8 @@ class _Walk:
     def _chosen(self, result: Value, same: Roots, read: Roots = _NOTHING) -> None:
         """Makes a result a root of its own, which may also be a part of others.
 
-        Compilers drop loops of one round, carried values that do not change, and branches that are known: what such a
-        result is computed from counts as read.
+        Compilers drop loops of one round, carried values that do not change, and branches that are known: the inputs of
+        such a result count as read.
         """
         roots = same | read | {result.number}
         self._known[result.number] = Reach(roots, roots, same)

@@ -11,7 +11,7 @@ from lang_core import Argument, Axes, TensorSpec, checked_choices
 @checked_choices
 @dataclass(frozen=True, slots=True)
 class LoweredArgument:
-    """Argument of a lowered function: what its author declares, and what the program does with its buffer.
+    """Argument of a lowered function: its declaration, and the program's uses of its buffer.
 
     Attributes:
         name: unique among the arguments.
@@ -92,7 +92,7 @@ class Signature:
 
     @property
     def aliases(self) -> dict[int, int]:
-        """Index of the donated argument in whose buffer a result lies, by the index of the result."""
+        """Index of the donated argument with the buffer of a result, by the index of the result."""
         names = [result.name for result in self.results]
         arguments = enumerate(self.arguments)
         return {

@@ -1,4 +1,4 @@
-"""Calls of blocks' functions: what becomes one, what can be repeated of it, and paths within a block."""
+"""Calls of blocks' functions: their conditions, their repeatable parts, and paths within a block."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -94,7 +94,7 @@ class Places:
         self._leaves = leaves
 
     def of(self, root: int) -> int | None:
-        """Returns the position of a value, given by its number; None if it is no argument."""
+        """Returns the position of a value, given by its number; None if it is not an argument."""
         leaf = self._leaves.get(root)
         return self._places.get(root if leaf is None else leaf.attributes[0])
 

@@ -1,4 +1,4 @@
-"""Blocks as private functions: blocks whose text is equal are written once and called with their own parameters."""
+"""Blocks as private functions: blocks with equal text are written once and called with their own parameters."""
 
 import hashlib
 import shutil
@@ -30,7 +30,7 @@ _TEXT_IN_MEMORY: Final = 1 << 18
 
 @overridable("close_block")
 def close_block(body: Emitter, results: Sequence[Value]) -> None:
-    """Writes what is left to do in a block's function before it returns: nothing."""
+    """Writes the end of a block's function, which is empty."""
     del body, results
 
 
@@ -38,7 +38,7 @@ class BlockFunctions:
     """Private functions of a module.
 
     Args:
-        inlined: True if the blocks are written in place: they have signatures, and the module has no functions of them.
+        inlined: True if the blocks are written in place: they have signatures, but the module lacks functions of them.
 
     Attributes:
         kernels: signatures, by name.
@@ -99,7 +99,7 @@ class BlockFunctions:
             tracer.after(emitter, traced, [emitter.value(value) for value in call.results])
 
     def _described(self, site: CallSite, emitter: Emitter) -> BlockCall:
-        """Returns the call of a stretch, whose function is written if it is new."""
+        """Returns the call of a stretch, and writes its function if it is new."""
         nodes, results = site.nodes, site.results
         body = _BlockEmitter(emitter, nodes[0].block)
         body.nodes(nodes)
@@ -199,7 +199,7 @@ class BlockFunctions:
 
 
 class _Writer:
-    """File whose text goes to a function."""
+    """File with the text of a function."""
 
     def __init__(self, write: Write) -> None:
         self.write = write

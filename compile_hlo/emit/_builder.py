@@ -102,7 +102,7 @@ class Builder:
         return self.constant(dtype.numpy.type(number))
 
     def filled(self, number: float, spec: TensorSpec) -> str:
-        """Returns the name of a constant all of whose elements are one number."""
+        """Returns the name of a constant that repeats one number."""
         return self.constant(spec.dtype.numpy.type(number), spec)
 
     def elementwise(self, op: str, operands: Sequence[str], spec: TensorSpec) -> str:
@@ -162,7 +162,7 @@ class Builder:
         return self.of_same_elements(name, self.new(f"{line}{tensor_type(TensorSpec(shape, spec.dtype))}"))
 
     def of_same_elements(self, source: str, name: str) -> str:
-        """Notes that a value has the elements of another one: a number, and what it is made by."""
+        """Notes that a value has the elements of another value: a number, and the value's defining op."""
         number = self._numbers.get(source)
         if number is not None:
             self._numbers[name] = number
@@ -172,7 +172,7 @@ class Builder:
         return name
 
     def made_by(self, name: str, maker: str) -> None:
-        """Notes what a value is made by; a reshape of the value is made by the same."""
+        """Notes the defining op of a value; a reshape of the value has the same defining op."""
         self._makers[name] = maker
 
     def is_made_by(self, name: str, maker: str) -> bool:

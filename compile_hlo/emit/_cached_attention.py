@@ -35,7 +35,7 @@ def _cached_attention(e: Emitter, node: Node) -> None:
 
 
 def _is_one_query(group: Group) -> bool:
-    """Returns whether this is attention of one query, whose heads are then side by side in a row per sequence."""
+    """Returns whether this is attention of one query: its heads are then side by side in a row per sequence."""
     attention, turned, flat, _ = group.members
     batch, _, shared, queries, size = attention.results[0].shape
     rows = flat.results[0]

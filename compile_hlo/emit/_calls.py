@@ -27,7 +27,7 @@ def call_helper(
     Args:
         e: emitter of the caller.
         helper: function to call.
-        given: what is passed.
+        given: passed values.
         results: specs.
         body: writes the function and returns the names of its results; called with an emitter and one argument for
             each value that is passed.

@@ -67,15 +67,15 @@ class ParameterForm(Protocol):
     """Form in which a parameter's value comes into a function."""
 
     def load(self, emitter: "Emitter", path: str, spec: TensorSpec) -> str:
-        """Writes what is needed and returns the name of the value."""
+        """Writes the necessary ops and returns the name of the value."""
         ...
 
 
 class Emitter(Builder):
     """Writes the body of a function, node by node.
 
-    Constants and parameters are written where a block first uses them, so that a block's text does not depend
-    on what stands before it; so are operands that must be broadcast or converted first.
+    Constants and parameters are written where a block first uses them, so that a block's text does not depend on the
+    text before it; so are operands that must be broadcast or converted first.
 
     Attributes:
         parameters: weights that were loaded so far.
@@ -87,7 +87,7 @@ class Emitter(Builder):
         node: node that is written.
         in_region: True inside of a loop or a branch.
         tracer: writer of traces of kernels' tensors; None if there are none.
-        overlaps: numbers of the results of updates whose operands are computed from what they overwrite.
+        overlaps: numbers of the results of updates with operands computed from the overwritten buffer.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Emitter(Builder):
         self._names[value.number] = name
 
     def forget(self, values: Iterable[Value]) -> None:
-        """Drops what is known of values that are not used any more."""
+        """Drops the facts of values that are not used any more."""
         for value in values:
             self._makers.pop(self._names.pop(value.number, ""), None)
             self.leaves.pop(value.number, None)
@@ -160,7 +160,7 @@ class Emitter(Builder):
         raise GraphError(f"{value!r} is used before it is made: verify the graph")
 
     def comment(self, path: str) -> str:
-        """Returns what a comment says of a module path."""
+        """Returns the comment of a module path."""
         return path or "the root"
 
     def locate(self, place: str) -> None:
@@ -223,7 +223,7 @@ class Emitter(Builder):
         self._numbers = {}
 
     def region(self, graph: ComputeGraph, arguments: Iterable[str]) -> None:
-        """Writes the body of a region; what it makes ready is not ready outside."""
+        """Writes the body of a region; values prepared inside are not available outside."""
         ready, indent = self._ready, self._indent
         self._ready, self._indent = dict(ready), indent + "  "
         for value, name in zip(graph.inputs.values(), arguments, strict=True):
@@ -258,6 +258,6 @@ class Emitter(Builder):
 
     @overridable("own_buffer")
     def own_buffer(self, name: str, spec: TensorSpec) -> str:
-        """Returns a result that may share no argument's buffer: to StableHLO, which has no buffers, it is the same."""
+        """Returns a result that must not share an argument's buffer; unchanged for StableHLO, which lacks buffers."""
         del spec
         return name

@@ -24,7 +24,7 @@ from lang_core import Argument, GraphError, TensorSpec, near_names
 
 
 class WrittenStretch(NamedTuple):
-    """Part of a stretch's lowering that does not depend on where the stretch stands.
+    """Part of a stretch's lowering that does not depend on the stretch's position.
 
     Attributes:
         call: call of the block's function; None if the nodes are written in place.
@@ -79,7 +79,7 @@ class FunctionWriter:
             results: those of their results that are used later, in order.
 
         Returns:
-            What can be repeated for a stretch that is the same.
+            Repeatable part of the lowering of equal stretches.
         """
         flow, overlaps = StretchFlow(nodes), stretch_overlaps(nodes, results)
         overlapping = self._emitter.overlaps = self.overlapping(overlaps)
@@ -104,11 +104,11 @@ class FunctionWriter:
         return WrittenStretch(call, uses, overlaps, overlapping)
 
     def overlapping(self, overlaps: StretchOverlaps) -> frozenset[int]:
-        """Returns the numbers of the updates of a stretch whose operands are computed from what they overwrite."""
+        """Returns the numbers of a stretch's updates with operands computed from the overwritten buffer."""
         return self._overlaps.overlapping(overlaps.updates)
 
     def repeat(self, call: BlockCall, uses: StretchUses, overlaps: StretchOverlaps, stretch: Stretch) -> None:
-        """Writes a stretch whose function is there already.
+        """Writes a stretch with an existing function.
 
         Args:
             call: call of the function, with the values and parameters of this stretch.
@@ -123,11 +123,11 @@ class FunctionWriter:
 
     @property
     def sites(self) -> tuple[KernelSite, ...]:
-        """Calls of kernels whose tensors are traced."""
+        """Calls of kernels with traced tensors."""
         return () if self._emitter.tracer is None else tuple(self._emitter.tracer.sites)
 
     def forget(self, values: Iterable[Value]) -> None:
-        """Drops what is known of values that are not used any more."""
+        """Drops the facts of values that are not used any more."""
         gone = list(values)
         self._emitter.forget(gone)
         numbers = [value.number for value in gone]
@@ -177,7 +177,7 @@ def alias_attribute(
     """Returns the attribute of an argument that a result takes over; empty if none does.
 
     Raises:
-        GraphError: the function has no such result, or of another spec.
+        GraphError: the function lacks the result, or has it with another spec.
     """
     wanted = argument.alias_result
     if wanted is None:

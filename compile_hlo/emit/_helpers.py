@@ -1,8 +1,8 @@
 """Helper functions: private functions that rules share, written once per module, in StableHLO.
 
 A target may have better code for one than its compiler makes of the StableHLO. It chooses by the function's record
-(``run_iree/kernels``), which stands in the function's head; pure StableHLO, whose portable form takes no attributes of
-functions, goes without.
+(``run_iree/kernels``), which stands in the function's head; pure StableHLO does without, because its portable form
+drops attributes of functions.
 """
 
 import json
@@ -33,7 +33,7 @@ def register_helper(kind: str, *, ordered_sums: bool = False) -> None:
     Args:
         kind: name of the kind, in lower-case letters, digits and ``_``.
         ordered_sums: whether kernels may add in another order for another number of rows. A caller that wants the same
-            bits for any number then gets a function of its own, whose attributes have ``batch_invariant``.
+            bits for any number then gets a separate function with ``batch_invariant`` in its attributes.
 
     Raises:
         ConfigError: the name is malformed, or taken.
@@ -95,7 +95,7 @@ def is_helper(function: str) -> bool:
 def helper_record(
     helper: Helper, given: Iterable[TensorSpec], results: Iterable[TensorSpec], source: str = ""
 ) -> KernelSignature:
-    """Returns the record of a helper function that no call was counted for yet: it reads its arguments only.
+    """Returns the record of a helper function before its first call is counted: it reads its arguments only.
 
     Args:
         helper: helper function.

@@ -33,7 +33,7 @@ def _dynamic_update_slice(e: Emitter, node: Node) -> None:
 
 
 def _is_empty(e: Emitter, node: Node) -> bool:
-    """Returns whether the result has no elements, and then writes it: no slice of 1 can be taken out of 0 elements."""
+    """Returns whether the result has no elements, and then writes it: slices of 1 cannot be taken out of 0 elements."""
     spec = node.results[0].spec
     if spec.size == 0:
         e.alias(node, e.constant(np.zeros(spec.shape, spec.dtype.numpy)))
@@ -141,8 +141,8 @@ def put_slices(e: Emitter, node: Node) -> str:
     """Writes a scatter of slices into x as a matrix of them, which IREE makes one dispatch of that writes in place.
 
     Scatters with batching dimensions, or into an axis that is not the first, get copies and loops around them, and one
-    dynamic_update_slice per row reads its start back to the host. Where ``where`` is false, what stands there is
-    written again: no index has to point outside for an update to be dropped (see ``quirks.scatter_outside``).
+    dynamic_update_slice per row reads its start back to the host. If ``where`` is false, the old value is written
+    again, so indices need not point outside to drop an update (see ``quirks.scatter_outside``).
     """
     x, indices, updates, *where = node.inputs
     axis = node.attributes[0]

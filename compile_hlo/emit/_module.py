@@ -1,4 +1,4 @@
-"""Writer of a whole module: functions of entry points, then what they refer to."""
+"""Writer of a whole module: functions of entry points, then the functions they refer to."""
 
 import json
 import re
@@ -35,9 +35,9 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
 
 @checked_choices
 class ModuleWriter:
-    """Writer of a module: functions one by one, then what they refer to. Nothing that was written is kept.
+    """Writer of a module: functions one by one, then the functions they refer to. Nothing that was written is kept.
 
-    Where writing may fail, use it in a ``with`` block, which drops the text that waits for ``end``.
+    If writing may fail, use it in a ``with`` block, which drops the text that waits for ``end``.
 
     Args:
         write: takes the text, piece by piece.
@@ -187,7 +187,7 @@ class ModuleWriter:
         self._blocks.close()
 
     def end(self) -> None:
-        """Writes what belongs to the module rather than to a function.
+        """Writes the parts of the module outside functions.
 
         Raises:
             GraphError: a parameter has the name of a function: the two share the module's symbols.
@@ -215,7 +215,7 @@ def emit_module(
         write: receiver of the text.
         functions: graphs with the arguments of each.
         form: form of the parameters.
-        overrides: what is written instead of plain StableHLO.
+        overrides: replacements of plain StableHLO.
         name: name of the module.
     """
     with ModuleWriter(write, form, overrides, name) as module:

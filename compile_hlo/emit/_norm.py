@@ -1,4 +1,4 @@
-"""Emission of what stands between products: norms and gates, with the quantizing after them, as helper functions."""
+"""Emission of norms and gates between products, with the quantizing after them, as helper functions."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
 """Points at which a module's text may be written otherwise than the StableHLO specification suggests.
 
-An emission rule writes what the specification says. Compilers have faults, and what avoids a fault stands outside of
-this room (``compile_hlo/quirks``) as a function that takes the place of an overridable one.
+An emission rule follows the specification. Compilers have faults; the workaround of a fault stands outside of this room
+(``compile_hlo/quirks``) as a function that takes the place of an overridable one.
 """
 
 import functools
@@ -24,7 +24,7 @@ class Watcher(Protocol):
         ...
 
     def forget(self, value: Value) -> None:
-        """Drops what is known of a value that is not used any more."""
+        """Drops the facts of a value that is not used any more."""
         ...
 
 
@@ -34,7 +34,7 @@ class Overrides:
 
     Attributes:
         functions: by point; each is called with the plain function before that one's own arguments.
-        watch: makes what follows the values of a function; None if nothing does.
+        watch: factory of an observer of a function's values; None if nothing does.
         exact_products: whether products with packed weights take x in f32 if their activations are exact; otherwise
             in integers of 16 bits, as kernels of CPUs do.
         row_writes: whether writes into rows of tensors seen as matrices are written as such, without the reshapes.

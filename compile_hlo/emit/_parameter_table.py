@@ -1,4 +1,4 @@
-"""Table of parameters whose size does not grow with the number of layers."""
+"""Table of parameters with a size that does not grow with the number of layers."""
 
 import functools
 import itertools

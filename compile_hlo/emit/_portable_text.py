@@ -29,7 +29,7 @@ class _Function:
     """Values of a public function that the portable text does not define.
 
     Attributes:
-        names: what stands for them, by their numbers.
+        names: their replacements, by their numbers.
         scalars: arguments that are numbers.
     """
 
@@ -83,7 +83,7 @@ def _name(head: str) -> str:
 
 
 def _outlines(text: Iterable[str], symbols: Mapping[str, Mapping[str, str]]) -> Iterator[_Function]:
-    """Finds in each public function, in order, what goes."""
+    """Finds the removed lines in each public function, in order."""
     function: _Function | None = None
     known: Mapping[str, str] = {}
     for line in text:

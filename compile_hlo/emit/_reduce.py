@@ -54,7 +54,7 @@ def _reduce(e: Emitter, node: Node) -> None:
 def _factors(e: Builder, name: str, spec: TensorSpec, axes: tuple[int, ...]) -> str:
     """Returns the factors of a product, none beyond 1 if one is 0 and all are finite: the result is 0 in any order.
 
-    The order of a reduction is open, and numbers whose product overflows before the 0 comes would give NaN.
+    The order of a reduction is unspecified, so a product that overflows before the 0 would give NaN.
     """
     kept = kept_spec(spec, axes)
     size = e.elementwise("abs", (name,), spec)
@@ -81,5 +81,5 @@ def reduced(e: Builder, op_name: str, operand: str, spec: TensorSpec, axes: tupl
 
 
 def kept_spec(spec: TensorSpec, axes: tuple[int, ...]) -> TensorSpec:
-    """Returns the spec of what is left of a value that was reduced over axes."""
+    """Returns the spec of a value after a reduction over axes."""
     return TensorSpec(tuple(dim for axis, dim in enumerate(spec.shape) if axis not in axes), spec.dtype)

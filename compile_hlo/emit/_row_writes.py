@@ -1,4 +1,4 @@
-"""Writes into rows of a tensor whose other dimensions a partitioner may cut: its slices have these whole."""
+"""Writes into rows of a tensor that a partitioner may cut along other dimensions, which its slices have whole."""
 
 from dataclasses import dataclass
 
@@ -52,7 +52,7 @@ def row_write(e: Emitter, node: RowWrite) -> str:
 
 
 def _of_sequences(e: Emitter, lines: SsaValue, updates: SsaValue) -> SsaValue:
-    """Returns [B, 1, T] of [1, B K T]: what belongs to the first head."""
+    """Returns [B, 1, T] of [1, B K T]: the part of the first head."""
     batch, heads, tokens, _ = updates.spec.shape
     spec = TensorSpec((batch, heads, tokens), lines.spec.dtype)
     shaped = SsaValue(e.reshape(lines.name, lines.spec, spec.shape), spec)

@@ -26,7 +26,7 @@ def _transpose(e: Emitter, node: Node) -> None:
 
 @overridable("transpose")
 def transposed(e: Emitter, x: SsaValue, axes: tuple[int, ...], spec: TensorSpec) -> str:
-    """Writes a transpose, whose result has the spec."""
+    """Writes a transpose with a result of the spec."""
     return e.new(f"stablehlo.transpose {x.name}, dims = {integers(axes)} : ({x.kind}) -> {tensor_type(spec)}")
 
 

@@ -82,7 +82,7 @@ class Call:
         path: block, or path of the module that calls.
         line: Python source line.
         in_region: True inside of a loop or a branch.
-        given: what is passed, in order.
+        given: passed values, in order.
         sources: source of each of these.
         made: source of each result.
     """
@@ -110,7 +110,7 @@ class SiteTracer:
         self._count = 0
 
     def before(self, e: Builder, call: Call) -> KernelSite | None:
-        """Writes the trace of a call's arguments; returns None if no tensor of the call is selected."""
+        """Writes the trace of a call's arguments; returns None if none of the call's tensors is selected."""
         site = self._site(call)
         self._count += 1
         if not any(tensor.selected for tensor in (*site.before, *site.after)):

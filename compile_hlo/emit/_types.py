@@ -96,7 +96,7 @@ def _escaped(character: str) -> str:
 
 
 def unquoted(text: str) -> str:
-    """Returns what ``quoted`` was given, without the quotes around.
+    """Returns the argument of ``quoted``, without the quotes around.
 
     >>> unquoted(quoted('{"eps": 1}')[1:-1])
     '{"eps": 1}'

@@ -1,4 +1,4 @@
-"""Emission of what packed blocks say, generated from their layouts. Each step is rounded as the eager rule's is."""
+"""Emission of the unpacking of blocks, generated from their layouts. Each step is rounded as the eager rule's is."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -125,7 +125,7 @@ def _part_scales(e: Builder, blocks: SsaValue, layout: BlockLayout, scales: SubS
 
 
 def _with_sign(e: Builder, value: SsaValue) -> SsaValue:
-    """Writes bytes, i32 of 0 .. 255, as what they are with a sign."""
+    """Writes bytes, i32 of 0 .. 255, as signed integers."""
     return integer_op(e, "subtract", value, integer_op(e, "shift_left", integer_op(e, "and", value, _SIGN), 1))
 
 
@@ -158,7 +158,7 @@ def _bits(e: Builder, part: SsaValue) -> SsaValue:
 
 
 def _field(e: Builder, value: SsaValue, right: int, mask: int) -> SsaValue:
-    """Writes some bits of i32 of 0 .. 255, shifted right; no mask if the shift leaves no other bits."""
+    """Writes some bits of i32 of 0 .. 255, shifted right; without a mask if the shift removes all other bits."""
     if right:
         value = integer_op(e, "shift_right_logical", value, right)
     return integer_op(e, "and", value, mask) if (_BYTE >> right) & ~mask else value
@@ -181,7 +181,7 @@ def _exponent(e: Builder, blocks: SsaValue, place: int) -> SsaValue:
 
 
 def _half(e: Builder, blocks: SsaValue, place: int) -> SsaValue:
-    """Returns the f16 of every block whose first byte has this place: f32 [.., 1]."""
+    """Returns the f16 that starts at this byte of every block: f32 [.., 1]."""
     return SsaValue(half(e, blocks, place), TensorSpec((*blocks.spec.shape[:-1], 1), f32))
 
 

@@ -1,4 +1,4 @@
-"""Common subexpressions: what is computed twice from the same values is computed once."""
+"""Common subexpressions: equal ops on the same values are computed once."""
 
 import itertools
 from collections.abc import Hashable, Iterable, Mapping
@@ -12,7 +12,7 @@ _SMALL = 64
 def without_common_subexpressions(graph: ComputeGraph) -> ComputeGraph:
     """Replaces a node by an earlier one of the same stretch of a block with the same op, operands and attributes.
 
-    Nodes of different stretches stay apart, so that a block's text does not depend on what stands around it. A node
+    Nodes of different stretches stay apart, so that a block's text does not depend on its surroundings. A node
     with regions, or a tag, is never replaced, and its regions are not searched. Valid graph in, valid graph out.
     """
     subexpressions = Subexpressions()
@@ -38,7 +38,7 @@ class Subexpressions:
         self._replaced[value.number] = first
 
     def forget(self, values: Iterable[Value]) -> None:
-        """Drops what is known of values that are not used any more."""
+        """Drops the facts of values that are not used any more."""
         for value in values:
             self._replaced.pop(value.number, None)
 
@@ -81,7 +81,7 @@ def _is_spelled_alike(one: Node, other: Node) -> bool:
 
 
 def _with_replaced(node: Node, replaced: Mapping[int, Value], calls: dict[Call, Call]) -> Node:
-    """Returns the node with its operands, what its regions capture, and the inputs of its call replaced."""
+    """Returns the node with its operands, the captures of its regions, and the inputs of its call replaced."""
     call = node.call and _call_with_replaced(node.call, replaced, calls)
     if call is node.call and not any(value.number in replaced for value in node.inputs):
         return node

@@ -1,7 +1,7 @@
-"""Groups in a stretch: composites, known as what they were recorded as, with the ops after them.
+"""Groups in a stretch: composites as recorded, with the ops after them.
 
-Each dispatch between products is a wait. What lies between the parts of a group must be used by nobody else; then the
-text has nothing twice. A tag is a use.
+Each dispatch between products is a wait. Values between the parts of a group must have only these uses; then the text
+computes nothing twice. A tag is a use.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

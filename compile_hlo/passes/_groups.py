@@ -12,7 +12,7 @@ class Group(Node):
 
     Attributes:
         members: nodes that it stands for, in order.
-        paths: paths of the modules whose ops it stands for.
+        paths: module paths of the ops it stands for.
     """
 
     __slots__ = ("members", "paths")
@@ -25,10 +25,10 @@ class Group(Node):
 
 
 class Chain(NamedTuple):
-    """Composite and the ops after it, each the only user of the result before: what becomes a group.
+    """Composite and the ops after it, each the only user of the result before; they become a group.
 
     Attributes:
-        op: op of the group, which no context has.
+        op: op of the group, which contexts do not have.
         composite: name of the composite, as it was recorded; or of an op.
         then: names of the ops after it.
         fits: returns whether a group can be computed at once.

@@ -21,11 +21,11 @@ def with_integer_products(nodes: Sequence[Node], *, exact: bool = False) -> Sequ
     """Returns the nodes with ``packed_linear`` as ``block_quantize``, once per x and stretch, and ``block_product``.
 
     Valid nodes in, valid nodes out. Values that lie between the two have negative numbers, made of those of the
-    results, so equal stretches stay equal. Loops and branches keep what is inside of them.
+    results, so equal stretches stay equal. Loops and branches keep their contents.
 
     Args:
         nodes: nodes, in order.
-        exact: True keeps the products whose activations are exact.
+        exact: True keeps the products with exact activations.
     """
     if not any(node.op.name in LOWERED for node in nodes):
         return nodes

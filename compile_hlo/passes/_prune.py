@@ -6,7 +6,7 @@ from compile_dag import ComputeGraph, Node, has_tags
 
 
 def pruned_to_outputs(graph: ComputeGraph, outputs: Sequence[str]) -> ComputeGraph:
-    """Keeps the nodes that the named outputs need, and the tags with what they need.
+    """Keeps the nodes that the named outputs and the tags need.
 
     Args:
         graph: valid graph.
@@ -16,7 +16,7 @@ def pruned_to_outputs(graph: ComputeGraph, outputs: Sequence[str]) -> ComputeGra
         A valid graph with the same inputs: a signature does not change because an argument is unused.
 
     Raises:
-        GraphError: the graph has no such output.
+        GraphError: the graph lacks the output.
     """
     wanted = {name: graph.output(name) for name in outputs}
     kept = needed_nodes(graph.nodes, {value.number for value in wanted.values()})

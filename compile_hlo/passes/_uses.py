@@ -9,7 +9,7 @@ LEAVES: Final = ("constant", "parameter")
 
 
 class WholeCall(NamedTuple):
-    """Call of a composite whose nodes can be taken as one.
+    """Call of a composite with nodes that can be taken as one.
 
     Attributes:
         call: call.
@@ -51,10 +51,10 @@ class Uses:
         return users[0] if len(users) == 1 and value.number not in self._later else None
 
     def call_of(self, value: Value, name: str) -> WholeCall | None:
-        """Returns the call of a composite whose only result a value is, if its nodes can be taken as one.
+        """Returns the call of a composite with this value as its only result, if its nodes can be taken as one.
 
-        They can if they use nothing but the call's inputs, and nothing else uses what lies between these and the
-        result. Casts of the inputs and constants do not count: equal ones have been merged with those of others.
+        They can if they use only the call's inputs, and their intermediate values have no other users. Casts of the
+        inputs and constants do not count: equal ones have been merged with those of others.
         """
         node = self._makers.get(value.number)
         for call in () if node is None else _calls_around(node):

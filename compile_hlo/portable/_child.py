@@ -41,7 +41,7 @@ def write_artifact(text: Path, artifact: Path, version: str = ARTIFACT_VERSION) 
     """Serialises pure StableHLO text as a portable artifact (VHLO bytecode).
 
     Raises:
-        VerificationError: the text is no valid StableHLO, or has ops that ``version`` lacks.
+        VerificationError: the text is not valid StableHLO, or has ops that ``version`` lacks.
     """
     _in_child("write_artifact", text, artifact, version)
 
@@ -112,7 +112,7 @@ def _in_child(name: str, *args: Any, tools: str = "") -> Any:
 
 
 def answer_call() -> None:
-    """Answers, in the child, the call on stdin by its result on stdout; what else is printed goes to stderr."""
+    """Answers, in the child, the call on stdin by its result on stdout; all other output goes to stderr."""
     with os.fdopen(os.dup(1), "wb") as answer:
         os.dup2(2, 1)
         tools, name, args = pickle.load(sys.stdin.buffer)  # noqa: S301 - of our own parent
@@ -124,7 +124,7 @@ def answer_call() -> None:
 
 
 def _sent(name: str, error: Exception) -> Exception:
-    """Returns an error that can be sent: jaxlib's hold what cannot."""
+    """Returns an error that can be sent: jaxlib's errors hold unpicklable values."""
     try:
         pickle.dumps(error)
     except TypeError:

@@ -1,6 +1,6 @@
 """Programs of one device, with explicit collectives, by the passes of Shardy in jaxlib; see ``_child.py``.
 
-jaxlib aborts on what its passes cannot do, so this runs in a child process alone.
+jaxlib aborts on unsupported modules, so this runs in a child process only.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ def write_per_device(
 
 
 def _alone(text: Path, context: Any, name: str) -> Any:
-    """Returns the module of one function, called ``main``, with what it calls inlined."""
+    """Returns the module of one function, called ``main``, with its callees inlined."""
     module = parsed(text, context)
     with context, ir.Location.unknown():
         functions = {_name(function): function for function in module.body.operations}
@@ -106,7 +106,7 @@ def _cut(
 def _searched(function: Any, arguments: Sequence[Axes]) -> list[int]:
     """Returns the numbers of arguments that a gather searches along a dimension that is cut, such as embeddings.
 
-    The passes abort on these: what a device looks up may lie on another.
+    The passes abort on these: a device may look up values that lie on another device.
     """
     block = function.regions[0].blocks[0]
     whole: set[int] = set()
@@ -120,9 +120,9 @@ def _searched(function: Any, arguments: Sequence[Axes]) -> list[int]:
 
 
 def _keep_lines_whole(function: Any) -> None:
-    """Keeps what is reduced otherwise than by a sum whole along the reduced dimensions.
+    """Keeps operands of reductions other than sums whole along the reduced dimensions.
 
-    An all-reduce of Shardy's has no kind: the passes make every one a sum, those of the greatest and the least too.
+    An all-reduce of Shardy's lacks a kind: the passes make each one a sum, also maxima and minima.
     """
     for operation in list(_operations(function.regions[0].blocks[0])):
         if operation.name != "stablehlo.reduce" or _is_sum(operation):
@@ -181,7 +181,10 @@ def _named(axis: str, mesh: MeshShape) -> str:
 
 
 def _lowered(text: str, context: Any, name: str, output: Path) -> str:
-    """Returns the text of the function of one device. What Python still holds of a module must not pass the passes."""
+    """Returns the text of the function of one device.
+
+    Python references to parts of a module must not outlive the passes.
+    """
     with context, ir.Location.unknown():
         module = _passed(text, _RESHARDS, name, output)
         _check_sums(module, name, output)

@@ -99,7 +99,7 @@ def visibility(function: Any) -> str:
 
 
 def _with_bfloat16_as_bits(function: Any) -> list[bool]:
-    """Makes bf16 results of a function u16 bits, and returns which: jaxlib gives no array of bf16."""
+    """Makes bf16 results of a function u16 bits, and returns which: jaxlib cannot return arrays of bf16."""
     end = function.regions[0].blocks[0].operations[len(function.regions[0].blocks[0].operations) - 1]
     narrow = [str(ir.ShapedType(operand.type).element_type) == "bf16" for operand in end.operands]
     bits = ir.IntegerType.get_unsigned(16)

@@ -1,6 +1,6 @@
 """Faults of compilers that emission goes round: one function per fault. README.md has the table.
 
-``compile_hlo.emit`` alone writes what the StableHLO specification says. A function of this room takes the place of a
+``compile_hlo.emit`` alone follows the StableHLO specification. A function of this room takes the place of a
 point of it (``compile_hlo/emit/_overrides.py``), and says which fault it avoids, on which targets, seen in which
 version of IREE, and which cases show it. An upgrade of IREE that repairs a fault deletes the function.
 """

@@ -18,16 +18,16 @@ INTERPRETER: Final = "interpreter"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Fault of a compiler, and what avoids it.
+    """Fault of a compiler, and its workaround.
 
     Attributes:
         name: name of the function that avoids it.
-        summary: what goes wrong.
+        summary: description of the fault.
         targets: targets on which it does; ``interpreter`` is StableHLO's reference interpreter, ``xla`` is XLA.
         cases: names of the cases of tests/emission each of which shows it; empty if none does.
-        version: version of IREE, or of what else has it, that it was seen in.
-        overrides: what is written instead, by point of emission.
-        watch: makes what follows the values of a function, if the fault needs that.
+        version: version of IREE, or of the other program with the fault, that it was seen in.
+        overrides: replacements, by point of emission.
+        watch: factory of an observer of a function's values, if the fault needs one.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Fault:
     watch: Callable[[], Watcher] | None = None
 
     def at(self, point: str) -> Callable[[Override], Override]:
-        """Registers what is written instead at a further point.
+        """Registers the replacement at another point.
 
         Raises:
             GraphError: the fault has an override of the point already.
@@ -61,13 +61,13 @@ def fault(
     version: str = IREE,
     watch: Callable[[], Watcher] | None = None,
 ) -> Callable[[Override], Fault]:
-    """Makes a fault of the function that avoids it; the first paragraph of its docstring says what goes wrong.
+    """Makes a fault of the function that avoids it; the first paragraph of its docstring describes the fault.
 
     Args:
         *points: points of emission that the function overrides.
         targets: names of targets, with spaces between them.
         cases: names of cases, with spaces between them.
-        version: version of IREE, or of what else has the fault.
+        version: version of IREE, or of the other program with the fault.
         watch: factory as in ``Fault``.
     """
 
@@ -82,7 +82,7 @@ def fault(
 
 
 def overrides_of(faults: Iterable[Fault]) -> Overrides:
-    """Returns what avoids faults. Where several override one point, the first is called first."""
+    """Returns the workarounds of faults. If several override one point, the first is called first."""
     functions: dict[str, Override] = {}
     watch = None
     for avoided in reversed(list(faults)):
@@ -94,5 +94,5 @@ def overrides_of(faults: Iterable[Fault]) -> Overrides:
 
 
 def around(outer: Override, inner: Override, plain: Override, *args: Any) -> Any:
-    """Calls an override whose plain function is another override."""
+    """Calls an override with another override as its plain function."""
     return outer(partial(inner, plain), *args)

@@ -84,7 +84,7 @@ def greater_or_equal(plain: Plain, e: Builder, direction: str, x: str, y: str, s
 
 @fault("select", targets="vmvx", cases="select_constant_bf16")
 def constants_of_16_bits(plain: Plain, e: Builder, condition: str, x: str, y: str, spec: TensorSpec) -> str:
-    """vmvx has no constants of 16-bit floats, and one among the operands becomes such: they are chosen as bits."""
+    """vmvx lacks constants of 16-bit floats, and an operand may become one: they are chosen as bits."""
     if spec.dtype.itemsize != 2:
         return plain(e, condition, x, y, spec)
     kind, flags = tensor_type(spec), tensor_type(TensorSpec(spec.shape, "bool"))
@@ -105,9 +105,9 @@ def positions_in_16_bits(plain: Plain, e: Builder, spec: TensorSpec, axis: int) 
 
 @fault("half", targets="vmvx", cases="dequantize_q8_0_f32")
 def numbers_of_16_bits(plain: Plain, e: Builder, blocks: SsaValue, place: int) -> str:
-    """vmvx has no f16: the scales of packed blocks are taken apart as integers.
+    """vmvx lacks f16: the scales of packed blocks are decoded as integers.
 
-    The f32 is exact, also of numbers that the f16 has no exponent for.
+    The f32 is exact, also for numbers outside the exponent range of f16.
     """
     del plain
     spec = TensorSpec((*blocks.spec.shape[:-1], 1), i32)
@@ -187,7 +187,7 @@ def unsigned_division(plain: Plain, e: Builder, op: str, operands: Sequence[str]
 
 @fault("tanh", targets="llvm-cpu", cases="tanh_f64")
 def tanh_of_f64(plain: Plain, e: Builder, op: str, operands: Sequence[str], spec: TensorSpec) -> str:
-    """llvm-cpu has no tanh of f64: it is expm1(2x) / (expm1(2x) + 2), and tanh(20) is 1 in f64."""
+    """llvm-cpu lacks tanh of f64: it is expm1(2x) / (expm1(2x) + 2), and tanh(20) is 1 in f64."""
     if spec.dtype is not f64:
         return plain(e, op, operands, spec)
     low, high, two = (e.filled(number, spec) for number in (-20, 20, 2))
@@ -199,7 +199,7 @@ def tanh_of_f64(plain: Plain, e: Builder, op: str, operands: Sequence[str], spec
 
 @fault("sign", targets="vmvx", cases="sign_f32")
 def sign_by_comparisons(plain: Plain, e: Builder, op: str, operands: Sequence[str], spec: TensorSpec) -> str:
-    """vmvx has no copysign, with which a sign is computed."""
+    """vmvx lacks copysign, with which a sign is computed."""
     del plain, op
     (x,) = operands
     zero, one, minus_one = (e.filled(number, spec) for number in (0, 1, -1))

@@ -1,4 +1,4 @@
-"""Faults in what moves, indexes and orders elements."""
+"""Faults in ops that move, index and order elements."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -21,8 +21,8 @@ def parts_off_vectors(
     """Vulkan reads and writes four elements at a time, and rounds down if a part begins in the middle of four.
 
     That is so of a part that is taken from, or put into, a larger tensor while something is computed: ``x[3:67] * 2``
-    of rows of 6 is wrong, without an error. Barriers keep what computes apart from what moves. Where parts begin
-    right, which those of models do, the text has none.
+    of rows of 6 is wrong, without an error. Barriers separate ops that compute from ops that move data. If parts begin
+    at multiples of four, as in models, the text has none.
     """
     contiguous = (steps or (1,) * value.spec.ndim)[-1:] == (1,)
     starts = [start for start, _ in ranges]
@@ -103,7 +103,7 @@ def slice_of_rank_0(
 
 @fault("reverse", targets="llvm-cpu", cases="")
 def reverse_of_no_axes(plain: Plain, e: Builder, name: str, spec: TensorSpec, dims: tuple[int, ...]) -> str:
-    """A reverse of no axes cannot be compiled."""
+    """A reverse without axes cannot be compiled."""
     return plain(e, name, spec, dims) if dims else name
 
 
@@ -176,7 +176,7 @@ def stable_sort(
 def shared_result(plain: Plain, e: Builder, name: str, spec: TensorSpec) -> str:
     """A result that is an argument gets that one's buffer, without a copy, even if the argument is updated in place.
 
-    A barrier alone, or what computes nothing, is removed; a padding behind a barrier is not.
+    A barrier alone, or an op without effect, is removed; a padding behind a barrier is not.
     """
     del plain
     return copied(e, SsaValue(name, spec))
@@ -203,7 +203,7 @@ def ordered_parts(plain: Plain, e: Builder, x: SsaValue, order: SsaValue, axis: 
     """A sort of a part, or a put into one, is fused with it, as is a padding of its result or an update with it.
 
     The compiler refuses such a dispatch. A transpose of a part is a part too; so is one of a scatter, of which
-    ``scatter_outside`` takes a part. A copy of a result is such a padding (``shared_result``). What a block gives may
+    ``scatter_outside`` takes a part. A copy of a result is such a padding (``shared_result``). A block's result may
     come from a sort.
     """
     result = plain(e, _after_barrier(e, x, ("part", "block")), order, axis, before)

@@ -1,4 +1,4 @@
-"""Faults in sums of products and reductions: of what the compiler fuses into them."""
+"""Faults in sums of products and reductions, caused by ops that the compiler fuses into them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -47,7 +47,7 @@ class WidenedValues:
         return self._widened.get(value.number, False)
 
     def forget(self, value: Value) -> None:
-        """Drops what is known of a value that is not used any more."""
+        """Drops the facts of a value that is not used any more."""
         self._widened.pop(value.number, None)
 
 
@@ -61,14 +61,14 @@ def _is_widened(e: Emitter, value: Value) -> bool:
 
 @fault("dot_general", targets="interpreter vmvx vulkan-spirv", cases="dot_general_empty_f32")
 def product_of_nothing(plain: Plain, e: Emitter, node: Node) -> str:
-    """The interpreter dies of a sum of no products, and vmvx and Vulkan have no code for it."""
+    """The interpreter crashes on an empty sum of products, and vmvx and Vulkan lack code for it."""
     x, result = node.inputs[0], node.results[0].spec
     return plain(e, node) if all(x.shape[axis] for axis in node.attributes[0]) else e.filled(0, result)
 
 
 @fault("factors", targets="vulkan-spirv", cases="dot_general_casts_i8")
 def product_of_integers(plain: Plain, e: Emitter, x: Value, y: Value, dtype: DType) -> tuple[SsaValue, SsaValue]:
-    """Conversions of both operands are fused into a product of integers, whose numbers are then wrong on Vulkan."""
+    """Conversions of both operands are fused into a product of integers, which is then wrong on Vulkan."""
     left, right = plain(e, x, y, dtype)
     return (_apart(e, left), _apart(e, right)) if left.spec.dtype in (i32, i64) else (left, right)
 
@@ -78,7 +78,7 @@ def product_of_widened(plain: Plain, e: Emitter, x: Value, y: Value, dtype: DTyp
     """Arithmetic on a conversion from fewer bytes is recomputed inside of the product that it is the right operand of.
 
     At sizes that do not tile, the numbers are then wrong on Vulkan: ``x @ (cast(w, "f32") * scale)`` for w of f16,
-    bf16, i8 or u8, or of f32 in f64. A conversion alone is right, and so are conversions of what was moved; a function
+    bf16, i8 or u8, or of f32 in f64. A conversion alone is right, and so are conversions of moved values; a function
     such as exp in between ends it.
     """
     left, right = plain(e, x, y, dtype)
@@ -132,7 +132,7 @@ def convolution_of_converted(
 def convolution_of_one_window(
     plain: Plain, e: Builder, window: Window, x: SsaValue, kernel: SsaValue, target: TensorSpec
 ) -> str:
-    """A stride along an axis with one window reads beyond the input: the stride is left out, and what no tap sees."""
+    """A stride along an axis with one window reads beyond the input: the stride and unused inputs are left out."""
     strides, padding, ranges = list(window.strides), list(window.padding), [(0, dim) for dim in x.spec.shape]
     for i, (stride, (low, _), dilation) in enumerate(zip(*window[:3], strict=True)):
         seen = (kernel.spec.shape[i] - 1) * dilation + 1 - low  # elements of x, if it has so many
@@ -172,7 +172,7 @@ def _channels(e: Builder, value: SsaValue, group: int, groups: int) -> SsaValue:
 def reduction_beside_operand(
     plain: Plain, e: Builder, op_name: str, operand: str, spec: TensorSpec, axes: tuple[int, ...]
 ) -> str:
-    """A reduction over other axes than the last is fused with what follows, such as ``x - max(x)``, and then wrong."""
+    """A reduction over other axes than the last is fused with later ops, such as ``x - max(x)``, and then wrong."""
     result = plain(e, op_name, operand, spec, axes)
     if not axes or sorted(axes) == list(range(spec.ndim - len(axes), spec.ndim)):
         return result
@@ -185,8 +185,8 @@ def extremes_of_integers(
 ) -> str:
     """Long rows of i32 have a maximum of at least 0, and a minimum of at most -1, on CUDA.
 
-    Lanes without an element hold the last bits of the least or greatest i64: what is reduced is i64, and lies in
-    memory, for a conversion that is fused with such a reduction cannot be compiled.
+    Lanes without an element hold the last bits of the least or greatest i64: the reduced values are i64 in memory, for
+    a conversion that is fused with such a reduction cannot be compiled.
     """
     if op_name not in ("max", "min") or spec.dtype.is_floating or spec.dtype is i64:
         return plain(e, op_name, operand, spec, axes)
@@ -205,6 +205,6 @@ def integers_of_blocks(plain: Plain, e: Builder, matrix: SsaValue, bits: int) ->
 
 @fault("packed_factors", targets="vulkan-spirv", cases="")
 def product_with_packed(plain: Plain, e: Builder, *args: Any) -> tuple[SsaValue, SsaValue]:
-    """Conversions are fused into a product with a packed weight, whose numbers are then wrong on Vulkan."""
+    """Conversions are fused into a product with a packed weight, which is then wrong on Vulkan."""
     left, right = plain(e, *args)
     return _apart(e, left), _apart(e, right)

@@ -1,4 +1,4 @@
-"""Faults in updates in place whose operands are computed from what they overwrite."""
+"""Faults in updates in place with operands computed from the overwritten buffer."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,11 +27,11 @@ def _overlaps(e: Builder) -> bool:
     cases="update_shifted_f32 update_shifted_constant_f32 put_swapped_f32 put_all_f32",
 )
 def update_of_itself(plain: Plain, e: Builder, value: SsaValue, update: SsaValue, starts: Sequence[SsaValue]) -> str:
-    """An update that is computed from the tensor it is written into reads what it has just overwritten.
+    """An update that is computed from the tensor it is written into reads elements that it has just overwritten.
 
-    A slice of a tensor that is written into the same tensor is copied within one buffer, and what computes a tensor,
-    the update and its place in one pass does so in any order. Where the ranges are known and overlap, the call fails.
-    The update gets a buffer of its own; behind a barrier alone, it still shares that of a target that equals it.
+    A slice of a tensor that is written into the same tensor is copied within one buffer, and a fused computation of a
+    tensor, the update and its place runs in any order. If the ranges are known and overlap, the call fails. The
+    update gets a buffer of its own; behind a barrier alone, it still shares that of a target that equals it.
     """
     if _overlaps(e):
         update = SsaValue(copied(e, update), update.spec)
@@ -57,11 +57,11 @@ def _rows_apart(
 def update_beside_reshape(
     plain: Plain, e: Builder, value: SsaValue, update: SsaValue, starts: Sequence[SsaValue]
 ) -> str:
-    """With a reshape before or after it, an update that is computed from its target reads what it has overwritten.
+    """With a reshape before or after it, an update that is computed from its target reads overwritten elements.
 
-    XLA moves the reshape across the update, and takes the two for different buffers when it fuses what computes the
-    update (openxla/xla#49176). Barriers are gone by then, but nothing is simplified any more: the target is chosen out
-    of two that are the same, and so has a buffer of its own. IREE finds out that it is the tensor itself.
+    XLA moves the reshape across the update, and takes the two for different buffers when it fuses the computation of
+    the update (openxla/xla#49176). Barriers are gone by then, but nothing is simplified any more: the target is chosen
+    out of two that are the same, and so has a buffer of its own. IREE finds out that it is the tensor itself.
     """
     return plain(e, _chosen_again(e, value) if _overlaps(e) else value, update, starts)
 

@@ -1,4 +1,4 @@
-"""Canonical forms: what equal stretches have in common, and what each occurrence of one has of its own."""
+"""Canonical forms: the common part of equal stretches, and the individual part of each occurrence."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,9 @@ NodeForm = tuple[int, tuple[int, ...], tuple[Any, ...], tuple[TensorSpec, ...], 
 
 
 class Form(NamedTuple):
-    """Stretch without what differs between equal layers: two stretches are the same program if their forms are equal.
+    """Stretch without the differences between equal layers.
+
+    Two stretches are the same program if their forms are equal.
 
     Places name values: 0, 1, ... are values of the stretch, counted from its first one; -1, -2, ... are values from
     outside, in the order of first use.
@@ -30,8 +32,9 @@ class Form(NamedTuple):
         outside: specs of the values from outside.
         calls: calls of composites: name, inputs, attributes, results, number of the outer call.
         paths: module paths, as comments in the text have them.
-        exact: hash of the attributes' spelling, which tells apart what is equal in Python: 1 and True, 0.0 and -0.0.
-        has_tags: True if the stretch is needed for what it shows.
+        exact: hash of the attributes' spelling, which distinguishes values that are equal in Python: 1 and True, 0.0
+            and -0.0.
+        has_tags: True if the stretch is needed because it is observed.
         is_block: True if it lies in a block.
     """
 
@@ -76,7 +79,7 @@ class Same:
 
 
 class Occurrence(NamedTuple):
-    """Place of a stretch in a recording, with what it has of its own. All fields can be marshalled.
+    """Place of a stretch in a recording, with its individual part. All fields can be marshalled.
 
     Attributes:
         template: number of the template.
@@ -101,8 +104,8 @@ class ReadStretch(NamedTuple):
     """Stretch taken apart.
 
     Attributes:
-        form: what equal stretches have in common.
-        occurrence: what it has of its own; the template is not known yet.
+        form: common part of equal stretches.
+        occurrence: individual part; the template is not known yet.
         literals: literals in the order in which the form's nodes have them.
     """
 
@@ -125,7 +128,7 @@ class OpNumbers:
 
 
 def read_stretch(nodes: Sequence[Node], ops: OpNumbers) -> ReadStretch:
-    """Takes a stretch apart into its form and what this occurrence has of its own."""
+    """Splits a stretch into its form and the individual part of this occurrence."""
     stretch = nodes[0].stretch
     reader = _Reader(_lowest(nodes[0]), stretch, ops)
     node_forms = reader.nodes(nodes)
@@ -267,7 +270,7 @@ class _Reader:
         return number
 
     def _given(self, entry: Any) -> int | Same | tuple[Any, ...] | None:
-        """Returns what a composite was given, or returned: a value is its place."""
+        """Returns the arguments or results of a composite, with places in place of values."""
         if isinstance(entry, Value):
             return self.place(entry)
         if type(entry) is tuple:

@@ -1,8 +1,8 @@
 """Plan of a lowering: which results of which stretch are needed, found backward from the outputs.
 
-The sweep reads a recording's stretches from the last to the first. What is live after a stretch are the values that
-later stretches read; it tells what of the stretch is needed, and that which values it reads. So what is live is what
-pruning the whole graph finds, including dead blocks and dead results of live blocks.
+The sweep reads a recording's stretches from the last to the first. The values that later stretches read are live after
+a stretch; they determine the necessary nodes of the stretch, and these determine the values that it reads. So the live
+values are those that pruning the whole graph finds, including dead blocks and dead results of live blocks.
 """
 
 import heapq
@@ -25,7 +25,7 @@ class StretchPlan(NamedTuple):
 
     Attributes:
         live: places of the results that later stretches, or the outputs, need.
-        last_uses: numbers of the values that no later stretch needs.
+        last_uses: numbers of the values that later stretches do not need.
     """
 
     live: tuple[int, ...]
@@ -37,8 +37,8 @@ class PlannedStretch(NamedTuple):
 
     Attributes:
         occurrence: stretch.
-        plan: what is live of it.
-        variant: what is needed of its template; None if nothing is.
+        plan: its live part.
+        variant: necessary part of its template; None if nothing is.
     """
 
     occurrence: Occurrence
@@ -66,7 +66,7 @@ class Plan:
             yield PlannedStretch(occurrence, plan, self._variant(occurrence, plan.live))
 
     def close(self) -> None:
-        """Gives up what lies on disk."""
+        """Deletes its files."""
         if isinstance(self._plans, DiskJournal):
             self._plans.close()
 
@@ -123,7 +123,7 @@ class Plan:
 
 
 def _variant_of(name: str, nodes: list[Node], occurrence: Occurrence, live: tuple[int, ...]) -> Variant:
-    """Finds out what is needed of a stretch."""
+    """Finds the necessary part of a stretch."""
     made = {value.number: value for node in nodes for value in node.results}
     numbers = [occurrence.first + place for place in live]
     if not made.keys() >= set(numbers):
@@ -155,7 +155,7 @@ def uses_form(uses: StretchUses, occurrence: Occurrence, places: dict[int, int])
     Args:
         uses: uses by numbers.
         occurrence: stretch.
-        places: places in ``Occurrence.outside`` by number; what is not among them cannot be an argument's buffer.
+        places: places in ``Occurrence.outside`` by number; other values cannot be an argument's buffer.
     """
     paths = {path: number for number, path in enumerate(occurrence.paths)}
     return Uses(

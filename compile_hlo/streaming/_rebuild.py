@@ -24,7 +24,7 @@ def nodes_of(
 
     Args:
         form: form of the stretch.
-        occurrence: what the stretch has of its own.
+        occurrence: the stretch's individual part.
         literals: literals of the form, in order.
         ops: ops by number.
         known: values from outside by number; those that are missing are made up, without an origin.

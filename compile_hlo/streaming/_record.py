@@ -18,7 +18,7 @@ class LargestStretch:
     Attributes:
         nodes: number of its nodes.
         block: name of its block; empty outside of blocks.
-        path: path of the module whose op is its first.
+        path: module path of its first op.
         line: Python source line of its first op, ``package/file.py:line``.
     """
 
@@ -31,7 +31,7 @@ class LargestStretch:
 class RecordedFunction:
     """Function as it was recorded: a list of stretches, each an occurrence of a template.
 
-    As a sink it takes the nodes of a recording. Use it in a ``with`` block, which gives up what lies on disk.
+    As a sink it takes the nodes of a recording. Use it in a ``with`` block, which deletes its files.
 
     Args:
         streaming: True to keep the recording on disk, else in memory.

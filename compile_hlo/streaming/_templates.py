@@ -99,7 +99,7 @@ class Variant:
         needed: number of nodes that are needed.
         parameters: numbers and specs of the parameters that are needed.
         uses: uses that the needed nodes make of values from outside.
-        repeats: calls of the stretch, by what else its text depends on.
+        repeats: calls of the stretch, by the other inputs of its text.
     """
 
     reads: tuple[int, ...]
@@ -116,7 +116,7 @@ class Template:
     Attributes:
         form: its form.
         literals: literals of the form, in order.
-        variants: what is needed of it, by the places of the live results.
+        variants: its necessary parts, by the places of the live results.
         is_changed: True if variants were added since it was last in a file.
     """
 

@@ -33,7 +33,7 @@ class StretchWriter:
         self.tags: list[TagInfo] = []
 
     def write(self, stretch: PlannedStretch) -> None:
-        """Writes what is needed of a stretch, and forgets what is not used any more."""
+        """Writes the necessary part of a stretch, and forgets values that are not used any more."""
         occurrence, plan, variant = stretch
         if variant is None:
             return
@@ -102,7 +102,7 @@ class StretchWriter:
             self._stands_for[first] = self._stands_for.get(first, 0) + 1
 
     def _forget(self, last_uses: Iterable[int]) -> None:
-        """Forgets values that were used for the last time, and what stood for them if that has no other use."""
+        """Forgets values after their last use, and their replacements without other uses."""
         gone: list[Value] = []
         for number in last_uses:
             value = self._values.pop(number)
@@ -125,7 +125,10 @@ class StretchWriter:
         written: WrittenStretch,
         emitted: int,
     ) -> Repeat | None:
-        """Returns what other occurrences can repeat; None if the text is not a call, or names what it shows."""
+        """Returns the text that other occurrences can repeat.
+
+        None if the text is not a call, or names observed values.
+        """
         call = written.call
         form = self._recorded.templates[occurrence.template].form
         if call is None or form.has_tags or any(value.op_name in LEAVES for value in firsts):
@@ -235,7 +238,7 @@ def _overlaps_of(overlaps: Overlaps, occurrence: Occurrence, outside: Sequence[i
 
 
 def _pattern(outside: Iterable[Value]) -> tuple[int, ...]:
-    """Returns what a stretch's text depends on beside its form: which values from outside are equal, or leaves."""
+    """Returns the inputs of a stretch's text beside its form: which values from outside are equal, or leaves."""
     places: dict[int, int] = {}
     return tuple(
         [

@@ -127,7 +127,7 @@ class ArchiveLayout:
         yield bytes(self._base - _TABLE - self._table_bytes - self._text_bytes)
 
     def _offsets(self) -> Iterator[int]:
-        """Yields where the data of each entry begins."""
+        """Yields the offset of each entry's data."""
         if self._shared is None:
             yield from (storage.offset for storage in self.each_storage())
             return

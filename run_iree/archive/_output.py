@@ -68,7 +68,7 @@ class Output:
         self.write(bytes(max(0, offset - self.written)))
 
     def close(self) -> None:
-        """Writes what waits (nothing after a failed write) and closes the file; the hash continues."""
+        """Writes the pending data (nothing after a failed write) and closes the file; the hash continues."""
         try:
             self._put(self._units.rest())
         finally:
@@ -135,7 +135,7 @@ def replacing(target: str, total_bytes: int, journal: Journal | None = None) -> 
 
 
 def _resumed(journal: Journal, temporary: Path, target: Path) -> Progress:
-    """Returns the progress of an interrupted run, whose file is then called ``temporary``; removes a useless file."""
+    """Returns the progress of an interrupted run, with its file renamed to ``temporary``; removes a useless file."""
     if target.is_file() and target.stat().st_nlink == 1 and not temporary.exists():
         target.rename(temporary)  # it was complete, and its hash was not
     progress = journal.progress(temporary)

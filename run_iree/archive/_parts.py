@@ -1,4 +1,4 @@
-"""Parts of tensors, read from a file without what lies between them."""
+"""Parts of tensors, read from a file without the bytes between them."""
 
 import math
 import mmap
@@ -15,8 +15,8 @@ Range = tuple[int, int]
 def read_part(descriptor: int, offset: int, spec: TensorSpec, part: Part) -> np.ndarray:
     """Reads a part of a tensor that lies in a file.
 
-    One that lies in one piece is a read-only view of a map of that piece alone, so that no page of another part is
-    touched. Others are read piece by piece into memory, and are read-only, too.
+    A contiguous part is a read-only view of a map of that part alone, so pages of other parts are not touched. Others
+    are read piece by piece into memory, and are read-only, too.
 
     Args:
         descriptor: of the file, open for reading.
@@ -43,7 +43,7 @@ def _mapped(descriptor: int, begin: int, spec: TensorSpec, shape: tuple[int, ...
 
 
 def _gathered(descriptor: int, offset: int, spec: TensorSpec, ranges: Sequence[Range], last: int) -> np.ndarray:
-    """Reads a part whose last axis that is cut is ``last``: a piece for each index of the axes before it."""
+    """Reads a part that is cut along axes up to ``last``: a piece for each index of the axes before it."""
     shape = tuple(stop - start for start, stop in ranges)
     # Pages of its own: an engine can use them where they lie, and they go back to the system when they are dropped.
     memory = mmap.mmap(-1, math.prod(shape) * spec.dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -1,4 +1,4 @@
-"""Parameter archive as a source of weights: the eager context reads what the device maps."""
+"""Parameter archive as a source of weights: the eager context reads the same bytes as the device."""
 
 import mmap
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ class ArchiveWeights:
     def read_part(self, key: str, part: Part) -> np.ndarray:
         """Returns a part, of its shape: a view of a map of it alone if it lies in one piece, else a copy.
 
-        No other part of the file is read, and none is touched in memory.
+        Other parts of the file are neither read nor touched in memory.
 
         Raises:
             CheckpointError: the file cannot be read.

@@ -68,8 +68,8 @@ def write_archive(
 
     Raises:
         CheckpointError: the source lacks a key, or has it in another shape.
-        InputError: a dtype cannot be converted, a finite value would become infinite, there is no space,
-            or the file cannot be written; names the parameter or the file, the bytes needed and those free.
+        InputError: a dtype cannot be converted, a finite value would become infinite, the disk is full, or the file
+            cannot be written; names the parameter or the file, the bytes needed and those free.
     """
     target = os.fspath(path)
     for entry in entries:

@@ -1,4 +1,4 @@
-"""Checks of CPU kernels: what one computes on this machine, against the eager context."""
+"""Checks of CPU kernels: compares the results on this machine with the eager context."""
 
 from run_iree.checking._check import KernelCheck, check_kernel
 

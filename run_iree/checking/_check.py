@@ -35,7 +35,7 @@ _NAME: Final = "checked"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KernelCheck:
-    """Outcome of a check that found no fault.
+    """Outcome of a passed check.
 
     Attributes:
         kernels: name of the kernel by helper function, of those that were used.

@@ -17,9 +17,9 @@ _EXPORT: Final = re.compile(r"hal\.executable\.export public @(\S+)")
 
 
 def check_bindings(source: Path, target: Target) -> None:
-    """Refuses a module that no device of the target would load, by a run of the first half of the compiler.
+    """Refuses a module that the target's devices cannot load, by running the first half of the compiler.
 
-    A module that is loaded to be verified needs no such check.
+    Modules that are loaded for verification do not need this check.
 
     Args:
         source: StableHLO text that compiles for the target.

@@ -37,7 +37,7 @@ class Call:
 
 @dataclass(slots=True)
 class Entry:
-    """Facts of one entry point's text: its caches, and what becomes of them."""
+    """Facts of one entry point's text: its caches, and their uses."""
 
     aliases: dict[str, int] = field(default_factory=dict)
     numbers: dict[str, str] = field(default_factory=dict)

@@ -178,7 +178,7 @@ class _Compilation:
         return _checked_if_it_fails([compiler_path(), text, *flags], self.target.unchecked, folder)
 
     def _run_in_two(self, text: Path, flags: Sequence[str]) -> tuple[int, int, str]:
-        """Runs the compiler up to where the tuning spec is used up, and then from there on all cores; same bytes."""
+        """Runs the compiler up to the last use of the tuning spec, and then from there on all cores; same bytes."""
         configured = self.output.absolute().with_name(f"{self.output.name}.mlirbc")
         until, since = (f"--compile-{way}=executable-configurations" for way in ("to", "from"))
         try:
@@ -223,8 +223,8 @@ def _as_json(schedules: Mapping[str, Schedule]) -> dict[str, dict[str, int]]:
 def _tuning_flags(target: Target, flags: Sequence[str], text: Path) -> Iterator[tuple[str, ...]]:
     """Yields the flags for the target's tuning spec, while a temporary file with it exists.
 
-    A text without sums of products gets no spec: nothing in it matches, and the compiler would look for matches in
-    every executable, on one thread. Kernels are calls, so the texts of most models with packed weights have none.
+    Texts without sums of products are compiled without the spec: nothing in them matches, and the compiler would search
+    every executable on one thread. Kernels are calls, so the texts of most models with packed weights have none.
 
     IREE 3.13 loads the file under a lock; a thread that waits for the loaded spec to be verified meanwhile starts on
     another executable, which waits for the lock: several threads may deadlock. One thread is hardly slower, as equal
@@ -292,9 +292,9 @@ def _run(command: list[str], folder: Path) -> tuple[int, int, str]:
 
 @contextlib.contextmanager
 def _peak_of(pid: int) -> Iterator[list[int]]:
-    """Follows the peak RSS of a process within a ``with`` block; gives a list of what was read, in bytes.
+    """Follows the peak RSS of a process within a ``with`` block; gives a list of the readings, in bytes.
 
-    Linux counts the memory of the process that started it, at that time, into what it reports of the ended one
+    Linux includes the memory of the parent process, at the time of the start, in the figure of the ended process
     (``ru_maxrss``): the peak is read while the process runs, if there is a /proc.
     """
     peaks, ended = [0], threading.Event()

@@ -1,9 +1,9 @@
-"""Choice of data tiling for modules whose products have rows that do not fill the compiler's tiles.
+"""Choice of data tiling for modules with products that do not fill the compiler's tiles.
 
 IREE 3.13 tiles the rows of an f32 product by a divisor of their number. A product of 196 or 200 rows reaches 74 GFLOP/s
 on a Zen 4 core, and a product of 197 rows (a ViT's 196 patches and its class token) 25. With data tiling rows are
 padded to whole tiles, and 197 rows reach 58, or more if the weight is packed when the module is loaded. Packed weights
-are a second copy in memory, so modules whose rows fill tiles do without.
+are a second copy in memory, so modules with full tiles do without.
 """
 
 import re
@@ -38,7 +38,7 @@ def tiling_flags(text: Path, target: Target) -> tuple[str, ...]:
 
 
 def wants_data_tiling(lines: Iterable[str]) -> bool:
-    """Returns True if a module is an encoder in f32 with products whose rows do not fill tiles.
+    """Returns True if a module is an encoder in f32 with products that do not fill tiles.
 
     Modules with caches have steps of one token, which data tiling makes slower.
 

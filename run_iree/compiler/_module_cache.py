@@ -25,8 +25,8 @@ class ModuleCache:
     """Folder of compiled modules, which processes share.
 
     An entry is one file: a line of JSON (SHA-256 of the module, facts), then the module. It is written beside its name
-    and renamed, and never changed. A damaged entry is removed when it is read. Where the file system refuses, modules
-    are compiled and not kept.
+    and renamed, and never changed. A damaged entry is removed when it is read. If the file system refuses, modules are
+    compiled but not cached.
 
     Args:
         directory: folder of the entries; created when the first is stored.
@@ -44,10 +44,10 @@ class ModuleCache:
 
         Args:
             key: hexadecimal digest of everything that the module depends on.
-            output: file to write; what it holds is undefined if None is returned.
+            output: file to write; its contents are undefined if None is returned.
 
         Raises:
-            InputError: another user can write the cache, whose modules are native code.
+            InputError: another user can write the cache, which holds native code.
             OSError: ``output`` cannot be written.
         """
         path = self._path(key)

@@ -58,9 +58,10 @@ class Outline:
     _roles: Mapping[str, Roles]
 
     def schedules(self, compiled: Mapping[str, Schedule]) -> dict[str, Schedule] | None:
-        """Returns the schedules of entry points, with what they call; None if a block does not run at once.
+        """Returns the schedules of entry points, with their callees; None if a block does not run at once.
 
-        An entry point waits for what a block returns, so its updates of caches have to be part of the same submission.
+        An entry point waits for the results of a block, so its updates of caches have to be part of the same
+        submission.
         """
         if any(compiled.get(name, Schedule()).submissions != 1 for name in self._roles):
             return None
@@ -128,7 +129,7 @@ def outline(source: Iterable[str], rule: OutlineRule) -> Outline | None:
 
 
 class _EntryText:
-    """Text of an entry point whose caches are passed on as buffers.
+    """Text of an entry point that passes on its caches as buffers.
 
     Args:
         entry: facts of the text.

@@ -1,6 +1,6 @@
 """Scatters in block functions that stay functions: each becomes a function that such a block calls.
 
-IREE 3.13 converts scatters in ``func.func`` alone, and what a ``util.func`` calls is inlined after that.
+IREE 3.13 converts scatters in ``func.func`` alone, and callees of a ``util.func`` are inlined after that.
 """
 
 import re

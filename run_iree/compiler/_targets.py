@@ -139,7 +139,7 @@ def target_named(
 
 
 def target_of_device(device: str) -> str:
-    """Returns the name of the target whose modules a device runs.
+    """Returns the name of the target for a device.
 
     Raises:
         CompileError: the device is unknown.

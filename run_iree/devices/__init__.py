@@ -1,4 +1,4 @@
-"""Devices: which there are, what they limit, and their buffers."""
+"""Devices: available devices, their limits and buffers."""
 
 from run_iree.devices._buffers import address, duplicate, peek, read_back, upload, writable
 from run_iree.devices._devices import (

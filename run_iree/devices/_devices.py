@@ -85,8 +85,8 @@ class Device:
     def map_module(self, instance: runtime.VmInstance, path: Path) -> runtime.VmModule:
         """Loads a compiled module that is to run on this device, which waits for its release before it goes itself.
 
-        A worker of ``local-task`` may be the last to have the module: it tidies up after a call whose results are there
-        already. IREE 3.13 takes Python's lock to release a module, and holds it while a device waits for its workers.
+        A worker of ``local-task`` may be the last to have the module: it cleans up after a call has returned its
+        results. IREE 3.13 takes Python's lock to release a module, and holds it while a device waits for its workers.
         """
         contents = _contents(path)
         in_use = threading.Lock()
@@ -151,7 +151,7 @@ def vulkan_device_name() -> str | None:
 
 
 def too_many_buffers(count: int, cap: int) -> str:
-    """Returns the message about an op that takes more tensors than a device passes, and what to do."""
+    """Returns the message about an op with more tensors than a device can pass, with the fix."""
     return (
         f"the compiler fused a chain of ops into one that takes {count} tensors, and the device passes {cap} at "
         f"most: stack tensors that are used alike into one"

@@ -1,7 +1,7 @@
 """Attention over a cache in one dispatch, which does not read hidden keys.
 
 It takes sixteen keys at a time, with a running maximum (Milakov and Gimelshein 2018, arXiv:1805.02867). A block of keys
-is skipped if its bias hides all of it, so that a step costs what the length of the sequence, or a window, needs.
+is skipped if its bias hides all of it, so the cost of a step depends on the length of the sequence, or the window.
 Several queries of a workgroup share a block's keys and values in f32 (``_attention_keys.py``); up to four of them that
 see a block are computed side by side (``_attention_rows.py``), with the bits that each has alone.
 """
@@ -36,10 +36,10 @@ _VECTOR: Final = "vector<16xf32>"
 def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, planes: int = 0) -> CpuKernel:
     """Builds q [B, K, G, T, H], k [B, K, S, H], v [B, K, S, H'], bias f32 [1 or B, T, S]: y [B, K, G, T, H'].
 
-    Where sequences choose rows of caches, k and v have as many as these, and rows i32 [B] follow the bias. Where they
-    choose several, rows are a table of pages i32 [B, M], and k and v have S / M positions, a multiple of 16. H and H'
-    are multiples of 16, and S is at least 16. y has the same dtype, or f32 if the sums are kept in it. With
-    ``planes`` the result is y quantized as by ``quantize_kernel``; see ``AttentionSizes.fit_blocks``.
+    If sequences choose rows of caches, k and v have as many as these, and rows i32 [B] follow the bias. If they choose
+    several, rows are a table of pages i32 [B, M], and k and v have S / M positions, a multiple of 16. H and H' are
+    multiples of 16, and S is at least 16. y has the same dtype, or f32 if the sums are kept in it. With ``planes`` the
+    result is y quantized as by ``quantize_kernel``; see ``AttentionSizes.fit_blocks``.
     """
     heads, group, tile, queries, keys = sizes.heads, sizes.group, sizes.tile, sizes.queries, sizes.keys
     size, value_size, own = sizes.size, sizes.value_size, sizes.own
@@ -211,7 +211,7 @@ def _divided(sizes: AttentionSizes, out: Buffer) -> str:
 
 
 def _blocks(sizes: AttentionSizes, dtype: str, made: Blocks) -> str:
-    """Stores the sums, divided by ``%all`` and quantized, to the result, whose rows are those of y."""
+    """Stores the sums, divided by ``%all`` and quantized, to the result, which has y's rows."""
     sums = f"memref<{sizes.sums}xf32>, {_VECTOR}"
     lines = [
         "%i = arith.addi %out_head, %at : index",

@@ -1,7 +1,7 @@
 """Sixteen keys and their values as attention reads them: as they lie, or as panels that several queries share.
 
 Panels are f32 on the stack, made for the first query of a workgroup that sees the keys. Keys are turned: a register has
-one of their H numbers, of all sixteen, so that a query's scores need no sums of lanes.
+one of their H numbers, of all sixteen, so that a query's scores do not need sums of lanes.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def panel_bytes(size: int, value_size: int) -> int:
 
 
 def panel_scratch(size: int, value_size: int) -> list[str]:
-    """Allocates the panels, which hold no block of keys, and place for queries."""
+    """Allocates the panels, initially without keys, and space for queries."""
     return [
         scratch("kept_k", f"memref<{KEYS * size}xf32>"),
         scratch("kept_v", f"memref<{KEYS * value_size}xf32>"),
@@ -165,7 +165,7 @@ def stored_scores(k: Buffer, rows: Sequence[str], size: int) -> list[str]:
 
 
 def _dots(k: Buffer, rows: Sequence[str], j: int, size: int) -> list[str]:
-    """Makes the products ``%dot<row>_<j>_<last>`` of queries with key ``j``, whose lanes are not added."""
+    """Makes the products ``%dot<row>_<j>_<last>`` of queries with key ``j``, before the lanes are added."""
     lines = [f"%key{j} = arith.addi %k_block, %c{j * size} : index", *places(f"k_place{j}_", f"%key{j}", size)]
     for i in range(size // _LANES):
         lines += loaded(f"k{j}_{i}", f"%k_place{j}_{i}", k)

@@ -44,9 +44,9 @@ class Share(NamedTuple):
     """Elements of the next sixteen keys, or of their values, that a row of y asks for ahead.
 
     Attributes:
-        lines: where its cache lines begin.
-        row: where the share of the next row begins.
-        last: where the last line of all begins.
+        lines: start of its cache lines.
+        row: start of the next row's share.
+        last: start of the last line of all.
     """
 
     lines: range

@@ -1,4 +1,4 @@
-"""Sizes of attention over a cache, what follows from them, and which head of the caches a workgroup reads."""
+"""Sizes of attention over a cache, derived sizes, and the head of the caches that a workgroup reads."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -88,12 +88,15 @@ class AttentionSizes:
 
 
 def workgroup_places(sizes: AttentionSizes) -> list[str]:
-    """Makes ``%k_at`` and ``%v_at``, where the workgroup's keys and values begin, unless they are in several pages."""
+    """Makes ``%k_at`` and ``%v_at``, the start of the workgroup's keys and values, unless they are in several pages."""
     return [] if sizes.pages > 1 else [*_stored_head(sizes), *_begins(sizes)]
 
 
 def block_places(sizes: AttentionSizes, first: str, mark: str = "") -> list[str]:
-    """Makes ``%k_block`` and ``%v_block``, where the keys and values from ``first`` on lie; names end with ``mark``."""
+    """Makes ``%k_block`` and ``%v_block``, the place of the keys and values from ``first`` on.
+
+    Names end with ``mark``.
+    """
     lines, within, page = [], first, ""
     if sizes.pages > 1:
         lines = [
@@ -113,7 +116,7 @@ def block_places(sizes: AttentionSizes, first: str, mark: str = "") -> list[str]
 
 
 def _begins(sizes: AttentionSizes, mark: str = "") -> list[str]:
-    """Makes ``%k_at`` and ``%v_at``, where the keys and values of ``%stored_head`` begin."""
+    """Makes ``%k_at`` and ``%v_at``, the start of the keys and values of ``%stored_head``."""
     return [
         f"%k_at{mark} = arith.muli %stored_head{mark}, %c{sizes.page * sizes.size} : index",
         f"%v_at{mark} = arith.muli %stored_head{mark}, %c{sizes.page * sizes.value_size} : index",

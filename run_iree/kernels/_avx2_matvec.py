@@ -1,4 +1,4 @@
-"""y = W x of one token for CPUs with AVX2, FMA and F16C; here what happens at each step along rows of blocks of 32.
+"""y = W x of one token for CPUs with AVX2, FMA and F16C; this file has the steps along rows of blocks of 32.
 
 Integers of two blocks are multiplied at once, ``vpmaddubsw`` (unsigned by signed) and ``vpmaddwd`` sum them, and a
 product with f32 scales follows. Signed bytes are widened to 16 bits, as x of two planes is; of x in one plane their
@@ -104,7 +104,7 @@ def avx2_tokens_kernel(
     ahead: int,
     exact_blocks: bool = False,
 ) -> CpuKernel:
-    """Builds the kernel of T, N, K for several tokens, whose results are the bits of the kernel for one."""
+    """Builds the kernel of T, N, K for several tokens, with the same bits as the kernel for one."""
     rows, outputs, columns = sizes
     buffers = packed_buffers(rows, outputs, columns, encoding, dtype, planes)
     make = partial(avx2_steps, columns, planes, encoding, buffers[3].memref, exact_blocks=exact_blocks)
@@ -115,7 +115,7 @@ def avx2_tokens_kernel(
 def avx2_steps(
     columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None = None, *, exact_blocks: bool = False
 ) -> Steps:
-    """Returns the steps along rows of a weight of type ``w``, whose x is prepared so many at a time."""
+    """Returns the steps along rows of a weight of type ``w``; x is prepared for so many at a time."""
     if encoding.block > BLOCK:
         return super_block_steps(columns, planes, encoding, w, at_once)
     make = _byte_steps if encoding.bits == 8 else _nibble_steps
@@ -209,7 +209,7 @@ def _byte_steps(
 def _scales_twice(columns: int) -> list[str]:
     """Makes ``%scales0`` of four blocks and ``%scales1`` of the next four, each scale once for each half of a register.
 
-    So a block's scale is spread within halves, which takes one cycle and no register with the order.
+    So a block's scale is spread within halves, which takes one cycle and does not need a register for the order.
     """
     few, four, kind = "vector<8xf32>", "vector<4xf32>", f"memref<{columns // BLOCK}xf32>"
     lines = ["%x_next_at = arith.addi %x_scales_at, %c4 : index"]

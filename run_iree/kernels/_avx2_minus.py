@@ -39,7 +39,7 @@ class Minus:
         columns: columns of x.
         planes: planes of x.
         blocks: blocks of x in a step.
-        most: columns whose sums are made at a time.
+        most: columns that are summed at a time.
         exact: whether offsets stay integers, to be added to products before they are scaled; of blocks of 32.
     """
 

@@ -17,7 +17,7 @@ _APART: Final = _PAIRS * BLOCK
 
 @dataclass(frozen=True, slots=True)
 class PairedPlanes:
-    """Planes of a super-block whose integers lie in runs of 32 bytes or more.
+    """Planes of a super-block with integers in runs of 32 bytes or more.
 
     Attributes:
         encoding: encoding of the row.
@@ -77,7 +77,7 @@ class PairedPlanes:
         return lines
 
     def unpacked(self) -> list[str]:
-        """Returns the lines that make the integers of what ``loaded`` made."""
+        """Returns the lines that make the integers from the values of ``loaded``."""
         lines, planes = [], self.encoding.layout.planes
         for pair in range(_PAIRS):
             for half in range(2):

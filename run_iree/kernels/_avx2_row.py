@@ -2,7 +2,7 @@
 
 x is given in planes of bytes: one plane, or two, of which the first counts ``PLANE_BASE`` times. ``vpmaddubsw``
 multiplies unsigned bytes of a row with both; the factor is part of ``vpmaddwd``, which adds neighbours in any case.
-Where bytes of a row are too large for sums of 16 bits, x is put together as integers of 16 bits instead.
+If bytes of a row are too large for sums of 16 bits, x is put together as integers of 16 bits instead.
 """
 
 from collections.abc import Iterable, Sequence
@@ -102,7 +102,7 @@ class Activations:
         return 2 if self.wide else self.planes
 
     def _place(self, number: int, integers: Integers, part: int) -> int:
-        """Returns where a register of x lies, from the first column of the step."""
+        """Returns the offset of a register of x from the first column of the step."""
         if self.in_order:
             return part * self.columns + integers.columns[0]
         return BLOCK * number + (16 * part if self.wide else self.most * part)
@@ -182,7 +182,7 @@ class Activations:
         return lines
 
     def _loaded(self, number: int, integers: Integers) -> list[str]:
-        """Makes ``%x<number>_<part>``, what a register of a row is multiplied with."""
+        """Makes ``%x<number>_<part>``, the factor of a register of a row."""
         memory, kind, begin = ("q", self.q, "%x_at") if self.in_order else ("arranged", self._scratch, "%local_at")
         lines = []
         for part in range(self._parts):

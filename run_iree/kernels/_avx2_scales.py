@@ -114,7 +114,7 @@ def _halves(count: int) -> str:
 def _powers_of_two(encoding: Encoding, blocks: int, w: str) -> list[str]:
     """Makes ``%w_scales``, 2**(e - 128) of each block's byte e.
 
-    The two least, which have no leading bit in f32, are 0: a CPU's threads flush them.
+    The two least, which are subnormal in f32, are 0: a CPU's threads flush them.
     """
     words, halves, given = f"vector<{blocks}xi32>", _halves(blocks), _halves(lanes_of(blocks))
     return [

@@ -23,10 +23,10 @@ class Reading:
     Attributes:
         encoding: encoding of the row.
         blocks: blocks of x in a step.
-        registers: unsigned integers, by sums: those whose lanes have the same scales are added up.
+        registers: unsigned integers, by sums: registers with the same scales in their lanes are added up.
         constants: lines ahead of all loops.
         numbers: index constants that the lines need.
-        loaded: lines that load integers, ahead of those of the scales, whose loads overlap them.
+        loaded: lines that load integers, ahead of the overlapping loads of the scales.
         scales: lines that make ``%w_scales``, and ``%minima`` of layouts that have them.
         unpacked: lines that make the integers.
     """
@@ -151,9 +151,9 @@ def summed(
 
 
 def block_sums(blocks: int, registers: int, *, offset: bool, minima: bool) -> list[str]:
-    """Makes ``%next`` vector<blocks x f32> of ``%sum``, where lane b has the steps' blocks b.
+    """Makes ``%next`` vector<blocks x f32> of ``%sum``, with the steps' blocks b in lane b.
 
-    Products of a block are summed exactly, and scaled once: as prompts' kernels do it, where a lane is a token.
+    Products of a block are summed exactly, and scaled once, like the kernels of prompts, which have a token per lane.
 
     Args:
         blocks: blocks of a step, 6 or 8.

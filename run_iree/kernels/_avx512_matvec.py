@@ -1,4 +1,4 @@
-"""y = W x of one token for CPUs with AVX-512 (F, BW, VL), with or without VNNI: what happens at each step along a row.
+"""y = W x of one token for CPUs with AVX-512 (F, BW, VL), with or without VNNI: the steps along a row.
 
 Integers of x and of the weights are words of 16 bits. ``vpmaddwd`` multiplies 32 of them and sums pairs; with VNNI the
 compiler makes ``vpdpwssd`` of it and the addition after it. The work per weight counts: 40 instructions for eight
@@ -56,7 +56,7 @@ def avx512_matvec_kernel(
 def avx512_tokens_kernel(
     sizes: tuple[int, int, int], encoding: Encoding, dtype: str, planes: int, *, ahead: int
 ) -> CpuKernel:
-    """Builds the kernel of T, N, K for several tokens, whose results are the bits of the kernel for one."""
+    """Builds the kernel of T, N, K for several tokens, with the same bits as the kernel for one."""
     rows, outputs, columns = sizes
     buffers = packed_buffers(rows, outputs, columns, encoding, dtype, planes)
     make = partial(word_steps, columns, planes, encoding, buffers[3].memref)
@@ -67,7 +67,7 @@ def word_steps(columns: int, planes: int, encoding: Encoding, w: str, at_once: i
     """Returns the steps along rows of a weight of type ``w``: super-blocks, or four blocks of 32 at a time.
 
     Each group of registers is summed before it is scaled; the scale of a lane is that of its part, times that of x. Two
-    sums take what is scaled by turns, so that a step does not wait for all of the one before. ``at_once`` is how many
+    sums take the scaled values alternately, so a step does not wait for all of the step before. ``at_once`` is how many
     steps' x is prepared at a time, by default as many as the stack takes.
     """
     layout, blocks = encoding.layout, step_blocks(encoding.layout, columns)

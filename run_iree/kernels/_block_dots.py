@@ -1,8 +1,8 @@
-"""Exact sums of products of a block's bytes, where a lane of 32 bits is a row of W: with AVX-512 VNNI, or without.
+"""Exact sums of products of a block's bytes, with a row of W per lane of 32 bits: with AVX-512 VNNI, or without.
 
-With VNNI ``vpdpbusd`` takes x from memory, the high plane first: its sums, times 256, are what those of the low one
-begin with. Without, ``vpmaddubsw`` has two sums of 16 bits for each row, which hold the products of four bits with a
-plane of x, and ``vpmaddwd`` adds them up, times the plane's factor.
+With VNNI ``vpdpbusd`` takes x from memory, the high plane first: its sums, times 256, are the initial sums of the low
+plane. Without, ``vpmaddubsw`` has two sums of 16 bits for each row, which hold the products of four bits with a plane
+of x, and ``vpmaddwd`` adds them up, times the plane's factor.
 """
 
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class BlockDots:
         ]
 
     def _begun(self, n: str, plane: int) -> tuple[list[str], str]:
-        """Returns lines, and what a plane's sums begin with."""
+        """Returns lines, and the initial value of a plane's sums."""
         start = f"%start{n}" if self.started else "%zero"
         if plane == 0:
             return [], start if self.planes == 1 else "%zero"

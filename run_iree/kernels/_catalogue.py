@@ -59,7 +59,7 @@ class CpuKernels:
         fma: whether it gets those for AVX2 with FMA and F16C.
         ahead: prefetch distance in bytes of kernels for one token; 0 for none. Those with packed weights always
             prefetch: their arithmetic keeps a core from looking ahead by itself.
-        registered: names of the instruction sets of other packages whose kernels it gets.
+        registered: names of other packages' instruction sets that it uses kernels of.
     """
 
     vnni: bool = False
@@ -78,7 +78,7 @@ class CpuKernels:
         return CpuKernels(**ours, ahead=prefetch_distance(model), registered=others)
 
     def names(self) -> tuple[str, ...]:
-        """Returns the names of the instruction sets whose kernels the CPU gets."""
+        """Returns the names of the instruction sets that the CPU's kernels use."""
         return (*(name for name in _OURS if getattr(self, name)), *self.registered)
 
     def candidates(self) -> Iterator["CpuKernels"]:
@@ -238,7 +238,7 @@ def _packed_matvec(
 def _packed_tokens(
     kernels: CpuKernels, sizes: tuple[int, int, int], encoding: Encoding, dtype: str, planes: int
 ) -> CpuKernel | None:
-    """Returns the kernel for several tokens whose results are the bits of the kernel for one; None without one."""
+    """Returns the kernel for several tokens with the same bits as the kernel for one; None without one."""
     columns = sizes[-1]
     if (kernels.avx512 or kernels.vnni) and fits_avx512_matvec(columns, encoding):
         ahead = kernels.ahead or PREFETCH_DISTANCE

@@ -59,7 +59,7 @@ def register_instruction_set(name: str, features: Iterable[str]) -> InstructionS
         features: features that a CPU must have, as /proc/cpuinfo spells them.
 
     Raises:
-        ConfigError: the name is malformed or taken, or there are no features.
+        ConfigError: the name is malformed or taken, or features are missing.
     """
     if not _NAME.fullmatch(name):
         raise ConfigError(
@@ -113,7 +113,7 @@ def vnni_dot(total: str, unsigned: str, signed: str) -> str:
 
     Args:
         total: vector<16xi32>.
-        unsigned: vector<64xi8>, whose bytes count as 0 to 255.
+        unsigned: vector<64xi8> of bytes from 0 to 255.
         signed: vector<64xi8>.
     """
     operands = f"{total}, {unsigned}, {signed}"
@@ -128,7 +128,7 @@ def bf16_dot(total: str, left: str, right: str) -> str:
 def word_dot(left: str, right: str) -> str:
     """Returns ``vpmaddwd`` (AVX-512BW): sixteen i32 sums of two products of neighbouring i16; both vector<32xi16>.
 
-    Where a CPU has VNNI, the compiler makes ``vpdpwssd`` of this and an addition.
+    If a CPU has VNNI, the compiler makes ``vpdpwssd`` of this and an addition.
     """
     return _call("avx512.pmaddw.d.512", f"{left}, {right}", f"({_WORD_PAIRS}, {_WORD_PAIRS}) -> {_WORDS_512}")
 
@@ -137,7 +137,7 @@ def byte_pairs_dot(unsigned: str, signed: str) -> str:
     """Returns ``vpmaddubsw`` (AVX-512BW): 32 saturated i16 sums of two products of neighbouring bytes.
 
     Args:
-        unsigned: vector<64xi8>, whose bytes count as 0 to 255.
+        unsigned: vector<64xi8> of bytes from 0 to 255.
         signed: vector<64xi8>.
     """
     return _call("avx512.pmaddubs.w.512", f"{unsigned}, {signed}", f"({_QUADS}, {_QUADS}) -> {_WORD_PAIRS}")
@@ -166,7 +166,7 @@ def byte_dot(unsigned: str, signed: str) -> str:
     """Returns ``vpmaddubsw`` (AVX2): sixteen saturated i16 sums of two products of neighbouring bytes.
 
     Args:
-        unsigned: vector<32xi8>, whose bytes count as 0 to 255.
+        unsigned: vector<32xi8> of bytes from 0 to 255.
         signed: vector<32xi8>.
     """
     return _call("avx2.pmadd.ub.sw", f"{unsigned}, {signed}", f"({_BYTES}, {_BYTES}) -> {_PAIRS}")

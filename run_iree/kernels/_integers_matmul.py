@@ -2,7 +2,7 @@
 
 A word is neighbouring integers: a lane has that of its token, and a word of W is on all lanes. Products of columns that
 share a scale are summed as i32 and scaled once: 32 products of 8 and 16 bits fit. With AVX2, integers of W of four bits
-and x of 8 are multiplied as bytes, whose sums of 32 products are two of 16 bits.
+and x of 8 are multiplied as bytes; sums of 32 products are two sums of 16 bits.
 """
 
 from dataclasses import dataclass
@@ -200,7 +200,10 @@ def _loaded(name: str, half: int, tokens: Tokens, kind: str) -> list[str]:
 
 
 def _extra(product: _Product, name: str, number: str, group: int, count: int, kind: str) -> list[str]:
-    """Makes ``%<name><half>`` of what follows a part's words: x's scales by blocks (group 0), then its sums (1)."""
+    """Makes ``%<name><half>`` from the values behind a part's words.
+
+    X's scales by blocks (group 0), then its sums (1).
+    """
     tokens, parts = product.tokens, product.parts
     first = parts.columns // product.per_word + group * (parts.columns // BLOCK)
     lines = [

@@ -25,7 +25,7 @@ class Products:
         stored: elements of w's buffer in a part of a row.
         numbers: index constants that the lines need.
         before: lines ahead of all loops, which allocate scratch.
-        unpack: lines that unpack row ``%r`` of the sixteen, whose part begins at ``%at`` of w, and prefetch the same
+        unpack: lines that unpack row ``%r`` of the sixteen, from its part at ``%at`` of w, and prefetch the same
             part of the next sixteen rows.
         rows_of: by registers of a tile, 2 or 1, the rows that are multiplied at once.
         lines: gives lines that add products to the sums (``sums_loaded``, ``sums_stored``), for the registers of a
@@ -118,7 +118,7 @@ def _span(tokens: Tokens, y: Buffer, products: Products, row_elements: int, firs
     """Multiplies the rows of W by the tiles from ``first`` to ``%last``, and with ``rest`` by that of one register."""
 
     def for_tiles(of_tile: Callable[[int], list[str]]) -> list[str]:
-        """Loops over the tiles, with ``%tile`` and ``%sums_at``, where the sums of a tile begin."""
+        """Loops over the tiles, with ``%tile`` and ``%sums_at``, the start of a tile's sums."""
         lines = [
             f"scf.for %tile = {first} to %last step %c1 {{",
             f"  %of_span = arith.subi %tile, {first} : index",

@@ -23,7 +23,7 @@ def expert_kernel(kernel: CpuKernel, function: KernelSignature) -> CpuKernel:
     """Builds the kernel of a product with stacked experts.
 
     Args:
-        kernel: kernel of ``product_of_one_expert``. Its buffers are what it has of x, w and y.
+        kernel: kernel of ``product_of_one_expert``. Its buffers are its parts of x, w and y.
         function: planes i8 [X, R, P, K], scale f32 and total i32 [X, R, K / 32], expert i32 [G], w i8 [E, N, bytes]:
             y [G, R, N].
     """

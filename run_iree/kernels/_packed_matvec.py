@@ -1,8 +1,8 @@
 """y = W x of one token with packed weights: the loop around the steps of an instruction set.
 
-It goes row after row, so that a thread reads its weights from the first byte to the last. What is needed some KiB later
-may be prefetched: some cores wait for memory longer than their own prefetcher looks ahead. Four rows side by side, that
-share what is loaded of x, are slower: a step of Q8_0 took 1.5 times as long on an EPYC (docs/benchmarks.md).
+It goes row after row, so that a thread reads its weights from the first byte to the last. Data some KiB ahead may be
+prefetched: some cores wait for memory longer than their own prefetcher looks ahead. Four rows side by side, which share
+the loads of x, are slower: a step of Q8_0 took 1.5 times as long on an EPYC (docs/benchmarks.md).
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class Steps:
         numbers: index constants that the lines need.
         before: lines ahead of all loops.
         arranged: lines ahead of the rows, which prepare x of the steps from ``%first_step`` to ``%end_step``.
-        most: steps whose x is prepared at a time; all of a row if None.
+        most: steps for which x is prepared at a time; None for all of a row.
         kept: memories of x that is prepared, of ``most`` steps.
         apart: parts of the sum that are added up before their lanes are.
         of_x: lines that load x from ``%x_at`` on.
@@ -70,7 +70,7 @@ class Steps:
 
 
 def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead: int, workgroups: int) -> CpuKernel:
-    """Builds a kernel whose rows are whole steps, or end with a step that begins within the one before it.
+    """Builds a kernel with rows of whole steps, or with a last step that overlaps the step before it.
 
     Args:
         name: name of the kernel.
@@ -154,7 +154,7 @@ def _next_in_range(ahead: int, width: int) -> list[str]:
 
 
 def _whole(row: str, steps: Steps, count: int, y: Buffer) -> str:
-    """Returns the loop over rows whose x is prepared at once."""
+    """Returns the loop over rows with x prepared at once."""
     return f"""\
 %first_step = arith.constant 0 : index
 %end_step = arith.constant {count} : index
@@ -165,7 +165,7 @@ scf.for %row = %first to %end step %c1 {{
 
 
 def _in_ranges(row: str, steps: Steps, sizes: tuple[int, int, int, int], y: Buffer) -> str:
-    """Returns the loops over ranges of steps, as many as the stack takes of x, and over rows, whose sums are kept.
+    """Returns the loops over ranges of steps, sized by the stack, and over rows, with their sums kept.
 
     Args:
         row: lines of a row.

@@ -52,7 +52,7 @@ def _only(name: str, vector: str) -> str:
 def _power_of_two(begin: str, name: str, w: str) -> list[str]:
     """Makes ``%name`` f32, 2**(e - 128) of the byte e at ``begin``.
 
-    The two least, which have no leading bit in f32, are 0: a CPU's threads flush them.
+    The two least, which are subnormal in f32, are 0: a CPU's threads flush them.
     """
     return [
         f"%{name}_one = arith.constant 1 : i32",
@@ -100,7 +100,7 @@ def scales_of_blocks(encoding: Encoding, begins: Sequence[str], name: str, w: st
 
 
 def minima_of_blocks(encoding: Encoding, begins: Sequence[str], name: str, w: str) -> list[str]:
-    """Makes ``%name`` f32, what the blocks at ``begins`` add for each of their weights."""
+    """Makes ``%name`` f32, the addend of each weight of the blocks at ``begins``."""
     layout, kind = encoding.layout, f"vector<{len(begins)}xf32>"
     signed, lines = name if layout.adds_minimum else f"{name}_below", list[str]()
     for i, begin in enumerate(begins):
@@ -137,7 +137,7 @@ def unsigned_offset(encoding: Encoding) -> int:
 
 
 def block_minimum(encoding: Encoding, begin: str, name: str, w: str) -> list[str]:
-    """Makes ``%name`` f32, what a block at ``begin`` adds for each of its weights."""
+    """Makes ``%name`` f32, the addend of each weight of a block at ``begin``."""
     return [*minima_of_blocks(encoding, [begin], f"{name}_alone", w), _only(name, f"{name}_alone")]
 
 

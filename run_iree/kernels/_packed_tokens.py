@@ -1,8 +1,8 @@
 """Y = X W^T of several tokens with packed weights: each row of W is read once, and its integers serve all tokens.
 
-A token's results are the bits of the kernel for one token, whose steps (``Steps``) these are: ``_token_lines.py`` has
-them for a tile of tokens at once. A workgroup goes along a group of rows of W a part at a time, so that x of the tile's
-part stays in the first cache, and keeps the rows' sums beside it.
+A token's results have the same bits as those of the kernel for one token, which has the same steps (``Steps``):
+``_token_lines.py`` has them for a tile of tokens at once. A workgroup goes along a group of rows of W a part at a time,
+so that x of the tile's part stays in the first cache, and keeps the rows' sums beside it.
 """
 
 from collections.abc import Callable
@@ -41,9 +41,9 @@ def packed_tokens(
     """Builds the kernel of y [T, N] of x of T tokens and w.
 
     Args:
-        name: name of the kernel; a dot, and then what the order of x depends on beside its shape.
+        name: name of the kernel; a dot, and then the parameters of the order of x beside its shape.
         sizes: T, N, K.
-        buffers: what x is given as, of T tokens; w and y.
+        buffers: x of T tokens in the given form; w and y.
         make: returns the steps for one token, with x of so many prepared at a time, or of as many as the stack takes.
         tile: most tokens at once.
         ahead: prefetch distance in bytes.

@@ -21,7 +21,7 @@ class XPlanes:
     columns: int
 
     def block(self, name: str, place: str) -> list[str]:
-        """Makes ``%name`` vector<32xi32> of the integers whose first plane is at an index.
+        """Makes ``%name`` vector<32xi32> of the integers with their first plane at an index.
 
         They are put together in 16 bits, so that compilers see products of 16 bits, for which CPUs have instructions.
         """

@@ -104,7 +104,7 @@ def _gated(name: str, place: str, given: tuple[Buffer, ...]) -> list[str]:
 
 
 def quantized(made: Blocks) -> list[str]:
-    """Stores ``%low`` and ``%high``, vector<16xf32>, as block ``%block``, whose elements of x begin at ``%i``."""
+    """Stores ``%low`` and ``%high``, vector<16xf32>, as block ``%block``, with elements of x from ``%i`` on."""
     _, scale, total = made.buffers
     return (
         f"""\

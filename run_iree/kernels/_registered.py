@@ -20,7 +20,7 @@ class RegisteredKernel:
 
     Attributes:
         kind: kind of the helper functions that it computes.
-        instruction_set: name of the instruction set that it needs; None if any CPU has what it needs.
+        instruction_set: name of the instruction set that it needs; None if it runs on any CPU.
         build: function that builds it.
     """
 
@@ -35,12 +35,12 @@ _KERNELS: Final[dict[tuple[str, str | None], RegisteredKernel]] = {}
 def register_kernel(kind: str, build: KernelBuilder, *, instruction_set: str | None = None) -> RegisteredKernel:
     """Registers and returns a CPU kernel, for a kind of helper functions of the caller's or of this tree.
 
-    Registered kernels are asked before this tree's: first those whose instruction set has most features.
+    Registered kernels are asked before this tree's: first those with the most features.
 
     Args:
         kind: kind of the helper functions, one of ``compile_hlo.emit.helper_kinds()``.
-        build: function that builds the kernel of a helper function, whose record has its attributes and specs.
-        instruction_set: name of the instruction set that it needs; None if any CPU has what it needs.
+        build: function that builds the kernel from the record of a helper function, with attributes and specs.
+        instruction_set: name of the instruction set that it needs; None if it runs on any CPU.
 
     Raises:
         ConfigError: the kind or the instruction set is unknown, or they have a registered kernel.

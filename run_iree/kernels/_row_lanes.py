@@ -1,7 +1,7 @@
 """Y = X W^T of tokens, W packed in blocks of 32: a lane is a row of W, a number of x is on all lanes.
 
-A token's results are the bits of ``_integers_matmul.py``, where a lane is a token: block after block, the exact sum of
-a block's products of integers, times its scales, is added to one f32. So prompts may have that kernel if a token's
+A token's results have the bits of ``_integers_matmul.py``, which has a token per lane: block after block, the exact sum
+of a block's products of integers, times its scales, is added to one f32. So prompts may have that kernel if a token's
 bits must not depend on how many there are. Sums of a tile of tokens stay in registers for all columns; blocks of
 sixteen rows are turned (``_turned_rows.py``) once for a tile, and come from memory for the first tile alone.
 """
@@ -37,7 +37,10 @@ _FAR: Final = 3  # times sixteen rows, after those, that go to the second one
 
 
 def fits_row_lanes(outputs: int, columns: int, encoding: Encoding, *, vnni: bool) -> bool:
-    """Returns whether a weight has whole groups of rows whose blocks can be turned; without VNNI, of four bits."""
+    """Returns whether a weight has whole groups of rows with blocks that can be transposed.
+
+    Without VNNI, of four bits.
+    """
     return outputs % ROWS == 0 and fits_turned_blocks(columns, encoding) and (vnni or fits_pair_dots(encoding))
 
 
@@ -153,7 +156,7 @@ class _Loop:
         ]
 
     def _of_block(self, block: int) -> list[str]:
-        """Makes ``%next<block>_<token>`` of the tile; what does not wait for one another stands side by side."""
+        """Makes ``%next<block>_<token>`` of the tile; independent lines stand side by side."""
         tokens = range(self.tile)
         own = -(-len(self.lines) // self.rows.blocks)
         lines = [*self._asked_for(block, self.lines[own * block : own * block + own]), *self.rows.of_blocks[block]]

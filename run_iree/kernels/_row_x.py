@@ -1,7 +1,7 @@
-"""x of few tokens, as products in which a lane is a row read it: what a step along the rows needs lies together.
+"""x of few tokens, in the order of products with a row per lane: the data of a step along the rows lie together.
 
 Of each block of 32 columns of a step, and of each token, these are words of four bytes of x's high integers, the same
-of its low ones, what the sums of products begin with, x's scale, and x's sum if W has minima.
+of its low ones, the initial sums of products, x's scale, and x's sum if W has minima.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class RowX:
         tokens: number of tokens.
         columns: columns of x.
         planes: planes of x's integers as they are given: one, or two of base ``PLANE_BASE``; here the base is 256.
-        rows: rows of W, whose order of columns x is put into.
+        rows: rows of W; x is put into their order of columns.
     """
 
     tokens: int
@@ -52,7 +52,7 @@ class RowX:
 
     @property
     def start(self) -> int:
-        """Place of what sums begin with among a token's words of a block."""
+        """Place of the initial sums among a token's words of a block."""
         return self.planes * _WORDS
 
     @property
@@ -81,7 +81,7 @@ class RowX:
         return [self.step_words, self.steps]
 
     def broadcast(self, name: str, block: int, token: int, place: int, kind: str) -> list[str]:
-        """Makes ``%<name>`` of a word of a token, on all lanes; ``%x_at`` is where the step begins."""
+        """Makes ``%<name>`` of a word of a token, on all lanes; ``%x_at`` is the start of the step."""
         lines = [
             f"%{name}_place = arith.constant {(block * self.tokens + token) * self.token_words + place} : index",
             f"%{name}_at = arith.addi %x_at, %{name}_place : index",
@@ -149,7 +149,7 @@ scf.for %step = %first to %end step %c1 {{
         return [*lines, *more, made, *self._put(f"others{block}", block, self.start, len(others))]
 
     def _others(self, block: int) -> tuple[list[str], list[str]]:
-        """Returns lines that make the words of a block that are no integers of x, and their names."""
+        """Returns lines that make the words of a block other than integers of x, and their names."""
         lines, names = list[str](), list[str]()
         if self.offset:
             names.append(f"%start{block}")

@@ -103,7 +103,7 @@ def _scaled_numbers(
 
 
 def _byte_numbers(scales: SubScales, count: int, lanes: Sequence[int], name: str, r: int | str, w: str) -> list[str]:
-    """Makes ``%<name>_number`` vector<16xi32> of small numbers whose planes have runs of bytes: as bytes first."""
+    """Makes ``%<name>_number`` vector<16xi32> of small numbers with planes in runs of bytes: as bytes first."""
     kind, lines, joined = "vector<16xi8>", [], ""
     for i, plane in enumerate(scales.planes):
         lines += _plane_bytes(plane, count, lanes, f"{name}_{i}", r, w)
@@ -158,7 +158,7 @@ def _plane_bytes(plane: Plane, count: int, lanes: Sequence[int], name: str, r: i
 
 
 def _bit_numbers(scales: SubScales, count: int, lanes: Sequence[int], name: str, r: int | str, w: str) -> list[str]:
-    """Makes ``%<name>_number`` vector<16xi32> of small numbers whose bits follow one another: words, each shifted."""
+    """Makes ``%<name>_number`` vector<16xi32> of small numbers with consecutive bits: words, each shifted."""
     words, lines, joined = f"vector<{count}xi32>", [], ""
     for i, plane in enumerate(scales.planes):
         size, part = count * plane.bits // 8, f"{name}_{i}"

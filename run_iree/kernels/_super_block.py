@@ -85,7 +85,7 @@ def group_integers(encoding: Encoding, r: int | str, group: int, w: str) -> list
 
     Args:
         encoding: encoding of the weight.
-        r: number of the row, whose block begins at ``%at<r>``.
+        r: number of the row, with its block at ``%at<r>``.
         group: number of the group.
         w: type of the weight.
     """
@@ -163,7 +163,7 @@ def _bits(i: int, plane: Plane, stored: str, names: Sequence[str]) -> list[str]:
 def _shifts(plane: Plane, chunk: int) -> list[tuple[str, list[int]]]:
     """Returns the shifts, ``up`` or ``down``, that bring a chunk's bits to their position, by pairs of bytes.
 
-    What a byte takes from its neighbour in the pair lies outside of the mask.
+    Bits from the neighbouring byte of the pair lie outside of the mask.
     """
     groups_of = CHUNK // plane.span
     down = [plane.bits * (chunk * groups_of + i) - plane.up for i in range(groups_of)]

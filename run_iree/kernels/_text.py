@@ -128,7 +128,7 @@ def turned(
 ) -> tuple[list[str], list[str]]:
     """Transposes registers by exchanging lanes: a round for each bit of the numbers of lanes and registers.
 
-    After the rounds of bits 1, 2, 4 and 8 lane c of register r is what lane r of register c was. With half as many
+    After the rounds of bits 1, 2, 4 and 8 lane c of register r has the former lane r of register c. With half as many
     registers as lanes, and without the last round, this holds within each half.
 
     Args:
@@ -161,7 +161,7 @@ def turned(
 
 
 def prefetches(name: str, base: str, buffer: Buffer, ahead: Iterable[int], locality: int = 3) -> list[str]:
-    """Prefetches what lies so many elements after an index, with locality 2 into the second level of the cache only."""
+    """Prefetches the data so many elements after an index, with locality 2 into the second level of the cache only."""
     lines = []
     for number, place in enumerate(ahead):
         lines += [

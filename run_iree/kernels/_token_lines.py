@@ -1,4 +1,4 @@
-"""Lines of a step along a row, for several tokens: what depends on x stands once for each of them, all else once.
+"""Lines of a step along a row, for several tokens: lines that depend on x stand once per token, all others once.
 
 So a row's bytes become integers once, and each token has the arithmetic of the kernel for one token, in its order.
 """
@@ -44,7 +44,7 @@ def for_tokens(lines: Iterable[str], count: int, views: Mapping[str, View]) -> l
     Args:
         lines: lines for one token, each of which makes one value.
         count: number of tokens.
-        views: where x of the tokens is, by the names of the memories that the lines load it from.
+        views: places of the tokens' x, by the names of the memories that the lines load it from.
     """
     repeated, waiting, run, made = {"%sum"}, dict[str, str](), list[str](), list[str]()
 

@@ -1,4 +1,4 @@
-"""Loops over a group of rows of W for a tile of tokens, whose sums are kept beside it."""
+"""Loops over a group of rows of W for a tile of tokens, with the sums kept beside it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class TokenLoop:
 
     @property
     def ranges(self) -> int:
-        """Ranges of a row, whose sums are added up in f32."""
+        """Ranges of a row; their sums are added up in f32."""
         return -(-self.x.count // self.x.width)
 
     @property
@@ -100,7 +100,7 @@ class TokenLoop:
         return [scratch("kept", self._kept), *([scratch("totals", self._totals)] if self.ranges > 1 else [])]
 
     def of_tile(self) -> list[str]:
-        """Multiplies the group's rows by the tile whose first token is ``%token``."""
+        """Multiplies the group's rows by the tile with the first token ``%token``."""
         if self.ranges == 1:
             lines = ["%range_number = arith.addi %c0, %c0 : index", *self._of_range()]
             return [*lines, *self._for_sums([*self._reduced("y_row"), *self._put("y_row")])]
@@ -184,7 +184,10 @@ class TokenLoop:
         return prefetches("soon", "%soon_at", self.w, lines if self.ahead else [])
 
     def _ahead(self) -> list[str]:
-        """Makes ``%soon``, from a byte to what is read so much later: of a later row, or of the next part or group."""
+        """Makes ``%soon``, the distance from a byte to the byte read so much later.
+
+        Of a later row, or of the next part or group.
+        """
         part = self.x.part * self.x.steps.row_bytes
         rows = min(self.group, -(-self.ahead // (part * element_bytes(self.w.kind))))
         back = (self.x.all_parts - 1) * part

@@ -1,7 +1,7 @@
 """x of several tokens, prepared once for all workgroups of a product, as the steps along a row of the weights read it.
 
 The steps of a kernel for one token prepare x in memories on the stack. Here each token has such memories for each part
-of a row, side by side in one buffer, and after all parts what the steps read as it was given.
+of a row, side by side in one buffer, and after all parts the data that the steps read unchanged.
 """
 
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ class TokenX:
     Attributes:
         rows: number of tokens.
         columns: columns of x.
-        given: what a token's x is given as.
-        steps: steps along a row, whose x is prepared a part at a time.
+        given: form of a token's x.
+        steps: steps along a row; x is prepared one part at a time.
         width: steps of a range of a row, of which there are whole parts but for the end; see ``parts``.
         count: steps of a row.
     """
@@ -92,7 +92,7 @@ class TokenX:
         return [f"%x_{kind} = {_SUBSPAN}[%c0] : !stream.binding -> {self.kind(kind)}" for kind in kinds]
 
     def based(self) -> list[str]:
-        """Makes the ``base`` of each view, for the tile whose first token is ``%token`` and the part ``%x_part``."""
+        """Makes the ``base`` of each view, for the tile with the first token ``%token`` and the part ``%x_part``."""
         lines = [
             f"%part_tokens = arith.muli %x_part, %c{self.rows} : index",
             "%part_token = arith.addi %part_tokens, %token : index",
@@ -169,7 +169,7 @@ class TokenX:
         ]
 
     def _copies(self) -> list[str]:
-        """Copies the part's share of what steps read as it was given."""
+        """Copies the part's share of the data that steps read unchanged."""
         lines, at = list[str](), self.all_parts * self.rows * self.part_bytes
         size = sum(buffer.bytes for buffer in self._copied)
         for buffer in self._copied:

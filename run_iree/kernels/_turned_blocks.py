@@ -1,6 +1,6 @@
 """Blocks of 32 of sixteen rows of a packed weight, turned.
 
-A step is two blocks, a whole number of words of 32 bits, which are read together with the scales between them. Where
+A step is two blocks, a whole number of words of 32 bits, which are read together with the scales between them. If
 integers begin in the middle of a word, the first two bytes and the last two are one: so a block's bytes are turned by
 two, and x with them.
 """

@@ -58,7 +58,7 @@ class TurnedRows:
 
 
 def row_places(row_bytes: int) -> list[str]:
-    """Makes ``%row_at<r>``, where the step begins in each row."""
+    """Makes ``%row_at<r>``, the start of the step in each row."""
     lines = list[str]()
     for r in range(ROWS):
         lines += [

@@ -33,7 +33,7 @@ class PackedRows:
         stored: bytes of a part.
         numbers: index constants that the lines need.
         before: lines ahead of all loops.
-        lines: lines that unpack row ``%r``, whose part begins at ``%at``.
+        lines: lines that unpack row ``%r`` from its part at ``%at``.
     """
 
     kind: str

@@ -1,8 +1,8 @@
 """y = W x of one token, W of 16 bits or of f32, at the speed of memory; and the same sums for several tokens.
 
-It goes row after row, so that a thread reads its weights from the first byte to the last, and may prefetch what is
-needed some KiB later. With AVX512_BF16 ``vdpbf16ps`` multiplies pairs of bf16 and adds them to f32 sums; elsewhere
-elements become f32 first, bf16 by a shift, even and odd elements of a register apart, those of x likewise.
+It goes row after row, so that a thread reads its weights from the first byte to the last, and may prefetch data some
+KiB ahead. With AVX512_BF16 ``vdpbf16ps`` multiplies pairs of bf16 and adds them to f32 sums; elsewhere elements become
+f32 first, bf16 by a shift, even and odd elements of a register apart, those of x likewise.
 """
 
 from typing import Final

@@ -44,7 +44,7 @@ class Register:
 def step_blocks(layout: BlockLayout, columns: int) -> int:
     """Returns how many blocks a step has, in rows of so many columns.
 
-    Eight blocks of 32 have half the work with scales; if rows are no whole steps, they may be too many.
+    Eight blocks of 32 have half the work with scales; if rows are not whole steps, they may be too many.
     """
     if layout.size > BLOCK:
         return 1

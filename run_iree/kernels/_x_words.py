@@ -29,7 +29,7 @@ class XWords:
         planes: planes of q.
         layout: layout of the weights.
         groups: registers of a step, as ``step_registers`` returns them.
-        at_once: steps whose x is kept at a time; as many as the stack takes if None.
+        at_once: steps for which x is kept at a time; None for as many as the stack holds.
     """
 
     columns: int
@@ -67,7 +67,7 @@ class XWords:
 
     @property
     def most(self) -> int:
-        """Steps whose x is kept at a time."""
+        """Steps for which x is kept at a time."""
         if self.at_once is not None:
             return self.at_once
         steps = -(-self.columns // self.width)

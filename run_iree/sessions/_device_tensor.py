@@ -10,7 +10,7 @@ _NO_KEY = -1
 
 
 class DeviceTensor(DeviceHandle[Program]):
-    """Handle of a tensor whose buffer the program keeps under its key."""
+    """Handle of a tensor; the program keeps its buffer under the handle's key."""
 
     __slots__ = ()
 

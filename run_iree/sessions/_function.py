@@ -159,7 +159,7 @@ class Function:
             lent.clear()
 
     def _reused(self, values: Sequence[Value]) -> dict[int, int]:
-        """Returns the keys of donated handles whose buffers are results, by the results' numbers."""
+        """Returns the keys of donated handles with buffers that are results, by the results' numbers."""
         if not self._aliases_hold:
             return {}
         pairs = [(result, values[index]) for result, index in self._aliases.items()]

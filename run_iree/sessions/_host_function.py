@@ -21,9 +21,9 @@ KEPT_BYTES: Final = 4 << 20
 class HostFunction:
     """Entry point as a function from NumPy arrays to a tuple of NumPy arrays, which belong to the caller.
 
-    On devices that work in host memory calls are prepared: arguments are copied into staged inputs, results from where
-    they lie, and nothing else is allocated. On other devices, and for values that are not arrays of the right shape and
-    dtype, it is the general function with its checks.
+    On devices that work in host memory calls are prepared: arguments are copied into staged inputs, results out of
+    their buffers, and nothing else is allocated. On other devices, and for values that are not arrays of the right
+    shape and dtype, it is the general function with its checks.
 
     Attributes:
         function: the general function.

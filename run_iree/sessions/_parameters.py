@@ -37,7 +37,9 @@ def load_index(path: Path) -> runtime.ParameterIndex:
 
 
 def read_index(path: Path) -> runtime.ParameterIndex:
-    """Reads an archive into memory, which no change of the file reaches; one that takes half of what is free is mapped.
+    """Reads an archive into memory, safe from later changes of the file.
+
+    An archive above half of the free memory is mapped.
 
     Raises:
         InputError: the file is missing, truncated, or not an archive.

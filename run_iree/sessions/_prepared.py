@@ -1,4 +1,4 @@
-"""Prepared calls: what is the same in every call of an entry point is set up once."""
+"""Prepared calls: the common parts of all calls of an entry point are set up once."""
 
 import time
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ _NO_RANGE: Final = (1, 0)  # contains no number
 class PreparedCall:
     """Call of an entry point without handles and without allocations.
 
-    Every argument that is not donated has a staged input: memory that a call fills before it begins, when no other
-    call is running. Donated arguments must be adjacent; they come as references to buffers. A prepared call owns
+    Every argument that is not donated has a staged input: memory that a call fills before it begins, while other calls
+    are not running. Donated arguments must be adjacent; they come as references to buffers. A prepared call owns
     objects of IREE and memory of the session, so only the session's ``Program`` may keep it.
     """
 
@@ -30,7 +30,7 @@ class PreparedCall:
         """Allocates the staged inputs.
 
         Args:
-            program: open program of the session, on a device whose memory the host can write.
+            program: open program of the session, on a device with host-writable memory.
             signature: signature of the entry point.
             takes_numbers: True if a Python integer may stand for a tensor of one integer.
         """

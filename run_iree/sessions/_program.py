@@ -43,8 +43,8 @@ class Releasable(Protocol):
 class Program:
     """Owner of a context and of every buffer that a session hands out.
 
-    Handles name their buffer by a key into ``views`` and hold no object of IREE: a buffer, a function or a reflection
-    that outlives its context or its device ends the interpreter with SIGSEGV.
+    Handles name their buffer by a key into ``views`` and do not hold objects of IREE: a buffer, a function or a
+    reflection that outlives its context or its device ends the interpreter with SIGSEGV.
 
     Attributes:
         views: live buffers, by the keys of handles.
@@ -265,7 +265,7 @@ def _close_all() -> None:
 
 
 def _hint(failure: str) -> str:
-    """Returns what to do about a limit of a device that the compiler does not know; empty for other failures."""
+    """Returns the fix for a limit of a device that the compiler does not know; empty for other failures."""
     match = _TOO_MANY_BUFFERS.search(failure)
     if match is None:
         return ""

@@ -52,12 +52,12 @@ class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors
         Args:
             vmfb_path: path of the module, compiled for the device's target.
             device: device, or its name, one of ``DEVICES``.
-            parameters: path of the archive (``.irpa``); None if the module has no external parameters.
+            parameters: path of the archive (``.irpa``); None if the module lacks external parameters.
             scope: name of the archive in the module.
             signatures: signatures of entry points, as a bundle records them, each checked against the module; an absent
                 one is read from the module.
             dumper: receiver of the tensors of every call; a debug module has tags too (docs/dump.md).
-            companions: other modules that run each call that is dumped, whose results must agree; closed with this
+            companions: other modules that also run each dumped call, with results that must agree; closed with this
                 session.
             guard: watch over the files, which is asked before each call and closed with this session.
 

@@ -18,8 +18,8 @@ def check_aliases(signature: Signature) -> None:
     """Refuses a result in the buffer of an argument of other bytes: IREE compiles that and fails in the call.
 
     Raises:
-        DeviceError: an argument that a result takes over in place names no result, or one of another shape or dtype,
-            or one that another argument names.
+        DeviceError: an argument that a result takes over in place does not name a result, names one of another shape or
+            dtype, or one that another argument names.
     """
     results = {result.name: result for result in signature.results}
     taken: dict[str, str] = {}
@@ -147,7 +147,7 @@ def signature_of_reflection(entry_point: str, reflection: Mapping[str, str]) -> 
 
     Raises:
         DescriptionError: the names that a lowering wrote cannot be read.
-        DeviceError: the reflection has no declaration, or a type in it is not static or not supported.
+        DeviceError: the reflection lacks the declaration, or a type in it is not static or not supported.
     """
     declaration = reflection.get(DECLARATION) or reflection.get("iree.abi.declaration", "")
     parts = _DECLARATION.match(declaration)
@@ -172,7 +172,7 @@ def signature_of_reflection(entry_point: str, reflection: Mapping[str, str]) -> 
 
 
 def _rows(entry_point: str, reflection: Mapping[str, str], part: str) -> list[dict[str, Any]]:
-    """Returns what a lowering wrote of the arguments or results of a function.
+    """Returns the lowering's record of the arguments or results of a function.
 
     Raises:
         DescriptionError: it cannot be read.

@@ -15,12 +15,12 @@ from runtime import BaseUpdating, UpdatePlan, Value
 class Updating(BaseUpdating[Program, Function, HeldTensors, Results]):
     """Entry point that runs on held tensors in the place of its donated arguments.
 
-    Where the first call shows that the device shares the host's memory and updates the held tensors in place, further
+    If the first call shows that the device shares the host's memory and updates the held tensors in place, further
     calls are prepared ones.
     """
 
     def __init__(self, program: Program, function: Function, plan: UpdatePlan) -> None:
-        """Takes the general function, and what of it is held."""
+        """Takes the general function, and its held tensors."""
         super().__init__(program, function, plan)
         self._key: Final = f"update by {function.name}"
         self._table: Final = ResultTable(plan.specs)

@@ -1,7 +1,7 @@
 """Several processes as one: ranks that meet, agree, and make the same calls, over JAX's distributed engine.
 
-Rank 0 opens sessions and calls them; ``Leader`` tells the others, which ``follow``. What is decided (tokens, samples,
-requests) is decided on rank 0 alone.
+Rank 0 opens sessions and calls them; ``Leader`` tells the others, which ``follow``. Only rank 0 makes decisions
+(tokens, samples, requests).
 """
 
 from run_jax.processes._facts import Facts, first_difference

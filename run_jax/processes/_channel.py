@@ -68,7 +68,7 @@ class Channel:
             self._write(written)
 
     def send_last(self, value: Any) -> None:
-        """Sends a last word, unless another thread is stuck in sending; what fails is not told."""
+        """Sends a last message, unless another thread is stuck in sending; failures are ignored."""
         if self._sending.acquire(timeout=_LAST_WORD):
             with contextlib.suppress(OSError):
                 self._write(Written(value))

@@ -1,4 +1,4 @@
-"""Comparison of what all ranks must have in common."""
+"""Comparison of the facts that all ranks must share."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

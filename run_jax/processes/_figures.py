@@ -1,4 +1,4 @@
-"""Figures of a rank: what it has read, held and computed."""
+"""Figures of a rank: bytes read, memory, compute."""
 
 import os
 import resource
@@ -12,12 +12,12 @@ _PAGE: Final = 1024  # the unit of both files
 
 
 class Figures:
-    """Figures of this process, taken when its sessions close: what they have then is what they need.
+    """Figures of this process, taken when its sessions close.
 
     Attributes:
         parameter_bytes: bytes of parameters that were read: those of this rank's devices.
         touched_bytes: bytes of the maps of weights' files that this process has touched.
-        anonymous_bytes: largest amount of memory that is no file's.
+        anonymous_bytes: peak of anonymous memory.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Figures:
 
 
 def anonymous_bytes() -> int:
-    """Returns this process's memory that is no file's, 0 if the system does not say."""
+    """Returns this process's anonymous memory, or 0 if it is unknown."""
     return _field(_STATUS.read_text(), "RssAnon:") if _STATUS.exists() else 0
 
 

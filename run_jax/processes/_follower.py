@@ -1,4 +1,4 @@
-"""Other ranks than 0: they do what rank 0 does."""
+"""Ranks other than 0: they repeat the calls of rank 0."""
 
 import queue
 import threading
@@ -17,7 +17,7 @@ _GONE: Final = "rank 0 has ended without a word: see what it said, and what ende
 
 
 def follow(meeting: Meeting, opener: Opener, on_loss: Loss | None = None) -> None:
-    """Does what rank 0 does until it ends.
+    """Repeats the calls of rank 0 until it ends.
 
     Args:
         meeting: rank 0.
@@ -80,7 +80,7 @@ class _Follower:
         return read_written(*written, self._objects.__getitem__)
 
     def _obey(self, message: Mapping[str, Any]) -> bool:
-        """Does what rank 0 does; returns False when it ends."""
+        """Repeats a call of rank 0; returns False when it ends."""
         if "end" in message:
             return False
         if "lost" in message:

@@ -26,7 +26,7 @@ def join(place: Place, facts: Mapping[str, Any], *, secret: bytes = b"", timeout
 
     Args:
         place: place of this process.
-        facts: what all ranks must have in common, beside the versions of Python, JAX and NumPy and the number of ranks.
+        facts: facts that all ranks must share, beside the versions of Python, JAX and NumPy and the number of ranks.
         secret: secret of the run; without one whoever reaches the port may be a rank, as it is with JAX's own.
         timeout: seconds to wait for the other ranks.
 
@@ -66,8 +66,8 @@ def batch_threads() -> Iterator[None]:
     """Has threads that begin inside take turns: none that wakes up ends the turn of another one; on Linux alone.
 
     gloo's thread asks for a connection's lock again and again, without sleeping, once the other side has sent
-    something. Where it woke up on the core of the thread that holds the lock, that one waited for the end of a turn, 3
-    ms, at every exchange.
+    something. If it woke up on the core of the thread that holds the lock, that thread waited for its next time slice,
+    3 ms, at every exchange.
     """
     # A policy that somebody chose stays.
     if not hasattr(os, "SCHED_BATCH") or (before := os.sched_getscheduler(0)) != os.SCHED_OTHER:

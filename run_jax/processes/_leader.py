@@ -1,4 +1,4 @@
-"""Rank 0: what it does with sessions, every other rank does, too."""
+"""Rank 0: all other ranks repeat its calls on sessions."""
 
 import itertools
 import os
@@ -70,7 +70,7 @@ class Leader:
             arguments: those of the opener: texts, numbers.
 
         Returns:
-            The session: what is called on it is called on every rank.
+            The session: calls on it run on every rank.
 
         Raises:
             InputError: a rank cannot open it, or has something else than rank 0; names the rank.
@@ -95,7 +95,7 @@ class Leader:
             return Mirrored(self, session, number)
 
     def call(self, target: Mirrored, method: str, values: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        """Calls a method on every rank and returns what it gives on rank 0; see ``Mirrored``.
+        """Calls a method on every rank and returns the result of rank 0; see ``Mirrored``.
 
         Raises:
             ProcessError: a rank cannot be reached.
@@ -155,7 +155,7 @@ class Leader:
         return call
 
     def _answers(self) -> dict[int, Any]:
-        """Returns what each rank said to the last ``open``."""
+        """Returns the answer of each rank to the last ``open``."""
         return {rank: answers.get() for rank, answers in self._opened.items()}
 
     def _trouble(self, facts: Facts) -> str | None:
@@ -169,7 +169,7 @@ class Leader:
         return None
 
     def _watch(self, rank: int, channel: Channel) -> None:
-        """Receives what a rank says; ends the process if it is another's end."""
+        """Receives the messages of a rank; ends the process if they report the end of another rank."""
         try:
             while True:
                 said = channel.receive()

@@ -40,7 +40,7 @@ def meet(place: Place, facts: Facts, secret: bytes, timeout: float) -> Meeting:
 
     Args:
         place: place of this process.
-        facts: what all ranks must have in common.
+        facts: facts that all ranks must share.
         secret: secret of the run, which all ranks must know.
         timeout: seconds to wait for the others.
 
@@ -179,13 +179,13 @@ def _free_port(host: str) -> int:
 
 
 def _server(host: str, port: int, backlog: int = 1) -> socket.socket:
-    """Listens where others reach the host: on this machine alone, or by each of its addresses of that kind."""
+    """Listens at the addresses of the host: on this machine only, or on each of its addresses of that kind."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host if host in _LOOPBACK else "", port), family=family, backlog=backlog)
 
 
 def _disagreement(facts: Mapping[int, Facts]) -> str | None:
-    """Returns what a rank has otherwise than rank 0, with what to do."""
+    """Returns the facts that differ from rank 0's, with the fix."""
     for rank in sorted(facts):
         difference = first_difference(0, facts[0], rank, facts[rank])
         if difference is not None:

@@ -1,4 +1,4 @@
-"""Objects whose methods every rank calls, on an object of its own."""
+"""Objects with methods that every rank calls, on its own object."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -112,12 +112,12 @@ def _mapped(value: Any, of: Callable[[Mirrored], Any]) -> Any:
 
 
 def numbered(value: Any, first: int, made: Callable[[Any, int], Any]) -> tuple[Any, int]:
-    """Returns what a call gave with its objects numbered, in one order on every rank, and the next free number.
+    """Returns the result of a call with its objects numbered, in one order on every rank, and the next free number.
 
     Args:
         value: data, an object, or a list or tuple of such.
         first: first free number.
-        made: receives an object and its number and returns what takes its place.
+        made: receives an object and its number and returns the replacement.
     """
     if isinstance(value, _DATA):
         return value, first

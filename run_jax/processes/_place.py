@@ -1,4 +1,4 @@
-"""Place of a process in a run: its rank, and where rank 0 is met."""
+"""Place of a process in a run: its rank, and the address of rank 0."""
 
 import os
 from collections.abc import Sequence

@@ -46,7 +46,7 @@ class Written:
         """Writes a value.
 
         Raises:
-            InputError: there is something in it that no other process could use, such as a function.
+            InputError: it has a value that other processes cannot use, such as a function.
         """
         self.arrays: Final[list[np.ndarray]] = []
         body = self._encoded(value)

@@ -52,7 +52,7 @@ class Artifact:
 
         Args:
             path: path of the artifact.
-            text: what stands for the artifact: text that was made from the file at that path, with traces.
+            text: replacement of the artifact: text that was made from the file at that path, with traces.
 
         Raises:
             InputError: the file is missing.

@@ -50,7 +50,10 @@ class CompiledEntry:
         )
 
     def observed(self, arrays: Sequence[Any]) -> Observation | None:
-        """Tells the session's observer the arguments of a call; returns what takes the rest, None without observer."""
+        """Tells the session's observer the arguments of a call.
+
+        Returns the receiver of the rest, None without observer.
+        """
         observer = self._program.observer
         if observer is None:
             return None
@@ -90,7 +93,7 @@ class CompiledEntry:
         return list(results)
 
     def text(self) -> str:
-        """Returns what XLA runs, in its own language, for one device: collectives are spelled out there."""
+        """Returns the HLO that XLA runs on one device, with explicit collectives."""
         return self._compiled.function.as_text()
 
     @cached_property
@@ -128,7 +131,7 @@ class CompiledEntry:
         return _Compiled(compiled, parameters, function.traces)
 
     def _check_precision(self, function: ArtifactFunction, platform: str) -> None:
-        """Refuses a function whose products of f32 the devices would compute with fewer bits."""
+        """Refuses a function with f32 products that the devices would compute with fewer bits."""
         if platform != CPU and not function.all_bits:
             raise VerificationError(
                 f"{self._program.origin!r}: {self._name!r} has products of f32 that do not ask for all their bits, "
@@ -136,7 +139,7 @@ class CompiledEntry:
             )
 
     def _check(self, function: ArtifactFunction) -> None:
-        """Refuses a module whose function is not the described one."""
+        """Refuses a module with another function than the described one."""
         signature, program = self._signature, self._program
         count = len(signature.arguments)
         described = [argument.spec for argument in signature.arguments]

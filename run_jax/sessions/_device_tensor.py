@@ -9,7 +9,7 @@ from runtime import DeviceHandle
 
 
 class DeviceTensor(DeviceHandle[Program]):
-    """Handle of a tensor in the memory of one device or several, whose array the program keeps under its key."""
+    """Handle of a tensor in the memory of one device or several; the program keeps its array under the handle's key."""
 
     __slots__ = ()
 

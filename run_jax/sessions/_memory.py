@@ -18,7 +18,7 @@ Sharding = jax.sharding.NamedSharding
 
 
 def placed(array: np.ndarray[Any, Any], sharding: Sharding) -> jax.Array:
-    """Copies an array to the devices; the copy shares no memory with it, and whoever owns the array may change it."""
+    """Copies an array to the devices; the copy does not share memory with it, so the owner may change the array."""
     array = plain_bools(array)
     if sharding.is_fully_addressable:
         # JAX copies in a thread of its own, and not at all if the array lies as its own memory would.
@@ -28,7 +28,7 @@ def placed(array: np.ndarray[Any, Any], sharding: Sharding) -> jax.Array:
 
 
 class Zeros:
-    """Zeros that are allocated when it is known what each device holds of them."""
+    """Zeros that are allocated when their sharding is known."""
 
     __slots__ = ("_sharding", "_spec")
 
@@ -62,14 +62,14 @@ def duplicate(array: jax.Array) -> jax.Array:
 
 
 def fetch(array: jax.Array) -> np.ndarray[Any, Any]:
-    """Copies the contents to the host; of what other processes have too."""
+    """Copies the contents to the host, including the parts of other processes."""
     return read(array, ())
 
 
 def read(array: jax.Array, part: Part) -> np.ndarray[Any, Any]:
     """Copies a part to the host.
 
-    On CPUs it is read where it lies: an array that NumPy has seen is never updated in place again.
+    On CPUs it is read in place: JAX never updates an array in place again after NumPy has seen it.
     """
     whole = _whole(array)
     if whole is not None:
@@ -127,7 +127,7 @@ def _shards(array: jax.Array) -> Iterator[tuple[tuple[slice, ...], jax.Array]]:
 
 
 def _seen(shard: jax.Array) -> np.ndarray[Any, Any]:
-    """Returns the memory of an array on one device, or a copy of what the host does not reach."""
+    """Returns the memory of an array on one device, or a copy if the host cannot reach it."""
     shard.block_until_ready()
     if not reached(shard) or not shard.size:
         return np.asarray(shard)
@@ -146,7 +146,7 @@ def _box(shape: tuple[int, ...], part: Part) -> list[tuple[int, int]]:
 
 
 def _write_shard(memory: np.ndarray[Any, Any], place: Box, values: np.ndarray[Any, Any], box: Box) -> None:
-    """Copies what a shard has of the values; both say where they lie in the whole."""
+    """Copies a shard's part of the values; both have their position in the whole."""
     common = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(place, box, strict=True)]
     if all(start < stop for start, stop in common):
         memory[_within(common, place)] = values[_within(common, box)]
@@ -157,7 +157,7 @@ def _within(common: Box, place: Box) -> tuple[slice, ...]:
 
 
 def _replicated(array: jax.Array) -> jax.Array:
-    """Gathers what other processes have: all of them have to ask for it."""
+    """Gathers the parts of all processes; all of them must call it."""
     assert isinstance(array.sharding, jax.sharding.NamedSharding)
     everywhere = jax.sharding.NamedSharding(array.sharding.mesh, jax.sharding.PartitionSpec())
     return jax.jit(lambda x: x, out_shardings=everywhere)(array)

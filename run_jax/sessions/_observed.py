@@ -1,4 +1,4 @@
-"""Receivers of what calls take, show on the way, and return."""
+"""Receivers of the arguments, traces and results of calls."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -30,5 +30,5 @@ class Observer(Protocol):
         ...
 
     def close(self) -> None:
-        """Lets go of what it needs for calls."""
+        """Releases its resources for calls."""
         ...

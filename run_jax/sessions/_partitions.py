@@ -1,4 +1,4 @@
-"""Devices of a session and what each holds: a mesh, and the axes along which tensors are cut."""
+"""Devices of a session and their shards: a mesh, and the axes along which tensors are cut."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ PLATFORMS: Final = (CPU, "cuda", "rocm", "tpu")
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """Mesh of devices, and how tensors are cut along its axes; what is not named is whole on every device.
+    """Mesh of devices, and how tensors are cut along its axes; tensors that are not named are replicated.
 
     Attributes:
         mesh: devices by axis.
@@ -46,7 +46,7 @@ class Partitions:
 
     @property
     def whole(self) -> jax.sharding.NamedSharding:
-        """Sharding of what is whole on every device."""
+        """Sharding of replicated tensors."""
         return self._sharding(())
 
     def parameter(self, name: str, spec: TensorSpec) -> jax.sharding.NamedSharding:

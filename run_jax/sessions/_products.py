@@ -103,7 +103,7 @@ def _operands_swapped(op: Any) -> Any:
 
 
 def _is_row_of_bf16(op: Any) -> bool:
-    """Returns whether this is one row [1, K] of bf16 by a matrix [N, K] or [K, N], whose result is f32."""
+    """Returns whether this is one row [1, K] of bf16 by a matrix [N, K] or [K, N], with a result in f32."""
     numbers, kinds = _dimensions(op), [ir.RankedTensorType(value.type) for value in (*op.operands, op.results[0])]
     dtypes = [_dtype(value) for value in (*op.operands, op.results[0])]
     plain = [kind.rank for kind in kinds] == [2, 2, 2] and list(numbers.lhs_contracting_dimensions) == [1]
@@ -134,7 +134,7 @@ def _is_row_by_blocks(op: Any) -> bool:
 
 
 def _blocks(op: Any) -> Any:
-    """Returns the unpacked blocks [N, B, G] whose rows are the right operand; None if it is something else."""
+    """Returns the unpacked blocks [N, B, G] with the rows of the right operand; None if it is something else."""
     reshape = op.operands[1].owner
     if not isinstance(reshape, ir.Operation | ir.OpView) or reshape.operation.name != _RESHAPE:
         return None

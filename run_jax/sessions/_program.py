@@ -25,7 +25,7 @@ class Program:
         origin: path of the artifact, for messages.
         artifact: the functions.
         observer: receiver of all calls; None if there is none.
-        partitions: devices, and what each holds.
+        partitions: devices and their shards.
         arrays: live arrays, by the keys of handles.
         held: arrays of held tensors, by their keys.
         counters: calls and bytes copied so far.
@@ -44,7 +44,7 @@ class Program:
         observer: Observer | None = None,
         guard: CallGuard | None = None,
     ) -> None:
-        """Reads no parameter yet."""
+        """Does not read parameters yet."""
         self.origin: Final = str(artifact.path)
         self.artifact: Final = artifact
         self.observer: Final = observer
@@ -66,7 +66,7 @@ class Program:
     def parameter(self, name: str) -> jax.Array:
         """Returns a parameter on the devices; each reads its part when the parameter is first asked for.
 
-        A part that lies aligned in a mapped archive is used where it lies, by devices that work in host memory.
+        Devices that work in host memory use an aligned part of a mapped archive in place.
 
         Raises:
             CheckpointError: the source lacks it.

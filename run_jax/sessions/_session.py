@@ -40,7 +40,7 @@ class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors
         traced_text: str | None = None,
         guard: CallGuard | None = None,
     ) -> None:
-        """Reads the artifact, and no parameter yet.
+        """Reads the artifact, but not yet parameters.
 
         Args:
             artifact: path of the portable artifact (``module.vhlo``).
@@ -48,7 +48,7 @@ class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors
             weights: source of the parameters, which the session keeps; None if the module has none.
             parameters: names of all parameters; an entry point takes them behind its arguments, in this order, unless
                 its signature names those that it takes.
-            partitions: devices, and what each holds; JAX's first device if None.
+            partitions: devices and their shards; JAX's first device if None.
             observer: receiver of the tensors of every call; closed with this session.
             traced_text: StableHLO text with traces, made of the file at ``artifact``, which runs in its place.
             guard: watch over the file of the weights, which is asked before each call and closed with this session.
@@ -77,7 +77,7 @@ class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors
 
     @property
     def target(self) -> str:
-        """Name of what compiles for them: ``xla-cpu``, ..."""
+        """Name of their compiler: ``xla-cpu``, ..."""
         return f"xla-{self.device}"
 
     @property
@@ -96,7 +96,7 @@ class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors
         return self._program.parameter_bytes
 
     def compiled_text(self, name: str) -> str:
-        """Returns what XLA runs for an entry point on each device, in XLA's language: with its collectives.
+        """Returns the HLO that XLA runs for an entry point on each device, with its collectives.
 
         Raises:
             DeviceError: see ``function``; or XLA refuses the module.
@@ -106,7 +106,7 @@ class Session(BaseSession[Program, DeviceTensor, Function, Updating, HeldTensors
     def zeros(self, spec: TensorSpec) -> DeviceTensor:
         """Returns a tensor of zeros on the devices, for example an empty key/value cache.
 
-        It is allocated when it is first used, and each device holds what that use wants of it.
+        It is allocated when it is first used, and each device holds the shard that the use needs.
 
         Raises:
             DeviceError: the session is closed.

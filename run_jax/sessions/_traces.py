@@ -42,7 +42,7 @@ def return_traces(function: Any, rounds: int) -> tuple[Trace, ...]:
 
     Args:
         function: a ``func.func`` of a parsed module; its type is changed too.
-        rounds: rounds of a loop for which there is place; the last place has what is met after it.
+        rounds: rounds of a loop for which there is place; the last place has all later ones.
 
     Raises:
         InputError: the condition of a loop has a trace.
@@ -123,7 +123,7 @@ class _Returning:
         return state
 
     def shown(self, state: Sequence[Any]) -> Iterator[Sequence[Any]]:
-        """Yields what is returned of each trace."""
+        """Yields the results of each trace."""
         for trace, place, values in zip(self.traces, self._places, self._values, strict=True):
             yield values if trace.rounds is None else state[place : place + trace.results]
 
@@ -199,7 +199,7 @@ def _last(block: Any) -> Any:
 
 
 def _end(block: Any, values: Sequence[Any]) -> None:
-    """Gives further values to what ends a block."""
+    """Adds values to the op that ends a block."""
     last = _last(block)
     operands = [*last.operands, *values]
     ir.Operation.create(_name(last), operands=operands, ip=ir.InsertionPoint(last))

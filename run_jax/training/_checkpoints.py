@@ -76,7 +76,7 @@ class TrainingCheckpoints:
             ) from error
 
     def close(self) -> None:
-        """Releases what orbax holds."""
+        """Releases orbax's resources."""
         self._manager.close()
 
     def __enter__(self) -> Self:
@@ -89,7 +89,7 @@ class TrainingCheckpoints:
 
 
 def _with_removal(call: Callable[[], T]) -> T:
-    """Makes a call that removes what a failed attempt left; again, if threads of that attempt wrote meanwhile."""
+    """Makes a call that removes the files of a failed attempt; again, if threads of that attempt wrote meanwhile."""
     for attempt in range(_ATTEMPTS):
         try:
             return call()

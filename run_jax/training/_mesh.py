@@ -48,16 +48,16 @@ class TrainingMesh:
         return self.shape.size == self.shape.size_of("dp") == jax.process_count()
 
     def stack(self, own: jax.Array) -> jax.Array:
-        """Returns what the devices along dp have [1, ..], each in its process, as one array [dp, ..]."""
+        """Returns the parts [1, ..] of the devices along dp, each in its process, as one array [dp, ..]."""
         sharding = NamedSharding(self.mesh, PartitionSpec("dp"))
         return jax.make_array_from_single_device_arrays((self.shape.size, *own.shape[1:]), sharding, [own])
 
     def replicated(self) -> NamedSharding:
-        """Returns the sharding of what every device holds."""
+        """Returns the sharding of replicated arrays."""
         return NamedSharding(self.mesh, PartitionSpec())
 
     def batch(self) -> NamedSharding:
-        """Returns the sharding of a batch [B, ..], whose rows are cut."""
+        """Returns the sharding of a batch [B, ..], cut by rows."""
         return NamedSharding(self.mesh, PartitionSpec(tuple(n for n in _OF_BATCH if n in self.shape.names)))
 
     def parameter(self, path: str, shape: Sequence[int]) -> NamedSharding:

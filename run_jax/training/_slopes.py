@@ -18,9 +18,9 @@ Slopes = tuple[jax.Array, dict[str, jax.Array]]
 class BatchSlopes:
     """Loss and gradients of an objective, added up over batches and devices.
 
-    Where each process has one device, which holds all parameters, it computes those of its own rows by a program of one
-    device, and another program adds them up. XLA joins operations of a program for several devices into other loops,
-    which round otherwise: so a process has the bits that its rows have in a training of one process.
+    If each process has one device, which holds all parameters, it computes the gradients of its own rows by a program
+    of one device, and another program adds them up. XLA joins operations of a program for several devices into other
+    loops, which round otherwise: so a process has the bits that its rows have in a training of one process.
 
     Args:
         objective: function of trainable parameters, frozen ones and the rows of a batch to a loss, rank 0.
@@ -54,14 +54,14 @@ class BatchSlopes:
             yield self._slopes(*given, *(map(_own, rows) if self._is_joined else rows))
 
     def _of_rows(self, trainable: Arrays, frozen: Arrays, *rows: jax.Array) -> Any:
-        """Returns what the rows give; with an axis [1, ..] in front if those of several places are stacked."""
+        """Returns the results of the rows; with an axis [1, ..] in front if those of several places are stacked."""
         loss, gradients = jax.value_and_grad(self._loss)(trainable, frozen, *rows)
         if self._is_joined:
             return jax.tree.map(lambda array: array[None], (loss, gradients))
         return loss, self._constrained(gradients, self._mesh.parameter)
 
     def _loss(self, trainable: Arrays, frozen: Arrays, *rows: jax.Array) -> jax.Array:
-        """Computes with whole parameters: what is cut along fsdp is gathered where it is needed."""
+        """Computes with whole parameters: shards along fsdp are gathered where they are needed."""
         whole = (self._constrained(parameters, self._mesh.gathered) for parameters in (trainable, frozen))
         return self._objective(*whole, *rows)
 

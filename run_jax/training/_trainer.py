@@ -70,7 +70,7 @@ class Trainer:
         Args:
             state: state, which is dead afterwards.
             frozen: parameters that are not trained.
-            batch: arrays [A, B, ..] with A batches whose gradients are accumulated one after the other. Every process
+            batch: arrays [A, B, ..] with A batches; their gradients are accumulated one after the other. Every process
                 gives all rows, and computes its own.
 
         Returns:
