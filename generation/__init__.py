@@ -1,6 +1,6 @@
 """Choosing the next token and knowing when to stop.
 
-Axes: V vocabulary, C candidates (the tokens that no filter has removed yet).
+Axes: V vocabulary, C candidates (the tokens that filters have left).
 
 >>> import numpy as np
 >>> from generation import Sampler, SamplingConfig

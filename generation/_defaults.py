@@ -1,4 +1,4 @@
-"""Default sampling of a model: what its own files recommend, and else the same settings for every model."""
+"""Default sampling of a model: the recommendation in its files, or else the same settings for every model."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +17,7 @@ SAMPLING_FIELDS: Final = ("temperature", "top_k", "top_p", "min_p", "repetition_
 
 
 def default_sampling(generation_config: Mapping[str, Any]) -> SamplingConfig:
-    """Returns the sampling of answers whose user chooses none: for chat, the server and its page.
+    """Returns the default sampling for chat, the server and its page.
 
     Each field of ``generation_config`` counts by itself; a field that is absent or null has the value of
     ``DEFAULT_SAMPLING``. ``"do_sample": false`` is temperature 0, which is greedy.

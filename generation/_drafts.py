@@ -16,10 +16,10 @@ class Drafter(Protocol):
 
 
 class PromptLookup:
-    """Finds the last tokens earlier in the text, and proposes what followed there. For one answer.
+    """Finds the last tokens earlier in the text, and proposes the tokens that followed there. For one answer.
 
-    The longest run of tokens is tried first, and of its places the latest one. Where the continuation reaches the end
-    of the text it continues with itself: a text that repeats is expected to go on repeating.
+    The longest run of tokens is tried first, and of its places the latest one. If the continuation reaches the end of
+    the text, it repeats: a repetitive text is expected to go on repeating.
 
     >>> PromptLookup(2).propose([7, 1, 2, 3, 4, 1, 2], 3)
     [3, 4, 1]
@@ -40,7 +40,7 @@ class PromptLookup:
         self._known = 0  # runs that end before this place are in _follows
 
     def propose(self, history: Sequence[int], count: int) -> list[int]:
-        """Returns what followed the last tokens earlier; ``history`` must extend that of the last call."""
+        """Returns the tokens that followed the last tokens earlier; ``history`` must extend that of the last call."""
         for end in range(max(self._known, 1), len(history)):
             for size in self._sizes:
                 if size <= end:

@@ -23,7 +23,7 @@ def penalized(logits: Scores, history: Sequence[int] | np.ndarray, penalty: floa
     """Returns logits ``[V]`` with those of tokens in the history made less likely (more, if penalty < 1).
 
     A token counts once, however often it is in the history. Ids of V or more, which a tokenizer larger than the model
-    can produce, cannot be generated and have no logit: they are skipped.
+    can produce, cannot be generated and lack a logit: they are skipped.
     """
     seen = np.unique(np.asarray(history, np.int64))
     seen = seen[seen < logits.shape[0]]
@@ -43,7 +43,7 @@ def biased(logits: Scores, bias: Mapping[int, float]) -> Scores:
 def counted(logits: Scores, generated: Sequence[int] | np.ndarray, presence: float, frequency: float) -> Scores:
     """Returns logits ``[V]`` less ``frequency`` for each time that a token was generated, and ``presence`` once.
 
-    Ids of V or more have no logit: they are skipped.
+    Ids of V or more lack a logit: they are skipped.
     """
     seen, counts = np.unique(np.asarray(generated, np.int64), return_counts=True)
     inside = seen < logits.shape[0]
@@ -67,10 +67,10 @@ def keep_top_k(scores: Scores, k: int) -> Mask:
 
 
 def keep_top_p(scores: Scores, p: float) -> Mask:
-    """Keeps the smallest set of most likely tokens whose probabilities sum to p, and always one token.
+    """Keeps the smallest set of most likely tokens with a total probability of p, and always one token.
 
-    Of equal scores at the edge those of the lowest ids are kept, as in a greedy choice; PyTorch, whose sort is not
-    stable, may keep any of them.
+    Of equal scores at the edge those of the lowest ids are kept, as in a greedy choice; PyTorch may keep any of them,
+    because its sort is not stable.
     """
     probabilities = softmax(scores)
     share, below = _unlikely(probabilities, 1 - p)
@@ -88,7 +88,7 @@ def keep_top_p(scores: Scores, p: float) -> Mask:
 def _unlikely(probabilities: Scores, rest: float) -> tuple[float, np.float64]:
     """Returns a share, and the sum of the probabilities below it, of which none is among the likeliest 1 - ``rest``.
 
-    These tokens need no sorting. The share is a power of two, the greatest that will do.
+    These tokens do not need sorting. The share is a power of two, the greatest that will do.
     """
     exponents = probabilities.view(np.int32) >> _MANTISSA_BITS
     sums = np.bincount(exponents, weights=probabilities).cumsum()  # of all probabilities below the next power of two
@@ -98,6 +98,6 @@ def _unlikely(probabilities: Scores, rest: float) -> tuple[float, np.float64]:
 
 
 def keep_min_p(scores: Scores, p: float) -> Mask:
-    """Keeps the tokens whose probability is at least p times the highest."""
+    """Keeps the tokens with at least p times the highest probability."""
     probabilities = softmax(scores)
     return probabilities >= np.float32(p) * probabilities.max()

@@ -21,7 +21,7 @@ class Prediction(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KnownLogits:
-    """Prediction whose logits are on the host.
+    """Prediction with logits on the host.
 
     Attributes:
         array: logits f32 [V].

@@ -10,12 +10,12 @@ from lang_core import InputError
 
 
 class CachedModel(Protocol):
-    """Causal language model that keeps keys and values of what it has seen. Batch 1.
+    """Causal language model with a KV cache. Batch 1.
 
     Attributes:
         chunk: number of tokens that one call of ``prefill`` takes.
         capacity: number of positions in the caches.
-        recurrent: whether a layer has a state that every token changes for good, so that no token may be fed twice.
+        recurrent: whether a layer has a state that every token changes for good, so that tokens must not be fed twice.
     """
 
     chunk: int
@@ -56,9 +56,9 @@ def check_room(prompt: Sequence[int], new_tokens: int, capacity: int, which: str
 def run_prompt(model: CachedModel, prompt: Sequence[int]) -> Prediction:
     """Fills empty caches with a prompt, piece by piece, and returns the prediction after it.
 
-    Pieces begin at multiples of ``chunk``, whatever the prompt's length, and the last one is padded on the right.
-    Where its padding would not fit into the caches, it begins early enough that it does: the tokens that it repeats
-    write what the caches already hold. A recurrent model decodes its tokens one by one instead.
+    Pieces begin at multiples of ``chunk``, whatever the prompt's length, and the last one is padded on the right. If
+    its padding would not fit into the caches, it begins early enough: the repeated tokens write the same entries again.
+    A recurrent model decodes its tokens one by one instead.
 
     Args:
         model: model.

@@ -30,7 +30,7 @@ class Sampler:
 
     The steps and their order are transformers': repetition penalty, temperature, top_k, top_p, min_p, draw. Of those
     that it lacks, logit_bias comes before the repetition penalty, as in vLLM, and the penalties of frequency and
-    presence behind it; tokens that a mask forbids are no candidates of any step from the temperature on.
+    presence behind it; tokens that a mask forbids are not candidates from the temperature on.
     Each call that draws takes one number from the random stream; greedy choice takes none.
     """
 
@@ -83,7 +83,7 @@ class Sampler:
 
         Raises:
             VerificationError: logits are not ``[V]`` float32, or one of them is NaN or infinite.
-            InputError: an id of the history is negative, or no token is allowed.
+            InputError: an id of the history is negative, or all tokens are forbidden.
             ConfigError: a penalty or a bias is so great that a logit overflows.
         """
         scores = self._penalized(logits, history, prompt_tokens)
@@ -99,7 +99,7 @@ class Sampler:
         """Returns the processed logits ``[V]`` float32, -inf where a token cannot be drawn. Errors as for a call.
 
         Raises:
-            InputError: no token may be chosen, or an id of the history is negative.
+            InputError: all tokens are forbidden, or an id of the history is negative.
             ConfigError: a setting takes a logit out of the range of f32.
             VerificationError: the logits have another shape or dtype, or are not finite.
         """
@@ -158,7 +158,7 @@ class Sampler:
         return ids, scores
 
     def _draw(self, scores: Scores) -> int:
-        """Draws an index of scores ``[C]`` by inversion: the first whose cumulative probability exceeds a number."""
+        """Draws an index of scores ``[C]`` by inversion: the first with a cumulative probability above a number."""
         cumulative = np.exp((scores - scores.max()).astype(np.float64)).cumsum()
         number = (int(self._bits.random_raw()) >> 11) * _UNIT  # in [0, 1)
         # The product can round up to the total; then the last token with any probability is drawn.
@@ -186,7 +186,10 @@ def _check_range(setting: str, scores: Scores, logits: np.ndarray, neutral: str)
 
 
 def _divided(scores: Scores, temperature: float) -> Scores:
-    """Divides by the temperature; if that overflows, after moving the highest score to 0, which changes no odds."""
+    """Divides by the temperature.
+
+    If that overflows, after moving the highest score to 0, which does not change the odds.
+    """
     divisor = np.float32(temperature)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         divided = scores / divisor

@@ -1,4 +1,4 @@
-"""A new token, and what it was chosen from."""
+"""A new token, and the prediction it was chosen from."""
 
 from dataclasses import dataclass
 from typing import Literal

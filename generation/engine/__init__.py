@@ -1,6 +1,6 @@
 """The engine: requests of tokens in, events out; many answers at once from one model.
 
-It sees tokens only: no text, no HTTP, no bundle. A model is anything with the ``ModelRunner`` protocol. ``StepEngine``
+It handles tokens only, not text, HTTP or bundles. A model is anything with the ``ModelRunner`` protocol. ``StepEngine``
 works in its caller's thread (``tapeline.load``), ``Engine`` in one of its own (the server).
 """
 

@@ -1,4 +1,4 @@
-"""The constraint of an answer: one that answers at once, or one whose masks are computed elsewhere."""
+"""The constraint of an answer: immediate, or with masks that are computed elsewhere."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,7 +53,7 @@ class AnswerConstraint:
             (self._awaited.post if self._awaited is not None else self._constraint.accept)(token_id)
 
     def close(self) -> None:
-        """Frees what computes the masks."""
+        """Frees the computation of the masks."""
         if self._awaited is not None:
             self._awaited.close()
 

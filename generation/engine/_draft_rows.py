@@ -30,7 +30,7 @@ class DraftRows:
         self.rows = self._opened()
 
     def __call__(self, row: int, fresh: bool) -> Drafter:
-        """Returns the drafter of a row; ``fresh`` forgets what the row holds."""
+        """Returns the drafter of a row; ``fresh`` forgets the row's contents."""
         if any(one.failed for one in self.rows):
             self.rows = self._opened()
         if fresh:
@@ -47,7 +47,7 @@ class DraftRow:
     """Proposes the likeliest tokens of a smaller model. Serves one answer after the other.
 
     Attributes:
-        failed: whether a call of the model has failed, so that nobody knows what the row holds.
+        failed: whether a call of the model has failed, so that the row's contents are unknown.
     """
 
     def __init__(self, runner: ModelRunner, row: int, states: bool) -> None:

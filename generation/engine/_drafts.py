@@ -17,7 +17,7 @@ class Drafting:
 
     Attributes:
         begin: returns the drafter of a new answer in a row of the caches, by the row's index; the second argument is
-            True if the drafter must not use what earlier answers in the row left.
+            True if the drafter must not use entries of earlier answers in the row.
         tokens: greatest length of a draft; None for as many as one call of the model verifies.
         rows: answers that may run at once while drafts are made. A draft costs its row a call of its own; without
             drafts one call serves all rows.
@@ -44,7 +44,7 @@ class RowDrafts:
 
         Args:
             model: model that verifies.
-            drafting: what drafts.
+            drafting: the drafting method.
             exact: whether a model is refused that may round differently when it verifies.
 
         Raises:

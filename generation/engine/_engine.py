@@ -31,7 +31,7 @@ class Engine:
         """Starts the thread.
 
         Args:
-            model: model, which no one else may call from now on.
+            model: model, which only the engine may call from now on.
             settings: settings; the defaults if None.
             remake: returns a model with caches made anew, after a call of the model failed; if None, or if it raises,
                 the engine closes then.
@@ -59,7 +59,7 @@ class Engine:
         self._steps.check_room(count)
 
     def submit(self, request: TokenRequest, on_event: OnEvent) -> Ticket:
-        """Adds a request to the queue: ``StepEngine.submit``, whose events come on the engine's thread."""
+        """Adds a request to the queue: ``StepEngine.submit``; events come on the engine's thread."""
         return self._steps.submit(request, on_event)
 
     def figures(self) -> EngineFigures:

@@ -27,7 +27,7 @@ class BusyError(TapelineError):
 
 
 class EngineClosedError(TapelineError):
-    """The engine takes no requests any more, or ended this one when it was closed."""
+    """The engine was closed before or during the request."""
 
 
 class ModelFailedError(TapelineError):
@@ -35,4 +35,4 @@ class ModelFailedError(TapelineError):
 
 
 class ConstraintError(InputError):
-    """A request's constraint failed, or left no token to choose."""
+    """A request's constraint failed, or forbade all tokens."""

@@ -26,7 +26,7 @@ class EngineFigures:
         store_bytes: bytes of the prefix store.
         store_budget: bytes that it may take.
         up: 1 while the engine's thread runs, 0 once it has ended.
-        stalled_seconds: time since the engine's last progress; 0 while it has no work.
+        stalled_seconds: time since the engine's last progress; 0 while it is idle.
         tick_seconds: histograms of the time that ticks and their parts took, by part.
     """
 

@@ -1,4 +1,4 @@
-"""Model whose failures are told apart from all others."""
+"""Model with failures that are distinguished from all others."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -125,7 +125,7 @@ class _GuardedPrediction:
 
 
 def unguarded(prediction: Prediction) -> Prediction:
-    """Returns the model's own prediction, whose errors are the model's."""
+    """Returns the model's own prediction; its errors count as the model's."""
     return prediction.unguarded if isinstance(prediction, _GuardedPrediction) else prediction
 
 

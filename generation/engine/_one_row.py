@@ -1,4 +1,4 @@
-"""A model of one sequence as a runner of the engine: one row, whose prompts run in pieces of one size."""
+"""A model of one sequence as a runner of the engine: one row, with prompts in chunks of one size."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ class SequenceModel(ABC):
         capacity: number of positions in the caches, S.
         vocabulary: number of tokens, V.
         recurrent: whether a layer has a state that every token changes for good.
-        score_tokens: number of tokens that one call of ``score`` takes, T'; 0 if there is no ``score``.
-        image_token: token in whose places embeddings of pictures stand; None of a model that takes no pictures.
+        score_tokens: number of tokens that one call of ``score`` takes, T'; 0 without ``score``.
+        image_token: placeholder token id for image embeddings; None for text-only models.
         position_axes: axis of positions of each array that ``read_row`` returns; None of a state or a ring.
         position_bytes: bytes of one position in all arrays that have an axis of positions.
     """
@@ -102,7 +102,7 @@ class OneRow:
 
     Tokens are taken back by going on from an earlier position. States cannot go back: a copy of them is kept before
     tokens are verified that may be wrong, and put back if some are. The next call then runs those that are right again,
-    ahead of its own: they cost rows of it and no call of their own.
+    ahead of its own: they cost rows of it but not a separate call.
     """
 
     def __init__(self, model: SequenceModel) -> None:
@@ -131,8 +131,8 @@ class OneRow:
     ) -> Prediction:
         """Appends 1 to ``chunks[0]`` tokens and returns the prediction after the last one.
 
-        A piece whose padding would not fit into the caches begins early enough that it does: the tokens that it repeats
-        write what the caches hold already. A model with states runs its tokens one by one instead.
+        If the padding of a piece would not fit into the caches, the piece begins early enough: the repeated tokens
+        write the same entries again. A model with states runs its tokens one by one instead.
 
         Args:
             token_ids: the tokens.
@@ -226,7 +226,7 @@ class OneRow:
         return self._tokens[self._kept_at : position].tolist()
 
     def _note(self, token_ids: Sequence[int], position: int, embeddings: np.ndarray | None = None) -> None:
-        """Notes what is appended."""
+        """Records the appended tokens."""
         stop = position + len(token_ids)
         self._tokens[position:stop] = token_ids
         self._fed = stop

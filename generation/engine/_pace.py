@@ -1,4 +1,4 @@
-"""Seconds that calls take, for what fits into a tick."""
+"""Seconds that calls take, to choose the work of a tick."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar

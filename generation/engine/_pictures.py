@@ -36,7 +36,9 @@ class PromptPicture:
         object.__setattr__(self, "digest", hashlib.sha256(self.pixels.tobytes()).digest())
 
     def keys(self) -> np.ndarray:
-        """Returns numbers i64 [tokens] that stand for the picture and the place in it: below 0, where no token is.
+        """Returns numbers i64 [tokens] that stand for the image and the place in it.
+
+        Below 0, outside the range of tokens.
 
         Each has 63 bits of a hash with a secret of this process, so nobody can look for two pictures with the same.
         """
@@ -46,7 +48,7 @@ class PromptPicture:
 
 
 def check_pictures(pictures: Sequence[PromptPicture], prompt: Sequence[int], image_token: int | None) -> None:
-    """Checks that pictures stand one behind the other in a prompt, in the places of its image tokens and of no others.
+    """Checks that images are in order in a prompt, exactly at the places of its image tokens.
 
     Raises:
         InputError: they do not, or the model takes none.
@@ -74,7 +76,7 @@ def check_pictures(pictures: Sequence[PromptPicture], prompt: Sequence[int], ima
 
 
 def content_keys(tokens: np.ndarray, pictures: Sequence[PromptPicture]) -> np.ndarray:
-    """Returns tokens i64 [n] in which those of pictures are replaced by what the pictures are."""
+    """Returns tokens i64 [n] with image tokens replaced by keys of the images."""
     keys = tokens.copy()
     for picture in pictures:
         keys[picture.start : picture.stop] = picture.keys()
@@ -123,7 +125,7 @@ class PromptSight:
         self._embeddings: Final[dict[int, np.ndarray]] = {}
 
     def missing(self, start: int, stop: int, encoder: PictureEncoder) -> PromptPicture | None:
-        """Returns the first picture among the positions ``start`` to ``stop`` whose embeddings are not known."""
+        """Returns the first image without embeddings among the positions ``start`` to ``stop``."""
         for picture in self._within(start, stop):
             if picture.start not in self._embeddings:
                 known = encoder.known(picture, self._salt)

@@ -7,8 +7,8 @@ from itertools import accumulate
 def canonical_pieces(length: int, chunks: Sequence[int]) -> list[int]:
     """Returns the sizes of the pieces in which ``length`` tokens are run.
 
-    As many of the largest chunk as fit, then of the next, and what is left, padded to the smallest: a function of the
-    length alone. A model whose bits depend on the cut is always run with this one.
+    As many of the largest chunk as fit, then of the next, and the rest, padded to the smallest: a function of the
+    length alone. Models with bits that depend on the chunks always run with these.
 
     >>> canonical_pieces(300, (8, 32, 128))
     [128, 128, 32, 8, 4]
@@ -21,7 +21,7 @@ def canonical_pieces(length: int, chunks: Sequence[int]) -> list[int]:
 
 
 def whole_stops(length: int, chunks: Sequence[int]) -> list[int]:
-    """Returns the positions behind the pieces of ``canonical_pieces`` that need no padding.
+    """Returns the positions behind the pieces of ``canonical_pieces`` without padding.
 
     >>> whole_stops(300, (8, 32, 128))
     [128, 256, 288, 296]

@@ -10,11 +10,11 @@ from lang_core import TapelineError
 
 
 class PagesError(TapelineError):
-    """A row asked for a page, and none is free that no other row was promised."""
+    """A row needs a page, and all free pages are reserved by other rows."""
 
 
 class PageCopy(NamedTuple):
-    """Page whose entries another one must have before a row writes there.
+    """Page to copy before a row writes there.
 
     Attributes:
         source: page that is copied.
@@ -26,10 +26,10 @@ class PageCopy(NamedTuple):
 
 
 class PagePool:
-    """P pages, the last of which is nobody's: tables name it if a row has no page, and nothing is written there.
+    """P pages, the last of which is reserved: tables name it if a row lacks a page, and it is never written.
 
     A page of several rows is whole and behind none of them: each of them goes on in pages of its own. A row with a
-    reservation gets as many pages as it was promised, for the pool promises no page twice.
+    reservation gets as many pages as it reserved, because the pool reserves each page once.
 
     Attributes:
         rows: number of rows.
@@ -39,7 +39,7 @@ class PagePool:
     """
 
     def __init__(self, rows: int, pages: int, page_tokens: int, row_pages: int) -> None:
-        """Begins with rows that have no pages."""
+        """Begins with rows without pages."""
         self.rows: Final = rows
         self.pages: Final = pages
         self.page_tokens: Final = page_tokens
@@ -57,7 +57,7 @@ class PagePool:
 
     @property
     def free(self) -> int:
-        """Number of pages that no row has."""
+        """Number of pages without an owner."""
         return len(self._free)
 
     def held(self, row: int) -> Sequence[int]:
@@ -75,13 +75,13 @@ class PagePool:
         return table
 
     def resting(self) -> np.ndarray:
-        """Returns the table of a row that takes no part in a call, i32 [M]."""
+        """Returns the table of a row that is not part of a call, i32 [M]."""
         return np.full(self.row_pages, self.pages - 1, np.int32)
 
     def reserve(self, row: int, tokens: int) -> bool:
         """Promises a row pages for so many positions, and returns False, promising nothing, if there are too few.
 
-        What the row still holds counts as long as it is its own; its next write says what of it stays.
+        The row's present entries count as long as they are its own; its next write decides which of them stay.
         """
         wanted = self._pages_for(tokens)
         self.release(row)
@@ -91,7 +91,7 @@ class PagePool:
         return True
 
     def release(self, row: int) -> None:
-        """Takes back what was promised to a row, which keeps the pages that it has."""
+        """Cancels a row's reservation; the row keeps its pages."""
         self._promised[row], self._begun[row] = 0, False
 
     def drop(self, row: int) -> None:
@@ -102,7 +102,7 @@ class PagePool:
         """Gives a row the first positions of another: its whole pages, and a copy of the page that they end in.
 
         Raises:
-            PagesError: no page is free for the copy.
+            PagesError: free pages are missing for the copy.
         """
         whole, rest = divmod(tokens, self.page_tokens)
         kept = self._held[source][: whole + bool(rest)]
@@ -117,7 +117,7 @@ class PagePool:
         """Makes ready for entries of positions from ``start`` on, behind which the row then has nothing.
 
         Raises:
-            PagesError: no page is free.
+            PagesError: free pages are missing.
         """
         whole, rest = divmod(start, self.page_tokens)
         held = self._held[row]
@@ -136,11 +136,14 @@ class PagePool:
         return min(-(-tokens // self.page_tokens), self.row_pages)
 
     def _own(self, row: int) -> int:
-        """Returns how many pages a row shares with no other."""
+        """Returns the number of pages that only this row has."""
         return sum(self._users[page] == 1 for page in self._held[row])
 
     def _owed(self, row: int) -> int:
-        """Returns how many pages a row may still ask for. Before its first write, what it shares may have to go."""
+        """Returns how many pages a row may still ask for.
+
+        Before its first write, it may have to give up shared pages.
+        """
         had = len(self._held[row]) if self._begun[row] else self._own(row)
         return max(0, self._promised[row] - had)
 

@@ -22,8 +22,8 @@ _WELL: Final = 1.3  # times the least seconds of a token
 class Prefill:
     """Runs prompts.
 
-    A row's prefix is chosen when its turn has come, not when it is admitted: of requests that come together and begin
-    alike, all but the first find what the first has run.
+    A row's prefix is chosen when its turn has come, not when it is admitted: of requests that come together with a
+    common prefix, all but the first reuse the first one's entries.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Prefill:
         self._line.append((slot, answer))
 
     def again(self, slot: Slot) -> None:
-        """Adds an answer whose tokens are all to be run anew, in its row."""
+        """Adds an answer that runs all its tokens again, in its row."""
         answer = slot.answer
         assert answer
         answer.refill()
@@ -63,14 +63,17 @@ class Prefill:
         self._line.append((slot, answer))
 
     def salt_of(self, answer: Answer) -> str | None:
-        """Returns whose prefixes an answer may reuse: of the same salt, and with the same keys for its length."""
+        """Returns the owner of the prefixes that an answer may reuse.
+
+        The same salt, and the same keys for its length.
+        """
         return salt_of_regime(answer.request.cache_salt, self._model.regime(len(answer.prompt)))
 
     def run(self, take: Callable[[Slot, Prediction], None], decode_seconds: float = 0.0) -> None:
         """Runs as many pieces as one tick has room for.
 
         Args:
-            take: is given each row whose prompt is done, with the prediction after it.
+            take: receives each row with a finished prompt, and the prediction after it.
             decode_seconds: time that the step of the running answers will take.
         """
         seconds = self._settings.prompt_seconds(decode_seconds)
@@ -156,7 +159,7 @@ class Prefill:
         return True
 
     def _encoded(self, answer: Answer, picture: PromptPicture, allowance: Allowance) -> bool:
-        """Computes the embeddings of a picture, and returns False if there is no room for that in this tick."""
+        """Computes the embeddings of an image, and returns False if this tick lacks the time for it."""
         tokens = picture.stop - picture.start
         seconds = self._encoding.seconds(0)
         if allowance.spent and not allowance.allows(tokens, seconds, any(other.ready for other in self._slots)):
@@ -168,7 +171,7 @@ class Prefill:
         return True
 
     def _size(self, slot: Slot, allowance: Allowance) -> int:
-        """Returns the size of the next piece; 0 if there is no room for one."""
+        """Returns the size of the next piece; 0 if it does not fit."""
         assert slot.answer
         limited = any(other.ready for other in self._slots)
         left = len(slot.answer.prompt) - slot.filled

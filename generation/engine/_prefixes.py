@@ -1,8 +1,8 @@
 """Reuse of prefixes: in a row, from another row, from the store.
 
-What may be reused depends on the model. An invariant one's entries are the same however they were computed, so any
-prefix serves, generated tokens too; any other one's only up to where the new prompt would be cut as well, and only what
-whole pieces of a prompt made. A recurrent model goes on where a row ended, and nowhere before.
+The reusable entries depend on the model. An invariant one's entries are the same however they were computed, so any
+prefix serves, generated tokens too; any other one's only up to where the new prompt would be cut as well, and only
+entries from whole pieces of a prompt. A recurrent model continues only at the end of a row.
 """
 
 from collections.abc import Sequence
@@ -33,11 +33,11 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class RowPrefix:
-    """First tokens of a prompt and what a row holds of them, to be kept outside the engine.
+    """First tokens of a prompt and a row's entries of them, to be kept outside the engine.
 
     Attributes:
         token_ids: the tokens i64 [n], which whole pieces of the prompt have run.
-        arrays: what ``ModelRunner.read_row`` returned of them: of caches [K, n, H], of states [..].
+        arrays: results of ``ModelRunner.read_row`` for them: caches [K, n, H], states [..].
         regime: ``LengthDependentRunner.regime`` of the sequence that they were run for; 0 of other models.
     """
 
@@ -70,7 +70,7 @@ class Prefixes:
         Args:
             slot: the row.
             prompt: keys of the prompt's tokens, i64 [P].
-            salt: whose entries may serve; None for nobody's.
+            salt: salt of the entries that may be reused; None for nobody's.
         """
         if salt is None or slot.salt != salt:
             return 0
@@ -119,20 +119,20 @@ class Prefixes:
         return None if arrays is None else RowPrefix(slot.tokens[:stop].copy(), arrays, regime)
 
     def _kept_states(self, slot: Slot, stop: int) -> Sequence[np.ndarray] | None:
-        """Returns what a row held at a position, from the store; None if that has it no more."""
+        """Returns the contents of a row at a position, from the store; None if that has it no more."""
         block = slot.block
         while block is not None and block.stop > stop:
             block = block.parent
         return self._arrays(block) if block and block.stop == stop and self.store.holds(block) else None
 
     def _arrays(self, block: Block) -> list[np.ndarray]:
-        """Returns what ``read_row`` would return of the row of a block, from position 0 on."""
+        """Returns the result of ``read_row`` for the row of a block, from position 0 on."""
         path = block.path()
         axes = self._model.position_axes
         return [_joined([block.arrays[index] for block in path], axis) for index, axis in enumerate(axes)]
 
     def save(self, slot: Slot, kept: int) -> None:
-        """Stores what a row holds before all but its first ``kept`` tokens are lost, by one call of the model."""
+        """Stores a row's entries before all but its first ``kept`` tokens are overwritten, by one call of the model."""
         if self.store.budget == 0 or slot.salt is None or slot.filled <= kept:
             return
         if self._model.recurrent:
@@ -146,7 +146,7 @@ class Prefixes:
             self._add(slot, block, self._stops(slot, block.stop))
 
     def checkpoint(self, slot: Slot) -> None:
-        """Stores where a row of a recurrent model stands now."""
+        """Stores the present state of a row of a recurrent model."""
         block = slot.block
         if self.store.budget and block and block.stop < slot.filled and self.store.holds(block):
             slot.block = self._child(slot, block, slot.filled) or self._add(slot, block, [slot.filled])
@@ -157,21 +157,21 @@ class Prefixes:
         return self._model.invariant and not self._model.recurrent
 
     def _block_stops(self, length: int) -> Sequence[int] | None:
-        """Returns where blocks of a prompt may stop; None for anywhere.
+        """Returns the positions at which blocks of a prompt may stop; None for anywhere.
 
         Two prompts that both have a piece that stops at some position have the same pieces up to there.
         """
         return None if self._model.invariant else whole_stops(length, self._model.chunks)
 
     def _next_stop(self, slot: Slot, start: int) -> int:
-        """Returns where a block of a row that starts at ``start`` is to stop; 0 if nothing is left for one."""
+        """Returns the stop of a row's block that starts at ``start``; 0 if nothing is left for one."""
         if not self._model.invariant:
             return next((stop for stop in slot.cut if stop > start), 0)
         stop = (start // self._block_tokens + 1) * self._block_tokens
         return min(stop, slot.filled) if start < slot.filled else 0
 
     def _stops(self, slot: Slot, start: int) -> list[int]:
-        """Returns where the blocks of a row behind a position stop, as far as the store could ever hold them."""
+        """Returns the stops of a row's blocks behind a position, as far as the store could ever hold them."""
         most, stops = self.store.budget // max(1, self._model.position_bytes), []
         while (stop := self._next_stop(slot, start)) and stop <= most:
             stops.append(stop)
@@ -211,7 +211,7 @@ class Prefixes:
         return last
 
     def _cut(self, arrays: Sequence[np.ndarray], part: slice) -> list[np.ndarray]:
-        """Returns a part of the positions of what ``read_row`` returned."""
+        """Returns a part of the positions of the arrays of ``read_row``."""
         axes = self._model.position_axes
         return [
             array if axis is None else array[(*[slice(None)] * axis, part)]
@@ -220,5 +220,5 @@ class Prefixes:
 
 
 def _joined(parts: Sequence[np.ndarray], axis: int | None) -> np.ndarray:
-    """Returns blocks' arrays one after the other; the last of those that have no axis of positions."""
+    """Returns blocks' arrays one after the other; the last one for arrays without an axis of positions."""
     return parts[-1] if axis is None or len(parts) == 1 else np.concatenate(parts, axis)

@@ -55,14 +55,14 @@ class WaitingQueue:
             self._changed.notify_all()
 
     def first(self) -> Answer | None:
-        """Returns what ``take`` would return, which stays where it is."""
+        """Returns the next item of ``take`` without removing it."""
         with self._changed:
             if not self._lines:
                 self._taken_at = None
             return next((line[0] for line in self._lines.values()), None)
 
     def take(self) -> Answer | None:
-        """Removes and returns the first request of the client whose turn it is; None of an empty queue."""
+        """Removes and returns the first request of the next client; None of an empty queue."""
         with self._changed:
             if not self._lines:
                 self._taken_at = None

@@ -30,13 +30,13 @@ class TokenConstraint(Protocol):
 
 @runtime_checkable
 class AwaitedConstraint(Protocol):
-    """Constraint whose masks are computed elsewhere: the engine goes on with other answers until they are there.
+    """Constraint with masks that are computed elsewhere: meanwhile the engine continues with other answers.
 
     It has the methods of ``TokenConstraint`` as well.
     """
 
     def post(self, token_id: int) -> None:
-        """Goes on with a token that was chosen, without waiting for what follows from it."""
+        """Continues with a chosen token, without waiting for its masks."""
         ...
 
     def settled(self, seconds: float) -> bool:
@@ -48,7 +48,7 @@ class AwaitedConstraint(Protocol):
         ...
 
     def close(self) -> None:
-        """Frees what computes the masks. Called when the answer has ended; nothing else is called after that."""
+        """Frees the computation of the masks. Called when the answer has ended; nothing else is called after that."""
         ...
 
 
@@ -69,9 +69,9 @@ class TokenRequest:
             log probabilities. They are the log softmax of the model's logits, before any step of sampling.
         prompt_logprobs: the same for the prompt's tokens; the prompt is then run by single steps, or by calls of
             ``score_row`` of an invariant model, and nothing is reused.
-        deadline: seconds from now after which the answer ends where it is; None for the engine's default.
+        deadline: seconds from now after which the answer is cut off; None for the engine's default.
         client: who asks. Clients are served in turn.
-        cache_salt: whose prefixes the request may reuse: those of requests with the same salt. None reuses nothing, and
+        cache_salt: the request may reuse prefixes of requests with the same salt. None reuses nothing, and
             keeps nothing for others.
         request_id: name in logs.
         predictions: whether each token comes with the prediction that it was chosen from.
@@ -116,7 +116,7 @@ class TokenEvent:
         token_id: the token.
         logprob: its log probability; None if none were asked for.
         alternatives: the most likely tokens in its place with their log probabilities, likeliest first.
-        prediction: what it was chosen from; None if it was not asked for.
+        prediction: the prediction it was chosen from; None if it was not asked for.
     """
 
     token_id: int

@@ -13,7 +13,7 @@ class RowPages:
     """Pages of one model's rows; if rows have all positions, nothing is ever short."""
 
     def __init__(self, model: GuardedModel, slots: Sequence[Slot], prefixes: Prefixes) -> None:
-        """Takes the model, its rows, and where to keep what rows lose."""
+        """Takes the model, its rows, and the store for evicted entries."""
         self._pool: Final = model.pages
         self._slots: Final = slots
         self._prefixes: Final = prefixes
@@ -22,7 +22,7 @@ class RowPages:
     def reserve(self, slot: Slot, answer: Answer) -> bool:
         """Reserves the pages of an answer, and returns False if those that are running need too many.
 
-        Free rows lose theirs, the one that was free for the longest first; the prefix store gets what they held.
+        Free rows lose theirs, the one that was free for the longest first; the prefix store gets their entries.
         """
         if self._pool is None:
             return True
@@ -36,12 +36,12 @@ class RowPages:
         return True
 
     def free(self, slot: Slot) -> None:
-        """Takes back what was reserved for a row; it keeps the pages that it has."""
+        """Cancels a row's reservation; the row keeps its pages."""
         if self._pool is not None:
             self._pool.release(slot.row)
 
     def forget(self, slot: Slot) -> None:
-        """Notes that nobody needs what a free row holds."""
+        """Notes that the entries of a free row are not needed."""
         slot.forget()
         if self._pool is not None:
             self._pool.drop(slot.row)

@@ -50,7 +50,7 @@ class ModelRunner(Protocol):
 
     @property
     def recurrent(self) -> bool:
-        """True if some layer has a state or a ring, so that a row can only go on where it ended."""
+        """True if some layer has a state or a ring, so that a row can only continue at its end."""
         ...
 
     @property
@@ -73,7 +73,7 @@ class ModelRunner(Protocol):
 
     @property
     def image_token(self) -> int | None:
-        """Token in whose places embeddings of pictures stand; None of a model that takes no pictures."""
+        """Placeholder token id for image embeddings; None for text-only models."""
         ...
 
     def prefill_row(
@@ -99,8 +99,8 @@ class ModelRunner(Protocol):
     def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
         """Appends a token to each of 1 to B distinct rows, and returns the predictions after them.
 
-        An invariant model takes the smallest batch that fits. Any other one always runs all B rows, each in its place,
-        where those that are not named rest, or each row alone.
+        An invariant model takes the smallest batch that fits. Other calls always run all B rows, each in its place,
+        with unnamed rows idle, or each row alone.
         """
         ...
 
@@ -140,10 +140,10 @@ class ModelRunner(Protocol):
 
 @runtime_checkable
 class LengthDependentRunner(Protocol):
-    """Runner whose keys depend on how many tokens a sequence has, as with RoPE of dynamic NTK and longrope."""
+    """Runner with keys that depend on the length of the sequence, as with RoPE of dynamic NTK and longrope."""
 
     def begin_row(self, row: int, token_ids: np.ndarray) -> None:
-        """Takes all tokens i64 [P] that are known of the sequence whose tokens are appended to a row next."""
+        """Takes all known tokens i64 [P] of the sequence that is appended to a row next."""
         ...
 
     def outgrown(self, row: int, length: int) -> bool:

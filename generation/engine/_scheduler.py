@@ -51,7 +51,7 @@ class Scheduler:
         self.replace(model)
 
     def replace(self, model: ModelRunner) -> None:
-        """Goes on with another model, whose rows are empty, and an empty store."""
+        """Switches to another model with empty rows, and an empty store."""
         self._model = GuardedModel(model, self._settings.largest_chunk)
         self._slots = [Slot(row, model.capacity) for row in range(model.slots)]
         self._pace = Pace(self._clock)  # of a tick's next tokens, by the number of rows
@@ -107,7 +107,7 @@ class Scheduler:
         self._free()
 
     def interrupt(self) -> None:
-        """Ends all running answers, whose tick was left before its end.
+        """Ends all running answers after an interrupted tick.
 
         Rows keep the entries that they had before it. A row with a state may have gone further, and one that was being
         made ready for its answer may hold anything: these keep nothing.
@@ -124,7 +124,7 @@ class Scheduler:
         self._prefill.prefixes.put(self._slots[0], prefix, salt)
 
     def last_prefix(self, below: int) -> RowPrefix | None:
-        """Returns what the row of the last answer holds of its prompt; None if there is nothing."""
+        """Returns the entries of the last answer's prompt in its row; None if there is nothing."""
         return self._prefill.prefixes.whole(max(self._slots, key=lambda slot: slot.used), below)
 
     def figures(self) -> EngineFigures:
@@ -179,7 +179,7 @@ class Scheduler:
             self._advance(slot, answer.begin)
 
     def _place(self, answer: Answer, free: list[Slot]) -> Slot:
-        """Returns the row that holds most of a prompt, if that is at least half of what it holds; else the oldest."""
+        """Returns the row with the longest prefix of a prompt, if that is at least half of the row; else the oldest."""
         held = {slot: self._prefill.prefixes.held(slot, answer.prompt_keys, answer.salt) for slot in free}
         best = max(free, key=lambda slot: held[slot])
         if held[best] and 2 * held[best] >= best.filled:
@@ -199,7 +199,7 @@ class Scheduler:
             self._pace.measured(len(slots), partial(self._run_next, slots))
 
     def _run_next(self, slots: Sequence[Slot]) -> None:
-        """Runs the next token of each of some rows, with its draft, or what is known of its prompt, if there is one."""
+        """Runs the next token of each of some rows, with its draft or the known tokens of its prompt, if any."""
         known = {slot: self._known(slot) for slot in slots}
         for slot, tokens in known.items():
             if tokens:
@@ -261,7 +261,7 @@ class Scheduler:
         self._advance(slot, partial(answer.take, prediction))
 
     def _resume(self) -> None:
-        """Goes on with answers whose constraints have computed what they waited for."""
+        """Continues answers after their constraints have computed the masks."""
         waiting = [slot for slot in self._slots if slot.answer and slot.answer.waiting]
         for slot in waiting:
             assert slot.answer

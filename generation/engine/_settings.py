@@ -15,7 +15,7 @@ class EngineSettings:
 
     Attributes:
         max_waiting: requests that may wait for a row; one more is refused with ``BusyError``.
-        deadline: seconds that a request may take which names none, with its time in the queue; None for no end.
+        deadline: seconds that a request may take which names none, with its time in the queue; None for unlimited.
         max_batched_tokens: maximum number of prompt tokens that are processed between two decode steps.
         target_itl: target inter-token latency of running sequences, in seconds. Prefill gets the time that the decode
             step leaves, estimated from earlier calls, but at least half of the target; each step makes at least one
@@ -61,7 +61,7 @@ class EngineSettings:
         _require("block_tokens", self.block_tokens, self.block_tokens >= 1, "at least 1")
 
     def prompt_seconds(self, step_seconds: float) -> float:
-        """Returns how long prompts may take in a tick whose step of the running answers takes so long."""
+        """Returns the time for prompts in a tick with a decode step of this duration."""
         target_itl = _TARGET_ITL if self.target_itl is None else self.target_itl
         return target_itl - min(step_seconds, target_itl / 2)
 

@@ -1,4 +1,4 @@
-"""Rows of the model's caches, and what they hold."""
+"""Rows of the model's caches, and their contents."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ class Slot:
         used: tick in which an answer last had it.
         cut: positions behind the whole pieces with which its prompt was run from position 0 on.
         block: block of the prefix store that has its tokens up to some position; None if unknown.
-        salt: salt of the request whose tokens the row holds; None if nobody may reuse them.
+        salt: salt of the request that the row's tokens belong to; None if nobody may reuse them.
     """
 
     def __init__(self, row: int, capacity: int) -> None:
@@ -35,7 +35,7 @@ class Slot:
 
     @property
     def tokens(self) -> np.ndarray:
-        """Keys of the tokens whose entries the row holds, i64 [filled]: see ``Answer.keys``."""
+        """Keys of the tokens in the row, i64 [filled]: see ``Answer.keys``."""
         return self._held[: self.filled]
 
     @property
@@ -50,7 +50,7 @@ class Slot:
         return self.answer is not None and self.begun and not self.answer.prefilling and not self.answer.waiting
 
     def hold(self, tokens: np.ndarray, cut: list[int], salt: str | None) -> None:
-        """Notes that the row now holds these tokens i64 [n], of what pieces they were made, and whose they are."""
+        """Notes that the row now holds these tokens i64 [n], with their pieces and their owner."""
         self.filled = len(tokens)
         self._held[: self.filled] = tokens
         self.cut = cut
@@ -72,6 +72,6 @@ class Slot:
         self.answer, self.used = None, tick
 
     def forget(self) -> None:
-        """Notes that nobody knows what the row holds."""
+        """Notes that the row's contents are unknown."""
         self.hold(np.zeros(0, np.int64), [], None)
         self.block = None

@@ -63,7 +63,7 @@ class StepEngine:
         """Begins without requests.
 
         Args:
-            model: model, which no one else may call from now on.
+            model: model, which only the engine may call from now on.
             settings: settings; the defaults if None.
             remake: returns a model with caches made anew, after a call of the model failed; if None, or if it raises,
                 no more steps can be made then.
@@ -91,14 +91,14 @@ class StepEngine:
     def check_room(self, count: int) -> None:
         """Checks whether some requests could be submitted now, before work is put into them. Any thread may call it.
 
-        Requests that rows are free for need no room in the queue, and count as if all rows were free.
+        Requests for free rows do not need room in the queue, and count as if all rows were free.
 
         Args:
             count: number of requests.
 
         Raises:
             InputError: they are more than the queue and the rows take at once.
-            BusyError: the queue has no room for them.
+            BusyError: the queue is full.
             EngineClosedError: the engine is closed, or about to be.
         """
         most = self._settings.max_waiting + self.slots
@@ -111,7 +111,7 @@ class StepEngine:
 
         Args:
             request: the request.
-            on_event: is told what happens, on the thread that makes the steps; it must not block. If it raises, the
+            on_event: receives events, on the thread that makes the steps; it must not block. If it raises, the
                 answer is cancelled.
 
         Raises:
@@ -158,15 +158,15 @@ class StepEngine:
             salt: of the requests that may reuse it.
 
         Raises:
-            ModelFailedError: the model takes no such arrays.
+            ModelFailedError: the model does not take these arrays.
         """
         self._scheduler.put_prefix(prefix, salt)
 
     def last_prefix(self, below: int) -> RowPrefix | None:
-        """Returns what whole pieces of the last answer's prompt left in its row, to be kept outside the engine.
+        """Returns the entries of whole pieces of the last answer's prompt, to be kept outside the engine.
 
         Args:
-            below: more than the largest number of tokens, such as those of the prompt, whose last token always runs.
+            below: more than the largest number of tokens, such as the prompt's, because its last token always runs.
 
         Returns:
             The longest prefix; None if there is none, or the model is recurrent and the prefix store has lost it.

@@ -10,19 +10,19 @@ _OVERHEAD: Final = 1024  # bytes of a block's own objects, about
 
 
 class Block:
-    """Tokens that follow those of a parent, and what a row holds of them.
+    """Tokens that follow a parent's tokens, and their entries.
 
     Attributes:
         start: position of the first token.
         stop: position behind the last one.
         tokens: i64 [stop - start].
-        arrays: what ``read_row`` returned.
+        arrays: results of ``read_row``.
         nbytes: bytes of all this.
         children: blocks that follow, by the bytes of their tokens.
     """
 
     def __init__(self, parent: "Block | None", tokens: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
-        """Makes a block without children; a root if there is no parent."""
+        """Makes a block without children; a root without a parent."""
         self.start: Final = parent.stop if parent else 0
         self.stop: Final = self.start + len(tokens)
         self.tokens: Final = tokens
@@ -63,14 +63,14 @@ class BlockStore:
         return len(self._order)
 
     def root(self, salt: str) -> Block:
-        """Returns the empty prefix of a salt, whose blocks no other salt reaches."""
+        """Returns the empty prefix of a salt; other salts do not reach its blocks."""
         return self.roots.setdefault(salt, _root())
 
     def deepest(self, salt: str, tokens: np.ndarray, stops: Collection[int] | None = None) -> Block:
-        """Returns the block that ends the longest path whose tokens are the first of ``tokens`` i64 [n].
+        """Returns the block that ends the longest path of tokens that is a prefix of ``tokens`` i64 [n].
 
         Args:
-            salt: whose blocks.
+            salt: salt of the blocks.
             tokens: tokens.
             stops: positions at which blocks may stop; None for any.
         """
@@ -83,7 +83,7 @@ class BlockStore:
         return best
 
     def children(self, block: Block, tokens: np.ndarray, stops: Collection[int] | None = None) -> list[Block]:
-        """Returns the children of a block whose tokens go on as ``tokens`` i64 [n] do; those that stop at ``stops``."""
+        """Returns the children of a block with tokens that continue like ``tokens`` i64 [n] and stop at ``stops``."""
         rest = tokens[block.stop :]
         stops = {child.stop for child in block.children.values()} if stops is None else stops
         keys = [rest[: at - block.stop].tobytes() for at in stops if block.stop < at <= len(tokens)]

@@ -1,4 +1,4 @@
-"""Writes sampling.npz: what transformers' logits processors make of some logits.
+"""Writes sampling.npz: results of transformers' logits processors for some logits.
 
 Made with transformers 5.23.0 and torch 2.13.0 (CPU). Neither is a dependency of this repository: install both in an
 environment of their own and run ``python make_sampling_goldens.py`` from anywhere.

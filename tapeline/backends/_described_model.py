@@ -13,7 +13,7 @@ _SIZED: Final = re.compile(r"(forward|packed)_([0-9]+)")  # entry points of furt
 
 
 def model_of(bundle: Bundle) -> tuple[Model[Any], tuple[EntryPoint, ...]]:
-    """Returns the exported model, and its entry points at the exported sizes; no weight is read.
+    """Returns the exported model, and its entry points at the exported sizes, without reading weights.
 
     Raises:
         InputError: the bundle's description lacks a field.

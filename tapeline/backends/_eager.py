@@ -49,8 +49,8 @@ class EagerSession:
             checkpoint: directory of the weights of a bundle that was exported without.
 
         Raises:
-            InputError: the description lacks a field, or is not of the model that the bundle has; or there are no
-                weights.
+            InputError: the description lacks a field, or describes another model than the bundle's; or weights are
+                missing.
         """
         _, points = model_of(bundle)
         self._signatures: Final = {signature.name: signature for signature in bundle.config.entry_points}

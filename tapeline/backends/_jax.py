@@ -100,10 +100,10 @@ def compiled_text(text: Path) -> StableHloFunction:
 
 
 def _partitions(bundle: Bundle, place: Place) -> Partitions:
-    """Returns the devices, and what the bundle's table of axes says that each holds.
+    """Returns the devices, and their shards by the bundle's table of axes.
 
     Raises:
-        InputError: the bundle has no table, or the mesh does not divide its tensors.
+        InputError: the bundle lacks the table, or the mesh does not divide its tensors.
         DeviceError: there are fewer devices.
     """
     mesh, config = place.mesh, bundle.config

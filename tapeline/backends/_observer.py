@@ -17,7 +17,7 @@ class CallDumps:
     Args:
         dumper: maker of the dumps of calls.
         origin: file of the module, for messages.
-        companions: other modules that run each call, whose results must agree; closed with the session.
+        companions: other modules that also run each call, with results that must agree; closed with the session.
     """
 
     def __init__(self, dumper: CallDumper, origin: str, companions: Sequence[Companion] = ()) -> None:
@@ -36,7 +36,7 @@ class CallDumps:
 
 
 class CallDump:
-    """Dump of one call, whose arguments are dumped when it is made."""
+    """Dump of one call; its arguments are dumped at construction."""
 
     def __init__(
         self,

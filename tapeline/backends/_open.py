@@ -58,5 +58,5 @@ def dumped_module(bundle: Bundle, place: Place) -> str:
 
 
 def open_on_rank(bundle: Bundle, place: Place) -> Session:
-    """Opens a bundle on this rank's part of the devices: what each of several processes does when one is told to."""
+    """Opens a bundle on this rank's part of the devices; each of several processes calls it."""
     return load_extra(JAX, "jax", "engine=jax").open_on_rank(bundle, place)

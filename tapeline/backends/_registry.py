@@ -54,12 +54,12 @@ class Engine:
         meshes: whether it cuts a bundle over the devices of ``Place.mesh``.
         checkpoints: whether it reads weights by ``bundle.weights(place.checkpoint)``, so that bundles that were
             exported without run, too.
-        dumps: what dumps calls; None if it cannot.
+        dumps: function that dumps calls; None if it cannot.
         aliases: other names of devices, such as ``gpu``, with functions that return the device's name, or raise
-            InputError if this machine has no such device.
+            InputError if this machine lacks the device.
 
     Raises:
-        ConfigError: the name is malformed, or there is no device.
+        ConfigError: the name is malformed, or devices are missing.
     """
 
     name: str
@@ -109,7 +109,7 @@ def engine_named(name: str) -> Engine:
     """Returns the engine of a name.
 
     Raises:
-        ChoiceError: no engine has the name; lists those that there are.
+        ChoiceError: the engine does not exist; lists the available ones.
         PluginError: an installed plugin cannot be loaded.
 
     >>> engine_named("jax").devices
@@ -147,8 +147,8 @@ class Place:
         trust_compiled: True runs compiled modules that this user did not compile; see ``tapeline.load``.
 
     Raises:
-        InputError: there is no such engine; or it has no such device, or no meshes, or takes weights from an archive
-            alone.
+        InputError: the engine does not exist; or it lacks the device, does not support meshes, or takes weights only
+            from an archive.
     """
 
     engine: str = "iree"
@@ -179,14 +179,14 @@ class Place:
 
     @property
     def name(self) -> str:
-        """Name of the device: what is asked for, or the first of the engine's."""
+        """Name of the device: the requested one, or the engine's first."""
         return self.device or engine_named(self.engine).devices[0]
 
     def dumps(self) -> Dumps:
-        """Returns what dumps calls there.
+        """Returns the function that dumps calls there.
 
         Raises:
-            InputError: the engine has no such thing.
+            InputError: the engine does not support dumps.
         """
         dumps = engine_named(self.engine).dumps
         if dumps is None:

@@ -19,7 +19,7 @@ class CheckpointWeights:
 
     Args:
         directory: of the checkpoint.
-        bundle: directory of the bundle, whose configuration must be the checkpoint's.
+        bundle: directory of the bundle; its configuration must equal the checkpoint's.
         parameters: dtype and shape of the bundle's weights.
         model: facts of the bundle's model.
 
@@ -60,7 +60,7 @@ class CheckpointWeights:
         return self._specs[key]
 
     def encoding(self, key: str) -> None:
-        """Returns None: no parameter is packed."""
+        """Returns None: parameters are not packed."""
         self.spec(key)
 
     def read(self, key: str) -> np.ndarray:
@@ -72,7 +72,7 @@ class CheckpointWeights:
         return self._converted(key, self._weights.read_rows(key, start, stop))
 
     def read_part(self, key: str, part: Part) -> np.ndarray:
-        """Returns a part; of what the files have as the model does, nothing else is touched."""
+        """Returns a part; only its bytes are touched if the files store it as the model does."""
         return self._converted(key, part_of(self._weights, key, part))
 
     def origin(self, key: str) -> str:

@@ -44,7 +44,7 @@ class BundleChecks:
         self._weights: _WeightsWatch | None = None
 
     def check_module(self, path: Path) -> None:
-        """Compares a file that decides what is run.
+        """Compares a file that decides which code runs.
 
         Raises:
             DescriptionError: it is another file.
@@ -92,7 +92,7 @@ class BundleChecks:
         return None
 
     def guard(self) -> "WeightsGuard | None":
-        """Returns a guard for a session that maps the weights; None if there is no archive."""
+        """Returns a guard for a session that maps the weights; None without an archive."""
         path = self._directory / ARCHIVE
         if not path.is_file():
             return None
@@ -168,8 +168,8 @@ class WeightsGuard:
 class _WeightsWatch:
     """Archive of weights that is mapped: its hash is compared in the background, and changes in place are noticed.
 
-    Where Linux allows it, a lease makes another process that opens the archive for writing, or truncates it, wait until
-    no call runs: a call that reads a page beyond the end of a file ends the process with SIGBUS. Without a lease, size
+    If Linux allows it, a lease makes other processes that open the archive for writing, or truncate it, wait for
+    running calls: a call that reads a page beyond the end of a file ends the process with SIGBUS. Without a lease, size
     and time of change are compared before each call, and sessions on the CPU read the archive if memory allows it.
 
     Raises:
@@ -195,7 +195,7 @@ class _WeightsWatch:
 
     @property
     def is_leased(self) -> bool:
-        """True if a process that writes the archive waits until no call runs."""
+        """True if a process that writes the archive waits for running calls."""
         return self._ended is not None
 
     def compare(self, *, wait: bool) -> None:

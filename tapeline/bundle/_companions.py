@@ -1,4 +1,4 @@
-"""Other modules of a bundle that run the calls of a dump: what they compute must agree."""
+"""Other modules of a bundle that run the calls of a dump; their results must agree."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol

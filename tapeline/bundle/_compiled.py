@@ -1,4 +1,4 @@
-"""Compiled modules of bundles: what was compiled by this user runs, and everything else is compiled again."""
+"""Compiled modules of bundles: modules compiled by this user run, and others are compiled again."""
 
 import contextlib
 import dataclasses
@@ -70,7 +70,7 @@ def runnable(
         executable: compiled module of the bundle, which exists and has the hash of the description.
         text: its text, which has the hash of the description.
         target: name of the compile target.
-        described: what the description says of the target.
+        described: the manifest's entry of the target.
         trust: True runs the bundle's own module.
 
     Raises:
@@ -116,7 +116,7 @@ def check_text_is_plain(text: Path, hint: str) -> None:
 
 
 def _foreign(line: str) -> str | None:
-    """Returns what a line of a module has that no export writes; None if there is nothing."""
+    """Returns the part of a module's line that exports never write; None if there is nothing."""
     if _RESOURCES in line:
         return _RESOURCES
     declares = line.lstrip().startswith(("func.func private", "func.func @")) and not line.rstrip().endswith("{")
@@ -132,6 +132,6 @@ def _foreign(line: str) -> str | None:
 
 
 def _tuned(flags: object, target: Target) -> tuple[str, ...]:
-    """Returns those of a description's flags that an export with tuning has chosen; no other flag is taken over."""
+    """Returns the manifest's flags that an export with tuning has chosen; other flags are dropped."""
     more = tuple(flag for flag in flags if flag not in target.flags) if isinstance(flags, list) else ()
     return more if more in CANDIDATE_FLAGS else ()

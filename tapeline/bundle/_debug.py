@@ -107,7 +107,7 @@ class DebugConfig:
         return cls(list(fields["tags"]), fields["module"], dict(fields["targets"]), rows, sites)
 
     def check_kernels(self, kernels: Sequence[KernelRecord]) -> None:
-        """Refuses calls whose kernel is not described, or has another signature.
+        """Refuses calls of a kernel that is not described, or has another signature.
 
         Raises:
             DescriptionError: there is such a call.

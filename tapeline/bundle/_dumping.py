@@ -1,4 +1,4 @@
-"""Dumps of what a bundle does on a device."""
+"""Dumps of a bundle's calls on a device."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ def dumping(
         level: 1 for tags only; 2 for tags, and arguments and results of calls and of the kernels in them; 3 for
             statistics of all and elements of tags.
         limits: limits of payloads.
-        module: file that runs, for the manifest; what IREE compiled for the device if None.
+        module: file that runs, for the manifest; None for IREE's compiled module for the device.
 
     Raises:
         DescriptionError: a kernel's call in the debug module does not have the kernel's signature.

@@ -28,7 +28,7 @@ def spec_of(entry: Mapping[str, Any]) -> TensorSpec:
     """Returns the spec of an entry with ``shape`` and ``dtype``.
 
     Raises:
-        TypeError: a dimension is no integer, or beyond its bound; also ValueError, KeyError or TapelineError.
+        TypeError: a dimension is not an integer, or exceeds its bound; also ValueError, KeyError or TapelineError.
     """
     shape = entry["shape"]
     if not isinstance(shape, list) or len(shape) > MOST_RANK:
@@ -67,7 +67,7 @@ def check_bounds(bounds: Any, name: str) -> tuple[int, int]:
     """Returns the bounds of a scalar argument.
 
     Raises:
-        TypeError: they are no two integers, the first of which is not above the second.
+        TypeError: they are not two integers in ascending order.
     """
     if not isinstance(bounds, list) or len(bounds) != 2 or any(type(bound) is not int for bound in bounds):
         raise TypeError(f"argument {name!r:.80}: bounds {bounds!r:.80}: expected two integers")

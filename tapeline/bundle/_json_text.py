@@ -1,6 +1,6 @@
-"""JSON text piece by piece, for objects with an entry per layer: what is written is not in memory at once.
+"""JSON text piece by piece, for objects with an entry per layer: the text is not in memory at once.
 
-Values of a mapping that is no dict are made when they are written, as those of ``Entries`` are.
+Values of a mapping other than a dict are made when they are written, like those of ``Entries``.
 """
 
 import json

@@ -33,9 +33,9 @@ class KernelConfig:
         producer: versions of the software that made the bundle.
         sha256: hashes of all other files but the report.
         debug: debug module; None if the bundle was exported without the option ``dump_tags``.
-        kernel_calls: configuration of each call of a kernel and where it comes from; empty without ``kernels``.
+        kernel_calls: configuration of each call of a kernel and its source; empty without ``kernels``.
         mesh: axes that cut the parameters; None if the bundle was exported without the option ``mesh``.
-        schema: version of the file's schema as it was read; what is written has the newest.
+        schema: version of the file's schema as it was read; written files have the newest.
     """
 
     entry_points: list[Signature]
@@ -55,7 +55,7 @@ class KernelConfig:
         return "".join(self.pieces())
 
     def pieces(self) -> Iterator[str]:
-        """Yields the file's text; what has an entry per layer is made as it is written."""
+        """Yields the file's text; objects with an entry per layer are made as they are written."""
         fields = asdict(replace(self, entry_points=[], parameters={}, mesh=None, schema=SCHEMA))
         if self.mesh is None:
             del fields["mesh"]

@@ -21,7 +21,7 @@ class KernelRecord:
         call_sites: number of calls in the text.
         signature: effective directions of its tensor arguments in the order of the text, without the scalars after
             them, then OUT for each result. None if it was not recorded.
-        reason: why there is no signature; None if there is one.
+        reason: why the signature is missing; None if there is one.
         arguments: arguments in the order of the text: ``kind``, ``dtype``, ``shape``, ``direction`` (as declared: INOUT
             if a call site passes a donated argument), ``effective``.
         results: ``direction``, ``dtype``, ``shape``, ``alias_arg`` (number of the argument that it takes over).
@@ -116,7 +116,7 @@ def _kernel(fields: Mapping[str, Any], schema: int) -> KernelRecord:
 
 
 def _check_whole(kernel: KernelRecord) -> None:
-    """Refuses a kernel whose signature is not that of its arguments and results."""
+    """Refuses a kernel with a signature that differs from its arguments and results."""
     if kernel.signature != kernel.effective:
         raise DescriptionError(
             f"kernel {kernel.name!r}: signature is {kernel.signature}, its arguments and results say {kernel.effective}"

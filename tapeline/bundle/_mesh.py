@@ -76,7 +76,7 @@ def table_on(
         parameters: dtype and shape of its weights.
 
     Raises:
-        InputError: the bundle has no table, or one without an axis of the mesh; or a size does not divide a tensor.
+        InputError: the bundle lacks a table, the table lacks an axis of the mesh, or a size does not divide a tensor.
     """
     if table is None:
         raise InputError(

@@ -21,7 +21,7 @@ def module_cache(warn: Callable[[str], object]) -> ModuleCache | None:
         warn: receives a line if the cache cannot be written.
 
     Raises:
-        InputError: ``TAPELINE_MODULE_CACHE`` is no size.
+        InputError: ``TAPELINE_MODULE_CACHE`` is not a size.
     """
     limit = os.environ.get(MODULE_CACHE, "") or _DEFAULT_BOUND
     if limit == "0":

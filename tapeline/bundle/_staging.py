@@ -107,8 +107,8 @@ def typed_refusals(output: Path, staging: Path) -> Iterator[None]:
 
     Args:
         output: path of the output.
-        staging: directory beside it that takes its place. An error that names no file is of the file that was written
-            there last.
+        staging: directory beside it that takes its place. An error without a file name belongs to the file that was
+            written there last.
     """
     try:
         yield
@@ -141,7 +141,7 @@ def _written_last(staging: Path) -> str | None:
 
 
 def _concerns(name: object, output: Path, staging: Path) -> bool:
-    """Returns whether an error's file is the bundle's or a directory above it; errors of writing name no file."""
+    """Returns whether an error's file is the bundle's or a directory above it; errors of writing lack a file name."""
     if not isinstance(name, str):
         return name is None
     path = Path(name)

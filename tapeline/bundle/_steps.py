@@ -105,11 +105,11 @@ class Steps:
         return _json(self.done)
 
     def begin(self, keep: Iterable[str]) -> None:
-        """Removes files of an earlier run that belong to no step, except some."""
+        """Removes files of an earlier run that do not belong to a step, except some."""
         self._remove_but({*keep, *(file for step in self._noted.values() for file in step.files)})
 
     def end(self, keep: Iterable[str]) -> None:
-        """Removes files that belong to no step of this run, except some."""
+        """Removes files that do not belong to a step of this run, except some."""
         self._remove_but({*keep, *self.sha256})
 
     def _remove_but(self, files: set[str]) -> None:

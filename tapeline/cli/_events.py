@@ -9,7 +9,7 @@ class ProgressEvent:
     """State of a long call; its ``str`` is one line of text.
 
     Attributes:
-        text: step that begins, warning, or name of what is counted.
+        text: step that begins, warning, or name of the counted things.
         done: bytes done so far, or steps before the one that begins; None if nothing is counted.
         total: bytes or steps in all; None if nothing is counted.
         step: name of the step that begins, if steps are counted; None if bytes are.

@@ -117,7 +117,7 @@ def open_streams() -> None:
 
 
 def _flush() -> None:
-    """Writes what stdout has buffered.
+    """Flushes stdout.
 
     Raises:
         InputError: the file behind stdout cannot be written.
@@ -132,7 +132,7 @@ def _flush() -> None:
 
 
 def _leave_closed_streams() -> None:
-    """Discards what streams without a reader have buffered: Python would write it at the end, and fail."""
+    """Discards the buffers of streams without a reader: Python would write it at the end, and fail."""
     for stream in (sys.stdout, sys.stderr):
         if _is_closed(stream):
             _discard(stream)
@@ -157,7 +157,7 @@ def _discard(stream: TextIO) -> None:
 
 
 def _descriptor(stream: TextIO) -> int | None:
-    """Returns a stream's file descriptor; None of a stream that is no file, or closed."""
+    """Returns a stream's file descriptor; None for a stream that is not a file, or closed."""
     try:
         return stream.fileno()
     except (OSError, ValueError):
@@ -165,12 +165,12 @@ def _descriptor(stream: TextIO) -> int | None:
 
 
 def user_path(path: str) -> Path:
-    """Returns a path as the user means it: relative to where ``bazel run`` was called."""
+    """Returns a path as the user means it: relative to the directory in which ``bazel run`` was called."""
     return Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."), path)
 
 
 def output_file(option: str, path: str | None) -> Path | None:
-    """Returns the file that an option names to be written, checked before the work whose result it takes.
+    """Returns the output file that an option names, checked before the work starts.
 
     Raises:
         InputError: the file cannot be written.
@@ -185,7 +185,7 @@ def output_file(option: str, path: str | None) -> Path | None:
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """Yields a file that takes the place of ``path`` when the block ends without an error: none is half written.
 
-    Devices and pipes, and files in a directory that cannot be written, are written where they are.
+    Devices and pipes, and files in a directory that cannot be written, are written in place.
     """
     if (path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK):
         with path.open("wb") as file:

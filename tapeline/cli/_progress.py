@@ -103,7 +103,7 @@ class StepProgress:
             self._bar[0].stop()
 
     def detail(self, text: str) -> None:
-        """Shows where the running step is; on a terminal only."""
+        """Shows the progress of the running step; on a terminal only."""
         if self._bar is not None:
             drawn, task = self._bar
             drawn.update(task, running=text)

@@ -47,5 +47,5 @@ def show(text: str) -> None:
 
 
 def _terminal() -> Any:
-    """Returns the module that draws on a terminal, whose import is slow."""
+    """Returns the module that draws on a terminal; its import is slow."""
     return importlib.import_module("tapeline.cli._terminal")

@@ -14,7 +14,7 @@ def parse_size(option: str, text: str) -> int:
     """Returns the bytes of a text such as ``1GiB``, ``512 MB`` or ``1000000``.
 
     Raises:
-        InputError: the text is no size above 0.
+        InputError: the text is not a size above 0.
     """
     match = _SIZE.match(text.strip())
     unit = next((unit for unit in _UNITS if match and unit.lower() == match[2].lower()), None)

@@ -52,7 +52,7 @@ class Arguments:
 
     Attributes:
         flags: names and values of flags, in their order.
-        operands: arguments that have no flag's name.
+        operands: arguments without the name of a flag.
         rest: arguments behind ``--`` of a command that passes them on.
     """
 
@@ -200,7 +200,7 @@ def _flag_named(values: flags.FlagValues, typed: str) -> tuple[str, str | None]:
     """Returns a flag's name, and its value if the name alone says it.
 
     Raises:
-        InputError: there is no such flag.
+        InputError: the flag does not exist.
     """
     name = typed.removeprefix("-").removeprefix("-").replace("-", "_")
     if _FORMER.get(name, "") in values:
@@ -293,7 +293,7 @@ def _may_be_empty(flag: flags.Flag[Any]) -> bool:
 
 
 def _canonical(flag: flags.Flag[Any], value: str) -> str:
-    """Returns what a choice is called in the flag's own spelling; other values as they are."""
+    """Returns a choice in the flag's own spelling; other values unchanged."""
     folded = _folded(value)
     if flag.boolean:
         return _TRUTHS.get(folded, value)
@@ -319,7 +319,7 @@ def _choices_of(flag: flags.Flag[Any]) -> Sequence[str]:
 
 
 def _expected(flag: flags.Flag[Any], value: str, message: str) -> str:
-    """Returns what a flag takes, in words; absl's message if it says that."""
+    """Returns the values that a flag takes, in words; absl's message if it has them."""
     kind = flag.flag_type()
     choices = _choices_of(flag)
     if len(choices) > _MOST_CHOICES:

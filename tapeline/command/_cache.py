@@ -28,7 +28,7 @@ _FORMAT: Final = FormatFlag(FLAGS)
 
 
 def main() -> None:
-    """Prints the folders, or empties them and prints what is left."""
+    """Prints the folders, or empties them and prints the rest."""
     if _ACTION.value == "clear":
         cleared = clear_caches(_NAME.value)
         left = {folder.name: folder.nbytes for folder in cache_folders()}

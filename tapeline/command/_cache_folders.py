@@ -1,4 +1,4 @@
-"""Folders in which Tapeline keeps what can be made or fetched again."""
+"""Cache folders of Tapeline."""
 
 import os
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def cache_folders() -> list[CacheFolder]:
 
 
 def clear_caches(names: Sequence[str] = ()) -> list[CacheFolder]:
-    """Empties folders of Tapeline's own; an export that runs meanwhile keeps what it is writing.
+    """Empties folders of Tapeline's own; a running export keeps its files.
 
     Args:
         names: names of folders; if empty all but ``hub``, and ``trusted``, without which bundles are compiled again.
@@ -56,7 +56,7 @@ def clear_caches(names: Sequence[str] = ()) -> list[CacheFolder]:
         The folders as they were before.
 
     Raises:
-        InputError: a name is unknown, or is ``hub``, whose files other programs use too.
+        InputError: a name is unknown, or is ``hub``, which other programs use too.
     """
     folders = {folder.name: folder for folder in cache_folders()}
     own = [name for name in folders if name != HUB]

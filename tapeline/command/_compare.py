@@ -1,4 +1,4 @@
-"""Compares two computations and reports where they first diverge.
+"""Compares two computations and reports the first divergence.
 
 compare --actual DUMP --reference DUMP        two dumps
 compare --actual BUNDLE --reference BUNDLE    two bundles, run on the same inputs
@@ -132,7 +132,7 @@ def _compared() -> Comparison:
 
 
 def _place() -> PlaceKeywords:
-    """Returns what the flags say; weights are not compared with their hash unless a flag asks for that."""
+    """Returns the settings of the flags; weights are not compared with their hash unless a flag asks for that."""
     place = _PLACE.keywords()
     if place["verify"] == VERIFY[0]:
         place["verify"] = "sizes"

@@ -1,4 +1,4 @@
-"""Facts of this machine that decide what runs here, and how fast."""
+"""Facts of this machine that affect features and speed."""
 
 import importlib.metadata
 import os
@@ -72,7 +72,7 @@ class EngineState:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Facts of this machine. No name of it, no user and no token is among them.
+    """Facts of this machine. They have neither its name nor users nor tokens.
 
     Attributes:
         versions: of Tapeline, Python and packages, by name; "not installed" if one is absent.

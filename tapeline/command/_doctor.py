@@ -3,7 +3,7 @@
 doctor                  tables to read, or to paste into an issue
 doctor --format json    the same as JSON
 
-The command opens no device, uses no network, and prints no token.
+The command does not open devices, use the network or print tokens.
 """
 
 from typing import Final

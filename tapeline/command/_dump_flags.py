@@ -31,7 +31,7 @@ class DumpFlags:
         """Returns the options of the dump; None if none is asked for.
 
         Raises:
-            InputError: flags contradict each other, or a limit is no size.
+            InputError: flags contradict each other, or a limit is not a size.
         """
         if self.directory.value is None and self.level.value:
             raise InputError(f"dump_level={self.level.value}: name the directory of the dump with `dump`")

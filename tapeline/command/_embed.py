@@ -44,7 +44,7 @@ _FORMAT: Final = FormatFlag(FLAGS)
 
 
 def main() -> None:
-    """Prints how alike each sentence or picture is to each other one: their cosine, or what the model's files name."""
+    """Prints the similarity of each two texts or images: their cosine, or the measure that the model's files name."""
     output, titles = output_file("output", _OUTPUT.value), _TEXT.value or _IMAGE.value
     if bool(_TEXT.value) == bool(_IMAGE.value):
         raise InputError("give a sentence with `text`, once for each, or pictures with `image`")

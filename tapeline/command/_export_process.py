@@ -74,7 +74,7 @@ class ExportProcess:
             options: further arguments of ``cached_export``, by name.
             follower: None waits for the verification. Otherwise a bundle that has to be exported is returned before it
                 is verified, as links that are removed with the ``Bundle``. The follower receives nothing if the bundle
-                is verified already, and no end if the export is ended.
+                is verified already, and not the end if the export is ended.
 
         Raises:
             ProcessError: the process was ended.
@@ -105,7 +105,7 @@ class ExportProcess:
         return self._finish(process, model, outcome)
 
     def end(self) -> None:
-        """Ends the export, now and later, with what it has started; any thread may call it."""
+        """Ends the export and its children, now and later; any thread may call it."""
         with self._lock:
             self._ended = True
             processes = [*self._processes]
@@ -187,7 +187,7 @@ def _close(process: subprocess.Popen[bytes]) -> None:
 def _owned(path: Path) -> tapeline.Bundle:
     """Returns the bundle of a directory, which is removed with the object, or when this process ends.
 
-    The directory is locked until then, so that no process takes it for an abandoned one.
+    The directory is locked until then, so that other processes do not take it for an abandoned one.
     """
     try:
         bundle = tapeline.Bundle(path)
@@ -214,7 +214,7 @@ def _outcome(answers: IO[bytes], progress: Progress) -> Path | Unverified | Base
 
 
 def answer_export() -> None:
-    """Exports, in the child, what stdin says, and writes progress and outcome to stdout; other output is stderr's."""
+    """Runs the export on stdin in the child, and writes progress and outcome to stdout, other output to stderr."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())

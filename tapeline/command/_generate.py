@@ -186,7 +186,7 @@ def _options(model: LoadedModel, *, samples: bool) -> GenerateKeywords:
 
     Args:
         model: the model.
-        samples: True samples as the model recommends, False takes the likeliest token, if no flag says otherwise.
+        samples: True samples as the model recommends, False decodes greedily; flags override both.
     """
     options: GenerateKeywords = {**model.default_sampling} if samples else {}
     sampling: Any = {holder.name: holder.value for holder in _SAMPLING if holder.value is not None}
@@ -261,7 +261,7 @@ def run(*, samples: bool) -> None:
     """Runs the command.
 
     Args:
-        samples: True samples as the model recommends, False takes the likeliest token, if no flag says otherwise.
+        samples: True samples as the model recommends, False decodes greedily; flags override both.
     """
     began = time.perf_counter()
     _check_flags()

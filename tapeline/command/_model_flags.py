@@ -31,7 +31,7 @@ class ModelFlags:
     options: dict[str, flags.FlagHolder[Any]]
 
     def refuse(self) -> None:
-        """Checks that no option of an export is given, as there is no model.
+        """Refuses options of an export if a bundle is given instead of a model.
 
         Raises:
             InputError: one is given.
@@ -60,9 +60,9 @@ class ModelFlags:
         Args:
             place: engine and devices.
             progress: receives steps, warnings and bytes.
-            model: model if no flag names one.
+            model: default of the flag.
             slots: rows of a bundle for a server; None for another bundle.
-            score_tokens: tokens that a call of such a bundle verifies; None if there are no drafts.
+            score_tokens: tokens that a call of such a bundle verifies; None without drafts.
             process: exports, if that is not to be done here; None for here.
             follower: with ``process``, receives the verification, unless ``--verify=before`` waits for it.
             chats: True refuses a model without a chat template before it is exported.

@@ -10,7 +10,7 @@ from tapeline.running import GeneratedToken, Generation
 
 
 class GenerationOutput:
-    """Writes what is generated.
+    """Writes the generated text.
 
     The text of one prompt is written as it comes; those of several when all are done, each below its number.
 
@@ -40,7 +40,7 @@ class GenerationOutput:
             self._write("".join(f"==> {row} <==\n{answer.text}\n" for row, answer in enumerate(answers, 1)))
 
     def logits(self) -> np.ndarray:
-        """Returns f32 [steps, V]; of several prompts [prompts, steps, V], NaN where one had ended."""
+        """Returns f32 [steps, V]; of several prompts [prompts, steps, V], NaN after the end of a prompt's answer."""
         if len(self._logits) == 1:
             return np.stack(self._logits[0])
         longest = max(map(len, self._logits))

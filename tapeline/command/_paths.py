@@ -26,7 +26,7 @@ def check_readable(option: str, texts: Iterable[str]) -> None:
 
 
 def check_arrays(option: str, pairs: Iterable[str]) -> None:
-    """Checks that the files of ``NAME=FILE`` pairs can be read; what names there are is known later.
+    """Checks that the files of ``NAME=FILE`` pairs can be read; names are checked later.
 
     Raises:
         InputError: a file is missing, or cannot be read.

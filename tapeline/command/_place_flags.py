@@ -45,7 +45,7 @@ class PlaceFlags:
     trust_compiled: flags.FlagHolder[bool]
 
     def keywords(self) -> PlaceKeywords:
-        """Returns what the flags say, for ``tapeline.load``."""
+        """Returns the flags as keyword arguments of ``tapeline.load``."""
         return {
             "engine": self.engine.value,
             "device": self.device.value,
@@ -56,10 +56,10 @@ class PlaceFlags:
         }
 
     def place(self) -> Place:
-        """Returns where the flags say that bundles run.
+        """Returns the engine and devices of the flags.
 
         Raises:
-            InputError: the engine has no such device, or no meshes.
+            InputError: the engine lacks the device, or does not support meshes.
             ConfigError: the mesh is malformed.
         """
         mesh = None if self.mesh.value is None else MeshShape.parse(self.mesh.value)

@@ -60,12 +60,13 @@ class Command(Protocol):
 
     Attributes:
         FLAGS: its flags.
-        POSITIONAL: name of the flag whose value may stand without ``--name=``, and the values.
+        POSITIONAL: name of a flag with a value that may stand without ``--name=``, and the values.
         OPERANDS: for each argument without a flag's name the flags that it may stand for, such as model and bundle.
         GIVEN: flags that are given before those of the user; a command without it has none.
-        VARIABLES: names of flags that the environment set are put here; a command without it reads no environment.
-        REST: what stands behind the flags is put here; a command without it takes nothing more.
-        EVERY_RANK: True if all ranks of a launch run the command; else rank 0 does, whose calls the others follow.
+        VARIABLES: receives the names of flags that the environment set; a command without it does not read the
+            environment.
+        REST: receives the arguments behind the flags; a command without it takes none.
+        EVERY_RANK: True if all ranks of a launch run the command; else rank 0 runs it, and the others follow its calls.
     """
 
     FLAGS: flags.FlagValues
@@ -109,7 +110,7 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
 
 
 def parse_command(name: str, arguments: Sequence[str]) -> int | None:
-    """Parses a command's flags, prints what is wrong with them, and returns an exit code then; else None."""
+    """Parses a command's flags; prints an error and returns an exit code if they are wrong, else None."""
     command: Command = load_command(name)
     values = command.FLAGS
     for flag in values:
@@ -154,7 +155,7 @@ def _help(name: str, command: Command) -> str:
 
 
 def _plain(text: str) -> str:
-    """Returns absl's help of flags in plain words; an empty list is no default."""
+    """Returns absl's help of flags in plain words, without empty lists as defaults."""
     return _NO_DEFAULT.sub("", text.replace(_REPEATS, f"\n{_INDENT}(may be repeated)"))
 
 
@@ -166,7 +167,7 @@ def _usage(name: str, command: Command) -> str:
 
 
 def _message(command: Command, error: BaseException) -> str:
-    """Returns an error's text with options written as flags, and where it is explained."""
+    """Returns an error's text with options written as flags, and the page that explains it."""
     text = str(error)
     if not isinstance(error, OpError):  # attributes of an op are no options
         text = _with_variables(_with_flags(command, text), command)

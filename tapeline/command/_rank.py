@@ -34,7 +34,7 @@ def run_rank(
         timeout: seconds to wait for the other ranks.
         name: the command.
         arguments: its flags.
-        figures: file that rank 0 writes with what each rank has read, held and computed.
+        figures: file that rank 0 writes with the figures of all ranks.
 
     Raises:
         InputError: see ``join``.

@@ -244,7 +244,7 @@ def _served_name(own: str) -> str:
 
 
 def _sources(log: Log) -> Sequence[ModelSource]:
-    """Returns what is to be served: bundles, or a model, or the demo model."""
+    """Returns the sources of the served models: bundles, a model, or the demo model."""
     if not _BUNDLE.value:
         return [_model_source(log)]
     if _MODEL.model.value is not None:
@@ -263,9 +263,9 @@ def _sources(log: Log) -> Sequence[ModelSource]:
 
 
 def _bundle_sources(paths: Sequence[Path]) -> list[ModelSource]:
-    """Returns the sources of bundles; what is no bundle is refused before anything is loaded.
+    """Returns the sources of bundles; other directories are refused before anything is loaded.
 
-    Drafts go with the answers of bundles with slots. Where none has any, they are refused as it is loaded.
+    Drafts go with the answers of bundles with slots. If none has any, they are refused when it is loaded.
     """
     slots = [SLOTS in tapeline.Bundle(path).config.model for path in paths]
     loading = _loading(_template())

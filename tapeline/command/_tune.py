@@ -99,7 +99,7 @@ _USERS: Final[Mapping[str, Collection[str]]] = {
 
 
 def main() -> None:
-    """Does what was asked."""
+    """Runs the action."""
     _check_flags()
     load_kernels(_KERNELS.value)
     cache = open_cache(cli.user_path(_CACHE.value) if _CACHE.value else None)
@@ -114,7 +114,7 @@ def main() -> None:
 
 
 def _check_flags() -> None:
-    """Refuses flags that choose what is worked on, if the action does not use them."""
+    """Refuses flags of selection that the action does not use."""
     for name, actions in _USERS.items():
         if FLAGS[name].present and _ACTION.value not in actions:
             raise InputError(f"`{name}` goes with {' and '.join(actions)}, and not with {_ACTION.value}: leave it out")

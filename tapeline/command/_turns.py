@@ -123,9 +123,9 @@ def _lines() -> Iterator[str]:
 
 @contextlib.contextmanager
 def stoppable(stream: TokenStream) -> Iterator[Iterator[GeneratedToken]]:
-    """Yields a stream that ends where Ctrl-C is pressed; pressed once more, it interrupts the program.
+    """Yields a stream that ends when Ctrl-C is pressed; pressed again, it interrupts the program.
 
-    A step of the model is never cut off, so the caches hold what was said.
+    A step of the model is never cut off, so the caches match the text.
     """
     pressed = False
 

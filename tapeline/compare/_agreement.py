@@ -45,7 +45,7 @@ class Agreement:
         max_rel: largest absolute error, divided by the largest absolute reference value.
         cosine: cosine of the angle between the two as vectors.
         nmse: sum of squared errors, divided by the sum of squared reference values.
-        top1: fraction of rows whose largest element is at the same index.
+        top1: fraction of rows with the largest element at the same index.
         nonfinite_match: whether the same elements are finite, and infinities have the same signs. Infinity in place of
             NaN is accepted: it depends on the order of a sum.
     """
@@ -73,7 +73,7 @@ class Agreement:
 def agreement(actual: np.ndarray, reference: np.ndarray) -> Agreement:
     """Compares two arrays of one shape ``[.., V]``, in float64.
 
-    Some rows at a time, so that what is large, as caches are, is read from memory once.
+    Some rows at a time, so that large tensors, such as caches, are read from memory once.
     """
     width = reference.shape[-1] if reference.ndim and reference.size else max(reference.size, 1)
     mine, theirs = actual.reshape(-1, width), reference.reshape(-1, width)

@@ -28,7 +28,7 @@ class ComparedTensor:
         actual: dtype and shape on the compared side, such as ``f32[2,3]``; None if it is missing there.
         reference: dtype and shape on the reference side; None if it is missing there.
         figures: agreement of the elements; None if they were not compared.
-        figures_only: True if one side has no elements. Then least, largest and mean values, and the counts of NaN and
+        figures_only: True if one side is empty. Then least, largest and mean values, and the counts of NaN and
             infinities, are compared, and ``figures`` has the largest error of these.
     """
 

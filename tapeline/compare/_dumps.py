@@ -38,7 +38,7 @@ def compare_dumps(
         progress: receives a warning for a dump that ended early.
 
     Raises:
-        InputError: a directory is no dump, the dumps have no tensor in common, or a payload is missing or damaged.
+        InputError: a directory is not a dump, the dumps do not share a tensor, or a payload is missing or damaged.
     """
     actual, reference = (other if isinstance(other, Dump) else read_dump(Path(other)) for other in (dump, reference))
     for opened in (actual, reference):

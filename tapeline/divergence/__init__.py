@@ -1,7 +1,7 @@
 """Two sides run on the same inputs, compared result by result, and inside of the first call that departs.
 
-A side is a bundle on a device, or its model in the eager context. Where results differ, the entry point is lowered once
-more with tensors from inside as further results, until the first op that departs is named: block, op, module path and
+A side is a bundle on a device, or its model in the eager context. If results differ, the entry point is lowered once
+more with tensors from inside as further results, until the first op that differs is found: block, op, module path and
 Python line.
 """
 

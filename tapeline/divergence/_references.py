@@ -54,7 +54,7 @@ class EagerReference:
         self._weights = weights
 
     def tags(self, shown: Sequence[Shown], inputs: Mapping[str, Array]) -> list[Array | None]:
-        """Returns the values of the model's own run, which uses no recorded graph."""
+        """Returns the values of the model's own run, without a recorded graph."""
         wanted = {tag.key for tag in shown}
         met: dict[str, int] = {}
         made: dict[tuple[str, int], Array] = {}

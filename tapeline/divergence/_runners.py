@@ -49,7 +49,7 @@ class DeviceRunner:
 
     Args:
         device: name of the device.
-        weights: archive of the model's weights, or a source whose weights are written into the module.
+        weights: archive of the model's weights, or a source of weights that are written into the module.
     """
 
     def __init__(self, device: str, weights: WeightSource | Path) -> None:
@@ -75,7 +75,7 @@ class DeviceRunner:
 
 
 class _ArgumentRunner(ABC):
-    """Runner of graphs whose weights are arguments.
+    """Runner of graphs with weights as arguments.
 
     Args:
         weights: weights of the model.

@@ -47,7 +47,7 @@ def compare_runs(
         vocabulary: vocabulary size V.
         tolerance: tolerance for floats; that of the coarsest dtype among arguments and results if None.
         given: inputs by name, of their arguments' shapes; example inputs for the others.
-        inside: calls whose inner tensors are compared: the first that diverges (``auto``), ``always`` or ``never``.
+        inside: calls with inner tensors to compare: the first that diverges (``auto``), ``always`` or ``never``.
     """
     if tolerance is None:
         dtypes = [tensor.spec.dtype.name for call in entry_points for tensor in (*call.arguments, *call.results)]

@@ -44,7 +44,7 @@ class Side(Protocol):
 
 
 class LoweredSide(Side, Protocol):
-    """Side whose entry points were lowered, so that they can be lowered again with inner tensors as results."""
+    """Side with lowered entry points, which can be lowered again with inner tensors as results."""
 
     def point(self, entry_point: str) -> EntryPoint:
         """Returns the entry point of the model."""
@@ -83,7 +83,7 @@ class DeviceSide:
             weights: weights of the model, for a bundle without an archive.
 
         Raises:
-            InputError: there are no weights, or the device is another engine's.
+            InputError: weights are missing, or the device is another engine's.
         """
         archive = self._bundle.path / ARCHIVE
         if weights is None and not archive.is_file():
@@ -145,7 +145,7 @@ def eager_side(bundle: Bundle, checkpoint: WeightSource | None = None) -> Iterat
         checkpoint: source of the weights; the bundle's own archive if None.
 
     Raises:
-        InputError: there are no weights.
+        InputError: weights are missing.
     """
     model, points = model_of(bundle)
     archive = bundle.path / ARCHIVE

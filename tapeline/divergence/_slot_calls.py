@@ -23,7 +23,7 @@ def slot_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: Map
     Args:
         arguments: specs by name.
         vocabulary: V.
-        state: results of earlier calls, and what ``slot_state`` gave; caches that it lacks are zeros.
+        state: results of earlier calls and of ``slot_state``; missing caches are zeros.
     """
     caches = {name: spec for name, spec in arguments.items() if name.endswith(("_cache", "_state"))}
     filled = [int(state.get(_filled(row), 0)) for row in range(next(iter(caches.values())).shape[0])]

@@ -1,7 +1,7 @@
 """Counting: flops, bytes and collectives of an entry point on one device of a mesh, from its recording.
 
-Each op is a set of loops (factors); a mesh cuts some of them, and what the cut asks devices to exchange is counted.
-No op is counted by its model family, and nothing is compiled (docs/planning.md).
+Each op is a set of loops (factors); a mesh cuts some of them, and the resulting exchanges between devices are counted.
+Counting does not depend on the model family, and nothing is compiled (docs/planning.md).
 """
 
 from tapeline.analysis.counting import _product_rules as _product_rules

@@ -59,7 +59,7 @@ def bytes_of(node: Node, spread: Spread, grid: DeviceGrid, sources: Sequence[int
         node: the op.
         spread: how it is spread.
         grid: the devices.
-        sources: bytes of what each operand was made of, without products in between: packed weights of unpacked ones.
+        sources: bytes of the source of each operand, without products in between: packed weights of unpacked ones.
     """
     name = node.op.name
     made = sum(grid.local_bytes(value.spec, layout) for value, layout in zip(node.results, spread.results, strict=True))

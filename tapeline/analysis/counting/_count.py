@@ -49,14 +49,14 @@ def count_work(
     parameter_axes: ParameterAxes,
     tensor_axes: TensorAxes,
 ) -> CountedWork:
-    """Records an entry point, and counts the work of one call of it on one device of a mesh; no weight is read.
+    """Records an entry point, and counts the work of one call of it on one device of a mesh, without reading weights.
 
-    The recording is streamed as a lowering is, and what is equal (layers) is counted once: memory does not grow with
-    the model. An op is cut as its largest operand is; devices exchange what that asks for. A greatest number of bytes
+    The recording is streamed like a lowering, and equal parts (layers) are counted once: memory does not grow with
+    the model. An op is cut like its largest operand; devices exchange the other parts. A greatest number of bytes
     of activations takes elementwise ops as fused, and scores of attention over a cache as never written.
 
     Args:
-        entry_point: what is counted.
+        entry_point: entry point to count.
         mesh: the devices.
         parameter_axes: returns the axes of a parameter by path and stored spec.
         tensor_axes: returns the axes of an argument or a result by name and spec.

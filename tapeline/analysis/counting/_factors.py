@@ -19,7 +19,7 @@ class Factors(NamedTuple):
         sizes: number of steps of each factor.
         reduced: factors that are summed over, or of which the greatest is taken.
         kept: factors that must not be cut.
-        picked: factors of which the op takes what indices name.
+        picked: factors that are selected by indices.
     """
 
     operands: tuple[Dims, ...]
@@ -89,7 +89,7 @@ def single(factors: Sequence[int | None]) -> Dims:
 
 
 def aligned(factors: Sequence[int], spec: TensorSpec, shape: Sequence[int]) -> Dims:
-    """Returns the dimensions of an operand that broadcasts to a shape, whose factors are given."""
+    """Returns the dimensions of an operand that broadcasts to a shape with these factors."""
     offset = len(shape) - spec.ndim
     pairs = zip(factors[offset:], spec.shape, shape[offset:], strict=True)
     return tuple((factor,) if extent == wanted else () for factor, extent, wanted in pairs)

@@ -1,4 +1,4 @@
-"""Grid of devices: a mesh whose axes are taken apart into primes, so that a dimension can be cut by part of an axis."""
+"""Grid of devices: a mesh with its axes split into primes, so that a dimension can be cut by part of an axis."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -8,8 +8,8 @@ def rounds_of(node: Node) -> float:
 
     A loop that counts up by a constant to a constant: exactly. One that counts up to a number that is computed, and in
     each round writes some rows for one choice of each group (experts that devices divide): as many as choices are made,
-    if all are equally frequent. One whose step is a sum over some rows that have one number in common (the loop over
-    experts): about as many as numbers differ, if all are equally frequent, and no fewer than full rows need. Any other
+    if all are equally frequent. A loop with a step that sums over the rows with one number (the loop over experts):
+    about as many as numbers differ, if all are equally frequent, and at least as many as full rows need. Any other
     loop: once.
     """
     cond, body, _ = node.attributes

@@ -17,7 +17,7 @@ RULES: Final[dict[str, Rule]] = {}
 
 
 def factors_of(node: Node, layouts: Sequence[Layout]) -> Factors:
-    """Returns the factors of a node that has no regions, whose operands have these layouts."""
+    """Returns the factors of a node without regions, with operands in these layouts."""
     builder = FactorBuilder(layouts)
     operands, results = RULES.get(node.op.name, _elementwise)(builder, node)
     return builder.build(operands, results)

@@ -1,4 +1,4 @@
-"""Spreading of one op over devices: which loop is cut how, and what devices have to tell each other."""
+"""Spreading of one op over devices: how its loops are cut, and the exchanges between devices."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -29,8 +29,8 @@ class Spread(NamedTuple):
         cuts: cuts of each factor.
         operands: layouts that the operands need.
         results: layouts of the results.
-        moved: what is exchanged to bring each operand into its layout.
-        summed: what is exchanged to add up the results.
+        moved: exchanges that bring each operand into its layout.
+        summed: exchanges that add up the results.
     """
 
     cuts: tuple[Cuts, ...]
@@ -49,7 +49,8 @@ def spread(
 ) -> Spread:
     """Spreads an op.
 
-    A factor is cut as the largest operand that has it is. What no operand cuts is computed whole on each device.
+    A factor is cut as the largest operand that has it is. Loops that operands do not cut are computed whole on each
+    device.
 
     Args:
         grid: the devices.
@@ -70,7 +71,7 @@ def spread(
 
 
 def moved(grid: DeviceGrid, spec: TensorSpec, given: Layout, wanted: Layout) -> Iterator[Transfer]:
-    """Yields what brings a tensor from one layout into another; cutting what is whole costs nothing."""
+    """Yields the exchanges that bring a tensor from one layout into another; cutting a replicated tensor is free."""
     lost = {cut for before, after in zip(given, wanted, strict=True) for cut in before if cut not in after}
     if not lost:
         return

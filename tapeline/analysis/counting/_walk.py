@@ -1,4 +1,4 @@
-"""Walk over the nodes of a stretch or of a loop's body: layouts, work, and what is alive."""
+"""Walk over the nodes of a stretch or of a loop's body: layouts, work, and live values."""
 
 import re
 from collections.abc import Callable, Sequence, Set
@@ -44,7 +44,7 @@ class Walk:
         grid: the devices.
         parameter_axes: returns the axes of a parameter as it is stored.
         tensors: tensors by number of their value; those that are made are added.
-        around: numbers of the values that are made around the loop whose body is walked over.
+        around: numbers of the values that are made around the loop.
 
     Attributes:
         work: work so far.
@@ -191,7 +191,7 @@ class Walk:
         return max(walk.work.activation_bytes for _, walk in results)
 
     def _region(self, region: ComputeGraph, layouts: Sequence[Layout]) -> "tuple[list[Layout], Walk]":
-        """Returns the layouts of a region's results, and the walk over it; what it takes from around it is known."""
+        """Returns the layouts of a region's results, and the walk over it; captured values are known."""
         inner = Walk(self._grid, self._parameter_axes, dict(self.tensors), self.tensors.keys())
         for value, layout in zip(region.inputs.values(), layouts, strict=False):
             size = self._grid.local_bytes(value.spec, layout)
@@ -202,7 +202,7 @@ class Walk:
 
 
 def _greatest(node: Node, transfers: Sequence[Transfer]) -> list[Transfer]:
-    """Returns the exchange of the greatest values, for an op whose results are their indices."""
+    """Returns the exchange of the greatest values, for an op that returns their indices."""
     if node.op.name not in ("argmax", "argmin"):
         return []
     value, index = node.inputs[0].spec.dtype.itemsize, node.results[0].spec.dtype.itemsize

@@ -1,4 +1,4 @@
-"""Pictures; Matplotlib, whose import is slow and large, is loaded when the first one is asked for."""
+"""Pictures; Matplotlib is loaded for the first chart, because its import is slow and large."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ def write_picture(comparison: Comparison, path: Path) -> None:
     """Draws the errors of all tensors.
 
     Blocks are columns, the tensors of a block rows, and calls panels. Blue is within the tolerance, red beyond it, and
-    grey has no tensor. The first divergence is framed.
+    grey lacks a tensor. The first divergence is framed.
 
     Raises:
         InputError: the file cannot be written.

@@ -81,7 +81,7 @@ def _state(path: Path | None, listed: str | None, hashes: bool) -> str:
 
 
 def check_whole(directory: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Checks that no file is missing or changed since the export.
+    """Checks that all files exist and are unchanged since the export.
 
     Args:
         directory: the bundle's directory, for the message.
@@ -99,10 +99,10 @@ def check_whole(directory: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def parameters(bundle: Bundle, glob: str = "*") -> list[dict[str, Any]]:
-    """Returns path, dtype, shape and bytes of the parameters whose path matches a pattern.
+    """Returns path, dtype, shape and bytes of the parameters with a matching path.
 
     Raises:
-        InputError: no path matches.
+        InputError: the pattern does not match.
     """
     known = bundle.config.parameters
     names = [name for name in known if fnmatch.fnmatchcase(name, glob)]

@@ -13,7 +13,9 @@ from transformer_core.models import CONFIG_FILE
 
 
 def model_facts(name: str, directory: Path, weights: WeightSource, source: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns configuration, tokenizer files and tensors of a model, and what an export unpacks; no tensor is read.
+    """Returns configuration, tokenizer files and tensors of a model, and tensors that an export unpacks.
+
+    Tensors are not read.
 
     Args:
         name: name of the model, as the user gave it.
@@ -36,10 +38,10 @@ def model_facts(name: str, directory: Path, weights: WeightSource, source: Mappi
 
 
 def stored_tensors(name: str, weights: WeightSource, glob: str = "*") -> list[dict[str, Any]]:
-    """Returns path, dtype (or encoding), shape and stored bytes of the tensors whose key matches a pattern.
+    """Returns path, dtype (or encoding), shape and stored bytes of the tensors with a matching key.
 
     Raises:
-        InputError: no key matches.
+        InputError: the pattern does not match.
         CheckpointError: a tensor has an encoding that is not supported.
     """
     known = list(weights.keys())

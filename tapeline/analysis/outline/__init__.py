@@ -1,4 +1,7 @@
-"""Outlines: the graph of a module's text with repeated blocks collapsed, as JSON, DOT or SVG. It knows no bundle."""
+"""Outlines: the graph of a module's text with repeated blocks collapsed, as JSON, DOT or SVG.
+
+It does not know bundles.
+"""
 
 from collections.abc import Callable
 from typing import Final

@@ -10,7 +10,7 @@ MAX_PERIOD: Final = 64
 
 
 class Folder:
-    """Sequence of boxes whose repetitions are folded as they are appended.
+    """Sequence of boxes that folds repetitions as boxes are appended.
 
     Attributes:
         items: boxes so far, with repetitions folded.

@@ -30,7 +30,7 @@ class PrivateFunction:
 
 
 def called_function(text: str) -> str | None:
-    """Returns the function that a line calls; None if the line is no call.
+    """Returns the function that a line calls; None if the line is not a call.
 
     >>> called_function("    %3:2 = func.call @linear.f32(%1) : (tensor<2xf32>) -> (tensor<2xf32>)")
     'linear.f32'

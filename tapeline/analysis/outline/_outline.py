@@ -21,7 +21,7 @@ def without_numbers(path: str) -> str:
 
 @dataclass(slots=True)
 class Port:
-    """Arguments or results whose names differ in numbers only.
+    """Arguments or results with names that differ in numbers only.
 
     Attributes:
         id: number in the function.

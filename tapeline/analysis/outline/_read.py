@@ -32,7 +32,7 @@ def read_outline(path: Path, names: Names) -> Outline:
         names: names of the arguments and results of entry points; those of other functions are numbered.
 
     Raises:
-        InputError: the file cannot be read, or it has no function.
+        InputError: the file cannot be read, or lacks functions.
     """
     reader = _Reader(names)
     try:

@@ -1,4 +1,4 @@
-"""Outlines as JSON, whose schema is in docs/bundle.md, and as DOT, the language of Graphviz."""
+"""Outlines as JSON (schema in docs/bundle.md), and as DOT, the language of Graphviz."""
 
 import json
 from collections.abc import Iterator

@@ -60,7 +60,7 @@ def read_hardware(name: str, base: Path = Path()) -> Hardware:
         base: directory that a relative path starts from.
 
     Raises:
-        InputError: there is no such preset or file, or a key is missing, unknown or of another type.
+        InputError: the preset or file does not exist, or a key is missing, unknown or of another type.
 
     >>> read_hardware("h100-sxm").memory_bandwidth
     3350000000000.0

@@ -24,7 +24,7 @@ class MeshLayout:
         mesh: the mesh.
         parameters: axes of each parameter by path; those that are missing are whole on each device.
         tensors: axes of arguments and results, of entry points and their number of sequences.
-        notes: sentences on what is replicated.
+        notes: sentences on replicated tensors.
     """
 
     mesh: MeshShape
@@ -81,7 +81,7 @@ class EntryPlan:
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """Entry points with a number of sequences, and what a device holds for them.
+    """Entry points with a number of sequences, and a device's memory for them.
 
     Attributes:
         batch: number of sequences of the whole mesh, B.
@@ -141,7 +141,7 @@ class DevicePlan:
 
     @property
     def fits(self) -> bool | None:
-        """True if what was asked for fits a device; None without hardware."""
+        """True if the requested plan fits a device; None without hardware."""
         return None if self.hardware is None else self.asked.total <= self.hardware.memory_bytes
 
     def as_json(self) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class DevicePlan:
 
 
 def plan(points: Points, batch: int, layout: MeshLayout, hardware: Hardware | None) -> DevicePlan:
-    """Plans a model on a mesh; records it, reads no weight, compiles nothing.
+    """Plans a model on a mesh; records it without reading weights or compiling.
 
     Args:
         points: entry points by number of sequences.
@@ -206,7 +206,7 @@ def _planned(points: Sequence[EntryPoint], batch: int, layout: MeshLayout, hardw
 
 
 def _caches(point: EntryPoint, layout: MeshLayout, axes: TensorAxes) -> dict[str, int]:
-    """Returns the bytes of what a call updates in place, by the last part of the names."""
+    """Returns the bytes that a call updates in place, by the last part of the names."""
     kinds: dict[str, int] = {}
     for argument in point.arguments:
         if argument.alias_result is not None:
