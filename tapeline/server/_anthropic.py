@@ -248,7 +248,7 @@ class MessagesRequest(CountRequest):
 async def messages(request: Request) -> Response:
     """Answers a conversation, as Anthropic's API has it."""
     fields = await service_of(request).read(request, MessagesRequest)
-    job, plan = await chat_job(request, read_record(ChatRequest, _chat_body(fields)))
+    job, plan = await chat_job(request, read_record(ChatRequest, _chat_body(fields)), capped=True)
     return await respond_events(request, job, MessagesForm(job, plan))
 
 
@@ -355,6 +355,7 @@ class MessagesForm:
     def __init__(self, job: Job[ChatRequest], plan: ToolPlan | None) -> None:
         self._reader: Final = AnswerReader(job, plan)
         self._prompt: Final = job.prompt_tokens
+        self._most: Final = job.fields.new_tokens or 1
         self._head: Final = {
             "id": f"msg_{job.request_id}",
             "type": "message",
@@ -389,8 +390,10 @@ class MessagesForm:
     def _stop(self, answer: Answer) -> dict[str, Any]:
         if answer.stop is not None:
             return {"stop_reason": "stop_sequence", "stop_sequence": answer.stop}
-        called = "tool_use" if self._reader.calls else "end_turn"
-        return {"stop_reason": "max_tokens" if answer.finish_reason == "length" else called, "stop_sequence": None}
+        reason = "tool_use" if self._reader.calls else "end_turn"
+        if answer.finish_reason == "length":
+            reason = "max_tokens" if answer.text.tokens >= self._most else "model_context_window_exceeded"
+        return {"stop_reason": reason, "stop_sequence": None}
 
     def _delta(self, delta: AnswerDelta) -> Iterator[Mapping[str, Any]]:
         match delta:

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lang_core import InputError
+from lang_core import InputError, checked_choices
 from tapeline.grammar import GrammarSpec, LarkGrammar
 from tapeline.server._chat_form import ChatForm
 from tapeline.server._compiling import FormatOrigin, bounds_numbers, compiled
@@ -32,8 +32,16 @@ async def chat_completions(request: Request) -> Response:
     return await respond(request, job, ChatForm(job.model, job, plan))
 
 
-async def chat_job(request: Request, fields: ChatRequest) -> tuple[Job[ChatRequest], ToolPlan | None]:
+@checked_choices
+async def chat_job(
+    request: Request, fields: ChatRequest, *, capped: bool = False
+) -> tuple[Job[ChatRequest], ToolPlan | None]:
     """Returns what is asked of the engine for a conversation, and what its tools mean.
+
+    Args:
+        request: the request.
+        fields: its fields.
+        capped: True takes more new tokens than fit into the context.
 
     Raises:
         RequestError: a field contradicts another one, or does not go with the model.
@@ -61,6 +69,7 @@ async def chat_job(request: Request, fields: ChatRequest) -> tuple[Job[ChatReque
         keep=frozenset() if prepared.plan is None else prepared.plan.keep,
         parsed=prepared.plan is not None and prepared.plan.parses,
         thinking=thinking.limit,
+        capped=capped,
         client=state["client"](fields.end_user),
         cache_salt=state["cache_salt"],
         request_id=state["request_id"],

@@ -51,7 +51,7 @@ class ChatForm:
     def chunk(self, answer: Answer, delta: Delta) -> Mapping[str, Any] | None:
         """Returns an event of a part of an answer; None if nothing is in it."""
         message = _message_delta(self._readers[answer.index].take())
-        if not message and not delta.tokens and answer.finish_reason is None:
+        if not message and answer.finish_reason is None and not (delta.tokens and self._tells_tokens(answer)):
             return None
         first = not self._begun
         if answer.index not in self._begun:
@@ -66,6 +66,11 @@ class ChatForm:
         }
         prompt = self._prompt_ids() if first else {}
         return {**self._head, "object": "chat.completion.chunk", "choices": [choice], **prompt}
+
+    def _tells_tokens(self, answer: Answer) -> bool:
+        """Returns whether an event says more of tokens than their text: that the first one came, for instance."""
+        fields = self._fields
+        return answer.index not in self._begun or fields.logprobs or fields.return_token_ids or fields.continuous_usage
 
     def whole(self, answers: Sequence[Answer], parts: Sequence[Sequence[Delta]]) -> Mapping[str, Any]:
         """Returns the whole of all answers."""
@@ -176,19 +181,22 @@ def _ends_with(job: Job[ChatRequest], mark: str) -> bool:
 
 
 def _message_delta(deltas: Iterable[AnswerDelta]) -> dict[str, Any]:
-    """Returns what a message gains."""
+    """Returns what a message gains: of each call one growth, because some clients read only the first one."""
     message: dict[str, Any] = {}
+    calls: dict[int, dict[str, Any]] = {}
     for delta in deltas:
         match delta:
             case TextDelta(text) if text:
                 message["content"] = message.get("content", "") + text
             case ReasoningDelta(text) if text:
                 message["reasoning_content"] = message.get("reasoning_content", "") + text
+            case CallDelta() if delta.index in calls:
+                calls[delta.index]["function"]["arguments"] += delta.arguments
             case CallDelta():
-                message.setdefault("tool_calls", []).append(_call_delta(delta))
+                calls[delta.index] = _call_delta(delta)
             case _:
                 pass
-    return message
+    return {**message, "tool_calls": list(calls.values())} if calls else message
 
 
 def _call_delta(delta: CallDelta) -> dict[str, Any]:

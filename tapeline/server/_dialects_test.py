@@ -93,6 +93,19 @@ def test_a_streamed_message_has_the_events_of_anthropic(server: RunningServer) -
     assert events[-2]["usage"]["output_tokens"] == 40
 
 
+def test_more_tokens_than_fit_into_the_context(server: RunningServer) -> None:
+    """Anthropic's API must be told a number, and clients send the largest that any of its models has."""
+    body = say(server, max_tokens=128_000).json
+    assert body["stop_reason"] == "model_context_window_exceeded"
+    prompt = body["usage"]["input_tokens"] + body["usage"]["cache_read_input_tokens"]
+    context = server.request("/v1/models/demo").json["max_model_len"]
+    assert prompt + body["usage"]["output_tokens"] == context + 1
+    events = events_of(say(server, max_tokens=128_000, stream=True))
+    assert events[-2]["delta"]["stop_reason"] == "model_context_window_exceeded"
+    long = say(server, max_tokens=128_000, messages=[{"role": "user", "content": "a" * 5000}])
+    assert (long.status, "context is" in long.error["message"]) == (400, True)
+
+
 def test_a_stop_sequence_is_named(server: RunningServer) -> None:
     text = say(server).json["content"][0]["text"]
     stop = text[10:14]
@@ -203,6 +216,24 @@ def test_a_response_is_the_answer_of_a_chat(server: RunningServer) -> None:
     assert body["usage"]["input_tokens"] == expected["usage"]["prompt_tokens"]
     listed = [{"role": "user", "content": [{"type": "input_text", "text": "Hello"}]}]
     assert respond(server, input=listed).json["output"][0]["content"] == item["content"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"stop": "worst"},
+        {"stop": ["zzz", "worst"], "min_tokens": 2},
+        {"ignore_eos": True, "seed": 3, "stop_token_ids": [5]},
+        {"temperature": 1.5, "seed": 3, "top_k": 3, "min_p": 0.01, "repetition_penalty": 1.3},
+        {"presence_penalty": 2, "frequency_penalty": 2, "logit_bias": {"7": -50}, "cache_salt": "x"},
+    ],
+)
+def test_sampling_of_a_response_is_that_of_a_chat(server: RunningServer, fields: dict[str, Any]) -> None:
+    answered = respond(server, **fields)
+    assert "x-ignored-fields" not in answered.headers
+    expected = chat(server, **fields)["choices"][0]
+    assert answered.json["output"][0]["content"][0]["text"] == expected["message"]["content"]
+    assert answered.json["status"] == {"stop": "completed", "length": "incomplete"}[expected["finish_reason"]]
 
 
 def test_a_streamed_response_has_the_events_of_openai(server: RunningServer) -> None:

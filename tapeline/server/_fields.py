@@ -34,23 +34,17 @@ class StreamOptions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GenerationFields:
-    """Fields of requests for text."""
+class SamplingFields:
+    """Fields of sampling that OpenAI's API has not on every route, and vLLM has."""
 
-    model: str | None = option(Text(), "Name of a model that is served; may be left out where there is one.")
-    stream: bool = option(Flag(), "Send the answer in pieces, as server-sent events.", False)
-    stream_options: StreamOptions | None = option(Record(StreamOptions), "Options of a streamed answer.")
-    n: int = option(Whole(1, MOST_ANSWERS), "Number of answers; the i-th has the seed seed + i.", 1)
-    max_tokens: int | None = option(Whole(-1), "Largest number of new tokens; -1 for all that fit.")
+    REFUSED: ClassVar[Mapping[str, str]] = {}
+
     min_tokens: int = option(Whole(0), "Number of new tokens before which no end token and no stop string ends.", 0)
-    temperature: float | None = option(Number(0, 100), "Divisor of the logits; 0 takes the likeliest token.")
-    top_p: float | None = option(Number(0, 1), "Only the likeliest tokens that make up p.")
     top_k: int | None = option(Whole(-1), "Only the k likeliest tokens; 0 and -1 take all.")
     min_p: float | None = option(Number(0, 1), "Only tokens at least so likely, relative to the likeliest.")
     repetition_penalty: float | None = option(
         Number(0, above=True), "Above 1 makes tokens of prompt and answer less likely."
     )
-    repeat_penalty: float | None = option(Number(0, above=True), "The same as repetition_penalty.")
     presence_penalty: float = option(_PENALTY, "Taken off the logit of each token of the answer so far.", 0.0)
     frequency_penalty: float = option(_PENALTY, "The same, once for each time that the token came.", 0.0)
     logit_bias: Mapping[str, float] | None = option(
@@ -60,10 +54,26 @@ class GenerationFields:
     stop: str | tuple[str, ...] | None = option(
         Either((Text(), Items(Text(), 0, MOST_STOPS))), "Strings that end the answer; empty ones have no effect."
     )
-    include_stop_str_in_output: bool = option(Flag(), "Send the stop string that ended the answer.", False)
     stop_token_ids: tuple[int, ...] = option(
         Items(Whole(0), 0, MOST_STOPS), "Tokens that end the answer, beside the model's own.", ()
     )
+    ignore_eos: bool = option(Flag(), "Go on after the model's end token.", False)
+    cache_salt: str | None = option(Text(1), "Reuse only prefixes of requests with the same salt, as vLLM does.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GenerationFields(SamplingFields):
+    """Fields of requests for text."""
+
+    model: str | None = option(Text(), "Name of a model that is served; may be left out where there is one.")
+    stream: bool = option(Flag(), "Send the answer in pieces, as server-sent events.", False)
+    stream_options: StreamOptions | None = option(Record(StreamOptions), "Options of a streamed answer.")
+    n: int = option(Whole(1, MOST_ANSWERS), "Number of answers; the i-th has the seed seed + i.", 1)
+    max_tokens: int | None = option(Whole(-1), "Largest number of new tokens; -1 for all that fit.")
+    temperature: float | None = option(Number(0, 100), "Divisor of the logits; 0 takes the likeliest token.")
+    top_p: float | None = option(Number(0, 1), "Only the likeliest tokens that make up p.")
+    repeat_penalty: float | None = option(Number(0, above=True), "The same as repetition_penalty.")
+    include_stop_str_in_output: bool = option(Flag(), "Send the stop string that ended the answer.", False)
     response_format: ResponseFormat | None = option(Record(ResponseFormat), "Format that the answer is held to.")
     structured_outputs: StructuredOutputs | None = option(
         Record(StructuredOutputs), "The same as vLLM has it: a regular expression, choices, a grammar."
@@ -74,7 +84,6 @@ class GenerationFields:
     guided_grammar: str | None = option(Text(1), "The same as structured_outputs.grammar.")
     guided_decoding_backend: str | None = option(Text(), "Accepted without effect.")
     json_schema: Any = option(Either((Table(), Flag())), "The same as structured_outputs.json, as llama-server has it.")
-    ignore_eos: bool = option(Flag(), "Go on after the model's end token.", False)
     prompt_logprobs: int | None = option(
         Whole(0, MOST_LOGPROBS), "Likeliest tokens to send for each token of the prompt, with their log probabilities."
     )
@@ -87,7 +96,6 @@ class GenerationFields:
     )
     return_token_ids: bool = option(Flag(), "Send the token ids of prompt and answer, as vLLM does.", False)
     cache_prompt: bool = option(Flag(), "False reuses no prefix of other requests.", True)
-    cache_salt: str | None = option(Text(1), "Reuse only prefixes of requests with the same salt, as vLLM does.")
     use_beam_search: bool = option(Choice((False,)), "Only false: there is no beam search.", False)
     metadata: Mapping[str, str] | None = option(Table(Text(), 16), "Accepted without effect: nothing is kept.")
     store: bool = option(Flag(), "Accepted without effect: nothing is kept.", False)

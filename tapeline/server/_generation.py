@@ -62,6 +62,7 @@ class Job(Generic[F]):
         parsed: True if the form searches the parsed text for stop strings, so that arguments of calls have none.
         thinking: limit of the model's thinking; None for no limit.
         constraints: rule of each answer; empty for none.
+        capped: True takes more new tokens than fit into the context, for a request that must state a number.
         bounded: True bounds the digits of numbers, as answers are JSON.
         client: who asks.
         cache_salt: whose prefixes may be reused; None for nobody's.
@@ -82,6 +83,7 @@ class Job(Generic[F]):
     parsed: bool = False
     thinking: ThinkingLimit | None = None
     constraints: Sequence[TokenConstraint] = ()
+    capped: bool = False
     bounded: bool = False
     client: str
     cache_salt: str | None
@@ -164,6 +166,8 @@ class Job(Generic[F]):
         """Returns the largest number of new tokens of an answer; the last one takes no position."""
         room = self.model.context - prompt + 1
         wanted = self.fields.new_tokens
+        if self.capped and wanted is not None:
+            wanted = min(wanted, max(1, room))
         if room < max(1, wanted or 1):
             raise RequestError(
                 f"the model's context is {self.model.context} tokens: the prompt has {prompt}, and "

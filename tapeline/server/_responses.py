@@ -14,6 +14,7 @@ from tapeline.server._answers import Answer
 from tapeline.server._chat import chat_job
 from tapeline.server._chat_form import AnswerReader
 from tapeline.server._events import to_json
+from tapeline.server._fields import SamplingFields
 from tapeline.server._generation import JSON, Job, respond_events
 from tapeline.server._readers import Anything, Choice, Either, Flag, Items, Number, Table, Text, Whole
 from tapeline.server._records import DefaultKinds, Kinds, Record, Unheeded, fields_of, option, read_record, required
@@ -221,7 +222,7 @@ class ReasoningConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ResponsesRequest:
+class ResponsesRequest(SamplingFields):
     """Body of /v1/responses."""
 
     REFUSED: ClassVar[Mapping[str, str]] = {
@@ -302,7 +303,9 @@ def _chat_body(fields: ResponsesRequest, said: Sequence[Mapping[str, Any]]) -> d
     system = [] if fields.instructions is None else [{"role": "system", "content": fields.instructions}]
     body: dict[str, Any] = {"messages": [*system, *said], "max_tokens": fields.max_output_tokens}
     same = ("model", "temperature", "top_p", "stream", "parallel_tool_calls", "user", "safety_identifier")
-    body |= {name: getattr(fields, name) for name in same}
+    body |= {name: getattr(fields, name) for name in (*same, *fields_of(SamplingFields))}
+    for name in ("stop", "stop_token_ids"):
+        body[name] = list(body[name]) if isinstance(body[name], tuple) else body[name]
     if fields.tools:
         body["tools"] = [_chat_tool(tool) for tool in fields.tools]
     if fields.tool_choice is not None:

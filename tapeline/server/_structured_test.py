@@ -77,6 +77,9 @@ def test_a_demanded_call_is_one(server: RunningServer) -> None:
     events = chat(server, stream=True, **fields).events[:-1]
     deltas = [call for event in events for call in event["choices"][0]["delta"].get("tool_calls", ())]
     assert deltas[0]["function"]["name"] == "weather"
+    assert deltas[0]["function"]["arguments"]  # its beginning: some clients read the first growth of an event alone
+    assert len(deltas) == sum("tool_calls" in event["choices"][0]["delta"] for event in events)
+    assert [event for event in events[1:-1] if not event["choices"][0]["delta"]] == []
     assert "".join(delta["function"]["arguments"] for delta in deltas) == call["function"]["arguments"]
     assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
