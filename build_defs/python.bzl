@@ -25,6 +25,7 @@ _LIBRARY_EXCLUDES = [
     "testdata/**",
     "**/make_*goldens.py",
     "**/draw_*.py",
+    "**/run_*_client.py",
     "**/run_*_reference.py",
 ]
 

@@ -54,7 +54,7 @@ def workspace_root() -> Path:
 
 def runs_outside_bazel(name: str) -> bool:
     """True if a file runs other people's models, whose packages are too large for the lock: to make goldens, say."""
-    patterns = ("make_*goldens.py", "draw_*.py", "run_*_reference.py")
+    patterns = ("make_*goldens.py", "draw_*.py", "run_*_reference.py", "run_*_client.py")
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
