@@ -10,7 +10,7 @@
     with tapeline.load("tapeline-demo") as model:
         print(model.generate("It was the best of times,", max_new_tokens=60).text)
 
-Names are imported when they are first asked for, so that ``import tapeline`` loads no engine.
+Names are imported at first use, so ``import tapeline`` does not load engines.
 """
 
 import importlib

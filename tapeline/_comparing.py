@@ -36,12 +36,12 @@ def compare_bundles(
     verify: Verify = "sizes",
     trust_compiled: bool = False,
 ) -> Comparison:
-    """Runs a bundle and its reference on the same inputs, and compares their results, and the inside of what departs.
+    """Runs a bundle and its reference on the same inputs, and compares their results and diverging inner tensors.
 
     Args:
         bundle: bundle to compare, or its directory.
         reference: bundle to compare with; the bundle's own model in the eager context if None.
-        model: model whose weights the eager context takes, as for ``export``; those of the bundle's archive if None.
+        model: model with the weights for the eager context, as for ``export``; None for the bundle's archive.
         base: directory that a relative path of ``model`` starts from.
         engine: engine of the bundle, ``iree``, ``jax`` or one that was registered.
         device: device of the bundle; the engine's default if None.
@@ -52,7 +52,7 @@ def compare_bundles(
         entry_point: only this entry point; all of them if None.
         inputs: arguments of ``entry_point`` by name, of its specs' shapes; example inputs for those that are missing.
         tolerance: relative to a tensor's largest value; that of the coarsest dtype if None.
-        inside: calls whose inner tensors are compared: the first that diverges (``auto``), ``always`` or ``never``.
+        inside: calls with inner tensors to compare: the first that diverges (``auto``), ``always`` or ``never``.
         verify: when the weights are compared with their hash, as for ``tapeline.load``; by default they are not, so
             that a wrong weight is found and named.
         trust_compiled: True runs compiled modules that this user did not compile; see ``tapeline.load``.
@@ -61,7 +61,7 @@ def compare_bundles(
         The comparison; ``first`` is the first tensor that diverges, or None.
 
     Raises:
-        InputError: a directory is no bundle, the bundles are of other sizes, or inputs do not fit.
+        InputError: a directory is not a bundle, the bundles are of other sizes, or inputs do not fit.
         DeviceError: a device is absent, or a file is damaged.
 
     Example::

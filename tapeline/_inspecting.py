@@ -24,7 +24,7 @@ def inspect_bundle(bundle: Bundle | str | os.PathLike[str], *, hashes: bool = Tr
         JSON values.
 
     Raises:
-        InputError: the directory is no bundle, or its description is damaged.
+        InputError: the directory is not a bundle, or its manifest is damaged.
 
     Example::
 
@@ -45,7 +45,7 @@ def inspect_model(model: str | os.PathLike[str], *, base: str | os.PathLike[str]
         JSON values.
 
     Raises:
-        InputError: there is no such model, or it is damaged.
+        InputError: the model does not exist or is damaged.
     """
     with _source(model, base) as (source, weights):
         return model_facts(os.fspath(model), source.directory, weights, source.facts)
@@ -53,10 +53,10 @@ def inspect_model(model: str | os.PathLike[str], *, base: str | os.PathLike[str]
 
 @near_keywords
 def list_parameters(bundle: Bundle | str | os.PathLike[str], glob: str = "*") -> list[dict[str, Any]]:
-    """Returns the parameters of a bundle whose path matches a glob, as JSON values.
+    """Returns the parameters of a bundle with a path that matches a glob, as JSON values.
 
     Raises:
-        InputError: the directory is no bundle, or no parameter matches.
+        InputError: the directory is not a bundle, or the glob does not match.
     """
     return parameters(_opened(bundle), glob)
 
@@ -65,7 +65,7 @@ def list_parameters(bundle: Bundle | str | os.PathLike[str], glob: str = "*") ->
 def list_tensors(
     model: str | os.PathLike[str], glob: str = "*", *, base: str | os.PathLike[str] = ""
 ) -> list[dict[str, Any]]:
-    """Returns the stored tensors of a model whose name matches a glob, as JSON values.
+    """Returns the stored tensors of a model with a name that matches a glob, as JSON values.
 
     Args:
         model: Hugging Face directory, ``.gguf`` file, name of the hub, or ``demo``.
@@ -73,7 +73,7 @@ def list_tensors(
         base: directory that a relative path starts from.
 
     Raises:
-        InputError: there is no such model, it is damaged, or no tensor matches.
+        InputError: the model does not exist or is damaged, or the glob does not match.
     """
     with _source(model, base) as (_, weights):
         return stored_tensors(os.fspath(model), weights, glob)
@@ -88,7 +88,7 @@ def draw_graph(bundle: Bundle | str | os.PathLike[str], form: Literal["svg", "do
         form: ``svg``, ``dot`` or ``json``.
 
     Raises:
-        InputError: the directory is no bundle, or its module is missing.
+        InputError: the directory is not a bundle, or its module is missing.
     """
     opened = _opened(bundle)
     return graph_text(opened.path, opened.config.entry_points, form)

@@ -22,7 +22,7 @@ class AdapterName(NamedTuple):
 
     Attributes:
         name: directory, or name of the hub.
-        weight: factor of what it adds.
+        weight: factor of its update.
     """
 
     name: str
@@ -37,7 +37,7 @@ def parse_adapter(text: str, base: Path = Path()) -> AdapterName:
         base: directory that relative paths start from.
 
     Raises:
-        InputError: the weight is no finite number, or there is no name.
+        InputError: the weight is not a finite number, or the name is missing.
 
     >>> parse_adapter("style=0.5")
     AdapterName(name='style', weight=0.5)
@@ -64,10 +64,10 @@ def with_adapters(
         source: the model.
         adapters: directories or names of the hub, each with ``=WEIGHT`` if that is not 1.
         base: directory that relative paths start from.
-        progress: receives what is merged, warnings, and bytes that are downloaded.
+        progress: receives merged adapters, warnings, and downloaded bytes.
 
     Raises:
-        InputError: there is no such adapter, it is damaged or not supported, or the model is opened without weights.
+        InputError: the adapter does not exist, is damaged or not supported, or the model is opened without weights.
         HubError: the hub does not have it or does not give it.
     """
     if not adapters:
@@ -125,7 +125,7 @@ def _short(name: str) -> str:
 
 
 def _record(name: str, adapter: Adapter, location: ModelLocation) -> dict[str, Any]:
-    """Returns what the report and the description say of an adapter."""
+    """Returns an adapter's entry in the report and the manifest."""
     config = adapter.config
     return {
         "name": name,

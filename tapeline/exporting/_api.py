@@ -26,7 +26,7 @@ def export(
 ) -> Bundle:
     """Writes a verified bundle of a model.
 
-    ``output`` is a complete bundle afterwards, or what it was before.
+    ``output`` is a complete bundle afterwards, or unchanged.
 
     Args:
         model: Hugging Face directory, ``.gguf`` file, name of the hub (``org/name[@revision]``,
@@ -42,7 +42,7 @@ def export(
     Raises:
         InputError: model, options or output directory are wrong, or the memory budget does not suffice.
         CompileError: a target's compiler refuses the module.
-        VerificationError: the bundle does not compute what the model does.
+        VerificationError: the bundle's results differ from the model's.
 
     Example::
 
@@ -104,7 +104,7 @@ def predict_export(
         also ``devices``: bytes per device, exchanges, least times, the largest batch.
 
     Raises:
-        InputError: what the export itself would refuse before it writes.
+        InputError: the export itself would fail before it writes.
     """
     chosen = _options(model, output, base, options)
     return dry_run(chosen, Path(base, model), PhaseMeter(), progress, Path(base), hardware)
@@ -117,7 +117,7 @@ def check_unnamed(
     base: str | os.PathLike[str] = "",
     **options: Unpack[ExportKeywords],
 ) -> None:
-    """Checks that an export into a directory that the user did not name replaces no other bundle.
+    """Checks that an export into a default directory does not replace another bundle.
 
     Args:
         model: as for ``export``, and so are base and options.

@@ -18,10 +18,10 @@ _ADVICE: Final = {
 
 
 def check_budget(options: ExportOptions, prediction: Prediction, meter: PhaseMeter) -> None:
-    """Compares what an export will need with what it may use.
+    """Compares the predicted memory of an export with its budget.
 
-    The budget is for memory that no file backs, of this process and of the one that it may have started, at any time:
-    what is mapped of a file the system takes back when it needs the room.
+    The budget is for anonymous memory of this process and its child, at any time: the system reclaims mapped files when
+    it needs the room.
 
     Raises:
         InputError: a phase needs more.

@@ -57,8 +57,8 @@ def cached_export(
         **options: fields of ``ExportOptions``.
 
     Raises:
-        NoTemplateError: ``chats``, and the model has no chat template.
-        InputError: what ``export`` refuses, or the cache cannot be written.
+        NoTemplateError: ``chats``, and the model lacks a chat template.
+        InputError: ``export`` refuses the options, or the cache cannot be written.
     """
     return cached_export_early(model, None, progress=progress, base=base, again=again, chats=chats, **options)
 
@@ -88,7 +88,7 @@ def cached_export_early(
         **options: fields of ``ExportOptions``.
 
     Raises:
-        NoTemplateError: ``chats``, and the model has no chat template.
+        NoTemplateError: ``chats``, and the model lacks a chat template.
         InputError: as ``cached_export``.
     """
     name = os.fspath(model)
@@ -121,7 +121,7 @@ def cached_export_early(
 
 
 def _show(staging: Path, path: Path, on_unverified: Callable[[Path], object]) -> None:
-    """Shows links to the files of a bundle, which is to become ``path``; nothing if the file system has no links."""
+    """Makes links to the files of a future bundle at ``path``; none if the file system lacks links."""
     directory = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".unverified", dir=path.parent))
     try:
         shutil.copytree(staging, directory, copy_function=os.link, ignore=_rewritten, dirs_exist_ok=True)

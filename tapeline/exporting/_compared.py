@@ -19,8 +19,8 @@ def compared(
 ) -> list[dict[str, Any]]:
     """Compares results by name.
 
-    Whole numbers must be the same. Two 16-bit computations may differ by more than the tolerance and be right: what
-    normalises a small vector makes its rounding errors large. So if they do, both are compared with f32.
+    Whole numbers must be the same. Two 16-bit computations may differ by more than the tolerance and be right:
+    normalizing a small vector makes its rounding errors large. So if they do, both are compared with f32.
 
     Devices take the activations of packed products in blocks of integers, and the eager context takes them exactly. A
     block with a value far above the others loses precision, which a few layers can enlarge beyond the tolerance. So

@@ -57,7 +57,7 @@ class _Compilation:
             self._compiled(f"compile.debug.{name}", name, DEBUG_MODULE, debug_executable_name(name))
 
     def _tuned(self, name: str) -> dict[str, Any]:
-        """The flags that are best here, beside the target's, and what was tried; empty if nobody asked."""
+        """The flags that are best here, beside the target's, and all candidates; empty without tuning."""
         if not self._export.options.tune:
             return {}
         key = {
@@ -126,7 +126,7 @@ class _Compilation:
         return self._steps.run(step, key, [file], make)
 
     def _check_loads(self, module: Path, file: Path, target: Target) -> None:
-        """Refuses what the target's devices do not load: here, not when somebody runs it on one."""
+        """Refuses modules that the target's devices cannot load, at export instead of at run time."""
         (device,) = devices_of([target.name])
         weights = self._staging / ARCHIVE
         if available(device)[0] and (weights.exists() or self._export.options.weights == "inline"):
@@ -136,7 +136,7 @@ class _Compilation:
 
 
 def _origin(cpu_kernels: dict[str, Any] | None) -> str:
-    """Returns where CPU kernels are from, as a part of a sentence; empty if they are from the table."""
+    """Returns the source of the CPU kernels, as a part of a sentence; empty for the table."""
     if cpu_kernels is None or cpu_kernels["from"] == "table":
         return ""
     return f", with {cpu_kernels['from']} CPU kernels"

@@ -10,11 +10,11 @@ from lang_core import EntryPoint, TagSelection
 def lower_debug(entry_points: Sequence[EntryPoint], write: Write, form: Form, globs: Sequence[str]) -> LoweredModule:
     """Writes the debug module's text: flat, without block functions, so that every tensor has its layer's name.
 
-    Where a glob matches tensors of kernels, each entry point is there twice: with tags, which may split what a kernel
-    computes, and as ``kernels.<name>``.
+    If a glob matches tensors of kernels, each entry point exists twice: with tags, which may split a kernel, and as
+    ``kernels.<name>``.
 
     Raises:
-        InputError: a glob matches no tag and no tensor of a kernel.
+        InputError: a glob matches neither a tag nor a tensor of a kernel.
     """
 
     def lower(write: Write, form: Form, trace_kernels: bool) -> LoweredModule:

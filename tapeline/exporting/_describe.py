@@ -19,7 +19,7 @@ _OF_THE_RUN: Final = frozenset({"compile", "seconds", "compiler_peak_rss_bytes",
 
 
 def write_description(export: Export, staging: Path) -> None:
-    """Writes the description of what was exported, with the hashes of all other files but the report."""
+    """Writes the manifest of the export, with the hashes of all files except itself and the report."""
     description(export, export.lowered, export.hashes).write(staging / MARK)
 
 
@@ -27,7 +27,7 @@ def description(export: Export, lowered: LoweredModule, hashes: dict[str, str]) 
     """Returns the description of a bundle.
 
     Args:
-        export: what was asked for, and the targets that were compiled.
+        export: options, and the compiled targets.
         lowered: the module.
         hashes: sha256 of each file.
     """
@@ -64,7 +64,7 @@ def model_name(options: ExportOptions, source: Mapping[str, Any]) -> str:
 
 
 class _Parameters(Mapping[str, dict[str, Any]]):
-    """Dtype and shape of what the archive has, and how a packed weight's rows are to be read, by path.
+    """Dtype and shape of the archive's entries, and the form of packed rows, by path.
 
     Records are made when they are read: a large model has thousands.
     """
@@ -117,7 +117,7 @@ def _caching(export: Export) -> dict[str, Any]:
 
 
 def _slots(export: Export) -> dict[str, Any]:
-    """The rows of caches that requests share, and what a server has to know of the entry points."""
+    """The slots of the caches, and facts of the entry points for a server."""
     options = export.options
     if options.slots is None:
         return {}

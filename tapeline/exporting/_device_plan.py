@@ -11,8 +11,8 @@ def device_plan(export: Export, hardware: Hardware | None) -> DevicePlan:
     """Returns the plan of an export on its mesh, or on one device.
 
     Args:
-        export: what is asked for.
-        hardware: figures of a device; None gives no times.
+        export: options of the export.
+        hardware: figures of a device; None omits times.
 
     Raises:
         InputError: the mesh fits neither the model nor the hardware, or a server's bundle is planned.

@@ -34,14 +34,14 @@ def dry_run(
         meter: measures the phases.
         progress: receives warnings.
         base: directory that relative paths of adapters and of ``hardware`` start from.
-        hardware: name of a preset or a TOML file with the figures of a device; None predicts no times.
+        hardware: name of a preset or a TOML file with the figures of a device; None omits times.
 
     Returns:
         Nodes, parameters, bytes per file, peak of memory per phase, disk; with a mesh or hardware ``devices`` too:
         bytes, exchanges and least times on each device.
 
     Raises:
-        InputError: what the export itself would refuse before it writes.
+        InputError: the export itself would fail before it writes.
     """
     check_options(options)
     check_output(options.output)

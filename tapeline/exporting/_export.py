@@ -68,7 +68,7 @@ def run_export(
     base: Path = Path(),
     on_unverified: Callable[[Path], object] | None = None,
 ) -> None:
-    """Exports a model; afterwards ``options.output`` is a bundle, or what it was before.
+    """Exports a model; afterwards ``options.output`` is a bundle, or unchanged.
 
     Args:
         options: options of the export.
@@ -82,7 +82,7 @@ def run_export(
     Raises:
         InputError: the model, the sizes or the output directory are wrong, or the budget does not suffice.
         CompileError: a target's compiler refuses the module.
-        VerificationError: the bundle does not compute what the model does.
+        VerificationError: the bundle's results differ from the model's.
     """
     check_options(options)
     check_output(options.output)
@@ -157,7 +157,7 @@ class _Run:
         self._export.progress(ProgressEvent(text))
 
     def _lower(self) -> None:
-        """Writes the module's text, and finds out what it has; the text alone need not be made again."""
+        """Writes the module's text, and records its facts; the text alone need not be made again."""
         export, options = self._export, self._export.options
         key = {"text": self._prediction.text_sha256, "weights": options.weights}
         if options.weights == "inline":
@@ -301,7 +301,7 @@ class _Run:
             self._say(f"verified on {', '.join(ran)}")
 
     def _one_pass(self, exact: Exact | None) -> OnePass | None:
-        """Returns what a sequence in pieces is compared with, if RoPE depends on the length of sequences."""
+        """Returns the reference of a sequence in pieces, if RoPE depends on the length of sequences."""
         prefill = one_pass(self._export, self._source)
         if prefill is None or exact is None:
             return None if prefill is None else OnePass(prefill)

@@ -28,7 +28,7 @@ KERNELS: Final = ("none", "tuned")
 class ChosenKernels:
     """Kernels for entry points; a call's configuration is chosen once for all lowerings of an export.
 
-    Nothing is measured: a call has what the user's persistent cache has for it, or the kernel's heuristic.
+    Nothing is measured: a call gets the configuration of the user's persistent cache, or the kernel's heuristic.
 
     Args:
         targets: of the export, one at most: configurations are those for its first device.
@@ -61,7 +61,7 @@ class ChosenKernels:
         ]
 
     def summary(self) -> str:
-        """Returns a line that counts where the configurations are from."""
+        """Returns a line with the number of configurations per source."""
         tiers = [selection.tier for _, _, selection in self._chain.first.values()]
         guessed = tiers.count("heuristics")
         return f"kernels: {len(tiers)} calls, {len(tiers) - guessed} tuned or pinned, {guessed} by heuristics"

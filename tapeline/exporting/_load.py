@@ -46,7 +46,7 @@ class Export:
         sizes: sizes that were asked for, and defaults for the others.
         entry_points: entry points of the bundle, with kernels in them if they were asked for.
         written: the same entry points without kernels; results are compared with theirs.
-        weights: checkpoint under the model's names; None if no weights are written.
+        weights: checkpoint under the model's names; None without weights.
         audit: the checkpoint's keys; None without weights.
         meter: costs of the phases.
         progress: receives steps and warnings.
@@ -58,13 +58,13 @@ class Export:
         left_out: per file that the bundle lacks, why, for the report.
         packing: counts and bytes of packed weights and of those that are unpacked, for the report.
         source: the form of the model's files, for kernel_config.json.
-        caches: bytes of caches and states, and their bytes if no cache were a ring.
+        caches: bytes of caches and states, and their bytes without rings.
         kernels: configurations of the calls of kernels; None without kernels.
         invariance: by target, calls among which verification found the bits of a token the same.
         mesh: axes of the tensors; None without a mesh.
         lengths: T of the entry points of shorter texts, ascending; empty if there is one length only.
         packed: T of the entry points of packed texts.
-        settings: options that decide what the bundle holds, for the report.
+        settings: options that decide the bundle's contents, for the report.
         place: digest of the model's path on this machine, for the report; None if it has none.
         debug: description of the debug module, for kernel_config.json; None if there is none.
     """
@@ -98,12 +98,12 @@ class Export:
 
     @property
     def vocabulary(self) -> int:
-        """Size of the vocabulary, V; 0 for a model that takes no tokens."""
+        """Size of the vocabulary, V; 0 for a model without token inputs."""
         return self.model.config.facts().get("vocabulary", 0)
 
 
 def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progress: Progress) -> Export:
-    """Reads the configuration, makes the modules and checks the checkpoint's keys; reads no weight.
+    """Reads the configuration, makes the modules and checks the checkpoint's keys, without reading weights.
 
     Raises:
         InputError: configuration, checkpoint and sizes do not fit each other.
@@ -153,7 +153,7 @@ def _packed_lengths(model: Model[Any], options: ExportOptions, lengths: tuple[in
 
 
 def _check_tokenizer(source: ModelSource, model: Model[Any], progress: Progress) -> None:
-    """Checks that a bundle can read the tokenizer's files; warns if a model that takes no tokens has others.
+    """Checks that a bundle can read the tokenizer's files; warns if a model without token inputs has other files.
 
     Raises:
         InputError: the files are damaged, or of a format that is not read.

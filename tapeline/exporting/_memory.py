@@ -44,8 +44,8 @@ class VerifiedModel:
     Attributes:
         tokens: B times S, the tokens of one call.
         positions: T, positions that a token may attend to.
-        heads: H, of attention; 0 if the model has no such number.
-        vocabulary: V; 0 for a model that takes no tokens.
+        heads: H, of attention; 0 if the model lacks it.
+        vocabulary: V; 0 for a model without token inputs.
     """
 
     tokens: int
@@ -61,8 +61,8 @@ class VerifiedModel:
     def activation_bytes(self, parameters: Iterable[TensorSpec]) -> int:
         """Returns the bytes of the widest activations in f32.
 
-        Tables with a row per token of the vocabulary are left out: a lookup gives the rows of a few tokens, and what
-        is multiplied with them all is a result.
+        Tables with a row per token of the vocabulary are left out: a lookup gives the rows of a few tokens, and a
+        product with all rows is a result.
         """
         matrices = (spec.shape[-2:] for spec in parameters if spec.ndim >= 2)
         return 4 * self.tokens * max((max(shape) for shape in matrices if self.vocabulary not in shape), default=1)
@@ -142,7 +142,7 @@ def verification_memory(
 
     They are the caches (see ``_cache_bytes``); the weights that are kept unpacked, and one that is being unpacked; the
     activations and the scores of attention of the layer that runs, in the eager context and on the device; and the
-    results that are no caches, with the differences from their reference.
+    results other than caches, with the differences from their reference.
     """
     if weights is None or options.verify in ("none", "parse"):
         return 4 * _MIB
@@ -176,7 +176,7 @@ def _cache_bytes(points: tuple[EntryPoint, ...]) -> int:
     """Returns the bytes of caches that verification holds at once.
 
     If it keeps all calls, these are the arguments and results of every entry point. Otherwise they are those of the
-    largest entry point: its arguments and results, those of the device, and what the call before left.
+    largest entry point: its arguments and results, those of the device, and the results of the call before.
     """
     sizes = [sum(a.spec.nbytes for a in point.arguments if a.alias_result is not None) for point in points]
     return 2 * sum(sizes) if keeps_calls(points) else _CACHES * max(sizes, default=0)
@@ -196,7 +196,7 @@ def kept_bytes(options: ExportOptions, lowered: LoweredModule, weights: WeightSo
 def _widened_bytes(spec: TensorSpec, weights: WeightSource, path: str) -> int:
     """Returns the bytes that the eager context copies of a weight: of another dtype, multiplied in f32, or packed.
 
-    What the bundle has packed is unpacked for the results in f32 of the same weights.
+    Packed weights are unpacked for the f32 results of the same weights.
     """
     if isinstance(weights, PackedWeights) and weights.packing(path) is not None:
         made = 0 if weights.kept(path) else weights.spec(path).nbytes + _PACKING

@@ -47,7 +47,7 @@ class ExportMesh:
         )
 
     def axes_by_function(self, lowered: LoweredModule) -> dict[str, tuple[list[Axes], list[Axes]]]:
-        """Returns the axes of what each function of the portable module takes, weights last, and gives.
+        """Returns the axes of the arguments, weights last, and results of each function of the portable module.
 
         An axis along which one device stands cuts nothing.
         """
@@ -83,7 +83,7 @@ def export_mesh(
     """Returns the mesh of an export, checked before any work; None if none is asked for.
 
     Raises:
-        ConfigError: an axis does not divide what it cuts.
+        ConfigError: an axis does not divide the sizes that it cuts.
     """
     if shape is None:
         return None
@@ -98,8 +98,8 @@ def export_mesh(
 def portable_version(asked: str, mesh: ExportMesh | None) -> str:
     """Returns the oldest version of StableHLO that has to read the portable artifact.
 
-    Caches whose rows have positions of their own are written by scatters that batch over heads, for XLA would gather
-    whole caches otherwise; the first version has none.
+    Caches with a position per row are written by scatters that batch over heads, because XLA would gather whole caches
+    otherwise; the first version has none.
     """
     oldest = tuple(map(int, asked.split(".")))
     return asked if mesh is None else ".".join(map(str, max(oldest, tuple(map(int, _BATCHED.split("."))))))

@@ -108,13 +108,13 @@ class ExportOptions:
             models, forward of encoders.
         batch: sequences per call, B.
         sequence: tokens that one call of forward or prefill takes; None is 64, or fewer if the model can less.
-        max_sequence: positions that the key/value caches hold; None is what the model was trained on, 2048 at most.
+        max_sequence: positions that the key/value caches hold; None is the model's context length, 2048 at most.
         positions: ``shared`` by all sequences of a batch; ``per_row`` is an older spelling of ``slots``, as many as
             ``batch`` says.
-        window_caches: ``ring`` keeps what a layer's window needs, ``whole`` every position.
+        window_caches: ``ring`` keeps a layer's window, ``whole`` every position.
         score_tokens: tokens that one call of score takes; None is as ``sequence``. With ``slots``, those of
             ``score_row``, with which a server verifies drafts; None is a bundle without.
-        slots: rows of the caches of a bundle for a server, whose calls work on some of them; None is a bundle without.
+        slots: maximum number of sequences that a server decodes at once; None is a bundle without.
             ``sequence`` is then the most tokens that a call of prefill_row takes: 128 if None, or the capacity.
         pages: pages that the caches of a bundle with slots are, which rows then share by the length of their
             sequences, one of them for nobody; None gives every row ``max_sequence`` positions of its own.
@@ -127,7 +127,7 @@ class ExportOptions:
         activations: form in which products with packed weights take x: ``exact``, which is 16-bit integers in blocks of
             32 on devices, or ``q8``, rounded to 8 bits.
         weights: ``external`` archive, ``inline`` constants of the module, or ``none``.
-        lowering: ``streaming`` keeps what is recorded on disk, ``buffered`` in memory; the module's text is the same.
+        lowering: ``streaming`` keeps the recording on disk, ``buffered`` in memory; the module's text is the same.
         num_layers: number of layers, the first ones; None is all.
         target: kinds of device to compile for; may be empty. ``stablehlo-per-device`` writes the program of one device
             of the mesh, with explicit collectives.
@@ -137,9 +137,9 @@ class ExportOptions:
         reference_python: Python interpreter that has the packages of ``verify=reference``; None is that of the
             environment variable ``TAPELINE_REFERENCE_PYTHON``, or the one that runs the export.
         stablehlo_target_version: oldest version of StableHLO that has to read ``module.vhlo``.
-        max_memory: budget in bytes for memory that no file backs; None is no limit.
+        max_memory: budget in bytes for anonymous memory; None is unlimited.
         resume: True continues an interrupted export.
-        overwrite: True replaces a bundle of another model; a directory that is no bundle is never replaced.
+        overwrite: True replaces a bundle of another model; a directory that is not a bundle is never replaced.
         tune: True compiles with several sets of flags and keeps the fastest on this machine.
         kernels: ``tuned`` puts kernels in place of a model's composites.
         locations: True writes each op's module path, with a kernel's label, as its location, which IREE's dumps and
@@ -225,7 +225,7 @@ class ExportOptions:
         """Reads ``positions=per_row`` as slots, which then name their entry points by themselves.
 
         Raises:
-            InputError: the numbers of rows differ, or an entry point has no form with slots.
+            InputError: the numbers of rows differ, or an entry point does not support slots.
         """
         if self.positions != "per_row":
             return
@@ -320,7 +320,7 @@ def checked_entry_points(names: Sequence[str] | None, model: Model[Any]) -> tupl
     """Returns the names of entry points; the model's default if None.
 
     Raises:
-        InputError: the model has no such entry point, or one is named twice.
+        InputError: the model lacks an entry point, or one is named twice.
     """
     if names is None:
         return model.DEFAULT_ENTRY_POINTS

@@ -32,7 +32,7 @@ class PackingFacts:
 
 
 def packing_facts(model: Model[Any], weights: WeightSource, progress: Progress) -> PackingFacts:
-    """Counts packed and unpacked weights of a model and reports both; reads no weight.
+    """Counts packed and unpacked weights of a model and reports both, without reading weights.
 
     Args:
         model: modules of the bundle.
@@ -70,7 +70,7 @@ def _stored_bytes(weights: WeightSource, path: str, encoding: str, elements: int
 
 
 def _packed(model: Model[Any], weights: PackedWeights, progress: Progress) -> dict[str, Any]:
-    """Counts the bundle's packed weights and what became of the checkpoint's encodings, and reports both."""
+    """Counts the bundle's packed weights and the checkpoint's encodings that were unpacked, and reports both."""
     parameters = dict(model.named_parameters())
     packed = {path: parameter for path, parameter in parameters.items() if parameter.encoding is not None}
     kinds = Counter(parameter.encoding.name for parameter in packed.values() if parameter.encoding is not None)

@@ -16,9 +16,9 @@ def write_portable(export: Export, staging: Path) -> None:
     """Writes the portable artifact: the module in StableHLO alone, with its weights as arguments.
 
     They follow the entry point's own arguments, in the order of kernel_config.json's ``parameters``. The artifact is
-    made from the module's text, unless that has the weights inline, or packed, whose products are of integers there, or
-    the artifact is to be partitioned over a mesh, and so has forms of its own: then the entry points are lowered again.
-    With the target ``stablehlo-per-device``, the program of one device of the mesh is written too.
+    made from the module's text, unless that has the weights inline, or packed (their products are of integers there),
+    or the artifact is to be partitioned over a mesh, with its own forms: then the entry points are lowered again. With
+    the target ``stablehlo-per-device``, the program of one device of the mesh is written too.
 
     Raises:
         VerificationError: StableHLO refuses it.

@@ -1,4 +1,4 @@
-"""Prediction of an export: its nodes, files and memory, by a lowering whose text is not published."""
+"""Prediction of an export: its nodes, files and memory, by a lowering that is not published."""
 
 import hashlib
 import shutil
@@ -115,10 +115,10 @@ class Prediction:
         archive_sha256: of the archive's form: names, specs, places.
         chunk_bytes: rows of weights that are read at a time.
         files: bytes per file; those of ``estimated`` are about so many.
-        estimated: the files whose bytes follow from others' by experience.
-        anonymous_bytes: per phase, the peak of this process's memory that no file backs, over that after imports.
+        estimated: files with sizes that are estimated from other files.
+        anonymous_bytes: per phase, the peak of this process's anonymous memory above that after imports.
         child_bytes: per phase, the resident peak of the process that it starts.
-        caches: bytes of caches and states, and what they would be if no cache were a ring.
+        caches: bytes of caches and states, and their bytes without rings.
     """
 
     lowered: LoweredModule
@@ -160,16 +160,16 @@ def node_counts(lowered: LoweredModule) -> dict[str, int]:
 
 
 def predict(export: Export, source: ModelSource, texts: KeptTexts | None = None) -> Prediction:
-    """Predicts an export: records the model, reads no weight, writes nothing; notes in the export what is tagged.
+    """Predicts an export: records the model without reading weights or writing; stores the tags in the export.
 
     Args:
-        export: what is asked for.
+        export: options of the export.
         source: the model's files.
         texts: keeps the modules' texts, such that an export need not lower the model again; not those with weights
             inline.
 
     Raises:
-        InputError: a glob of ``--dump_tags`` matches no tag.
+        InputError: a glob of ``--dump_tags`` does not match a tag.
         GraphError: an entry point writes an argument that it does not declare as written.
     """
     if export.options.weights == "inline":
@@ -232,7 +232,7 @@ def _lower(export: Export, tags: Sequence[str] = (), keep: IO[str] | None = None
     """Lowers the module, or with tags the debug module.
 
     Args:
-        export: what is asked for.
+        export: options of the export.
         tags: globs of tagged tensors.
         keep: takes the text.
 
@@ -280,7 +280,7 @@ def _layout_sha256(layout: ArchiveLayout) -> str:
 
 
 def _guessed_files(export: Export, lowered: LoweredModule, debug_nodes: int, known: Sequence[str]) -> dict[str, int]:
-    """Files whose bytes depend on what libraries and compilers write."""
+    """Files with sizes that depend on libraries and compilers."""
     options, nodes = export.options, node_counts(lowered)["emitted"]
     modules: dict[str, int] = {}
     for target in options.compiled:

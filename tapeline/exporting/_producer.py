@@ -1,4 +1,4 @@
-"""Versions of what made a bundle."""
+"""Versions of the packages that made a bundle."""
 
 import importlib.metadata
 import platform
@@ -8,7 +8,7 @@ from tapeline.cli import VERSION
 
 
 def producer() -> dict[str, str]:
-    """Returns the versions of what made a bundle, with the packages of plugins."""
+    """Returns the versions of the packages that made a bundle, with those of plugins."""
     packages = ("numpy", "ml_dtypes", "iree-base-compiler", "iree-base-runtime")
     packages += ("jaxlib",) if has_extra("jax") else ()  # StableHLO's tools, which write the portable artifact
     versions = {name: version for name in packages if (version := _version(name)) is not None}

@@ -1,8 +1,8 @@
 """Verification against another implementation of the model: transformers for directories, llama.cpp for GGUF files.
 
 The checks of a bundle against the eager context cannot see that a file was read wrongly, because both read it the same
-way. Here tokens of texts, conversations in the chat template, and logits of prompts in pieces are compared with what
-the reference computes from the same files.
+way. Here tokens of texts, conversations in the chat template, and logits of prompts in pieces are compared with the
+reference's results from the same files.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -196,7 +196,7 @@ class _Check:
         return tuple(sequences)
 
     def _ids(self, tokenizer: Tokenizer | None, count: int) -> list[int]:
-        """Returns tokens of texts; of a model without a tokenizer, tokens that have no special meaning."""
+        """Returns tokens of texts; of a model without a tokenizer, ordinary tokens."""
         vocabulary = self._export.vocabulary
         ids: list[int] = []
         if tokenizer is not None:
@@ -319,7 +319,7 @@ class _Check:
         *,
         strict: bool,
     ) -> dict[str, Any]:
-        """Returns the row of a comparison, and notes what differs."""
+        """Returns the row of a comparison, and notes differences."""
         row: dict[str, Any] = {"device": device, "entry_point": entry_point, "result": result, "reference": self._name}
         if ours.shape != theirs.shape:
             self._problems.append(
@@ -374,7 +374,7 @@ def _outcome(make: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
 
 
 def _difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:
-    """Returns what differs, or None."""
+    """Returns the difference, or None."""
     if "error" in ours and "error" in theirs:
         return None
     if "error" in ours:
@@ -449,7 +449,7 @@ def _pieces(
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Yields position and logits [V] of the last token of each call: the prompt in pieces, then single tokens.
 
-    If RoPE depends on the length, pieces that end where a prompt would have other frequencies are not compared, and a
+    If RoPE depends on the length, pieces that end at a length with other frequencies are not compared, and a
     sequence that has outgrown its keys is run anew, as in generation.
     """
     prefill, decode = points

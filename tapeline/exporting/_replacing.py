@@ -1,4 +1,4 @@
-"""Bundles that an export finds where it is to write: which ones it replaces."""
+"""Replacement of existing bundles by an export."""
 
 import hashlib
 import json
@@ -64,7 +64,7 @@ def default_output(model: str, base: Path) -> str:
 
 
 def settings_of(options: ExportOptions) -> dict[str, Any]:
-    """Returns the options that decide what a bundle holds, as JSON values."""
+    """Returns the options that decide a bundle's contents, as JSON values."""
     fields = {name: value for name, value in asdict(options).items() if name not in _NO_SETTINGS}
     return json_value(json.dumps(fields, default=str), nonfinite=True)
 
@@ -106,7 +106,7 @@ def check_same_export(options: ExportOptions, model_path: Path) -> None:
 
 
 def check_replaced(export: Export, model_path: Path) -> None:
-    """Checks that a bundle that is there is of the same model, or of what the model's path held before.
+    """Checks that an existing bundle is of the same model, or of the earlier contents of the model's path.
 
     Raises:
         InputError: it is of another model.

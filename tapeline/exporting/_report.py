@@ -1,4 +1,4 @@
-"""``report.json``: what an export did and what it cost."""
+"""``report.json``: the steps of an export and their cost."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ def write_report(export: Export, staging: Path, prediction: Prediction, steps: S
 
 
 def report_summary(bundle: Path) -> dict[str, Any]:
-    """Returns what a caller wants to know at once of a bundle's report, as JSON values.
+    """Returns a summary of a bundle's report, as JSON values.
 
     Returns:
         ``model``; ``seconds`` and ``anonymous_bytes`` (above imports, at the peak) per phase; ``nodes``; ``parameters``

@@ -28,7 +28,7 @@ class ModelSource:
     """A model's files.
 
     Attributes:
-        name: what the user called it.
+        name: name that the user gave.
         path: the directory, or the GGUF file.
         directory: holds config.json, and the tokenizer's files if there are any.
         weights: the checkpoint; None if none was asked for.
@@ -56,14 +56,14 @@ def open_source(
     """Opens a model.
 
     Args:
-        model: name of the model: ``demo``, a name of the hub, or what messages call the path.
+        model: name of the model: ``demo``, a name of the hub, or the path for messages.
         path: directory or file; a model of the hub is taken if there is none.
         with_weights: True opens the checkpoint as well.
         progress: receives warnings, and bytes that are downloaded.
-        headers_only: True says that no weight will be read, so that none need be downloaded.
+        headers_only: True if weights will not be read, so they are not downloaded.
 
     Raises:
-        InputError: there is no such model, or it is damaged.
+        InputError: the model does not exist or is damaged.
     """
     with contextlib.ExitStack() as stack:
         if model == "demo":
@@ -102,7 +102,7 @@ def _directory_source(
 
 
 def _unlisted_notes(checkpoint: SafetensorsCheckpoint) -> list[str]:
-    """Returns a warning of files with weights that are not read; none if there are no such files."""
+    """Returns a warning about files with weights that are not read, or None without such files."""
     names = [name for name in checkpoint.unlisted if name not in _OTHERS]
     if not names:
         return []
@@ -116,7 +116,7 @@ def _unlisted_notes(checkpoint: SafetensorsCheckpoint) -> list[str]:
 def _gguf_source(
     model: str, file: GgufModel, stack: contextlib.ExitStack, with_weights: bool, progress: Progress
 ) -> ModelSource:
-    """A GGUF file, and a directory with what it says beside its weights."""
+    """A GGUF file, and a directory with its metadata."""
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tapeline-gguf-")))
     file.write_description(directory)
     try:

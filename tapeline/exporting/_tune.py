@@ -41,7 +41,7 @@ def tune_flags(
         weights: the archive; None if the module has its weights in it.
         target: that has candidates.
         entry_points: of the module.
-        lowered: what the module's functions give.
+        lowered: results of the module's functions.
         vocabulary: V.
         cache: compiled modules of earlier exports.
         progress: receives each measurement.

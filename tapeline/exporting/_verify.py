@@ -174,7 +174,7 @@ def announced(references: References, place: str, progress: Progress) -> Iterato
     """Yields the calls of all entry points; each is told before its results are made.
 
     Args:
-        references: what is called.
+        references: entry points to call.
         place: device that they are compared with.
         progress: receives a step per entry point.
     """

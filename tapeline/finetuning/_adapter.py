@@ -43,7 +43,7 @@ def adapted_modules(model: DecoderLM, targets: Sequence[str]) -> list[AdaptedMod
         targets: last parts of names of modules, or whole names; all but the head if empty.
 
     Raises:
-        ConfigError: a target is no linear layer, or there is none at all.
+        ConfigError: a target is not a linear layer, or none exists.
     """
     modules = _linear_modules(model)
     if not targets:

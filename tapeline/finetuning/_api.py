@@ -34,14 +34,14 @@ def train(
 ) -> TrainedModel:
     """Fine-tunes a causal language model on JAX.
 
-    ``output`` is complete afterwards, or what it was before. A training that was killed goes on with ``resume``, to the
+    ``output`` is complete afterwards, or unchanged. A training that was killed goes on with ``resume``, to the
     same bits.
 
     Args:
         model: Hugging Face directory, ``.gguf`` file, name of the hub, or ``demo``.
         data: text, or ``.jsonl`` with an object per line that has ``text`` or ``messages``.
         output: directory of the result: an adapter of PEFT with ``lora``, else a checkpoint.
-        resume: True goes on with what was begun there; from the beginning if there is nothing.
+        resume: True continues the training that was begun there, or starts a new one if there is none.
         progress: receives steps and warnings.
         base: directory that relative paths start from; the current one by default.
         **options: fields of ``TrainOptions``.
@@ -51,8 +51,8 @@ def train(
 
     Raises:
         InputError: model, data, options or output are wrong, or do not fit each other.
-        VerificationError: a loss is no finite number.
-        MissingPackageError: JAX, or what trains with it, is not installed.
+        VerificationError: a loss is not a finite number.
+        MissingPackageError: JAX, or a package for training, is not installed.
     """
     chosen = TrainOptions(**options)
     training = load_extra("tapeline.finetuning._train", "train", "training")
@@ -67,6 +67,6 @@ def writes_output() -> bool:
     """Returns True in the one process of a training that writes its result.
 
     Raises:
-        MissingPackageError: JAX, or what trains with it, is not installed.
+        MissingPackageError: JAX, or a package for training, is not installed.
     """
     return load_extra("run_jax.training", "train", "training").is_writer()

@@ -31,14 +31,14 @@ class Conversations:
         return ChatTemplate.find(self._directory, tokens=self._tokenizer.tokens)
 
     def encode(self, messages: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the tokens of a conversation, and which of them are the assistant's with what ends its turns.
+        """Returns the tokens of a conversation, and which of them are the assistant's, with the ends of its turns.
 
         Args:
             messages: objects with ``role`` and ``content``.
             where: file and line, for messages.
 
         Raises:
-            InputError: they are no messages, none is the assistant's, or the template refuses them or renders a turn
+            InputError: they are not messages, none is the assistant's, or the template refuses them or renders a turn
                 otherwise when others follow.
         """
         _check(messages, where)
@@ -54,7 +54,7 @@ class Conversations:
         return np.array(ids, np.int32), learned
 
     def _span(self, messages: list[dict[str, Any]], index: int, text: str, where: str) -> tuple[int, int]:
-        """Returns the characters of one of the assistant's turns, behind what the template asks it with."""
+        """Returns the characters of one of the assistant's turns, behind the template's generation prompt."""
         before = self._template.render(messages[:index], add_generation_prompt=True) if index else ""
         through = self._template.render(messages[: index + 1], add_generation_prompt=False)
         if not (text.startswith(through) and through.startswith(before)):

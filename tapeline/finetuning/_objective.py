@@ -1,4 +1,4 @@
-"""The objective of a fine-tuning: a model's loss as a pure function of what is trained and what is not."""
+"""The objective of a fine-tuning: a model's loss as a pure function of the trained and the frozen parameters."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ def full_objective(model: DecoderLM) -> Objective:
 
 
 def adapter_objective(model: DecoderLM, modules: Sequence[AdaptedModule], scale: float) -> Objective:
-    """Returns the same with the factors of an adapter being trained; no gradient of a parameter is computed."""
+    """Returns the same with the factors of an adapter being trained; gradients of parameters are not computed."""
     loss = jax_function(_loss_of(model, modules, scale))
 
     def objective(trainable: Mapping[str, Any], frozen: Mapping[str, Any], token_ids: Any, weights: Any) -> Any:

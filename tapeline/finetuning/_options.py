@@ -29,7 +29,7 @@ class TrainOptions:
             all but the head if empty.
         steps: number of steps.
         batch: sequences per step, or per accumulated part of one.
-        accumulate: parts of a step whose gradients are added up one after the other.
+        accumulate: number of micro-batches per step (gradient accumulation).
         sequence: tokens per sequence that are predicted, T.
         learning_rate: largest rate; 2e-4 with LoRA and 2e-5 without if None.
         warmup: first steps in which the rate rises; a tenth of the steps, 100 at most, if None.
@@ -78,7 +78,7 @@ class TrainOptions:
         self.mesh_shape()
 
     def _check_optimizer(self) -> None:
-        """Refuses what ``OptimizerOptions`` of run_jax refuses, which is not loaded for it."""
+        """Refuses the same values as ``OptimizerOptions`` of run_jax, without loading it."""
         for name, value, is_valid, expected in (
             ("steps", self.steps, self.steps >= 1, "at least 1"),
             ("learning_rate", self.rate, 0 < self.rate < 10, "above 0 and below 10"),
@@ -141,7 +141,7 @@ def check_same(before: dict[str, Any], now: dict[str, Any], where: str) -> None:
     """Checks that a training goes on as it began.
 
     Raises:
-        InputError: it does not; names what differs, and both values.
+        InputError: it does not; names the option, and both values.
     """
     for name in (*before, *(name for name in now if name not in before)):
         if before.get(name) != now.get(name):

@@ -32,7 +32,7 @@ def write_adapter(
     """Writes adapter_config.json and adapter_model.safetensors.
 
     Args:
-        directory: where they go.
+        directory: output directory.
         factors: A [rank, inputs] and B [outputs, rank] by key.
         modules: modules that are adapted.
         rank: r.
@@ -70,11 +70,11 @@ def write_checkpoint(
     """Writes model.safetensors in the layout of the family's checkpoints, config.json, and the tokenizer's files.
 
     Args:
-        directory: where they go.
+        directory: output directory.
         parameters: every parameter by path.
         model: model.
-        source: checkpoint whose form is kept; the canonical one if None.
-        files: directory of the model, with what is copied.
+        source: checkpoint with the form to keep; None for the canonical form.
+        files: directory of the model, with the files to copy.
         dtype: dtype in which the weights are written.
     """
     stored = dict(StoredLayout(model, source).tensors(parameters))

@@ -1,4 +1,4 @@
-"""Plan of a training: what of a model is trained, and on what data; checked before the first step."""
+"""Plan of a training: its parameters and data, checked before the first step."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Plan:
         model: modules, in the dtype that is computed in.
         trainer: the compiled step.
         windows: data.
-        trainable: first values of what is trained.
+        trainable: initial values of the trained parameters.
         frozen: parameters that are not.
         modules: modules of the adapter; none if parameters are trained.
     """

@@ -51,8 +51,8 @@ class StoredLayout:
 
     Args:
         model: modules, not packed.
-        source: checkpoint whose keys decide between the forms that a family's checkpoints have; the names that
-            transformers gives if None.
+        source: checkpoint with keys that decide between the forms of a family's checkpoints; None for transformers'
+            names.
     """
 
     def __init__(self, model: Model[Any], source: WeightSource | None = None) -> None:
@@ -112,7 +112,7 @@ class StoredLayout:
 
 
 class _Keys:
-    """Checkpoint whose elements are their own places: number of the tensor, and index in it."""
+    """Checkpoint with elements that are their own places: number of the tensor, and index in it."""
 
     def __init__(self, source: WeightSource | None, specs: Mapping[str, TensorSpec]) -> None:
         self._source: Final = source

@@ -19,10 +19,10 @@ _RESULT: Final = "result"
 
 
 class Workplace:
-    """Directory beside the output, ``.NAME.training``, with what a training needs to go on after it was killed.
+    """Directory beside the output, ``.NAME.training``, with the state that a killed training needs to continue.
 
     Attributes:
-        output: where the result goes.
+        output: path of the result.
         directory: directory of the work.
         checkpoints: directory of checkpoints.
         result: directory that takes the output's place when it is complete.
@@ -55,7 +55,7 @@ class Workplace:
         """Makes the directory, and holds it against other trainings.
 
         Args:
-            record: what decides about the result, as JSON values; compared with that of the work that goes on.
+            record: inputs that decide the result, as JSON values; compared with those of the continued training.
             resume: True goes on if there is work; otherwise it begins anew.
 
         Raises:

@@ -51,7 +51,7 @@ def compile_constraint(
         tokenizer: tokenizer of the model.
         ends: ids that end an answer.
         limits: bounds of the specification.
-        salt: who shares what is kept of grammars.
+        salt: callers with the same salt share cached grammars.
     """
     return compile_constraints(spec, tokenizer, ends, 1, limits, salt=salt)[0]
 
@@ -77,12 +77,12 @@ def compile_constraints(
         ends: ids that end an answer.
         count: number of answers, at least one.
         limits: bounds of the specification.
-        salt: who shares what is kept of grammars: calls with the same salt do. None shares it with no other call. With
+        salt: calls with the same salt share cached grammars. None does not share it. With
             another salt, nobody can learn by the time that a call takes whether the grammar was there.
 
     Raises:
-        InputError: the specification is damaged, contradicts itself, is too large or too complex, or uses what is not
-            supported; or the tokenizer is of a kind that cannot be constrained.
+        InputError: the specification is damaged, contradicts itself, is too large or too complex, or uses unsupported
+            features; or the tokenizer is of a kind that cannot be constrained.
     """
     table, end_ids = table_of(tokenizer), frozenset(ends)
     prefix = os.urandom(_worker.SALT_BYTES) if salt is None else hashlib.sha256(salt.encode()).digest()
@@ -125,7 +125,7 @@ def _letter(escape: re.Match[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Returns a text without what a regular expression may have around a letter: sets of one, groups, ``{1}``."""
+    """Returns a text without a regular expression's decorations of a letter: sets of one, groups, ``{1}``."""
     return _ONE.sub("", _SET.sub(r"\1", text))
 
 
@@ -169,7 +169,7 @@ _kept: Final = _Kept()
 
 
 def _key(spec: GrammarSpec, limits: GrammarLimits, prefix: bytes) -> bytes:
-    """Returns what names a specification, its limits and a salt; empty if that is not JSON, so that it is not kept."""
+    """Returns the key of a specification, its limits and a salt; empty if that is not JSON, so it is not cached."""
     try:
         text = json.dumps([type(spec).__name__, _values(spec), _values(limits)], allow_nan=False)
     except (TypeError, ValueError, RecursionError):
@@ -225,7 +225,7 @@ def _asked(table: TokenTable, kind: bytes, payload: bytes) -> tuple[Worker, tupl
 
     Raises:
         WorkerEndedError: the request needs more than a worker may take.
-        InputError: there is no worker.
+        InputError: the worker is missing.
     """
     again = True
     while True:

@@ -40,7 +40,7 @@ class GrammarFamily:
         """Returns a worker that has compiled the grammar. Any thread may call it.
 
         Raises:
-            OSError: the worker has ended, or no socket can be made.
+            OSError: the worker has ended, or a socket cannot be made.
         """
         ours, theirs = socket.socketpair()
         try:
@@ -61,8 +61,7 @@ class GrammarConstraint:
     """Tokens that may come next in an answer; has the protocol ``AwaitedConstraint`` of the engine.
 
     A worker computes the masks. One thread at a time may use the constraint. An error of ``mask`` or ``accept`` is
-    final: the answer can go on in no way that the grammar allows, or the grammar is too complex, and the answer must
-    end with that error.
+    final: the grammar does not allow a continuation, or is too complex, and the answer must end with that error.
 
     Args:
         source: grammar in llguidance's own format, behind a salt (see ``_worker``).
@@ -107,7 +106,7 @@ class GrammarConstraint:
             out: bool [V]; V is the model's vocabulary, ids that the tokenizer does not have are False.
 
         Raises:
-            InputError: nothing may: the grammar allows no text that begins with the tokens so far, or is too complex.
+            InputError: the grammar does not allow a text that begins with the tokens so far, or is too complex.
         """
         out[:] = False
         complete = self._ended or self._fill(out)
@@ -129,7 +128,7 @@ class GrammarConstraint:
             raise InputError(self._refusal(token_id))
 
     def post(self, token_id: int) -> None:
-        """Notes the token that came next. Does not wait until the worker has looked at a token that is no end.
+        """Notes the token that came next. Does not wait until the worker has processed a token that is not an end.
 
         Raises:
             InputError: it was not allowed, and that is known.
@@ -188,7 +187,7 @@ class GrammarConstraint:
         self._worker.send(_worker.START, self._source)
 
     def _forked(self) -> Worker | None:
-        """Returns a worker of the family; None if there is no family, or its worker has ended."""
+        """Returns a worker of the family; None if the family does not exist, or its worker has ended."""
         family, self._family, self._forker = self._family, None, self._table.workers
         if family is None:
             return None

@@ -40,7 +40,7 @@ _FOREIGN: Final = re.compile(r"\(\?[A-Za-z-]+[:)]|(?<!\\)(?:\\\\)*\[\^?\]?(?:\\.
 
 
 def check_schema(schema: Any, depth: int, name: str = "json_schema") -> None:
-    """Refuses a schema that uses what would not be obeyed.
+    """Refuses a schema with features that would not be enforced.
 
     Args:
         schema: from JSON.
@@ -48,7 +48,7 @@ def check_schema(schema: Any, depth: int, name: str = "json_schema") -> None:
         name: name of the schema, for messages.
 
     Raises:
-        InputError: it is no schema, nests too deep, or has a keyword or a value of one that is not supported.
+        InputError: it is not a schema, nests too deep, or has an unsupported keyword or value.
     """
     _check_depth(schema, depth, name)
     size = 0

@@ -1,4 +1,4 @@
-"""Schemas that no finite value satisfies, because they need themselves."""
+"""Schemas without finite values, because they require themselves."""
 
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
@@ -13,14 +13,14 @@ _CONTAINERS: Final = frozenset({"object", "array"})
 
 
 def check_finite(schema: Any, name: str) -> None:
-    """Refuses a schema whose values would have no end, such as a list item that must hold a list item.
+    """Refuses a schema with infinite values only, such as a list item that must hold a list item.
 
     Args:
         schema: checked for its keywords.
         name: name of the schema, for messages.
 
     Raises:
-        InputError: no finite value satisfies it.
+        InputError: finite values do not satisfy it.
     """
     parts = dict(subschemas(schema))
     if not any(isinstance(part, Mapping) and "$ref" in part for part in parts.values()):
@@ -63,7 +63,7 @@ def _needed(part: Any, place: str) -> Iterator[str]:
 
 
 def _cause(parts: Mapping[str, Any], finite: set[str]) -> str:
-    """Returns the first reference that has no end."""
+    """Returns the first reference that never ends."""
     endless = (p for p, part in parts.items() if p not in finite and isinstance(part, Mapping) and "$ref" in part)
     return next(endless, "#")
 
@@ -82,7 +82,7 @@ def _is_finite(part: Any, place: str, finite: set[str]) -> bool:
 
 
 def _has_plain_value(part: Mapping[str, Any]) -> bool:
-    """Returns whether a value that holds no others is allowed, or all values are listed."""
+    """Returns whether a scalar or empty value is allowed, or all values are listed."""
     kinds = part.get("type")
     named = {kinds} if isinstance(kinds, str) else set(kinds or ())
     return "enum" in part or "const" in part or bool(named - _CONTAINERS) or not named

@@ -50,7 +50,7 @@ def source_of(spec: GrammarSpec, limits: GrammarLimits, *, forces: bool = True) 
             not stand for its text. Lark grammars say themselves.
 
     Raises:
-        InputError: it is empty, too large, or uses what would not be obeyed.
+        InputError: it is empty, too large, or has features that would not be enforced.
     """
     source = _SOURCES[type(spec)](spec, limits)
     return source if forces or isinstance(spec, LarkGrammar) else _unforced(source)

@@ -19,7 +19,7 @@ class JsonObject:
 class JsonSchema:
     r"""JSON text of a value that a schema allows (``response_format`` ``json_schema``).
 
-    Properties come in the order of the schema. There is no space before and after the value, and inside it at most
+    Properties come in the order of the schema. Spaces before and after the value are not allowed, and inside it at most
     one space, or line breaks with an indentation, where JSON allows any. ``\uXXXX`` is never written: characters
     stand for themselves.
 
@@ -35,7 +35,7 @@ class RegularExpression:
     """Text that a regular expression matches as a whole.
 
     Attributes:
-        pattern: expression in the syntax of Rust's `regex` crate; no look-around and no back-references.
+        pattern: expression in the syntax of Rust's `regex` crate, without look-around and back-references.
     """
 
     pattern: str
@@ -49,8 +49,8 @@ class LarkGrammar:
     Attributes:
         text: grammar in llguidance's variant of Lark's syntax.
         schemas: JSON schemas that the grammar may name, as ``@name``.
-        ends: True of a grammar that is known to force no endless text, such as those of tool calls: what it forces then
-            has the tokens that the tokenizer gives that text.
+        ends: True for a grammar that cannot force an endless text, such as those of tool calls: forced text then has
+            the tokens of the tokenizer.
     """
 
     text: str

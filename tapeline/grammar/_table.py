@@ -26,7 +26,7 @@ _REPLACING: Final = {
 class TokenTable:
     """Tokens of a tokenizer, and one more, the end.
 
-    The end is a token of no tokenizer, so that each request can have end tokens of its own.
+    The end is a token outside the tokenizer, so that each request can have its own end tokens.
 
     Attributes:
         workers: processes that have llguidance's table.

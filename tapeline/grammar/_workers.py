@@ -196,7 +196,7 @@ class WorkerPool:
             end: id of the end.
 
         Raises:
-            InputError: the tokenizer's tokens are no bytes; the message is the library's.
+            InputError: the tokenizer's tokens are not bytes; the message is the library's.
             ProcessError: the process has ended.
         """
         self._first: Final = json.dumps({"tokenizer": tokenizer, "end": end, "limits": asdict(LIMITS)}).encode()
@@ -211,7 +211,7 @@ class WorkerPool:
         """Returns a worker that waits for work, or a new one.
 
         Raises:
-            OSError: no process or socket can be made.
+            OSError: a process or socket cannot be made.
         """
         worker = self._waiting()
         if worker is not None:

@@ -49,10 +49,10 @@ class Downloads:
         return [file for file in files if not self._is_complete(file)]
 
     def fetch(self, files: Sequence[HubFile]) -> None:
-        """Downloads what is missing, a few files at a time.
+        """Downloads missing files, a few at a time.
 
         Raises:
-            HubError: the disk is too small, no byte comes any more, or a content is not what the hub lists.
+            HubError: the disk is too small, the transfer stalls, or the content differs from the hub's listing.
             Exception: errors of huggingface_hub and of its transport.
         """
         missing = self.missing(files)
@@ -166,7 +166,7 @@ class HeaderFiles:
     Args:
         listing: commit and its files.
         settings: place of the hub.
-        directory: where the files are made.
+        directory: directory for the files.
     """
 
     def __init__(self, listing: Listing, settings: HubSettings, directory: Path) -> None:

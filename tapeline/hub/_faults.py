@@ -39,7 +39,7 @@ def explained(name: HubName, settings: HubSettings) -> Iterator[None]:
     """Turns errors of a question or a download into ``HubError``.
 
     Raises:
-        UnreachableError: no connection, no answer in time, or an answer that is the hub's own fault.
+        UnreachableError: the connection fails or times out, or the answer is a server error of the hub.
         HubError: anything else that the hub or the file system refuses.
     """
     try:
@@ -120,6 +120,6 @@ def _of_system(error: OSError, name: HubName, settings: HubSettings) -> HubError
 
 
 def _told(error: BaseException) -> str:
-    """Returns the first line of an error; a reason that has no text has a name."""
+    """Returns the first line of an error, or its name if the text is empty."""
     text = str(error).strip().splitlines()
     return (text[0] if text else type(error).__name__)[:200]

@@ -47,7 +47,7 @@ class HubSettings:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Returns what HF_ENDPOINT, HF_HOME, HF_HUB_CACHE and HF_HUB_OFFLINE say, as huggingface_hub reads them."""
+        """Returns the settings of huggingface_hub's variables HF_ENDPOINT, HF_HOME, HF_HUB_CACHE and HF_HUB_OFFLINE."""
         return cls(constants.ENDPOINT, Path(constants.HF_HUB_CACHE), offline=constants.is_offline_mode())
 
     @property
@@ -110,7 +110,7 @@ def online_listing(name: HubName, settings: HubSettings) -> Listing:
     """Asks the hub for the files of a revision.
 
     Raises:
-        HubError: the answer is no listing.
+        HubError: the answer is not a listing.
         Exception: errors of huggingface_hub and of its transport.
     """
     revision = urllib.parse.quote(name.revision, safe="")
@@ -132,7 +132,7 @@ def online_listing(name: HubName, settings: HubSettings) -> Listing:
 
 
 def cached_listing(name: HubName, settings: HubSettings) -> Listing | None:
-    """Returns what the cache has of a revision; None if it has nothing."""
+    """Returns the cached files of a revision; None if it has nothing."""
     storage, commit = settings.storage(name.repository), name.revision
     if not COMMIT.fullmatch(commit):
         try:

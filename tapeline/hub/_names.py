@@ -52,7 +52,7 @@ class ModelLocation:
 
 
 def parse_hub_name(text: str) -> HubName | None:
-    """Returns the parts of a name such as ``org/name@revision:FILE.gguf``; None if the text is no such name."""
+    """Returns the parts of a name such as ``org/name@revision:FILE.gguf``; None if the text is not such a name."""
     match = _NAME.fullmatch(text)
     if match is None or match["repository"].lower().endswith(_FILES):
         return None

@@ -46,7 +46,7 @@ def resolve_model(
 
 
 def check_model(model: str, path: Path) -> None:
-    """Checks that a model is a path that exists or a name of the hub, and asks no hub.
+    """Checks that a model is an existing path or a valid name of the hub, without asking the hub.
 
     Args:
         model: name as the user gave it.
@@ -89,7 +89,7 @@ def _hub_name(option: str, text: str, path: Path, local: str) -> HubName:
 
 @contextlib.contextmanager
 def _told(option: str, text: str, path: Path) -> Iterator[None]:
-    """Says in errors of the hub what was asked, and that no local file has the name."""
+    """Adds the request to errors of the hub, and that a local file with the name does not exist."""
     try:
         yield
     except HubError as error:
@@ -97,5 +97,5 @@ def _told(option: str, text: str, path: Path) -> Iterator[None]:
 
 
 def _snapshots() -> Any:
-    """Returns the module that talks to the hub, whose import is slow."""
+    """Returns the module that talks to the hub; its import is slow."""
     return importlib.import_module("tapeline.hub._snapshot")

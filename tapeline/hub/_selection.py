@@ -87,7 +87,7 @@ def safetensors_files(listing: Listing, shards_of: ReadShards, folder: str = "")
         folder: folder of the checkpoint, with a slash; empty for the repository's root.
 
     Raises:
-        HubError: the repository holds no such checkpoint, or its index names files that it lacks.
+        HubError: the repository lacks the checkpoint, or its index names missing files.
     """
     files, single, index = listing.files, f"{folder}{SINGLE_FILE}", f"{folder}{INDEX_FILE}"
     if f"{folder}{CONFIG_FILE}" not in files or not {single, index} & files.keys():
@@ -105,7 +105,7 @@ def safetensors_files(listing: Listing, shards_of: ReadShards, folder: str = "")
 
 
 def only_gguf(listing: Listing) -> bool:
-    """Returns whether the one model of a repository is a GGUF file, so that it needs no name."""
+    """Returns whether the only model of a repository is a GGUF file, so its name may be left out."""
     has_safetensors = bool({SINGLE_FILE, INDEX_FILE} & listing.files.keys())
     return not has_safetensors and len(_gguf_models(listing)) == 1
 

@@ -25,7 +25,7 @@ class Snapshot:
     Args:
         name: repository, revision and file.
         progress: receives bytes and warnings.
-        settings: place of the hub and of its cache; what the environment says if None.
+        settings: address of the hub and of its cache; None for those of the environment.
 
     Raises:
         HubError: the hub does not have the repository or does not list it, and the cache does not either.
@@ -43,7 +43,7 @@ class Snapshot:
         """Yields the directory or the GGUF file of a model.
 
         Raises:
-            HubError: the repository holds no such model, or a file does not come as it is listed.
+            HubError: the repository lacks the model, or a file differs from the listing.
         """
         wanted, small = self._name.file, small_files(self._listing)
         if wanted is not None or only_gguf(self._listing):
@@ -73,7 +73,7 @@ class Snapshot:
         """Returns the directory of an adapter.
 
         Raises:
-            HubError: the repository holds no adapter, or a file does not come as it is listed.
+            HubError: the repository lacks an adapter, or a file differs from the listing.
         """
         files = files_of_adapter(self._listing)
         self.fetch(files)

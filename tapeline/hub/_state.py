@@ -1,4 +1,4 @@
-"""State of the hub's client: where it asks, what it keeps, whether somebody is logged in."""
+"""State of the hub's client: address, cache, login."""
 
 import contextlib
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class HubState:
 
 
 def hub_state() -> HubState:
-    """Returns what the environment and the login of ``hf auth login`` say; asks nothing of the network."""
+    """Returns the settings of the environment and of ``hf auth login``, without using the network."""
     settings = HubSettings.from_environment()
     has_token = False
     with contextlib.suppress(OSError):  # a home directory that is none

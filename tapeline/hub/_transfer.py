@@ -69,7 +69,7 @@ def run_jobs(jobs: Sequence[Job], transfer: Transfer, stall_seconds: float, tick
         tick: called in this thread from time to time.
 
     Raises:
-        HubError: no byte came for ``stall_seconds``.
+        HubError: the transfer stalled for ``stall_seconds``.
         BaseException: the first error of a job.
     """
     waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
@@ -127,7 +127,7 @@ def _work(waiting: Any, results: Any, transfer: Transfer) -> None:
 
 
 def bar_class(transfer: Transfer) -> type:
-    """Returns a class that huggingface_hub takes for tqdm's, whose instances count into ``transfer``."""
+    """Returns a replacement of tqdm for huggingface_hub; its instances count into ``transfer``."""
 
     class Bar:
         """Progress bar that shows nothing."""

@@ -64,7 +64,7 @@ class _Guard:
             signal.signal(signal.SIGINT, self._interrupt)
 
     def finish(self, code: object) -> None:
-        """Ends the process if it was interrupted; else an interrupt from now on does so where it comes."""
+        """Ends the process if it was interrupted; else a later interrupt ends it at once."""
         self._over = True
         if self.received or code == EXIT_INTERRUPTED:
             if self.started:  # without the guard the command itself prints the line

@@ -37,7 +37,7 @@ class Ending(NamedTuple):
 
     Attributes:
         code: exit code: that of the first rank that ended badly, 1 of one that was killed.
-        error: what is to be said of it; None if the rank has said it.
+        error: error message; None if the rank has said it.
     """
 
     code: int

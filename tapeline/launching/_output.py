@@ -14,7 +14,7 @@ class PrefixedLines(threading.Thread):
     """Thread that copies lines and puts a rank before each; a line that is drawn again and again is one each time.
 
     Args:
-        source: where the rank writes.
+        source: output of the rank.
         rank: its number.
     """
 
@@ -40,7 +40,7 @@ class PrefixedLines(threading.Thread):
 
 @checked_choices
 def stdout_is_ours(*, wanted: bool) -> None:
-    """Keeps what libraries write to stdout (gloo does) apart from what this program prints there.
+    """Separates the output of libraries on stdout (gloo's) from this program's.
 
     Args:
         wanted: whether the program's own output goes to stdout; else it goes to stderr as well.

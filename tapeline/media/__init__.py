@@ -1,1 +1,1 @@
-"""Pictures and sound as what models read."""
+"""Images and audio as inputs of models."""

@@ -1,4 +1,4 @@
-"""References: other implementations of a model, run in a process of their own, and what they are asked.
+"""References: other implementations of a model, run in a separate process, and their tasks.
 
 transformers reads directories, llama.cpp GGUF files. Neither is a dependency of Tapeline: an interpreter that has them
 is named, and the two programs ``run_*_reference.py`` of this folder run in it.

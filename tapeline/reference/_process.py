@@ -30,7 +30,7 @@ class TokenSequence:
 
     Attributes:
         ids: token ids: a prompt, then tokens of single steps.
-        ends: lengths of prefixes whose last logits are compared, ascending; the last is the prompt's.
+        ends: ascending lengths of prefixes, to compare the last logits of each; the last is the prompt's.
         steps: number of tokens after the prompt, each fed in a step of its own.
     """
 
@@ -43,7 +43,7 @@ class TokenSequence:
         return {"ids": list(self.ids), "ends": list(self.ends), "steps": self.steps}
 
     def positions(self) -> list[int]:
-        """Returns the positions of the tokens whose logits are compared."""
+        """Returns the positions of the tokens with logits to compare."""
         return [end - 1 for end in self.ends] + list(range(self.ends[-1], self.ends[-1] + self.steps))
 
 
@@ -57,7 +57,7 @@ class ReferenceRequest:
         adapters: directory and weight of each adapter, in the order in which they are merged.
         texts: texts to encode.
         conversations: messages to render and encode.
-        sequences: tokens whose logits are computed, of a causal language model.
+        sequences: tokens to compute logits for, with a causal language model.
         capacity: number of positions that caches hold.
         inputs: inputs of one call of another model.
         results: names of the results of this call.
@@ -231,7 +231,7 @@ def run_reference(request: ReferenceRequest, python: str) -> ReferenceAnswer:
 
 
 def kind_of(model: Path) -> str:
-    """Returns what runs a model: llama.cpp a GGUF file, transformers a directory."""
+    """Returns the reference of a model: llama.cpp for a GGUF file, transformers for a directory."""
     return "llama_cpp" if model.is_file() else "transformers"
 
 

@@ -1,7 +1,7 @@
 """Runs llama.cpp on a GGUF file, for `export --verify=reference`.
 
 `tapeline.reference` starts this file with an interpreter that has llama-cpp-python. Requests arrive on stdin, a line of
-JSON each; answers go to `answer.json` and `answer.npz` in the folder that the request names. No network is used.
+JSON each; answers go to `answer.json` and `answer.npz` in the folder that the request names. The network is not used.
 """
 
 import ctypes

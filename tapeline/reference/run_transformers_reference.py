@@ -1,7 +1,7 @@
 """Runs transformers on a checkpoint, for `export --verify=reference`.
 
 `tapeline.reference` starts this file with an interpreter that has torch and transformers. Requests arrive on stdin, a
-line of JSON each; answers go to `answer.json` and `answer.npz` in the folder of the request. No network is used.
+line of JSON each; answers go to `answer.json` and `answer.npz` in the folder of the request. The network is not used.
 Arguments are packages that requests need beside these: peft, sentence_transformers.
 """
 
@@ -160,7 +160,7 @@ class _Forced(transformers.LogitsProcessor if MISSING is None else object):
 
 
 def _is_run_anew(model: Any) -> bool:
-    """Returns whether steps have no cache, because longrope runs a sequence anew beyond the original length.
+    """Returns whether steps run without a cache, because longrope runs a sequence again beyond the original length.
 
     Only some of transformers' classes do so while they generate; others keep the keys of the short factors.
     """

@@ -1,4 +1,4 @@
-"""Chat templates in processes of their own: what runs there, with limits of memory and time.
+"""Chat templates in separate processes: the programs that run there, with limits of memory and time.
 
 Templates come with models, from anywhere. This folder imports jinja2 and the standard library alone, so that its
 processes are small and start fast; ``tapeline.text`` talks to them.

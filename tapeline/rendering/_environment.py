@@ -14,7 +14,7 @@ from tapeline.rendering._limits import MeteredEnvironment
 
 
 class _Generation(jinja2.ext.Extension):
-    """``{% generation %} .. {% endgeneration %}`` marks what an assistant said, for training; here it is plain text."""
+    """``{% generation %} .. {% endgeneration %}`` marks the assistant's text, for training; here it is plain text."""
 
     tags: Final = {"generation"}  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -28,8 +28,8 @@ class _Generation(jinja2.ext.Extension):
 def environment() -> jinja2.Environment:
     """Jinja as templates expect it: blocks on lines of their own leave none behind, nothing is escaped for HTML.
 
-    Templates come with models, from anywhere. The sandbox refuses what begins with an underscore, changes of what is
-    passed in, and ranges beyond its limit.
+    Templates come with models, from anywhere. The sandbox refuses names that begin with an underscore, changes of
+    arguments, and ranges beyond its limit.
     """
     made = MeteredEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols])
     functions: dict[str, Callable[..., Any]] = {"raise_exception": _raise_exception, "strftime_now": _strftime_now}

@@ -7,7 +7,7 @@ _LENGTH_BYTES: Final = 4
 
 
 class FrameError(Exception):
-    """The other side has gone, or sends what is no message."""
+    """The other side has gone, or sends a malformed message."""
 
 
 def send(connection: socket.socket, message: bytes) -> None:

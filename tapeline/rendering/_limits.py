@@ -69,7 +69,7 @@ _METER: Final = ContextVar[_Meter]("_METER")
 
 @contextlib.contextmanager
 def limited(limits: RenderLimits) -> Iterator[_Meter]:
-    """Limits what is rendered in the block, and yields what counts its text."""
+    """Limits the rendering in the block, and yields the counter of its text."""
     token = _METER.set(_Meter(limits))
     try:
         yield _METER.get()
@@ -78,7 +78,7 @@ def limited(limits: RenderLimits) -> Iterator[_Meter]:
 
 
 class MeteredEnvironment(ImmutableSandboxedEnvironment):
-    """Sandbox that looks at the time with every turn of a loop and every call, and at the size of what grows."""
+    """Sandbox that looks at the time with every turn of a loop and every call, and at the size of growing values."""
 
     intercepted_binops: Final = frozenset({"+", "*", "**"})  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -92,7 +92,7 @@ class MeteredEnvironment(ImmutableSandboxedEnvironment):
         return _sized(super().call(context, function, *arguments, **options))
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Computes what makes large values of small ones."""
+        """Computes operators that make large values of small ones."""
         _METER.get().check_size(_size(operator, left, right))
         return super().call_binop(context, operator, left, right)
 
@@ -102,7 +102,7 @@ class MeteredEnvironment(ImmutableSandboxedEnvironment):
 
 
 class _Checks(NodeTransformer):
-    """Puts filters around what a template loops over, and around what may be a large text."""
+    """Puts filters around iterables of loops, and around values that may be a large text."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 - the library's name
         self.generic_visit(node)
@@ -136,7 +136,7 @@ def _sized(value: Any) -> Any:
 
 
 def _size(operator: str, left: Any, right: Any) -> int:
-    """Returns the size of what an operator would make; 0 if it is no text, no list and no large number."""
+    """Returns the size of what an operator would make; 0 unless it is a text, a list or a large number."""
     if operator == "**":
         large = isinstance(left, int) and isinstance(right, int) and left.bit_length() * right > _MOST_BITS
         return 1 << 62 if large else 0

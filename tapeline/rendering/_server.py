@@ -13,7 +13,7 @@ from tapeline.rendering._worker import work
 def serve_workers(descriptor: int) -> None:
     """Forks a worker for each connection that comes over a socket, until the other side of that is closed.
 
-    Ctrl-C is for the program that started this process. Workers that have ended leave no zombies.
+    Ctrl-C is for the program that started this process. Ended workers do not stay as zombies.
 
     Args:
         descriptor: descriptor of a Unix socket, over which descriptors of connections come.

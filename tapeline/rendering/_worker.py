@@ -73,7 +73,7 @@ def _set_clock(seconds: float) -> None:
 def _answer(
     templates: OrderedDict[str, jinja2.Template], text: str, variables: dict[str, Any] | None, limits: RenderLimits
 ) -> bytes:
-    """Returns the reply to a call: a rendered text, or what went wrong; an empty text if there are no variables."""
+    """Returns the reply to a call: a rendered text, or an error; an empty text without variables."""
     try:
         template = _parsed(templates, text)
         if variables is None:

@@ -68,14 +68,14 @@ _TEKKEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AssembledTokenizer:
-    """A tokenizer, and what the files beside it say.
+    """A tokenizer, and the settings of the files beside it.
 
     Attributes:
         path: file with the vocabulary.
         inner: tokenizer of the library, with every token added.
         tokens: text of the special tokens by name, such as ``bos_token``; chat templates read them.
         cleans: True if decoding removes spaces before punctuation.
-        notes: what could not be done as the files ask.
+        notes: settings of the files that are not supported.
     """
 
     path: Path
@@ -86,7 +86,7 @@ class AssembledTokenizer:
 
 
 def assemble(directory: Path) -> AssembledTokenizer | None:
-    """Assembles the tokenizer of a checkpoint or a bundle; returns None if it has no file with a vocabulary.
+    """Assembles the tokenizer of a checkpoint or a bundle; returns None if it lacks a file with a vocabulary.
 
     Raises:
         CheckpointError: a file is damaged.
@@ -105,7 +105,7 @@ def assemble(directory: Path) -> AssembledTokenizer | None:
 
 
 def special_tokens(directory: Path) -> dict[str, str]:
-    """Returns the text of a directory's special tokens by name, also if it has no vocabulary.
+    """Returns the text of a directory's special tokens by name, also without a vocabulary.
 
     Raises:
         CheckpointError: a file is damaged.
@@ -120,7 +120,7 @@ def special_tokens(directory: Path) -> dict[str, str]:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Returns the JSON object of a file; an empty one if there is no file.
+    """Returns the JSON object of a file; an empty one without the file.
 
     Raises:
         CheckpointError: the file is damaged.
@@ -174,7 +174,7 @@ class _Files:
             raise CheckpointError(f"cannot read {path}: {error}; {_COPY}") from error
 
     def vocabulary(self, tokenizer_class: TokenizerClass | None) -> tuple[Path, tokenizers.Tokenizer] | None:
-        """Returns the file of the vocabulary and a tokenizer of it; None if there is no such file."""
+        """Returns the file of the vocabulary and a tokenizer of it; None if the file does not exist."""
         if self.has_json:
             path = self.directory / TOKENIZER_FILE
             check_tokenizer_json(self.serialized, str(path))
@@ -189,7 +189,7 @@ class _Files:
             return paths[0], tokenizers.Tokenizer(_listed_model(paths))
 
     def sentencepiece(self, name: str) -> SentencePieceModel | None:
-        """Returns the model of SentencePiece that a class reads; None if there is no file of one."""
+        """Returns the model of SentencePiece that a class reads; None if there is none."""
         path = sentencepiece_file(self.directory, name)
         if path is None:
             return None
@@ -466,7 +466,7 @@ def _new_tokens(
 
 
 def _correct_mistral(tokenizer: tokenizers.Tokenizer, files: _Files) -> None:
-    """Replaces the pattern of a Mistral tokenizer whose configuration says that it is wrong."""
+    """Replaces the pattern of a Mistral tokenizer if the configuration marks it as wrong."""
     if files.config.get("fix_mistral_regex") is not True or tokenizer.get_vocab_size() <= _LARGE:
         return
     version, model_type = files.model_config.get("transformers_version"), files.model_config.get("model_type")
@@ -485,7 +485,7 @@ def _correct_mistral(tokenizer: tokenizers.Tokenizer, files: _Files) -> None:
 
 
 def _cleans(tokenizer: tokenizers.Tokenizer, arguments: Arguments) -> bool:
-    """Returns whether decoding removes spaces before punctuation; not of BPE, whose spaces are text."""
+    """Returns whether decoding removes spaces before punctuation; not for BPE, in which spaces are text."""
     if not arguments.get("clean_up_tokenization_spaces", False):
         return False
     forced = arguments.get("clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output", False)

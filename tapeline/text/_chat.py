@@ -1,4 +1,4 @@
-"""A conversation with a model: what was said, as the ids that the model continues."""
+"""A conversation with a model, as the ids that the model continues."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ class Chat:
     Args:
         template: of the model.
         tokenizer: of the model.
-        system: what the model is told before everything else; nothing if None.
+        system: system message, or None.
 
     Attributes:
         messages: all that was said. A turn that was refused after ``ask`` is forgotten by setting those from before it.
@@ -31,7 +31,7 @@ class Chat:
         """Begins a conversation with the model of a directory or a bundle.
 
         Raises:
-            InputError: there is no tokenizer, no chat template, or one that is damaged.
+            InputError: the tokenizer or the chat template is missing, or one is damaged.
         """
         if tokenizer is None:
             raise InputError(f"`chat`: {directory} has no tokenizer: text cannot become ids; export it with one")

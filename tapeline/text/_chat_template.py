@@ -39,7 +39,7 @@ _MARK: Final = "\ue000tapeline\ue000"  # of the private use area: in no template
 
 
 class NoTemplateError(InputError):
-    """A model has no chat template."""
+    """A model lacks a chat template."""
 
 
 class ChatTemplate:
@@ -47,8 +47,8 @@ class ChatTemplate:
 
     Args:
         text: the template, in Jinja.
-        origin: where it is from, for messages.
-        tokens: what templates find under the names of special tokens, such as ``bos_token``.
+        origin: source of the template, for messages.
+        tokens: variables of templates for special tokens, such as ``bos_token``.
         tool_text: template that takes the place of this one if there are tools; None for the same.
         limits: time and size of a rendering.
 
@@ -57,7 +57,7 @@ class ChatTemplate:
         tokens: as given.
 
     Raises:
-        InputError: the text is no template.
+        InputError: the text is not a template.
 
     >>> template = ChatTemplate("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}", "here")
     >>> template.render([{"role": "user", "content": "Hello"}])
@@ -128,13 +128,13 @@ class ChatTemplate:
         """Returns the text of a conversation.
 
         Args:
-            messages: what was said so far.
+            messages: messages so far.
             add_generation_prompt: True appends the beginning of the assistant's answer.
             **more: further variables of the template's, such as ``tools``.
 
         Raises:
-            InputError: the template refuses the messages, fails, takes too long, makes too much, or does what the
-                sandbox does not allow.
+            InputError: the template refuses the messages, fails, takes too long, makes too much text, or violates the
+                sandbox.
         """
         began = time.monotonic()
         copies = self._in_form(messages)
@@ -197,7 +197,7 @@ class ChatTemplate:
 
 
 def _read_text(path: Path) -> str | None:
-    """Returns the text of a file; None if there is no file."""
+    """Returns the text of a file; None without a file."""
     if not path.exists():
         return None
     try:

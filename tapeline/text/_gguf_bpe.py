@@ -192,7 +192,7 @@ def byte_level_bpe(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
 
 
 def _ranked(ids: dict[str, int]) -> list[tuple[str, str]]:
-    """Returns the merges of a vocabulary that lists none, in the order of the ids of what they make (tiktoken)."""
+    """Returns the merges of a vocabulary that lists none, in the order of the ids of their results (tiktoken)."""
     merges: list[tuple[str, str]] = []
     for token in sorted(ids, key=ids.__getitem__):
         cuts = ((token[:cut], token[cut:]) for cut in range(1, len(token)))

@@ -24,8 +24,8 @@ def sentencepiece_bpe(vocabulary: Vocabulary, *, ordered: bool) -> tuple[Tokeniz
 
     Args:
         vocabulary: of the file.
-        ordered: whether tokens are merged in the order of their ids and not of their scores (Gemma, whose scores do
-            not have the order of its merges).
+        ordered: whether tokens are merged in the order of their ids and not of their scores (Gemma: its scores do not
+            follow the order of its merges).
 
     Raises:
         CheckpointError: scores are missing or of another number.
@@ -62,7 +62,7 @@ def listed_bpe(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
     Runs of line breaks are merged apart from other text, as in llama.cpp.
 
     Raises:
-        UnreadTokenizerError: a merge joins a letter that is no token, or no merges make a run of line breaks.
+        UnreadTokenizerError: a merge joins a letter that is not a token, or merges do not make a run of line breaks.
         CheckpointError: merges are missing or damaged.
     """
     prefix = vocabulary.flag("add_space_prefix", False)
@@ -113,7 +113,7 @@ def _text_tokens(vocabulary: Vocabulary) -> list[str]:
 
 
 def _spelled(vocabulary: Vocabulary, letters: set[str]) -> dict[str, int]:
-    """Returns the ids of tokens, in which a letter of ASCII that is no token stands in place of its byte token.
+    """Returns the ids of tokens, in which a letter of ASCII that is not a token replaces its byte token.
 
     llama.cpp merges letters and not tokens: of the letter alone it takes the byte token. The library merges tokens.
     """
@@ -126,7 +126,7 @@ def _spelled(vocabulary: Vocabulary, letters: set[str]) -> dict[str, int]:
 
 
 def _unspelled(vocabulary: Vocabulary, field: str, letter: str, token: str | None = None) -> str:
-    """Returns the message for a letter that is no token."""
+    """Returns the message for a letter that is not a token."""
     made = "" if token is None else f" in the token {token!r:.40}"
     return (
         f"{vocabulary.path}: {PREFIX}{field}: {letter!r}{made} is merged, but is no token itself: "
@@ -135,7 +135,7 @@ def _unspelled(vocabulary: Vocabulary, field: str, letter: str, token: str | Non
 
 
 def _makes_spaces(pair: tuple[str, str], ids: dict[str, int]) -> bool:
-    """Returns whether a merge makes a run of spaces that is no token of BPE: the converter writes runs plainly.
+    """Returns whether a merge makes a run of spaces that is not a token of BPE: the converter writes runs plainly.
 
     Such a run is matched whole, before any merge.
     """
@@ -171,14 +171,14 @@ def _tokenizer(
 def _merges(vocabulary: Vocabulary, ids: dict[str, int], scores: list[float]) -> list[tuple[str, str]]:
     """Returns every pair of tokens that makes a token, best first.
 
-    SentencePiece and llama.cpp have no list of merges: of all neighbours that make a token those are merged first whose
-    token has the highest score, and of equal ones the leftmost. That is a list of merges in the order of scores. Pairs
-    of one token can stand in any order: if two symbols make a token, they were made of its letters alone, by the same
-    merges wherever the letters stand, so that only one pair ever makes it.
+    SentencePiece and llama.cpp do not use a list of merges: of all neighbours that make a token, the pair with the
+    highest score is merged first, and of equal ones the leftmost. That is a list of merges in the order of scores.
+    Pairs of one token can stand in any order: if two symbols make a token, they were made of its letters alone, by the
+    same merges wherever the letters stand, so that only one pair ever makes it.
 
     Raises:
-        UnreadTokenizerError: tokens have equal scores, and no list of merges does the same; or a letter that is no
-            token is merged.
+        UnreadTokenizerError: tokens have equal scores, and a list of merges cannot do the same; or a letter that is not
+            a token is merged.
     """
     plain = (*_TEXT, TokenType.USER_DEFINED)
     pairs: dict[str, list[tuple[int, int, int, int, str, str]]] = {}
@@ -218,7 +218,7 @@ def _merges(vocabulary: Vocabulary, ids: dict[str, int], scores: list[float]) ->
 
 
 def _check_letters(vocabulary: Vocabulary, ids: Mapping[str, int], scores: Sequence[float]) -> None:
-    """Checks that no text is merged to a token that has a letter that is no token.
+    """Checks that merges never make a token with a letter that is not a token.
 
     Raises:
         UnreadTokenizerError: a text is.

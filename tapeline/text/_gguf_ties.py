@@ -1,4 +1,4 @@
-"""Order of merges of SentencePiece's BPE whose tokens have equal scores."""
+"""Order of merges of SentencePiece's BPE for tokens with equal scores."""
 
 import heapq
 import itertools
@@ -10,16 +10,16 @@ MOST_STEPS: Final = 100_000_000
 
 
 class TiesError(ValueError):
-    """No order of the merges gives what SentencePiece gives: of equal scores it merges the leftmost pair first."""
+    """An order of the merges cannot give SentencePiece's result: among equal scores it merges the leftmost pair."""
 
 
 class TiedMerges:
-    """Finds an order for merges of equal scores, so that a list of merges does what SentencePiece and llama.cpp do.
+    """Finds an order for merges of equal scores, so that a list of merges equals SentencePiece and llama.cpp.
 
     Both merge, of all neighbours that make a token, those with the best score, and of equal ones the leftmost. A list
-    of merges ranks by the token alone. It does the same if of each two pairs that can overlap in a text the left
-    one comes first, and no merge makes a neighbour that is as good as itself. Whether a state of a text can come up
-    is found by merging its letters: what stands around them has no influence before the state is left.
+    of merges ranks by the token alone. It does the same if of each two pairs that can overlap in a text the left one
+    comes first, and merges do not make a neighbour that is as good as themselves. Whether a state of a text can come up
+    is found by merging its letters: surrounding letters do not matter before the state is left.
 
     Args:
         ranks: rank of each token that two tokens make; the lowest is merged first.
@@ -37,7 +37,7 @@ class TiedMerges:
             classes: tokens of equal rank.
 
         Raises:
-            TiesError: there is no such order.
+            TiesError: such an order does not exist.
         """
         return {token: place for tokens in classes for place, token in enumerate(self._in_order(tokens))}
 
@@ -64,7 +64,7 @@ class TiedMerges:
         return _sorted(after, [*pairs])
 
     def _check_growth(self, pairs: Mapping[str, tuple[str, str]]) -> None:
-        """Checks that no token is part of one that has the same rank or a lower one.
+        """Checks that tokens are not parts of tokens with the same rank or a lower one.
 
         Raises:
             TiesError: one is.
@@ -107,7 +107,7 @@ class TiedMerges:
     def _merged(self, text: str, wanted: Sequence[str] = ()) -> Sequence[str] | None:
         """Merges the letters of a text; returns the wanted state, or the last state of two symbols that make the text.
 
-        Returns None if there is no such state.
+        Returns None without such a state.
         """
         parts = [*text]
         while True:

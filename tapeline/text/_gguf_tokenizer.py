@@ -37,15 +37,15 @@ _SPECIAL: Final = {
 
 
 def write_gguf_tokenizer(metadata: Mapping[str, Any], path: str, directory: Path) -> tuple[str, ...]:
-    """Writes tokenizer.json and tokenizer_config.json, the chat template with it; nothing if there is no tokenizer.
+    """Writes tokenizer.json and tokenizer_config.json, the chat template with it; nothing without a tokenizer.
 
     Args:
         metadata: of the file.
         path: the file's, for messages.
-        directory: where the files are wanted.
+        directory: output directory.
 
     Returns:
-        What the file does not say, so that the tokenizer can be another than the model's.
+        Missing facts of the file, which may make the tokenizer differ from the model's.
 
     Raises:
         UnreadTokenizerError: the tokenizer is of a kind that is not read.

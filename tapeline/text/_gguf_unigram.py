@@ -16,11 +16,11 @@ _MOST: Final = 1 << 24  # bytes of a map of characters
 
 
 def unigram(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
-    """Returns the tokenizer, and that no first token is put before texts if the file does not say otherwise.
+    """Returns the tokenizer, and the default of putting a first token before texts: none.
 
     Raises:
-        CheckpointError: scores are missing or of another number, no token is that of unknown letters, or the map of
-            characters is damaged.
+        CheckpointError: scores are missing or of another number, the unknown token is missing, or the map of characters
+            is damaged.
     """
     scores = vocabulary.listed("scores", float, int)
     unknown = next((index for index, kind in enumerate(vocabulary.types) if kind is TokenType.UNKNOWN), None)

@@ -1,4 +1,4 @@
-"""The vocabulary in a GGUF file's metadata: tokens and what they are."""
+"""The vocabulary in a GGUF file's metadata: tokens and their types."""
 
 import enum
 from collections.abc import Iterator, Mapping
@@ -100,10 +100,10 @@ class Vocabulary:
         return made
 
     def listed(self, name: str, *kinds: type) -> list[Any] | None:
-        """Returns a field with one value per token; None if there is no such field.
+        """Returns a field with one value per token; None if the field is missing.
 
         Raises:
-            CheckpointError: it is no such list.
+            CheckpointError: it is not such a list.
         """
         values = self.fields.get(name)
         if values is None:
@@ -120,14 +120,14 @@ class Vocabulary:
         return values
 
     def token(self, name: str, default: int | None = None) -> str | None:
-        """Returns the token whose id is in a field.
+        """Returns the token with its id in a field.
 
         Args:
             name: the field.
-            default: id if there is no such field; None, or an id beyond the vocabulary, for no token.
+            default: id if the field is missing; None, or an id beyond the vocabulary, for none.
 
         Raises:
-            CheckpointError: the field holds no id.
+            CheckpointError: the field does not hold an id.
         """
         token_id = self.fields.get(name)
         if token_id is None:
@@ -156,7 +156,7 @@ class Vocabulary:
         """Returns the pairs of tokens that are merged, first ones first; a pair that is listed twice counts once.
 
         Raises:
-            CheckpointError: the field is missing, or holds no pairs.
+            CheckpointError: the field is missing, or does not hold pairs.
         """
         stored = self.fields.get("merges")
         if not isinstance(stored, list) or not all(isinstance(merge, str) for merge in stored):
@@ -205,8 +205,8 @@ class Vocabulary:
     def whole(self) -> dict[str, bool]:
         """Returns the tokens that are matched whole, in the order of their ids, and whether decoding drops them.
 
-        llama.cpp goes by the type of a token, and by its name if a converter has given it no such type. A token that
-        a field names, such as ``bos_token_id``, need not be among them.
+        llama.cpp goes by the type of a token, and by its name if the converter has not given it such a type. A token
+        that a field names, such as ``bos_token_id``, need not be among them.
         """
         kinds = {TokenType.CONTROL: True, TokenType.UNKNOWN: True, TokenType.USER_DEFINED: False}
         names = {**dict.fromkeys(_SHOWN, False), **dict.fromkeys((*_ENDS, *self._infilling()), True)}
@@ -220,7 +220,7 @@ class Vocabulary:
         return whole
 
     def _infilling(self) -> Iterator[str]:
-        """Yields the token of each role in infilling that no field names."""
+        """Yields the token of each role in infilling that fields do not name."""
         there = {*self.tokens}
         for fields, names in INFILLING.items():
             if not any(field in self.fields for field in fields):

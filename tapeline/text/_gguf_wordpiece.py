@@ -16,9 +16,9 @@ _LONGEST: Final = 100  # characters of a word; longer ones are unknown
 
 
 def word_piece(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
-    """Returns the tokenizer, and that no further token is put before texts: it has its own around them.
+    """Returns the tokenizer, and that a further token before texts is not needed: it has its own around them.
 
-    A token that a field names, or that is special by its name, is no piece, also in a file without types.
+    A token that a field names, or that is special by its name, is not a piece, also in a file without types.
 
     Older files do not say whether texts are made lower case; they are, unless a piece has an upper-case letter.
 
@@ -59,7 +59,7 @@ def _piece(token: str) -> str:
 
 
 def _is_bracketed(token: str) -> bool:
-    """Returns whether a token is one such as [unused1], which no text has."""
+    """Returns whether a token is one such as [unused1], which texts do not have."""
     return token.startswith("[") and token.endswith("]")
 
 

@@ -13,7 +13,7 @@ def parse_token_ids(text: str, model_size: int) -> list[int]:
     """Returns the ids of a comma list.
 
     Args:
-        text: what was given as ``token_ids``.
+        text: value of ``token_ids``.
         model_size: the model's vocabulary V.
 
     Raises:
@@ -37,7 +37,7 @@ def check_ids(ids: Iterable[int], model_size: int, source: str) -> None:
     """Checks that ids are of the model's vocabulary.
 
     Raises:
-        InputError: one is not, or is no integer; ``source`` says where the ids come from.
+        InputError: one is not, or is not an integer; ``source`` names their origin.
     """
     for position, one in enumerate(ids):
         if not isinstance(one, numbers.Integral) or isinstance(one, bool):
@@ -59,11 +59,11 @@ class IdStream:
         self._first = True
 
     def push(self, token_id: int) -> str:
-        """Returns what to print for the next id."""
+        """Returns the text to print for the next id."""
         text = str(token_id) if self._first else f",{token_id}"
         self._first = False
         return text
 
     def finish(self) -> str:
-        """Returns what is left to print: nothing."""
+        """Returns the rest of the text: none."""
         return ""

@@ -27,8 +27,8 @@ class InfillTokens:
         prefix: begins the text before the gap.
         suffix: begins the text after the gap.
         middle: begins the text in the gap.
-        repository: begins the name of a repository; None if the tokenizer has no such token.
-        file: begins the name of a file; None if the tokenizer has no such token.
+        repository: begins the name of a repository; None if the tokenizer lacks the token.
+        file: begins the name of a file; None if the tokenizer lacks the token.
         ends: tokens that end the text in the gap.
     """
 

@@ -1,7 +1,8 @@
 """The least number of tokens that a text can have, known without encoding it: encoding takes seconds for megabytes.
 
-A token of byte-level BPE, and of BPE with tokens for single bytes, stands for no more letters than it is written with,
-and no letter has none. That holds only for the steps that are listed here: a tokenizer with any other has no bound.
+A token of byte-level BPE, and of BPE with tokens for single bytes, stands for at most as many letters as it is written
+with, and each letter has a token. That holds only for the steps that are listed here: a tokenizer with other steps is
+unbounded.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ _SPACES: Final = tuple(filter(str.isspace, map(chr, range(0x3001))))  # the last
 
 
 def least_tokens(tokenizer: tokenizers.Tokenizer, longest_begin: int = 0) -> Callable[[str], int] | None:
-    """Returns a function that gives a number of tokens that no text has fewer of; None if none is known.
+    """Returns a function that gives a lower bound of a text's number of tokens; None if none is known.
 
     Args:
         tokenizer: tokenizer without padding and truncation.

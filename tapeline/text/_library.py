@@ -29,7 +29,7 @@ def encoding_of(
 
 
 def ids_of(inner: tokenizers.Tokenizer, text: str, *, special_tokens: bool = True) -> list[int]:
-    """Returns the ids of a text as ``encoding_of`` does, in half of the time: the library notes no offsets."""
+    """Returns the ids of a text like ``encoding_of``, in half of the time, since offsets are not recorded."""
     (encoding,) = inner.encode_batch_fast([text], add_special_tokens=special_tokens)
     return encoding.ids
 
@@ -54,8 +54,8 @@ def library_errors(failure: str, advice: str) -> Iterator[None]:
     """Raises CheckpointError for anything that the tokenizers library raises in the block.
 
     Args:
-        failure: what failed, with the file.
-        advice: what to do about it.
+        failure: failed step, with the file.
+        advice: the fix.
 
     >>> with library_errors("tokenizer.json cannot be read", "copy it again"):
     ...     raise ValueError("no such piece")

@@ -50,7 +50,7 @@ def check_tokenizer_json(text: str, path: str) -> dict[str, Any]:
     """Checks the text of a tokenizer.json; returns its object.
 
     Raises:
-        CheckpointError: the text is no JSON, or a value is beyond its bound: names the field, the value and the bound.
+        CheckpointError: the text is not JSON, or a value exceeds its bound: names the field, the value and the bound.
     """
     try:
         state = json_value(text, LARGE_JSON_BOUNDS, unique=True)
@@ -73,7 +73,7 @@ def check_tokenizer_json(text: str, path: str) -> dict[str, Any]:
 
 
 def check_tokens(tokens: Iterable[Any], path: str, field: str) -> None:
-    """Checks number and lengths of tokens; what is no text is left to the library.
+    """Checks number and lengths of tokens; values other than texts are left to the library.
 
     Raises:
         CheckpointError: there are too many, or they are too long.
@@ -157,7 +157,10 @@ def _check_model(model: Mapping[str, Any], path: str) -> None:
 
 
 def _check_tree(value: Any, path: str, field: str = "") -> None:
-    """Checks integers, texts, patterns and lists of everything but vocabularies; it nests no deeper than JSON may."""
+    """Checks integers, texts, patterns and lists of everything but vocabularies.
+
+    It nests at most as deep as JSON may.
+    """
     for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
         place = f"{field}.{name}" if field else str(name)
         if isinstance(inner, dict):
@@ -177,7 +180,7 @@ def _check_tree(value: Any, path: str, field: str = "") -> None:
 
 
 def _check_object(step: Mapping[str, Any], path: str, place: str) -> None:
-    """Checks what the fields of one object mean together."""
+    """Checks the fields of one object together."""
     pattern = step.get("Regex")
     if isinstance(pattern, str):
         check_pattern(pattern, path, f"{place}.Regex")
@@ -285,7 +288,7 @@ def _atom_end(pattern: str, position: int) -> int:
 
 
 def _repetition(pattern: str, position: int) -> tuple[bool, int]:
-    """Returns whether what ends at a position is repeated without an end, or often, and where the repetition ends."""
+    """Returns whether the part before a position is repeated endlessly or often, and the end of the repetition."""
     match = _REPEATED.match(pattern, position)
     if match is None:
         return False, position

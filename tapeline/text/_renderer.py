@@ -1,7 +1,7 @@
 """Templates rendered in other processes: a pool of workers, each with limits of memory and time.
 
-A program that renders no template starts none. The workers are forked from one small process (``tapeline.rendering``),
-so a new worker takes about a millisecond, and holds nothing of a model.
+A program starts none before it renders a template. The workers are forked from one small process
+(``tapeline.rendering``), so a new worker takes about a millisecond, and holds nothing of a model.
 """
 
 import atexit
@@ -37,11 +37,11 @@ _REPLY: Final = 1 << 16  # bytes of a reply beside its text
 
 
 class TemplateFault(Exception):
-    """Template that does not parse, or fails on what it was given.
+    """Template that does not parse, or fails on its arguments.
 
     Attributes:
         kind: ``syntax``, ``limit``, ``security``, ``undefined``, ``refused``, ``memory``, ``depth`` or ``failed``.
-        message: what the template's language says.
+        message: message of the template language.
     """
 
     def __init__(self, kind: str, message: str) -> None:
@@ -66,7 +66,7 @@ class Renderer:
 
         Raises:
             TemplateFault: it is none, or takes too long.
-            ProcessError: no process can be started.
+            ProcessError: a process cannot be started.
         """
         self._call(text, None, limits)
 
@@ -79,9 +79,9 @@ class Renderer:
             limits: limits of time and size.
 
         Raises:
-            TemplateFault: it is no template, fails, takes too long or makes too much.
+            TemplateFault: it is not a template, fails, takes too long or makes too much text.
             InputError: a variable is an object that cannot be sent to another process.
-            ProcessError: no process can be started.
+            ProcessError: a process cannot be started.
         """
         return self._call(text, variables, limits).decode("utf-8", "surrogatepass")
 
@@ -236,7 +236,7 @@ class _Server:
 
 
 def _waits(worker: socket.socket) -> bool:
-    """Returns False if a worker has ended, or sends what nobody asked for."""
+    """Returns False if a worker has ended, or sends unexpected messages."""
     try:
         worker.settimeout(0)
         worker.recv(1, socket.MSG_PEEK)

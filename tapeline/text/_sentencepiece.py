@@ -1,7 +1,7 @@
-"""The tokenizer of a directory whose vocabulary is a file of SentencePiece alone (``tokenizer.model``).
+"""The tokenizer of a directory with only a SentencePiece file as vocabulary (``tokenizer.model``).
 
-What each class makes of the file is what transformers 5.23 makes of it. That need not be what SentencePiece does:
-merges have the order of ids and not of scores, and some rules for spaces are not applied.
+Each class reads the file as transformers 5.23 does, which may differ from SentencePiece: merges have the order of ids
+and not of scores, and some rules for spaces are not applied.
 """
 
 from collections.abc import Mapping
@@ -154,7 +154,7 @@ def _ids(model: SentencePieceModel) -> dict[str, int]:
 
 
 def _merges(ids: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Returns every pair of pieces that makes a piece, in the order of the ids of what they make."""
+    """Returns every pair of pieces that makes a piece, in the order of the ids of the results."""
     return [
         (token[:cut], token[cut:])
         for token in sorted(ids, key=ids.__getitem__)

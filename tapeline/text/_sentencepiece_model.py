@@ -1,6 +1,6 @@
 """SentencePiece's model files (``tokenizer.model``): a message of protocol buffers.
 
-Only the fields that say what a tokenizer does are read. Numbers of the fields are those of SentencePiece's
+Only the fields that affect tokenization are read. Numbers of the fields are those of SentencePiece's
 ``sentencepiece_model.proto``, which has the syntax of proto2.
 """
 
@@ -86,7 +86,7 @@ class SentencePieceModel:
 
 
 class _DamageError(ValueError):
-    """The bytes are no such message."""
+    """The bytes are not such a message."""
 
 
 def read_sentencepiece(path: Path) -> SentencePieceModel:

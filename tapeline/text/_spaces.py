@@ -35,13 +35,13 @@ class SpaceStream:
         return without_spaces(text[:cut])
 
     def finish(self) -> str:
-        """Returns what was held back. The stream is then as new."""
+        """Returns the text that was held back. The stream is then as new."""
         text, self._held = self._held, ""
         return without_spaces(text)
 
 
 def _settled(text: str) -> int:
-    """Returns how much of a text no later text changes: all before the spaces that are near its end."""
+    """Returns the length of the part that later text does not change: all before the spaces near the end."""
     end = len(text)
     while (space := text.rfind(" ", 0, end)) >= 0 and end - space <= _REACH + 1:
         end = space

@@ -33,7 +33,7 @@ class StopText:
         self.stop: str | None = None
 
     def push(self, piece: str) -> str:
-        """Returns what may be sent now that another piece of the text is there."""
+        """Returns the text that may be sent after another piece."""
         if self.stopped:
             return ""
         text = self._held + piece
@@ -47,7 +47,7 @@ class StopText:
         return text[: len(text) - kept]
 
     def finish(self) -> str:
-        """Returns what was held back, as the text ends here."""
+        """Returns the text that was held back, as the text ends here."""
         held, self._held = self._held, ""
         return held
 

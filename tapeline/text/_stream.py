@@ -18,9 +18,9 @@ _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 class TextStream:
     """Turns ids into text as they come. The pieces joined are the decoding of all ids at once.
 
-    Decoding is not a matter of single tokens: a character can be spread over several, and the first token of a
-    sequence loses its space. So a window of ids is decoded, which starts with the last token of what is printed
-    already; what the window's text has gained is printed. It costs the same for every token.
+    Decoding is not a matter of single tokens: a character can be spread over several, and the first token of a sequence
+    loses its space. So a window of ids is decoded, which starts with the last printed token; the new part of the
+    window's text is printed. It costs the same for every token.
 
     Held back until later tokens settle it, or `finish` is called:
 
@@ -31,8 +31,8 @@ class TextStream:
     Args:
         tokenizer: tokenizer of the ids.
         name: name of the tokenizer, for messages.
-        keep: special tokens that the text shows, such as marks of tool calls; others have no text.
-        cleans: True removes spaces before punctuation, and holds back what a later punctuation mark can change.
+        keep: special tokens that the text shows, such as marks of tool calls; others are left out.
+        cleans: True removes spaces before punctuation, and holds back spaces that a later punctuation mark can remove.
     """
 
     @checked_choices
@@ -59,7 +59,7 @@ class TextStream:
         return piece if self._spaces is None else self._spaces.push(piece)
 
     def finish(self) -> str:
-        """Returns what was held back. The stream is then as new."""
+        """Returns the text that was held back. The stream is then as new."""
         piece = self._gain(self._decode())
         self._window, self._printed = [], ""
         return piece if self._spaces is None else self._spaces.push(piece) + self._spaces.finish()
@@ -82,7 +82,10 @@ class TextStream:
         return piece
 
     def _settle(self) -> str:
-        """Returns what was held back, as what comes next cannot change it; later tokens still have a predecessor."""
+        """Returns the text that was held back, as later text cannot change it.
+
+        Later tokens still have a predecessor.
+        """
         piece = self._gain(self._decode())
         self._window = self._window[-1:]
         self._printed = self._decode()
@@ -93,7 +96,7 @@ class TextStream:
             return self._tokenizer.decode(self._window, skip_special_tokens=True)
 
     def _gain(self, text: str) -> str:
-        """Returns what text adds to the printed part; nothing while a decoder still reshapes that part."""
+        """Returns the part that text adds to the printed part; nothing while a decoder still reshapes that part."""
         if not text.startswith(self._printed):
             return ""
         piece = text[len(self._printed) :]

@@ -73,7 +73,7 @@ class TextEncoder:
             model_size: the model's vocabulary V; every id must be below it.
 
         Raises:
-            InputError: the text holds what is no Unicode, gives no token, or gives an id that the model does not have.
+            InputError: the text is not valid Unicode, has zero tokens, or has an id that the model lacks.
             CheckpointError: the tokenizer is damaged, so that the library fails.
         """
         return self._encoded(text, None, model_size)

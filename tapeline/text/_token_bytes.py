@@ -18,8 +18,8 @@ _SPACE: Final = "\u2581"  # sentencepiece's sign for a space
 def token_bytes(tokenizer: tokenizers.Tokenizer) -> Callable[[int], bytes]:
     """Returns a function that gives the bytes of a token, empty for an id that is none.
 
-    Tokens that were added, special ones too, are the text that they are written as. Of all others the decoder says
-    what their characters stand for: bytes (GPT-2's table), or text in which a sign stands for the space.
+    Tokens that were added, special ones too, are the text that they are written as. For all others, the decoder defines
+    the meaning of their characters: bytes (GPT-2's table), or text in which a sign stands for the space.
     """
     added = tokenizer.get_added_tokens_decoder()
     kinds = set(_kinds(tokenizer))

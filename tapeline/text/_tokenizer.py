@@ -77,7 +77,7 @@ class Tokenizer:
         path: the tokenizer.json, or the file with the vocabulary if there is none.
         vocabulary_size: one more than the highest id.
         tokens: text of the special tokens by name, such as ``bos_token``.
-        notes: what could not be done as the directory's files ask.
+        notes: settings of the directory's files that are not supported.
     """
 
     @checked_choices
@@ -90,14 +90,14 @@ class Tokenizer:
         cleans: bool = False,
         notes: Sequence[str] = (),
     ) -> None:
-        """Wraps what `load` has read. Padding and truncation that the file asks for are off, as in transformers.
+        """Wraps the result of `load`. Padding and truncation that the file asks for are off, as in transformers.
 
         Args:
             path: file with the vocabulary.
             inner: tokenizer of the library.
             tokens: text of the special tokens by name.
             cleans: True removes spaces before punctuation from decoded text.
-            notes: what could not be done as the directory's files ask.
+            notes: settings of the directory's files that are not supported.
         """
         inner.no_padding()
         inner.no_truncation()
@@ -119,7 +119,7 @@ class Tokenizer:
         """Assembles the tokenizer of a checkpoint or a bundle from all of its files.
 
         Raises:
-            CheckpointError: there is no vocabulary of a format that is read, or a file is damaged.
+            CheckpointError: a vocabulary in a known format is missing, or a file is damaged.
         """
         made = assemble(directory)
         if made is None:
@@ -128,7 +128,7 @@ class Tokenizer:
 
     @classmethod
     def _registered(cls, directory: Path) -> "Tokenizer":
-        """Reads the tokenizer by what is registered for one of the directory's files."""
+        """Reads the tokenizer with the reader that is registered for one of the directory's files."""
         load_plugins()
         name = next((name for name in _READERS if (directory / name).exists()), None)
         if name is None:
@@ -149,7 +149,7 @@ class Tokenizer:
             special_tokens: whether those are added that tokenizer.json wants around a text (its post-processor).
 
         Raises:
-            InputError: the text holds what is no Unicode, gives no token, or gives an id that the model does not have.
+            InputError: the text is not valid Unicode, has zero tokens, or has an id that the model lacks.
             CheckpointError: tokenizer.json is damaged, so that the library fails.
         """
         _check_unicode(text)
@@ -168,7 +168,7 @@ class Tokenizer:
             model_size: the model's vocabulary V; every id must be below it.
 
         Raises:
-            InputError: the text holds what is no Unicode, or gives an id that the model does not have.
+            InputError: the text is not valid Unicode, or has an id that the model lacks.
             CheckpointError: tokenizer.json is damaged, so that the library fails.
         """
         _check_unicode(text)
@@ -183,7 +183,7 @@ class Tokenizer:
         return literal_tokenizer(self._inner, {name for names in INFILLING.values() for name in names})
 
     def begin_ids(self) -> list[int]:
-        """Returns the id of ``bos_token`` if the tokenizer puts it before a text; else no id."""
+        """Returns the id of ``bos_token`` if the tokenizer puts it before a text."""
         first = next(iter(self._encoded("", True)), None)
         return [first] if first is not None and first == self.token_id(self.tokens.get("bos_token", "")) else []
 
@@ -235,7 +235,7 @@ class Tokenizer:
 
     @checked_choices
     def decode(self, ids: Sequence[int], *, special_tokens: bool = False) -> str:
-        """Returns the text of ids. An id outside the vocabulary has no text.
+        """Returns the text of ids. An id outside the vocabulary has an empty text.
 
         Args:
             ids: token ids.
@@ -254,7 +254,7 @@ class Tokenizer:
         return self._inner.to_str()
 
     def token_id(self, token: str) -> int | None:
-        """Returns the id of a token; None if the vocabulary has no such token."""
+        """Returns the id of a token; None if the vocabulary lacks the token."""
         return self._inner.token_to_id(token)
 
     def special_id(self, token: str) -> int | None:
@@ -267,7 +267,7 @@ class Tokenizer:
         return frozenset(token for index in self._special if (token := self._inner.id_to_token(index)) is not None)
 
     def eos_id(self) -> int | None:
-        """Returns the id of the token named ``eos_token``; None if no file names one."""
+        """Returns the id of the token named ``eos_token``; None if the files do not name one."""
         token = self.tokens.get("eos_token")
         return None if token is None else self._inner.token_to_id(token)
 
@@ -289,7 +289,7 @@ class Tokenizer:
         """Returns a new stream that turns ids into text one by one.
 
         Args:
-            keep: special tokens that the text shows; others have no text.
+            keep: special tokens that the text shows; others are left out.
         """
         return TextStream(self._inner, str(self.path), keep, cleans=self._cleans)
 
@@ -315,7 +315,7 @@ def _check_unicode(text: str) -> None:
 
 
 def find_tokenizer(directory: Path) -> Tokenizer | None:
-    """Returns the directory's tokenizer, or None if it has no tokenizer of any format.
+    """Returns the directory's tokenizer, or None without a tokenizer in a known format.
 
     Raises:
         CheckpointError: tokenizer.json is damaged, or the tokenizer is of a format that is not read.

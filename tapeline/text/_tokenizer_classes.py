@@ -1,4 +1,4 @@
-"""Tokenizer classes: what a class sets up itself, whatever ``tokenizer.json`` says about it.
+"""Tokenizer classes: settings of a class that override ``tokenizer.json``.
 
 A directory names the class of its tokenizer (``tokenizer_class``), or the type of the model implies it. Most classes
 take only the vocabulary, the merges and the post-processor from ``tokenizer.json``; they bring their own normalizer,
@@ -94,7 +94,7 @@ def _set_template(
 
 
 def _id(tokenizer: Tokenizer, named: Named, name: str, default: int | None = None) -> int:
-    """Returns the id of a named token, or of the unknown token; ``default`` if no token has the name."""
+    """Returns the id of a named token, or of the unknown token; ``default`` if the name is not a token."""
     if default is not None and named.get(name) is None:
         return default
     for token in (named.get(name), named.get("unk_token")):
@@ -149,7 +149,7 @@ _INFILLING: Final = MappingProxyType(
 
 
 def _special(*, with_flags: bool) -> Callable[[Tokenizer, Sequence[AddedToken | str]], None]:
-    """Returns what makes named tokens special: with the flags that they have (Cohere), or without others (Qwen2)."""
+    """Returns the function that makes named tokens special: with their flags (Cohere), or without others (Qwen2)."""
 
     def name_tokens(tokenizer: Tokenizer, tokens: Sequence[AddedToken | str]) -> None:
         tokenizer.add_special_tokens(

@@ -1,4 +1,4 @@
-"""Tools in conversations: what of them goes into the prompt, and calls parsed out of answers.
+"""Tools in conversations: their part of the prompt, and calls parsed out of answers.
 
 Use in a server, for each request of a conversation:
 

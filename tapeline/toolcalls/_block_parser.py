@@ -1,6 +1,6 @@
 """Calls in blocks: XML (Qwen3-Coder, GLM, MiniMax, Seed-OSS), Python (LFM2), marked JSON (Kimi, DeepSeek).
 
-A call is given when its block has ended: what it says is known only then.
+A call is returned when its block has ended: its contents are known only then.
 """
 
 import ast
@@ -64,7 +64,7 @@ class BlockCallParser(StateParser):
         marks: of the family.
         tools: parameters of the tools by name, or their names.
         new_id: makes names of calls.
-        streamed: has no effect: a call is given when it is whole.
+        streamed: ignored: calls are returned when they are complete.
     """
 
     def __init__(self, marks: BlockMarks, tools: ToolNames, new_id: NewId, streamed: bool) -> None:
@@ -142,7 +142,7 @@ class BlockCallParser(StateParser):
         return self._go(self._in_text)
 
     def _fail(self) -> bool:
-        """Gives back the marks of what is no call, and its first character, and reads the rest as text."""
+        """Returns marks that do not begin a call, with the first character, and reads the rest as text."""
         self._say(self._given_back + self._text[:1])
         self._text = self._text[1:]
         self._given_back = ""
@@ -163,10 +163,10 @@ class BlockCallParser(StateParser):
 
 
 def xml_reader(head: str, parameter: str) -> ReadBlock:
-    """Returns a reader of calls whose arguments are elements.
+    """Returns a reader of calls with arguments as elements.
 
     Args:
-        head: expression of what stands before the arguments, with the group ``name``.
+        head: expression of the text before the arguments, with the group ``name``.
         parameter: expression of one argument, with the groups ``key`` and ``value``.
     """
     heads, parameters = re.compile(head), re.compile(parameter, re.DOTALL)
@@ -232,11 +232,11 @@ def _is_of(value: Any, kinds: set[str]) -> bool:
 
 
 def json_reader(head: str, tail: str = "") -> ReadBlock:
-    """Returns a reader of calls whose arguments are a JSON object.
+    """Returns a reader of calls with arguments as a JSON object.
 
     Args:
-        head: expression of what stands before the arguments, with the group ``name``.
-        tail: expression of what stands after them.
+        head: expression of the text before the arguments, with the group ``name``.
+        tail: expression of the text after them.
     """
     whole = re.compile(rf"{head}\s*(?P<arguments>\{{.*\}}){tail}\s*", re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""JSON that was cut off: the value of what is there."""
+"""JSON that was cut off: the value of the present part."""
 
 import re
 from typing import Any, Final
@@ -11,7 +11,7 @@ _ESCAPE: Final = re.compile(r"(?:\\\\)*(\\(?:u[0-9a-fA-F]{0,3})?)\Z")  # an esca
 
 
 def closed_json(text: str) -> Any:
-    """Returns the value of an object whose JSON text was cut off; None if the text begins no object.
+    """Returns the value of an object with a JSON text that was cut off; None if the text does not begin an object.
 
     A string that was cut off ends where the text ends. A key without its value, and a number or a word that was cut
     off, are left out.

@@ -59,8 +59,8 @@ class ParsedAnswer:
     """A whole answer.
 
     Attributes:
-        text: what the model says.
-        reasoning: what it says to itself.
+        text: answer of the model.
+        reasoning: reasoning of the model.
         calls: calls of tools, in order.
     """
 

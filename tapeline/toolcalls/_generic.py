@@ -1,4 +1,7 @@
-"""Tools for models whose chat template shows none: a system message says them, and calls are written as Hermes does."""
+"""Tools for models with a chat template that shows none.
+
+A system message lists them, and calls have the form of Hermes.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,7 +23,7 @@ To call a function, answer with its name and arguments as a JSON object inside <
 def generic_messages(
     messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], *, system: bool
 ) -> list[dict[str, Any]]:
-    """Returns messages without what a template without tools does not know: calls and results become text.
+    """Returns messages for a template without tools: calls and results become text.
 
     Args:
         messages: the conversation, as templates take it.

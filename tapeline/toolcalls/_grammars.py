@@ -1,4 +1,4 @@
-"""Grammars of calls: what an answer is when a tool must be called, or a strict one may be."""
+"""Grammars of calls: form of an answer if a tool must be called, or a strict one may be."""
 
 import json
 import re
@@ -33,7 +33,7 @@ class CallGrammar:
         tools: that may be called.
         demanded: whether one of them must be called; otherwise the model is free, and strict tools alone are held to
             their schemas.
-        form: format of an answer that is no call; None for free text.
+        form: format of an answer without a call; None for free text.
     """
 
     def __init__(
@@ -102,11 +102,11 @@ class CallGrammar:
 
     @property
     def has_form(self) -> bool:
-        """True if an answer that is no call has a format."""
+        """True if an answer without a call has a format."""
         return self._form is not None
 
     def content(self, *marks: str) -> str:
-        """Returns a term for what the model says: the format, or free text without some added tokens."""
+        """Returns a term for the answer: the format, or free text without some added tokens."""
         match self._form:
             case None:
                 return self.texts(*marks)
@@ -140,7 +140,7 @@ class CallGrammar:
         return "free"
 
     def grammar(self, start: str) -> LarkGrammar:
-        """Returns the grammar whose answers are a term."""
+        """Returns the grammar of answers of one term."""
         used = re.findall(r"@(\w+)", "\n".join([start, *self._rules]))
         named = {f"{schema_name(tool)}_{index}": self._schema(tool) for index, tool in enumerate(self._tools)}
         schemas = {name: schema for name, schema in named.items() if name in used}
@@ -261,7 +261,7 @@ def deepseek_fenced(calls: CallGrammar, demanded: bool, parallel: bool) -> LarkG
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """Texts of calls whose arguments are elements.
+    """Texts of calls with arguments as elements.
 
     Attributes:
         opening: before a section or a call.
@@ -298,7 +298,7 @@ MINIMAX: Final = Elements(
 
 
 def elements(form: Elements) -> Callable[[CallGrammar, bool, bool], LarkGrammar]:
-    """Returns the maker of the grammar of calls whose arguments are elements."""
+    """Returns the maker of the grammar of calls with arguments as elements."""
 
     def grammar(calls: CallGrammar, demanded: bool, parallel: bool) -> LarkGrammar:
         opening, closing = calls.mark(form.opening), calls.mark(form.closing)

@@ -111,7 +111,7 @@ class HarmonyParser(StateParser):
         return self._go(self._between)
 
     def _stretch(self, final: bool, give: Callable[[str], None], then: State) -> bool:
-        """Gives what is known to be of the message, and goes on after the mark that ends it."""
+        """Returns the settled part of the message, and continues after the mark that ends it."""
         mark = first_mark(self._text, _ENDS)
         if mark is None:
             settled = len(self._text) - (0 if final and not self._cut else held_length(self._text, _ENDS))

@@ -228,7 +228,7 @@ class JsonCallParser(StateParser):
         return True
 
     def _unfinished(self) -> bool:
-        """Ends an answer that ends inside a call: one that was cut off keeps the arguments so far, and no marks."""
+        """Ends an answer that ends inside a call: one that was cut off keeps the arguments so far, without marks."""
         header = _HEADER.match(self._text) if self._cut else None
         if header and header[1] in self._tools:
             return self._cut_call(header[1], header.end())
@@ -249,7 +249,7 @@ class JsonCallParser(StateParser):
         return self._go(self._in_text)
 
     def _fail(self) -> bool:
-        """Gives back the beginning of what is no call, and reads the rest as text."""
+        """Returns the beginning of text that is not a call, and reads the rest as text."""
         self._say(self._given_back)
         return self._leave_call()
 

@@ -14,7 +14,7 @@ _LETTERS: Final = string.ascii_letters + string.digits
 class AnswerParser(Protocol):
     """Parser of one answer.
 
-    The same text gives the same answer in whatever pieces it comes. No part of a mark is ever given as text, unless
+    The same text gives the same answer in whatever pieces it comes. Parts of a mark are never returned as text, unless
     it turns out to be none; a call that is damaged, or of a tool that was not given, comes as text.
     """
 
@@ -24,11 +24,11 @@ class AnswerParser(Protocol):
         ...
 
     def push(self, text: str) -> list[AnswerDelta]:
-        """Returns what the next piece of text settles; often one delta, sometimes none."""
+        """Returns the deltas that the next piece of text settles; often one, sometimes none."""
         ...
 
     def finish(self, *, cut: bool = False) -> list[AnswerDelta]:
-        """Returns what was held back, as the answer ends here.
+        """Returns the deltas that were held back, as the answer ends here.
 
         Args:
             cut: True if the answer was cut off: a mark that has begun is dropped, and a call that has begun is given

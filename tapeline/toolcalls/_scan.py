@@ -1,4 +1,4 @@
-"""JSON in text that grows: where a value ends, and what a call says."""
+"""JSON in growing text: the end of a value, and the contents of a call."""
 
 import json
 import re
@@ -18,7 +18,7 @@ class ValueScanner:
     """Finds the end of a JSON object or list in text that grows; each character is looked at once.
 
     Args:
-        start: where the value begins in the text.
+        start: start of the value in the text.
     """
 
     def __init__(self, start: int) -> None:
@@ -27,7 +27,7 @@ class ValueScanner:
         self._quoted = False
 
     def end(self, text: str) -> int | None:
-        """Returns where the value ends, one beyond its last character; None while it goes on.
+        """Returns the end of the value, one beyond its last character; None while it goes on.
 
         >>> ValueScanner(0).end('{"}": []} and')
         9
@@ -60,7 +60,7 @@ class ValueScanner:
 
 
 def call_of(text: str, tools: Collection[str]) -> tuple[str, str] | None:
-    """Returns name and arguments of a call that is a JSON object; None if it is no call of one of the tools.
+    """Returns name and arguments of a call that is a JSON object; None if it is not a call of one of the tools.
 
     >>> call_of('{"name": "f", "arguments": {"a":  1}}', {"f"})
     ('f', '{"a":  1}')

@@ -1,4 +1,4 @@
-"""State machine under the parsers of answers: text comes in pieces, and states settle what they can of it."""
+"""State machine under the parsers of answers: text comes in pieces, and states settle parts of it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -12,7 +12,7 @@ State = Callable[[bool], bool]
 
 
 class StateParser(ABC):
-    """Parser whose states are methods; it has the protocol ``AnswerParser``.
+    """Parser with methods as states; it has the protocol ``AnswerParser``.
 
     A state takes whether the answer has ended, and returns whether another one, or it again, can settle more now.
 
@@ -38,13 +38,16 @@ class StateParser(ABC):
         return self._writer.count
 
     def push(self, text: str) -> list[AnswerDelta]:
-        """Returns what the next piece of text settles."""
+        """Returns the deltas that the next piece of text settles."""
         self._text += text
         return self._run(final=False)
 
     @checked_choices
     def finish(self, *, cut: bool = False) -> list[AnswerDelta]:
-        """Returns what was held back, as the answer ends here; without marks that have begun if it was cut off."""
+        """Returns the deltas that were held back, as the answer ends here.
+
+        Without marks that have begun if it was cut off.
+        """
         self._cut = cut
         return self._run(final=True)
 

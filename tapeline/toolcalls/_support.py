@@ -1,4 +1,4 @@
-"""Tools with one model: what of a request goes into the prompt, the grammar and the parser."""
+"""Tools with one model: a request's parts for the prompt, the grammar and the parser."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -50,7 +50,7 @@ class ToolPlan:
 
     @property
     def parses(self) -> bool:
-        """True if answers may have parts that are no text, such as calls."""
+        """True if answers may have parts other than text, such as calls."""
         return self._format is not None or self.thinking is not None
 
     @checked_choices
@@ -77,7 +77,7 @@ class ToolSupport:
     Attributes:
         format: form of the model's calls; None if it is not known.
         takes_tools: whether the template shows tools to the model.
-        generic: True if the template shows no tools in a form that is known, so that ``generic_messages`` does.
+        generic: True if the template does not show tools in a known form, so that ``generic_messages`` does.
         takes_system: whether the template shows a system message to the model.
     """
 
@@ -100,18 +100,18 @@ class ToolSupport:
         form: AnswerForm | None = None,
         adapt: Callable[[Any], Any] = _as_it_is,
     ) -> ToolPlan:
-        """Returns what a request's tools mean; every request of a conversation has a plan, also one without tools.
+        """Returns the plan of a request's tools; every request of a conversation has a plan, also one without tools.
 
         Args:
             tools: ``tools`` of the request.
             choice: ``tool_choice`` of the request.
             parallel: ``parallel_tool_calls`` of the request: whether an answer may have several calls.
-            form: format of an answer that is no call; None for free text.
+            form: format of an answer without a call; None for free text.
             adapt: returns the parameters of a tool in keywords that grammars have.
 
         Raises:
-            InputError: a tool or the choice is not as the API has it, or calls of the model have no grammar, and the
-                request needs one.
+            InputError: a tool or the choice violates the API, or the request needs a grammar that the model's calls
+                lack.
         """
         read = read_tools(tools or ())
         wanted = read_choice(choice, read)

@@ -23,7 +23,7 @@ class ThinkParser:
 
     Args:
         marks: marks before and after the reasoning.
-        inner: parser of what follows.
+        inner: parser of the following text.
         begun: True if the prompt ends with the first mark.
     """
 
@@ -42,13 +42,13 @@ class ThinkParser:
         return self._inner.calls
 
     def push(self, text: str) -> list[AnswerDelta]:
-        """Returns what the next piece of text settles."""
+        """Returns the deltas that the next piece of text settles."""
         self._text += text
         return self._settled(final=False, cut=False)
 
     @checked_choices
     def finish(self, *, cut: bool = False) -> list[AnswerDelta]:
-        """Returns what was held back, as the answer ends here."""
+        """Returns the deltas that were held back, as the answer ends here."""
         return [*self._settled(final=True, cut=cut), *self._inner.finish(cut=cut)]
 
     def _settled(self, *, final: bool, cut: bool) -> list[AnswerDelta]:
@@ -89,7 +89,7 @@ class ThinkParser:
         return [ReasoningDelta(shown)] if shown else []
 
     def _spaces(self, rest: str) -> None:
-        """Goes on with what follows the reasoning, without the line ends before it."""
+        """Continues with the text after the reasoning, without the line ends before it."""
         self._answering = True
         self._inner = _Stripped(self._inner)
         self._text = rest

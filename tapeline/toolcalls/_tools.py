@@ -53,7 +53,7 @@ def read_tools(values: Sequence[Mapping[str, Any]]) -> tuple[Tool, ...]:
             "strict"}}``.
 
     Raises:
-        InputError: one is no function, has no name, or has parameters that are no schema of an object.
+        InputError: one is not a function, lacks a name, or has parameters that are not a schema of an object.
     """
     tools = tuple(_tool(value, f"tools[{index}]") for index, value in enumerate(values))
     names = [tool.name for tool in tools]
@@ -94,7 +94,7 @@ def read_choice(value: Any, tools: Sequence[Tool]) -> ToolChoice:
 
 
 def resolved(part: Any, root: Any) -> Any:
-    """Returns the schema that a reference inside a schema names; the schema itself if it is no such reference."""
+    """Returns the schema that a reference inside a schema names; the schema itself if it is not such a reference."""
     for _ in range(_MOST_REFERENCES):
         reference = part.get("$ref") if isinstance(part, Mapping) else None
         if not isinstance(reference, str) or not reference.startswith("#/"):
@@ -122,7 +122,7 @@ def _tool(value: Mapping[str, Any], place: str) -> Tool:
 
 
 def _parameters(value: Any, place: str) -> Mapping[str, Any]:
-    """Returns the schema of arguments; none at all if the tool names no parameters."""
+    """Returns the schema of arguments; none if the tool does not name parameters."""
     if value is None:
         return {"type": "object", "properties": {}, "additionalProperties": False}
     if not isinstance(value, Mapping):

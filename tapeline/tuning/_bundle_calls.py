@@ -14,7 +14,7 @@ def bundle_calls(bundle: Bundle, cache: PersistentCache[Any], op: str | None = N
     Args:
         bundle: opened bundle.
         cache: cache with the configurations that are remembered now.
-        op: op, with or without its version, whose calls are returned; all ops if None.
+        op: op of the calls to return, with or without its version; all ops if None.
 
     Returns:
         The fields of each call in ``kernel_config.json``, and ``now``: the configuration that another export would
@@ -29,7 +29,7 @@ def bundle_calls(bundle: Bundle, cache: PersistentCache[Any], op: str | None = N
 
 
 def bundle_text(bundle: Bundle, calls: list[dict[str, Any]], cache: PersistentCache[Any]) -> str:
-    """Returns a line per call: its configuration, the origin, and what another export would take."""
+    """Returns a line per call: its configuration, the source, and the configuration that a new export would use."""
     if not calls:
         return f"{bundle.path}: no kernels were chosen for it: export it with kernels=tuned\n"
     rows = [("op", "call", "from", "configuration", "time", "gain", "another export")]

@@ -12,7 +12,7 @@ from tapeline.tuning._tune import TunedCall
 
 
 def tuned_target(name: str, cache: PersistentCache[Any] | None = None) -> tuple[Target, dict[str, Any] | None]:
-    """Returns a compile target with the CPU kernels that are remembered for this machine, and where they are from.
+    """Returns a compile target with the CPU kernels that are stored for this machine, and their source.
 
     Args:
         name: name of the target, one of ``run_iree.TARGETS``.
@@ -34,7 +34,7 @@ def tuned_target(name: str, cache: PersistentCache[Any] | None = None) -> tuple[
 
 
 def tune_cpu(cache: PersistentCache[Any], rounds: int, products: CpuKernelsKernel | None = None) -> list[TunedCall]:
-    """Times the kernels that this machine's CPU can run, and stores the best; says what each candidate took.
+    """Times the kernels that this machine's CPU can run, and stores the best; reports the time of each candidate.
 
     Args:
         cache: cache that stores the result.
@@ -42,7 +42,7 @@ def tune_cpu(cache: PersistentCache[Any], rounds: int, products: CpuKernelsKerne
         products: products to time; those for which ``tuned_target`` looks if None.
 
     Raises:
-        TuningError: the CPU has no kernels to choose between.
+        TuningError: the CPU lacks kernels to choose between.
     """
 
     def told(done: int, total: int, measurement: Any) -> None:

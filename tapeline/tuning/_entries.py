@@ -34,7 +34,7 @@ def find_entry(cache: PersistentCache[Any], op: str | None, call: str | None) ->
         call: first digits of the call key; any if None.
 
     Raises:
-        InputError: no entry matches, or several do.
+        InputError: zero or several entries match.
     """
     entries = cache.entries()
     ops = sorted({entry.key.op for entry in entries})
@@ -59,7 +59,7 @@ def _near(op: str, ops: list[str]) -> str:
 
 
 def pin_entry(cache: PersistentCache[Any], entry: CacheEntry[Any], cfg: str | None) -> CacheEntry[Any]:
-    """Pins a configuration, so that no tuning replaces it; returns the pinned entry.
+    """Pins a configuration, so that tuning does not replace it; returns the pinned entry.
 
     Args:
         cache: cache with the entry.

@@ -117,7 +117,7 @@ def _measured(measurement: Measurement, entry: CacheEntry[Any]) -> tuple[str, st
 
 
 def _holds(entry: CacheEntry[Any]) -> str:
-    """Returns whether a call of this process would get the entry, or what differs, as text."""
+    """Returns whether a call of this process would get the entry, or the differences, as text."""
     here = _environment_here(entry)
     if here is None:
         return f"not known: calls of {entry.key.device.partition('|')[0]} say themselves where they run"

@@ -60,13 +60,13 @@ def tune_recorded(
         record: file of recorded calls; the user's own if None.
         compiler: ``iree`` or ``jax``, with which candidates are timed; in the way that they were recorded if None.
         rounds: samples of each candidate.
-        op: op whose calls are tuned; all ops if None.
+        op: op of the calls to tune; all ops if None.
 
     Returns:
         The tuned calls, and (call, reason) of those that were not tuned.
 
     Raises:
-        InputError: the file does not exist, or has no calls of the op.
+        InputError: the file does not exist, or lacks calls of the op.
     """
     record = record_file() if record is None else record
     calls = [call for call in read_record(record) if op is None or op in (call.key.op, call.op_id)]

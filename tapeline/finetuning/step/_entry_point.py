@@ -17,13 +17,13 @@ def training_step(model: DecoderLM, batch: int, sequence: int, optimizer: AdamW 
     updated: ``<path>``, ``first_moment.<path>``, ``second_moment.<path>``. ``step`` is 1 at first.
 
     Args:
-        model: what is trained; its parameters' values are the arguments.
+        model: model to train; its parameters' values are the arguments.
         batch: B.
         sequence: T.
         optimizer: the optimiser; AdamW as it comes if None.
 
     Returns:
-        The entry point; its results are ``loss``, rank-0 f32, before the step, and what is donated.
+        The entry point; its results are ``loss``, rank-0 f32, before the step, and the donated arguments.
     """
     adamw = AdamW() if optimizer is None else optimizer
     specs = {path: parameter.spec for path, parameter in model.named_parameters()}
@@ -69,7 +69,7 @@ def _state_specs(specs: Mapping[str, TensorSpec]) -> dict[str, TensorSpec]:
 
 
 def _by_layer(paths: Mapping[str, TensorSpec]) -> Iterator[tuple[str, list[str]]]:
-    """The paths of each layer, ``model.layers.3``, and of what stands outside of layers, by the path's first part."""
+    """The paths of each layer, ``model.layers.3``, and of modules outside of layers, by the path's first part."""
 
     def layer(path: str) -> str:
         match = re.match(r".*?\.\d+(?=\.)", path)

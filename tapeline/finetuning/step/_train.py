@@ -36,9 +36,9 @@ def open_step(step: EntryPoint, folder: Path, target: Target, device: str) -> Se
 
     Args:
         step: the entry point.
-        folder: where text and executable are written.
+        folder: folder for text and executable.
         target: the device's.
-        device: where it will run.
+        device: device that it will run on.
 
     Returns:
         A session that knows which arguments are donated; close it.

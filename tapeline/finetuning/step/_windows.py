@@ -21,7 +21,7 @@ class Windows:
         seed: random seed; the windows are the same with each version of NumPy.
 
     Raises:
-        InputError: there is no document, or an empty one.
+        InputError: documents are missing, or one is empty.
     """
 
     def __init__(self, documents: Sequence[Sequence[int]], begin: int, end: int, length: int, seed: int = 0) -> None:

@@ -18,7 +18,7 @@ def read_audio(
         source: the file, or its bytes.
         rate: samples per second of the result.
         limits: bounds of the file.
-        name: what messages call it; by default its path.
+        name: name for messages; by default the path.
 
     Raises:
         InputError: it cannot be read, is neither WAV nor FLAC, damaged, cut off, without samples, or beyond a bound;
@@ -44,7 +44,7 @@ def read_blocks(
         rate: as for ``read_audio``.
         limits: as for ``read_audio``.
         name: as for ``read_audio``.
-        check: is called before each block is decoded; what it raises ends the reading.
+        check: called before each block is decoded; its exceptions end the reading.
 
     Raises:
         InputError: as for ``read_audio``; some blocks may have come before.

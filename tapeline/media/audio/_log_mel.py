@@ -76,7 +76,7 @@ class LogMel:
         Sound of at most a window has ``frames`` of them; longer sound one per ``hop`` samples.
 
         Raises:
-            InputError: there are no samples, they are not one row, or one is NaN or infinite.
+            InputError: samples are missing or not one row, or one is NaN or infinite.
         """
         check_samples(samples)
         powers = np.concatenate([*self.log_powers((samples,))], axis=1)
@@ -142,7 +142,7 @@ class LogMelWindows:
                 more for each time that a window lies before the last one.
 
         Raises:
-            InputError: there are no samples, or ``read`` raises it.
+            InputError: samples are missing, or ``read`` raises it.
         """
         self._log_mel: Final = log_mel
         self._read: Final = read
@@ -183,7 +183,7 @@ class LogMelWindows:
         return np.concatenate(self._batches, axis=1)[:, start - self._start : stop - self._start]
 
     def _advance(self, start: int, stop: int) -> None:
-        """Reads on to a frame, and forgets what lies before another one."""
+        """Reads on to a frame, and forgets the samples before another one."""
         if self._rest is None or start < self._start:
             self._rest, self._batches, self._start = self._log_mel.log_powers(self._read()), [], 0
         end = self._start + sum(batch.shape[1] for batch in self._batches)

@@ -89,7 +89,7 @@ def _read(
 def _check_format(file: BinaryIO, size: int, name: str) -> BinaryIO:
     """Checks that a file begins as one of the formats does, and that a WAV file has the samples that it declares.
 
-    Returns the file to read: in memory, of a WAV file that a program wrote into a pipe and that says no size.
+    Returns the file to read: in memory, for a WAV file from a pipe, without a size in its header.
     """
     head = file.read(_MAGIC)
     is_wav = head[:4] == b"RIFF" and head[8:] == b"WAVE"

@@ -21,7 +21,7 @@ def resample(samples: np.ndarray, source: int, target: int) -> np.ndarray:
 
 
 def resampled_blocks(blocks: Iterable[np.ndarray], source: int, target: int) -> Iterator[np.ndarray]:
-    """Yields blocks f32 [samples] at another rate; the results do not depend on where blocks end.
+    """Yields blocks f32 [samples] at another rate; the results do not depend on the block size.
 
     Together they have ceil(samples * target / source) samples.
 

@@ -27,7 +27,7 @@ def missing_bytes(file: BinaryIO, size: int, name: str) -> int:
     Args:
         file: the file, which is read from its start.
         size: bytes that it has.
-        name: what messages call it.
+        name: name for messages.
 
     Raises:
         InputError: the file has too many chunks.
@@ -43,12 +43,12 @@ def with_known_size(file: BinaryIO, size: int, name: str) -> bytes | None:
     """Returns the bytes of a WAV file with the size of its samples, if its header does not say it; None of any other.
 
     The samples go on to the end of the file, or to whole chunks that stand behind them. If such chunks follow the
-    samples' header, then there are no samples.
+    samples' header, the file lacks samples.
 
     Args:
         file: the file, which is read from its start.
         size: bytes that it has.
-        name: what messages call it.
+        name: name for messages.
 
     Raises:
         InputError: the file has too many chunks.

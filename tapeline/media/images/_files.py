@@ -18,10 +18,10 @@ def read_image(
     Args:
         source: the file, or its bytes.
         limits: bounds of the file.
-        name: what messages call it; by default its path.
+        name: name for messages; by default the path.
 
     Raises:
-        InputError: it cannot be read, is of no known format, damaged, cut off, or beyond a bound.
+        InputError: it cannot be read, has an unknown format, is damaged, cut off, or exceeds a bound.
         MissingPackageError: Pillow is not installed.
     """
     reading = load_extra("tapeline.media.images._reading", "images", "reading an image")

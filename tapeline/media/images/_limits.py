@@ -10,7 +10,7 @@ class ImageLimits:
 
     Attributes:
         max_bytes: largest size of the file.
-        max_pixels: most pixels of the picture, and of what it is resized to.
+        max_pixels: maximum number of pixels of the image, and of the resized image.
         max_scans: most passes over the picture in a progressive JPEG file.
     """
 
