@@ -66,10 +66,10 @@ class ConfigFields:
     def integer(self, name: str, default: int | None = None, minimum: int = 1) -> int:
         """Reads an integer of at least ``minimum``; ``default`` if absent, unless that is None.
 
-        The largest value is that of ``BOUNDS``, so that no loop and no allocation that follows is without an end.
+        The largest value is that of ``BOUNDS``, so that later loops and allocations are bounded.
 
         Raises:
-            ConfigError: the field is absent and has no default, of another type, too small or too large.
+            ConfigError: the field is absent without a default, of another type, too small or too large.
         """
         expected = f"an integer of at least {minimum}"
         value = self._value(name, default, expected)
@@ -83,7 +83,7 @@ class ConfigFields:
         """Reads a finite number greater than ``above``; otherwise as ``integer``.
 
         Raises:
-            ConfigError: the field is missing without a default, or is no such number.
+            ConfigError: the field is missing without a default, or is not such a number.
         """
         expected = f"a finite number above {above:g}"
         value = self._value(name, default, expected)
@@ -95,7 +95,7 @@ class ConfigFields:
         """Reads a list of ``count`` finite numbers above 0.
 
         Raises:
-            ConfigError: the field is missing without a default, or is no such list.
+            ConfigError: the field is missing without a default, or is not such a list.
         """
         expected = f"a list of {count} finite numbers above 0"
         value = self._value(name, None, expected)
@@ -132,7 +132,7 @@ class ConfigFields:
         """Returns the fields of an inner object.
 
         Raises:
-            ConfigError: the field is missing, or is no object.
+            ConfigError: the field is missing, or is not an object.
         """
         value = self._value(name, None, "an object")
         if not isinstance(value, Mapping):
@@ -149,7 +149,7 @@ class ConfigFields:
         return ConfigFields({**self.values, **further}, self.where)
 
     def refuse(self, name: str, expected: str) -> NoReturn:
-        """Raises ConfigError: the field is not what was expected."""
+        """Raises ConfigError: the field has an unexpected value."""
         raise ConfigError(
             f"{self.where}: field {name!r}: expected {expected}; found {_REPR.repr(self.values.get(name))}"
         )

@@ -20,7 +20,7 @@ def json_object(path: str, remedy: str) -> Mapping[str, Any]:
         remedy: advice for the message if the file is missing.
 
     Raises:
-        ConfigError: the file is missing, unreadable or no JSON object.
+        ConfigError: the file is missing, unreadable or not a JSON object.
     """
     values = _json(path, remedy)
     if not isinstance(values, dict):

@@ -32,13 +32,13 @@ def pack_weights(model: Module, encoding: Encoding, dtype: DType, activations: A
     Norms, biases, positions, routers and convolutions stay unpacked.
 
     Args:
-        model: model whose modules are changed, those that are made later too.
+        model: model; its modules are changed, including those that are made later.
         encoding: encoding of the blocks.
         dtype: dtype of the activations.
         activations: form in which products take x: as it is, or rounded to 8 bits in blocks of 32.
 
     Raises:
-        ConfigError: packed weights do not support the dtype, or no matrix can be packed.
+        ConfigError: packed weights do not support the dtype, or none of the matrices can be packed.
     """
     if not _encode(model, lambda _: encoding, encoding.name, dtype, activations):
         raise ConfigError(
@@ -69,7 +69,7 @@ def keep_packed(
         Whether any matrix stays packed.
 
     Raises:
-        ConfigError: packed weights do not support the dtype, or no matrix stays packed and one is required.
+        ConfigError: packed weights do not support the dtype, or none of the matrices stays packed and one is required.
     """
     packed = _encode(model, encodings.get, "as stored", dtype, activations)
     if required and not packed:

@@ -89,7 +89,7 @@ class AdaptedWeights:
         return self.read_rows(key, 0, shape[0]) if shape and self._is_converted(key) else self._source.read(key)
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Reads rows [stop - start, ..] of the first axis, with what adapters add to them."""
+        """Reads rows [stop - start, ..] of the first axis, with the updates of adapters."""
         if not self._is_converted(key) or not self._source.spec(key).dtype.is_floating:
             return self._source.read_rows(key, start, stop)
         check_rows(self.spec(key).shape, start, stop, key, self._source.origin(key))
@@ -120,7 +120,7 @@ class AdaptedWeights:
         return None if key in self._changes or not isinstance(source, PackedRows) else source.packed_as(key)
 
     def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Reads packed rows that no adapter changes; see ``PackedRows``."""
+        """Reads packed rows that adapters do not change; see ``PackedRows``."""
         assert isinstance(self._source, PackedRows)
         return self._source.read_packed_rows(key, start, stop)
 
@@ -157,10 +157,10 @@ def adapt(
         shared: key of each tensor that was one with another when the adapters were trained: rows that are loaded into
             either are loaded into both.
         transposed: keys of the matrices that are stored [inputs, outputs]; None takes ``fan_in_fan_out`` of the
-            adapter for all. PEFT stores there what holds for the last module, and goes by the class of each one.
+            adapter for all. PEFT stores the value for the last module there, and uses the class of each module.
 
     Raises:
-        CheckpointError: no tensor takes what an adapter has, or a shape is another.
+        CheckpointError: a tensor for an adapter's update is missing or has another shape.
     """
     changes: dict[str, list[Change]] = defaultdict(list)
     loaded: dict[str, Replacement] = {}
@@ -225,7 +225,7 @@ class _Matcher:
         yield from self._replacements(self._adapter.loaded)
 
     def changes(self) -> Iterator[tuple[str, str, Change]]:
-        """Yields key and name of each tensor with its change, replacements first; notes what has none."""
+        """Yields key and name of each tensor with its change, replacements first; records tensors without one."""
         adapter = self._adapter
         yield from self._replacements(adapter.replaced)
         for module, roles in adapter.low_rank.items():
@@ -263,7 +263,7 @@ class _Matcher:
                 yield key, name, Replacement(file, stored)
 
     def check(self) -> None:
-        """Raises CheckpointError if tensors of the adapter have no place."""
+        """Raises CheckpointError if tensors of the adapter lack a place."""
         if not self._unknown:
             return
         keys = list(self._source.keys())

@@ -243,7 +243,7 @@ def _check_built(path: str, key: str, name: str) -> None:
 
 
 def _split(name: str) -> tuple[str, str | None]:
-    """Returns the module and the role of a tensor; no role if it replaces a tensor of the model."""
+    """Returns the module and the role of a tensor; an empty role if it replaces a tensor of the model."""
     for end, role in _ROLES.items():
         if name.endswith(f".{end}"):
             return name[: -len(end) - 1], role

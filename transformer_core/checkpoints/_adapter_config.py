@@ -1,4 +1,4 @@
-"""adapter_config.json of PEFT's LoRA: what of it a merge needs, and what is refused."""
+"""adapter_config.json of PEFT's LoRA: the fields that a merge needs, and refused fields."""
 
 import math
 import os

@@ -76,7 +76,7 @@ class AliasedWeights:
 class PrefixedWeights(AliasedWeights):
     """Weights of a model without its head, under the keys that the model with its head has.
 
-    ``save_pretrained`` of the model below the head (``LlamaModel``) writes no prefix (``model.``), and transformers
+    ``save_pretrained`` of the model below the head (``LlamaModel``) omits the prefix (``model.``), and transformers
     loads such a checkpoint into the model with the head as well.
 
     Args:
@@ -89,7 +89,7 @@ class PrefixedWeights(AliasedWeights):
         self._prefix: Final = prefix
 
     def keys(self) -> Iterator[str]:
-        """Yields the keys of the source; those that no head has get the prefix."""
+        """Yields the keys of the source; keys outside the head get the prefix."""
         for key in AliasedWeights.keys(self):
             yield key if key.startswith(_HEADS) else f"{self._prefix}{key}"
 

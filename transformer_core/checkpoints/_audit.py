@@ -1,4 +1,4 @@
-"""Checks that a checkpoint holds exactly what a model needs."""
+"""Checks that a checkpoint holds exactly the tensors that a model needs."""
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -27,7 +27,7 @@ class Audit(NamedTuple):
     Attributes:
         used: keys that are wanted and stored, in the model's order.
         tied: names of parameters that are read under another key, stored or not.
-        ignored: stored keys that are known to be of no use.
+        ignored: stored keys that are known to be unused.
         missing: wanted keys that are not stored (empty if strict).
         unexpected: stored keys that are not wanted (empty if strict).
     """
@@ -48,7 +48,7 @@ def audit(
     ignorable: Sequence[str] = IGNORABLE,
     strict: bool = True,
 ) -> Audit:
-    """Compares what a model needs with what a checkpoint stores.
+    """Compares the tensors that a model needs with those of a checkpoint.
 
     Args:
         source: checkpoint.

@@ -32,7 +32,7 @@ class SafetensorsCheckpoint(CheckpointInParts[SafetensorsFile]):
         unlisted: names of further safetensors files in the directory, which are not read.
 
     Raises:
-        CheckpointError: the directory holds no safetensors, a file is damaged, or the index and the shards disagree.
+        CheckpointError: the directory lacks safetensors, a file is damaged, or the index and the shards disagree.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:

@@ -46,7 +46,7 @@ class ComposedWeights:
         return next(iter(self._recipe(name).stored()))
 
     def keys(self) -> Iterator[str]:
-        """Yields the parameters whose stored tensors are all there."""
+        """Yields the parameters with complete stored tensors."""
         return (name for name in self._wanted if self.has(name))
 
     def has(self, key: str) -> bool:
@@ -74,14 +74,14 @@ class ComposedWeights:
         return self.read_rows(key, 0, shape[0]) if shape else self._source.read(self.stored_key(key))
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Reads rows [stop - start, ..] of the parameter, and of the stored tensors only what these need."""
+        """Reads rows [stop - start, ..] of the parameter, and only the necessary part of the stored tensors."""
         return self._recipe(key).rows(self._source, start, stop)
 
     def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
         """Reads rows of the parameter as a matrix, [product of all dims but the last, last dim].
 
-        Where the parameter is stored as it is, and the source can, only these rows are read; otherwise the rows of the
-        first axis that contain them.
+        If the parameter is stored unchanged, and the source supports it, only these rows are read; otherwise the rows
+        of the first axis that contain them.
         """
         recipe = self._recipe(key)
         if type(recipe) is Stored:
@@ -127,7 +127,7 @@ class ComposedWeights:
 
 
 class _AsPacked:
-    """A source whose rows are packed, for recipes that keep rows."""
+    """A source with packed rows, for recipes that keep rows."""
 
     def __init__(self, source: Any) -> None:
         self._source: Final = source

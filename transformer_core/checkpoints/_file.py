@@ -47,7 +47,7 @@ class SafetensorsFile(TensorFile[HeaderEntry]):
         return TensorSpec(entry.shape, DTYPES[entry.dtype])
 
     def encoding(self, key: str) -> None:
-        """Returns None: the format has no packed tensors."""
+        """Returns None: the format does not have packed tensors."""
         self._found(key)
 
     def read(self, key: str) -> np.ndarray:
@@ -64,7 +64,7 @@ class SafetensorsFile(TensorFile[HeaderEntry]):
         """Reads rows ``start`` to ``stop`` of the first axis as a view; a rank-0 tensor is its own only row.
 
         Raises:
-            CheckpointError: as for ``read``, or the tensor has no such rows.
+            CheckpointError: as for ``read``, or the tensor lacks these rows.
         """
         rows = rows_of(self.read(key), start, stop, key, self.path)
         self._will_read(key, start, rows.nbytes)

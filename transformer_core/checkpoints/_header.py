@@ -108,8 +108,8 @@ def read_header(descriptor: int, path: str) -> Header:
         path: path of the file, for messages.
 
     Raises:
-        CheckpointError: the file is not a consistent safetensors file; names the file, the key, what was found
-            and what was expected.
+        CheckpointError: the file is not a consistent safetensors file; names the file, the key, the actual and the
+            expected value.
         OSError: the file cannot be read.
     """
     size = os.fstat(descriptor).st_size

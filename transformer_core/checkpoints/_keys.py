@@ -72,11 +72,11 @@ _OLD_KINDS: Final = {"weight": "gamma", "bias": "beta"}
 
 
 class RenamedModules:
-    """Recipes of a model whose modules all have other names in its checkpoints.
+    """Recipes of a model with other names for all modules in its checkpoints.
 
     Args:
         renamed: path of a module in the checkpoint, by that in the model, with ``{}`` for the number of a layer. A
-            parameter of another module, whose last part is ``weight`` or not, is looked up by its whole path.
+            parameter of another module is looked up by its whole path.
         above: prefixes that the checkpoint's keys may have; the first one that is there counts.
         optional: prefix of the stored names that the checkpoint's keys may lack.
     """
@@ -143,9 +143,9 @@ _LAYER: Final = re.compile(r"(.*\.)?mlp\.(experts\.(?P<projection>gate_proj|up_p
 class ExpertKeys:
     """Stored keys of a family's experts, which the model has as ``mlp.experts.gate_proj`` [E, F, D] and so on.
 
-    Two forms are known: one tensor per expert (``mlp.experts.3.gate_proj.weight`` [F, D]), which is what is published,
-    and one tensor for all (``mlp.experts.gate_up_proj`` [E, 2 F, D] and ``mlp.experts.down_proj`` [E, D, F]), which is
-    how transformers 5 holds them.
+    Two forms are known: one tensor per expert (``mlp.experts.3.gate_proj.weight`` [F, D]), as published, and one tensor
+    for all (``mlp.experts.gate_up_proj`` [E, 2 F, D] and ``mlp.experts.down_proj`` [E, D, F]), which is how
+    transformers 5 holds them.
 
     Attributes:
         layer: module that stands for ``mlp`` in the keys of the form with one tensor per expert.
@@ -207,7 +207,7 @@ _INPUT_MAJOR: Final = {"gate.": "router.", "shared_experts.": "shared_expert."}
 
 
 class InputMajorKeys:
-    """Recipes of feed-forwards whose experts are stored input-major: gates, then ups in one tensor (Llama 4)."""
+    """Recipes of feed-forwards with experts stored input-major: gates, then ups in one tensor (Llama 4)."""
 
     def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
         """Returns the recipe of a parameter of a feed-forward; None for all others."""

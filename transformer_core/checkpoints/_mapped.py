@@ -1,4 +1,4 @@
-"""Files that are mapped at the first read, and checked to be those whose headers were read."""
+"""Files that are mapped at the first read, after checking that they did not change since their headers were read."""
 
 import contextlib
 import mmap

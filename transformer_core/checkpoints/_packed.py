@@ -26,7 +26,7 @@ _ELEMENTS_AT_ONCE: Final = 1 << 20  # of a weight that is being quantized, held 
 
 
 class PackedWeights:
-    """Weights whose packed parameters are i8 [.., bytes of a row]. Implements ``lang_core.WeightSource``.
+    """Weights with packed parameters as i8 [.., bytes of a row]. Implements ``lang_core.WeightSource``.
 
     Rows that the source has packed in the same encoding are given byte for byte; others are quantized, a few at a time.
 
@@ -58,7 +58,7 @@ class PackedWeights:
         return TensorSpec(spec.shape, f32) if key in self._encodings else spec
 
     def encoding(self, key: str) -> str | None:
-        """Returns the source's encoding; None for parameters that are packed here, whose bytes are what is read."""
+        """Returns the source's encoding; None for parameters that are packed here."""
         return None if key in self._encodings else self._source.encoding(key)
 
     def stored_encoding(self, key: str) -> str | None:
@@ -87,7 +87,7 @@ class PackedWeights:
 
         Raises:
             InputError: a weight cannot be quantized, because it is not finite or too large for f16 scales.
-            CheckpointError: a block of the source has a scale that is no number.
+            CheckpointError: a block of the source has a scale that is NaN.
         """
         encoding = self._encodings.get(key)
         if encoding is None:

@@ -1,9 +1,9 @@
 """Regular expressions of a checkpoint's files, matched against names of modules in bounded time.
 
 Python's ``re`` backtracks: a pattern of 12 letters can take hours. RE2 takes time in proportion to the pattern and the
-name, but has no look-around, no back references, and reads a few constructs in another way. So a pattern that both
-read alike is matched by RE2, and any other one by ``re`` if its steps can be bounded beforehand. Either way it matches
-what ``re`` matches.
+name, but lacks look-around and back references, and reads a few constructs in another way. So a pattern that both read
+alike is matched by RE2, and any other one by ``re`` if its steps can be bounded beforehand. Either way it matches like
+``re``.
 """
 
 import re
@@ -44,11 +44,11 @@ class NamePatterns:
     Args:
         patterns: regular expressions in the syntax of Python's ``re``.
         where: the file and the field, for messages.
-        before: regular expression of what can be before a pattern, which then must match up to the end of the name, as
-            in PEFT; None if a pattern must match the start of the name, as in compressed-tensors (``re.match``).
+        before: regular expression of the text before a pattern, which then must match up to the end of the name, as in
+            PEFT; None if a pattern must match the start of the name, as in compressed-tensors (``re.match``).
 
     Raises:
-        ConfigError: a pattern is no regular expression, is too long, or could take too long to match.
+        ConfigError: a pattern is not a regular expression, is too long, or could take too long to match.
     """
 
     def __init__(self, patterns: Sequence[str], where: str, before: str | None = None) -> None:
@@ -128,7 +128,7 @@ def _options(memory: int) -> Any:
 def _steps(text: str) -> int:
     """Returns a bound of the steps that ``re`` takes for one name.
 
-    A repetition ends at one of the name's letters, a choice has two ways. A repeated group has no such bound.
+    A repetition ends at one of the name's letters, a choice has two ways. A repeated group is unbounded.
     """
     plain = _ESCAPE.sub("x", text)
     if _REPEATED_GROUP.search(plain):

@@ -143,7 +143,7 @@ class Cut:
 
 
 class Interleaved:
-    """Every n-th group of rows of a stored tensor, such as each head's queries where its keys and values follow.
+    """Every n-th group of rows of a stored tensor, such as each head's queries if its keys and values follow.
 
     Args:
         key: key of the whole tensor.

@@ -13,7 +13,7 @@ Entry = TypeVar("Entry")
 
 
 class TensorFile(abc.ABC, Generic[Entry]):
-    """File whose header was read and checked. Implements ``lang_core.WeightSource``.
+    """File with a checked header. Implements ``lang_core.WeightSource``.
 
     The file is mapped at the first read, and must not be truncated while it is read: a process that reads a map beyond
     the end of its file is killed.

@@ -20,7 +20,7 @@ class WrappedKeys:
     ``language_model.`` in a checkpoint of the model without its head.
 
     Args:
-        inner: recipes of the decoder alone; None if its checkpoints store what it has.
+        inner: recipes of the decoder alone; None if its checkpoints store its parameters.
     """
 
     def __init__(self, inner: RecipeOf | None = None) -> None:
@@ -52,7 +52,7 @@ class _Within:
 
 
 class _Moved:
-    """Recipe whose stored tensors lie elsewhere in a checkpoint."""
+    """Recipe with stored tensors at other keys of a checkpoint."""
 
     def __init__(self, recipe: Recipe, source: WeightSource) -> None:
         self._recipe: Final = recipe

@@ -61,7 +61,7 @@ def write_safetensors(
 
 
 def write_sparse_safetensors(path: str | os.PathLike[str], specs: Mapping[str, TensorSpec]) -> int:
-    """Writes one file whose tensors are zeros that take no room on disk (a hole), for trials and measurements.
+    """Writes one file of zeros as a sparse file (a hole), for trials and measurements.
 
     Returns:
         The number of bytes of the file.

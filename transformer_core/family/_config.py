@@ -83,7 +83,7 @@ class DecoderConfig:
         prediction_heads: number of multi-token prediction heads that checkpoints have, as far as the file says.
         mixer: layers that mix tokens by a state; None if every layer has attention.
         latent: attention over compressed keys and values; None if they are not compressed.
-        cache_owners: for each layer, number of the earlier layer whose keys and values it reads, None for its own;
+        cache_owners: for each layer, number of the earlier layer that it reads keys and values of, None for its own;
             empty if every layer has its own.
         layer_sizes: for each layer, its own K, H and F; the model's in every layer if empty.
         per_layer: embeddings of tokens for every layer; None without.
@@ -244,7 +244,7 @@ def family_of(config: DecoderConfig) -> Family:
     """Returns the family of a configuration.
 
     Raises:
-        ConfigError: no family of decoders is registered for its architecture.
+        ConfigError: a family of decoders is not registered for its architecture.
     """
     return _decoder_family(family_named(config.architecture), "")
 
@@ -254,7 +254,7 @@ def load_config(directory: str | os.PathLike[str], *, weights: bool = True) -> D
     """Reads ``config.json`` of a decoder's directory; ``weights`` as for ``DecoderConfig.from_hf``.
 
     Raises:
-        ConfigError: the file is missing, unreadable or no JSON object, or as ``DecoderConfig.from_hf``.
+        ConfigError: the file is missing, unreadable or not a JSON object, or as ``DecoderConfig.from_hf``.
     """
     config = config_values(directory)
     return DecoderConfig.from_hf(config.values, config.where, weights=weights)

@@ -73,7 +73,7 @@ def decoder_flow(
 
 
 def begin(config: DecoderConfig) -> ModelFlow:
-    """Returns the first stages of a decoder: its input, and what all layers share."""
+    """Returns the first stages of a decoder: its input, and the inputs that all layers share."""
     return (
         ModelFlow(config.architecture)
         .input("token_ids", ("B", "T"), "i32")
@@ -117,7 +117,7 @@ class DecoderLM(Model[DecoderConfig]):
     a last chunk that would is started at ``S - T``, and repeats tokens that are in the caches already.
 
     Layers with a state have ``layers.i.conv_state`` and ``layers.i.delta_state`` in place of a cache. Padding leaves
-    them unchanged, but no token may be given twice.
+    them unchanged, but tokens must not be passed twice.
 
     ``decode(token_ids [B,1], position, caches)`` appends one token.
 
@@ -133,20 +133,20 @@ class DecoderLM(Model[DecoderConfig]):
     the lowest of equal ones; -1 if the largest is NaN or infinite.
 
     With ``positions="per_row"``, ``position``, ``last`` and ``length`` are i32 [B]: sequences of different lengths in
-    one batch. Padding leaves caches unchanged then, so that ``position + last`` below S is enough, and a row whose
-    ``last`` is -1 is left as it is.
+    one batch. Padding leaves caches unchanged then, so that ``position + last`` below S is enough, and a row with
+    ``last`` -1 is left unchanged.
 
-    With ``window_caches="ring"``, a layer whose queries see W keys keeps no more than the last ``W + max(T, T') - 1``
+    With ``window_caches="ring"``, a layer with a window of W keys keeps at most the last ``W + max(T, T') - 1``
     entries, if that is less than S, each at its position mod that number. A call may then begin at 0, or at
-    most ``max(T, T')`` positions before the end of what was written, padding included.
+    most ``max(T, T')`` positions before the end of the written entries, padding included.
 
-    With ``slots=N``, caches have N rows, and the entry points are those of a server:
-    ``prefill_row(token_ids [1,T], row, position, last, caches)`` appends tokens to a row and gives logits [1,V], in
-    several sizes of T (``prefill_row_32``); ``decode(token_ids [n,1], row [n], position [n], count [n], caches)``
-    appends a token to each of n distinct rows, in several n up to N (``decode_1``), and leaves those alone whose
-    ``count`` is 0; with ``score_tokens=T'``, ``score_row(token_ids [1,T'], row, position, last, caches)`` appends as
-    ``prefill_row`` does, and gives logits [1,T',V] of every token; ``copy_row(source, target, caches)``; and
-    ``clear_row(row, caches)`` sets states to zeros, if there are some. Padding leaves caches unchanged.
+    With ``slots=N``, caches have N rows, and the entry points are those of a server: ``prefill_row(token_ids [1,T],
+    row, position, last, caches)`` appends tokens to a row and gives logits [1,V], in several sizes of T
+    (``prefill_row_32``); ``decode(token_ids [n,1], row [n], position [n], count [n], caches)`` appends a token to each
+    of n distinct rows, in several n up to N (``decode_1``), and leaves rows with ``count`` 0 alone; with
+    ``score_tokens=T'``, ``score_row(token_ids [1,T'], row, position, last, caches)`` appends as ``prefill_row`` does,
+    and gives logits [1,T',V] of every token; ``copy_row(source, target, caches)``; and ``clear_row(row, caches)`` sets
+    states to zeros, if there are some. Padding leaves caches unchanged.
 
     Args:
         config: sizes and kinds of the layers.
@@ -258,11 +258,11 @@ class DecoderLM(Model[DecoderConfig]):
         super().visit(change)
 
     def entry_point(self, profile: CompileProfile) -> EntryPoint:
-        """Builds the recipe for a profile; what changed this model's modules, such as packing, changes its own."""
+        """Builds the recipe for a profile; changes of this model's modules, such as packing, apply to its own."""
         return self.built(self._recipe, profile)
 
     def built(self, recipe: ModelFlow, profile: CompileProfile) -> EntryPoint:
-        """Builds a recipe for a profile, with what changed this model's modules."""
+        """Builds a recipe for a profile, with the changes of this model's modules."""
         built = recipe.build(profile)
         for change in self._changes:
             built.visit(change)

@@ -26,7 +26,7 @@ class DraftingLM(DecoderLM):
     further. Of the caches it changes those of the head alone.
 
     Raises:
-        ConfigError: as for ``DecoderLM``; or checkpoints of the model have no such head, or several, or layers are
+        ConfigError: as for ``DecoderLM``; or checkpoints of the model have zero or several such heads, or layers are
             left out.
     """
 

@@ -31,8 +31,8 @@ def llama_kind(fields: ConfigFields, architecture: str, **known: Any) -> Decoder
     """Reads the configuration of a decoder that differs from a Llama in the ``known`` attributes only.
 
     It reads the sizes, ``rms_norm_eps``, RoPE, ``hidden_act``, ``tie_word_embeddings`` and the token ids, each unless
-    its attribute is known. It refuses a field of ``SWITCHES`` (biases, windows, experts, scales, caps) that is on and
-    whose attribute is not known.
+    its attribute is known. It refuses an active field of ``SWITCHES`` (biases, windows, experts, scales, caps) without
+    a known attribute.
 
     Args:
         fields: fields of config.json.

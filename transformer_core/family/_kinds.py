@@ -80,7 +80,7 @@ def near_of_kind(name: str, kind: str | None, known: Iterable[tuple[str, str | N
     """Returns a hint at near names of the same kind, five at most; empty if there is none.
 
     Args:
-        name: name of what is not supported.
+        name: name of the unsupported feature.
         kind: its kind; None takes only names that are all but the same.
         known: supported names with their kinds.
 
@@ -102,7 +102,7 @@ def near_of_kind(name: str, kind: str | None, known: Iterable[tuple[str, str | N
 
 
 def _stem(name: str) -> str:
-    """Returns a name without its head, in lower case: what tells architectures apart."""
+    """Returns a name without its head, in lower case, which identifies the architecture."""
     return (_HEADS.sub("", name, count=1) or name).lower()
 
 

@@ -118,7 +118,7 @@ def state_mixer(config: DecoderConfig, dtype: DType) -> StateMixer:
     """Makes the mixer of a layer that mixes tokens by a state.
 
     Raises:
-        ConfigError: no layer of the model does.
+        ConfigError: none of the model's layers does.
     """
     if config.mixer is None:
         raise ConfigError(f"{config.architecture}: no layer mixes tokens by a state: expected a mixer; found none")
@@ -184,7 +184,7 @@ def _attention_config(config: DecoderConfig, index: int) -> AttentionConfig:
 
 
 def cache_owner(config: DecoderConfig, index: int) -> int | None:
-    """Returns the number of the layer whose keys and values layer ``index`` reads; None for its own.
+    """Returns the number of the layer that layer ``index`` reads keys and values of; None for its own.
 
     Raises:
         ConfigError: that layer comes later, has none of its own, or has another window, RoPE, K or H.

@@ -26,7 +26,7 @@ class NormKind(enum.Enum):
 @checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerSizes:
-    """Sizes of one layer of a decoder whose layers differ in them.
+    """Sizes of one layer of a decoder with layers of different sizes.
 
     Attributes:
         kv_heads: K.
@@ -43,7 +43,7 @@ class LayerSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AltUpConfig:
-    """Alternating updates of a decoder (see ``AltUp``), and what comes with them (Gemma 3n).
+    """Alternating updates of a decoder (see ``AltUp``), and related settings (Gemma 3n).
 
     Attributes:
         copies: A, copies of the residual stream.

@@ -44,7 +44,7 @@ def owners_of(fields: ConfigFields, types: Sequence[str], default: int) -> tuple
     """Reads ``num_kv_shared_layers``: each of these last layers reads the cache of the last one before of its type.
 
     Raises:
-        ConfigError: there are as many as layers, or a type has no layer before them.
+        ConfigError: there are as many as layers, or a type lacks a layer before them.
     """
     name, layers = "num_kv_shared_layers", len(types)
     shared = fields.integer(name, default, minimum=0)
@@ -65,7 +65,7 @@ def listed(
     """Reads a field with a value for each layer; ``default`` if it is absent.
 
     Raises:
-        ConfigError: it is no list of so many accepted values, which are as ``expected`` says.
+        ConfigError: it is not a list of so many accepted values, as described by ``expected``.
     """
     layers, values = fields.integer("num_hidden_layers"), fields.values.get(name)
     if values is None and default is not None:

@@ -48,5 +48,5 @@ def divisor_in(fields: ConfigFields, name: str, default: int, heads: int) -> int
 
 
 def no_rope(layers: int, trained_length: int = 2**31 - 1) -> dict[str, Any]:
-    """Returns the attributes of a ``DecoderConfig`` without RoPE; positions that are no input have no limit."""
+    """Returns the attributes of a ``DecoderConfig`` without RoPE; positions that are not an input are unlimited."""
     return {"rope": RopeConfig(rotated=2, trained_length=trained_length), "rope_kinds": (RopeKind.NONE,) * layers}

@@ -7,7 +7,7 @@ from transformer_core.flow import Block, FlowContext, FlowValue
 
 
 class MixerLayer(Block, may_declare=False):
-    """Layer ``x + mixer(norm(x))``, whose mixer is of any kind that a flow runs: attention, state, feed-forward."""
+    """Layer ``x + mixer(norm(x))``, with a mixer of any kind that a flow runs: attention, state, feed-forward."""
 
     def __init__(self, config: DecoderConfig, dtype: DType, mixer: Module) -> None:
         self.norm = norm(config, dtype)

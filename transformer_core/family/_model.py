@@ -163,7 +163,7 @@ class Model(Module, ABC, Generic[ConfigT]):
             score_tokens: as for ``entry_points``.
 
         Raises:
-            ConfigError: the model has no caches.
+            ConfigError: the model lacks caches.
         """
         del slots, sizes, window_caches, score_tokens
         raise ConfigError(
@@ -210,14 +210,14 @@ def entry_points(
         window_caches: caches of layers with windows, ``whole`` or ``ring``.
         score_tokens: number of tokens that one call of ``score`` takes; T if None. With ``slots``, that of
             ``score_row``, which there is only if it is given.
-        slots: number of rows of caches, for a server whose calls work on some of these: the entry points are those of
-            ``slot_entry_points`` then, and T the most tokens that a call of ``prefill_row`` takes.
+        slots: number of rows of caches, for a server that decodes as many sequences at once: the entry points are then
+            those of ``slot_entry_points``, and T the most tokens that a call of ``prefill_row`` takes.
         pages: number of pages that the caches are, and positions of each, which rows then share; None for whole rows.
         lengths: further, shorter T of ``forward``, each an entry point ``forward_T``.
         packed: T of rows of several texts, each an entry point ``packed_T``; see ``Model.packed_lengths``.
 
     Raises:
-        ConfigError: a name is unknown or repeated, a size is out of range, or the model has no such caches.
+        ConfigError: a name is unknown or repeated, a size is out of range, or the model does not support these caches.
     """
     _check_choice("positions", positions, POSITIONS)
     _check_choice("window_caches", window_caches, WINDOW_CACHES)
@@ -274,7 +274,7 @@ def _check_pages(pages: int, page_tokens: int, slots: int, sizes: CompileProfile
 
 
 def _paged(profile: CompileProfile, pages: int, page_tokens: int) -> CompileProfile:
-    """Returns a profile whose caches are pages, if it has caches."""
+    """Returns a profile with paged caches, if it has caches."""
     if profile.cache_rows is None:
         return profile
     return replace(profile, cache_rows=pages, page_tokens=page_tokens)

@@ -47,7 +47,7 @@ class MtpHead(Block, may_declare=False):
     For token i it joins the token's embedding with the hidden state of token i - 1, both normed, and runs a layer over
     the tokens from 1 on. The result, normed, goes to the model's own output projection: logits of token i + 1.
 
-    Entry points that feed tokens to the model only fill the head's caches, and what the caches do not need is pruned.
+    Entry points that feed tokens to the model only fill the head's caches, and all other ops are pruned.
     ``draft`` reads the hidden state of the token before, and leaves its own result as that of its token: so a further
     call guesses one token further. The next call of the model puts the true one in its place.
 
@@ -88,7 +88,10 @@ class MtpHead(Block, may_declare=False):
         return result
 
     def _before(self, flow: FlowContext, cache: HiddenStates, x: Tensor) -> Tensor:
-        """Returns the hidden states [B, T, D] of the tokens before; nonsense at position 0, which no token sees."""
+        """Returns the hidden states [B, T, D] of the tokens before.
+
+        Undefined at position 0, which tokens do not see.
+        """
         ops, (batch, tokens, size) = flow.ctx.ops, x.shape
         at = ops.sub(_position(flow), 1)
         first = ops.reshape(ops.dynamic_slice(cache.hidden, (0, 0, at, 0), (batch, 1, 1, size)), (batch, 1, size))
@@ -117,7 +120,7 @@ def _position(flow: FlowContext) -> Tensor:
 
 @contextmanager
 def _from_the_second_token(flow: FlowContext) -> Iterator[None]:
-    """Hides the first token's key and value: the head has no hidden state before it."""
+    """Hides the first token's key and value: the head lacks a hidden state before it."""
     ops, step = flow.ctx.ops, flow.step
     bias = step.biases[None]
     assert bias is not None

@@ -1,4 +1,4 @@
-"""Layers of one mixer each, whose kinds a pattern names: state, attention, feed-forward, experts."""
+"""Layers of one mixer each, with kinds from a pattern: state, attention, feed-forward, experts."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -82,7 +82,7 @@ def _routing(fields: ConfigFields) -> Routing:
 
 
 def pattern_layer(config: DecoderConfig, index: int, dtype: DType) -> MixerLayer:
-    """Makes layer ``index`` of a model whose ``mixer`` is a ``PatternConfig``.
+    """Makes layer ``index`` of a model with a ``PatternConfig`` as ``mixer``.
 
     Raises:
         ConfigError: it is none.

@@ -94,10 +94,10 @@ class PerLayerMixing(Module):
         self.post_per_layer_input_norm = RMSNorm(config.hidden, eps=config.norm_eps, dtype=dtype)
 
     def per_layer_mixed(self, ctx: ExecutionContext, x: Tensor, embedded: Tensor | None) -> Tensor:
-        """Maps x [B, T, D] and the layer's embeddings [B, T, P] to what is added: [B, T, D].
+        """Maps x [B, T, D] and the layer's embeddings [B, T, P] to the update: [B, T, D].
 
         Raises:
-            OpError: there are no embeddings.
+            OpError: embeddings are missing.
         """
         if embedded is None:
             raise OpError(f"layer {self.path!r}: expected embeddings [B, T, P] besides x; found none")

@@ -54,7 +54,7 @@ _REASONS: Final[dict[str, str]] = {}
 def register(family: AnyFamily) -> None:
     """Registers a family; other packages may register further ones.
 
-    Where several architectures share a model type, files without ``architectures`` belong to the first.
+    If several architectures share a model type, files without ``architectures`` belong to the first.
 
     Raises:
         ConfigError: the architecture is taken.
@@ -83,7 +83,7 @@ def family_named(architecture: str) -> AnyFamily:
     """Returns the family of an architecture.
 
     Raises:
-        ConfigError: no family is registered for it; lists those that are.
+        ConfigError: a family is not registered for it; lists the registered ones.
         PluginError: an installed plugin cannot be loaded.
     """
     load_plugins()
@@ -102,7 +102,7 @@ def family_in(config: ConfigFields, *, weights: bool = True) -> AnyFamily:
         weights: whether the checkpoint's weights are wanted: quantised ones are refused if their method is unknown.
 
     Raises:
-        ConfigError: the file names no supported family.
+        ConfigError: the file does not name a supported family.
         PluginError: an installed plugin cannot be loaded.
     """
     load_plugins()
@@ -123,7 +123,7 @@ def embedding_family(config: ConfigFields, *, weights: bool = True) -> ModelFami
         weights: as for ``family_in``.
 
     Raises:
-        ConfigError: no family with such layers embeds sentences.
+        ConfigError: a family with these layers does not embed sentences.
         PluginError: an installed plugin cannot be loaded.
     """
     load_plugins()
@@ -149,7 +149,7 @@ def config_values(directory: str | os.PathLike[str]) -> ConfigFields:
     """Reads ``config.json`` of a Hugging Face directory.
 
     Raises:
-        ConfigError: the file is missing, unreadable or no JSON object.
+        ConfigError: the file is missing, unreadable or not a JSON object.
     """
     remedy = "give the directory of a Hugging Face model, with config.json beside its *.safetensors"
     path = os.path.join(os.fspath(directory), CONFIG_FILE)

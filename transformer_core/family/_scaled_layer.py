@@ -12,7 +12,7 @@ from transformer_core.layers._step import StepInputs
 
 
 class ScaledLayer(SandwichLayer, PerLayerMixing):
-    """``SandwichLayer``, to whose sum the layer's embeddings are added; all of it times a learned number.
+    """``SandwichLayer`` with the layer's embeddings added to its sum, times a learned number.
 
     Experts and the dense feed-forward read the same residual stream, each behind a norm of its own; the sum of their
     normed results takes the place of the dense one's.

@@ -192,11 +192,11 @@ PoolingStage = DenseConfig | LayerNormConfig | UnitLength
 
 @dataclass(frozen=True, slots=True)
 class ScoreTokens:
-    """Tokens whose logits after a pair of texts say how well these fit (Qwen3-Reranker).
+    """Tokens with logits that rate how well two texts fit (Qwen3-Reranker).
 
     Attributes:
-        yes: id of the token for what fits.
-        no: id of the token for what does not, whose logit is subtracted; None if that of ``yes`` counts alone.
+        yes: id of the token for a match.
+        no: id of the token for a mismatch; its logit is subtracted; None if that of ``yes`` counts alone.
     """
 
     yes: int
@@ -397,7 +397,7 @@ def read_pooling(directory: str | os.PathLike[str]) -> Pooling | None:
 
 
 def read_score_tokens(directory: str | os.PathLike[str]) -> ScoreTokens | None:
-    """Reads the tokens of a reranker of sentence-transformers that is a decoder; None if there is no such one.
+    """Reads the tokens of a reranker of sentence-transformers that is a decoder; None if it is not one.
 
     Raises:
         ConfigError: a file is missing, damaged or not supported; names file and field.
@@ -473,7 +473,7 @@ def _check_type(directory: str | os.PathLike[str]) -> None:
 
 
 def _check_arguments(fields: ConfigFields) -> None:
-    """Checks that the arguments for transformers make no other model."""
+    """Checks that the arguments for transformers do not change the model."""
     for names, harmless in _ARGUMENTS.items():
         for name in names:
             if fields.has(name) and not set(fields.object(name).values) <= set(harmless):

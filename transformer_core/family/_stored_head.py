@@ -16,7 +16,7 @@ _STORED: Final = {
 
 
 def layered_head(layers: int, below: RecipeOf | None = None) -> RecipeOf:
-    """Returns the recipes of a family whose checkpoints have the head as a layer after the last.
+    """Returns the recipes of a family with the head stored as a layer after the last.
 
     Args:
         layers: L.

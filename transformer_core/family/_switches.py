@@ -1,4 +1,4 @@
-"""Fields of config.json that change what a Llama computes."""
+"""Fields of config.json that change a Llama's results."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -47,7 +47,7 @@ def unchanged(flow: FlowContext, x: FlowValue | None) -> FlowValue | None:
 
 
 class Group(Block, may_declare=False):
-    """Module whose attributes are the modules of stages; it runs these stages."""
+    """Module with the modules of stages as attributes; it runs these stages."""
 
     def __init__(self) -> None:
         self._run: StageRun | None = None
@@ -85,7 +85,7 @@ class RopeSettings:
 
     @property
     def threshold(self) -> int | None:
-        """Length of a sequence up to which no frequency depends on it; None if none ever does."""
+        """Length of a sequence up to which frequencies do not depend on it; None if none ever does."""
         ropes = (self.rope, self.local_rope)
         known = [rope.scaling.threshold for rope in ropes if rope is not None]
         return min((length for length in known if length is not None), default=None)
@@ -145,7 +145,7 @@ class BuildContext:
         """D of ``token_embed``.
 
         Raises:
-            ConfigError: no stage embeds tokens.
+            ConfigError: a stage that embeds tokens is missing.
         """
         return self.embedding.spec.shape[1]
 
@@ -154,7 +154,7 @@ class BuildContext:
         """The weight [V, D] of ``token_embed``.
 
         Raises:
-            ConfigError: no stage embeds tokens.
+            ConfigError: a stage that embeds tokens is missing.
         """
         if self.registry.embedding is None:
             raise ConfigError("the model's size is not known: put .token_embed(..) before this stage, or give the size")

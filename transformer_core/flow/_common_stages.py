@@ -83,7 +83,7 @@ class PositionEmbed:
 
 @dataclass(frozen=True, slots=True)
 class LastToken:
-    """Takes the last row of [B, T, D] if the profile wants no other: row ``last``, or T - 1 without padding."""
+    """Takes the last row of [B, T, D] if the profile wants only this row: row ``last``, or T - 1 without padding."""
 
     name: str = ""
 
@@ -109,7 +109,7 @@ class RowsAt:
     name: str = ""
 
     def build(self, build: BuildContext) -> StageRun:
-        """Returns the run; no module is made."""
+        """Returns the run, without making a module."""
         del build
         return self._run
 
@@ -123,7 +123,7 @@ class RowsAt:
 
 
 class HeadBias(Module):
-    """Bias [V] of a head whose matrix is the embedding."""
+    """Bias [V] of a head with the embedding as matrix."""
 
     def __init__(self, vocabulary: int, dtype: DType) -> None:
         self.bias = Parameter((vocabulary,), dtype)
@@ -144,7 +144,7 @@ class Head:
         """Makes the head's projection, unless it is the embedding.
 
         Raises:
-            ConfigError: no stage embeds tokens, or the head is tied and has a vocabulary.
+            ConfigError: a stage that embeds tokens is missing, or the head is tied and has a vocabulary.
         """
         build.registry.result, build.registry.has_head = "logits", True
         if self.tied and self.vocabulary is not None:
@@ -179,7 +179,7 @@ class Action:
     name: str = ""
 
     def build(self, build: BuildContext) -> StageRun:
-        """Returns a call of the function; no module is made."""
+        """Returns a call of the function, without making a module."""
         del build
         return lambda flow, x: self.function(flow, needed(x, self.name or self.function.__name__))
 

@@ -72,7 +72,7 @@ class FlowContext(RunValues):
         """RoPE's tables and the masks.
 
         Raises:
-            OpError: no stage has computed them.
+            OpError: they were not computed by a stage.
         """
         if self.state.step is None:
             raise OpError(f"{self.where} needs RoPE's tables: put .rope_tables(..) before this stage")
@@ -106,7 +106,7 @@ class FlowContext(RunValues):
 
     @contextmanager
     def layer(self, path: str) -> Iterator[None]:
-        """Runs a repeated layer: what it keeps and loads is its own, for outside it would be results of its block."""
+        """Runs a repeated layer with its own cached and loaded values, which must not leave its block."""
         state = self.state
         before = state.layer, state.named, state.loaded
         state.layer, state.named, state.loaded = path, dict(state.named), dict(state.loaded)
@@ -131,7 +131,7 @@ class FlowContext(RunValues):
         """Returns the gated-delta state of a module after the tokens so far; zeros at the start.
 
         Args:
-            owner: module whose ``cache_layout`` is a ``delta_layout``: the block itself, in ``run``.
+            owner: module with a ``delta_layout`` as ``cache_layout``: the block itself, in ``run``.
 
         Raises:
             OpError: its layout is another one.
@@ -191,10 +191,10 @@ class FlowContext(RunValues):
         self.state.delta = DeltaSlots(q, k, v, g, beta)
 
     def zero_beta(self) -> FlowValue:
-        """Returns zeros in beta's shape [B, T, K] and v's dtype: with it the stored inputs change no state.
+        """Returns zeros in beta's shape [B, T, K] and v's dtype: with it the stored inputs do not change the state.
 
         Raises:
-            OpError: no stage has stored inputs.
+            OpError: inputs were not stored by a stage.
         """
         slots = self.state.delta
         if slots.zero_beta is None:
@@ -206,7 +206,7 @@ class FlowContext(RunValues):
         """Runs the gated delta rule on the stored inputs and the state of a module, and stores its new state.
 
         Args:
-            owner: module whose ``cache_layout`` is a ``delta_layout``.
+            owner: module with a ``delta_layout`` as ``cache_layout``.
             conv: state of its convolution after the tokens, [B, W - 1, C]; unchanged if None.
             scale: of the result; 1 / sqrt(Hk) if None.
 
@@ -214,7 +214,7 @@ class FlowContext(RunValues):
             o [B, T, N, Hv].
 
         Raises:
-            OpError: no stage has stored inputs, or they do not fit the state.
+            OpError: inputs were not stored by a stage, or do not fit the state.
         """
         (q, k, v), slots, before = self._delta_inputs("run_delta"), self.state.delta, self.delta_state(owner)
         g, beta = (None if value is None else value.tensor for value in (slots.g, slots.beta))
@@ -258,9 +258,9 @@ class FlowContext(RunValues):
         shape: tuple[int, ...] | None = None,
         dtype: DType | str | None = None,
     ) -> FlowValue:
-        """Adds a parameter whose values the flow computes; ``FlowModel.weights`` has them.
+        """Adds a parameter with values that the flow computes; ``FlowModel.weights`` has them.
 
-        A context whose weights have the parameter reads it there.
+        A context reads the parameter from its weights if they have it.
 
         Args:
             name: name of the parameter; in a repeated layer below the layer's path.

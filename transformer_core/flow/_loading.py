@@ -28,10 +28,10 @@ class ParameterLoader:
 
     Args:
         ctx: context that computes.
-        model: root of the module tree, whose parameters' names are taken.
+        model: root of the module tree with the parameters' names.
         dtype: default dtype of floating parameters.
         weights: source of the parameters; gets those that are computed.
-        state: state of the run; it keeps what was loaded.
+        state: state of the run, with the loaded values.
     """
 
     def __init__(

@@ -269,7 +269,10 @@ class FlowModel(Module):
         return {name: state.outputs[name].tensor for name in wanted}
 
     def trace(self) -> FlowTrace:
-        """Runs the model on specs of the profile's sizes, no weights; ``ConfigError``, ``OpError`` as ``forward``."""
+        """Runs the model on specs of the profile's sizes, without weights.
+
+        ``ConfigError``, ``OpError`` as ``forward``.
+        """
         if self._traced is None:
             tensors = [SpecTensor(argument.spec) for argument in self._present_arguments()]
             results, state = self._run(SpecContext(), tensors, declares=True)

@@ -59,7 +59,7 @@ def changed(stages: Sequence[Stage], name: str, change: Change, flow: str) -> tu
         flow: name of the recipe, for messages.
 
     Raises:
-        ConfigError: no stage has the name, or several end in it.
+        ConfigError: the name does not exist, or several names end in it.
     """
     known = list(dict.fromkeys(addresses(stages)))
     matches = [name] if name in known else [full for full in known if full.endswith(f".{name}")]

@@ -1,4 +1,4 @@
-"""Profiles: the sizes of an entry point and what it keeps."""
+"""Profiles: the sizes of an entry point and its caches."""
 
 import enum
 from collections.abc import Iterable, Mapping
@@ -40,7 +40,7 @@ class Positions(enum.Enum):
 @checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileProfile:
-    """One entry point: its name, its sizes and what it keeps.
+    """One entry point: its name, its sizes and its caches.
 
     Attributes:
         name: name of the entry point.
@@ -54,11 +54,11 @@ class CompileProfile:
         causal: whether a token sees only itself and those before it.
         masked: whether bindings have a mask per window; without, the one token of a call sees all keys and values.
         padded: whether the last tokens of a call may be padding; ``last``, the row of the last real token, is then an
-            argument. Where None, it is one if a stage takes the last row of several.
+            argument. If None, it is one if a stage takes the last row of several.
         ring_tokens: the most tokens that a call of any entry point appends, if layers with a window keep rings of the
             entries that they need (``RingCache``); None: they keep every position.
         cache_rows: number of rows of the caches, of which a call works on B that the argument ``row`` names: a number
-            with shared positions, if B is 1, else i32 [B]. B, and no such argument, if None.
+            with shared positions, if B is 1, else i32 [B]. If None, B, without this argument.
         page_tokens: positions of each row of the caches, if these are pages, of which a sequence has
             ``max_sequence / page_tokens``: the argument ``pages`` i32 [B, M] is then in the place of ``row``.
         next_ids: whether the index of each row's largest logit is the last result, ``next_ids``.

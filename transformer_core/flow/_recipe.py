@@ -108,7 +108,7 @@ class ModelFlow:
             wrap: function from the maker of the module to the maker of the new one.
 
         Raises:
-            ConfigError: no stage or several have the name, or it has no module.
+            ConfigError: zero or several stages have the name, or it lacks a module.
         """
         if (replacement is None) == (wrap is None):
             raise ConfigError(f"patch {name!r}: expected either a replacement or wrap=")
@@ -298,5 +298,5 @@ def sequence(*parts: ModelFlow | Stage) -> ModelFlow:
 
 @checked_choices
 def when(condition: Condition, then: ModelFlow, otherwise: ModelFlow | None = None) -> ModelFlow:
-    """Returns a recipe whose stages a condition chooses; see ``ModelFlow.when``."""
+    """Returns a recipe with stages chosen by a condition; see ``ModelFlow.when``."""
     return ModelFlow("when").when(condition, then, otherwise)

@@ -39,7 +39,7 @@ class RunValues:
         ctx: execution context; ``flow.ctx.ops`` has the ops.
         model: root of the module tree.
         profile: profile that the model was built for.
-        weights: source of ``load_param``, with what ``synth_param`` adds.
+        weights: source of ``load_param``, with the values of ``synth_param``.
         state: values and caches that stages share.
         emit: ops on flow values.
     """
@@ -115,7 +115,7 @@ class RunValues:
             dtype: dtype of the argument; the profile's if None.
 
         Raises:
-            OpError: the input is unknown or has another shape, or the caller gave no tensor for it.
+            OpError: the input is unknown or has another shape, or the caller did not pass a tensor for it.
         """
         if shape is None:
             return _known("input", name, self.state.inputs, self.where)

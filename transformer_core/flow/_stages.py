@@ -178,7 +178,7 @@ class CustomStage:
     function: Custom
 
     def build(self, build: BuildContext) -> StageRun:
-        """Returns a call of the function below its name; no module is made."""
+        """Returns a call of the function below its name, without making a module."""
         del build
         return self._run
 

@@ -58,7 +58,7 @@ class FlowState:
     Attributes:
         sizes: sizes of the axis letters, from the inputs.
         inputs: inputs by name.
-        declared: inputs that blocks declare; None in a run whose inputs are known.
+        declared: inputs that blocks declare; None in a run with known inputs.
         layer: path of the repeated layer that runs; empty outside.
         row: rows of the caches, as ``position``, or pages i32 [B, M]; None if the caches have the batch's rows.
         position: i32 of rank 0 or [B], position of the first token; None without caches.

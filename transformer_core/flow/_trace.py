@@ -9,7 +9,7 @@ from lang_core import OPS, DType, ExecutionContext, Op, OpError, Parameter, Tens
 
 
 class SpecTensor(Tensor):
-    """Tensor with a spec and no data."""
+    """Tensor with a spec but without data."""
 
     __slots__ = ()
 
@@ -25,7 +25,7 @@ class SpecContext(ExecutionContext):
 
     @property
     def isRecording(self) -> bool:
-        """True: values have no data, so a path that needs data fails."""
+        """True: values lack data, so a path that needs data fails."""
         return True
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:

@@ -35,7 +35,7 @@ class FlowValue(NoOperators):
 
     Attributes:
         tensor: tensor of the running context.
-        spec: declared spec; compared with the tensor's where the value is handed on.
+        spec: declared spec; compared with the tensor's when the value is passed on.
     """
 
     tensor: Tensor
@@ -78,7 +78,7 @@ class InputSpec:
         """Returns the spec at the sizes of the letters.
 
         Raises:
-            OpError: a letter has no size.
+            OpError: a letter lacks a size.
         """
         for dim in self.dims:
             if isinstance(dim, str) and dim not in sizes:
@@ -108,7 +108,7 @@ def checked(value: object, maker: str) -> FlowValue:
     """Returns a value that ``maker`` handed on, after comparing its spec with its tensor's.
 
     Raises:
-        OpError: it is no ``FlowValue``, or its tensor has another spec.
+        OpError: it is not a ``FlowValue``, or its tensor has another spec.
     """
     if not isinstance(value, FlowValue):
         kind = f"a {type(value).__name__}"

@@ -71,7 +71,7 @@ class FlowWeights:
         return name in self._keys
 
     def is_free(self, name: str, key: str) -> bool:
-        """Returns whether ``name`` may be an alias of ``key``: it is no other key, alias or synthesised array."""
+        """Returns whether ``name`` may be an alias of ``key``: it is not another key, alias or synthesised array."""
         return self._keys.get(name) == key or not self.has(name)
 
     def keys(self) -> Iterator[str]:
@@ -120,7 +120,7 @@ class _Root(Module):
 
 
 def parameter_at(path: str, spec: TensorSpec) -> Parameter:
-    """Makes a parameter that belongs to no module, under a path."""
+    """Makes a parameter outside modules, under a path."""
     parameter = Parameter(spec.shape, spec.dtype)
     _Root()._adopt(parameter, path)  # not as an attribute: a key of a file may be any text
     return parameter
@@ -139,7 +139,7 @@ def stored_spec(
         transpose: whether the value is the transposed matrix.
 
     Raises:
-        CheckpointError: the flow has no weights, the key is missing, or the tensor has another shape.
+        CheckpointError: the flow lacks weights, the key is missing, or the tensor has another shape.
     """
     asked = f"load_param({key!r}) at {where or 'the root'}"
     if source is None:

@@ -24,7 +24,7 @@ class AltUpSizes:
         eps: eps of norms.
 
     Raises:
-        ConfigError: there is no copy of the active index.
+        ConfigError: the active index is out of range.
     """
 
     size: int

@@ -63,12 +63,12 @@ def fused_attention(
     *,
     skips: bool = False,
 ) -> Tensor:
-    """Computes ``grouped_attention`` by ``ops.cached_attention``, which has kernels, and keeps no scores in memory.
+    """Computes ``grouped_attention`` by ``ops.cached_attention``, which has kernels, without keeping scores in memory.
 
-    The op takes no f64 and no bias per head, and its scores cannot be dumped: these cases are computed as before. The
-    op needs a key that is not hidden for each query. A token of padding may have none near it, so hidden keys get a
-    bias that the op takes for a number: a query that sees no key spreads its weights evenly. With ``skips`` each query
-    sees a key, and kernels skip hidden keys.
+    The op does not support f64, a bias per head or dumps of scores: these cases are computed by ops. The op needs a key
+    that is not hidden for each query. A token of padding may have none near it, so hidden keys get a bias that the op
+    takes for a number: a query with all keys hidden spreads its weights evenly. With ``skips`` each query sees a key,
+    and kernels skip hidden keys.
     """
     queries, keys = q.shape[3], k.shape[2]
     per_head = bias is not None and bias.shape[-4:-2] != (1, 1)
@@ -338,7 +338,7 @@ class Attention(Module):
         """Rotates x [.., T, H] by the layer's RoPE.
 
         Raises:
-            OpError: the step has no second RoPE.
+            OpError: the step lacks a second RoPE.
         """
         rope = self.config.rope
         if rope.kind is RopeKind.NONE:

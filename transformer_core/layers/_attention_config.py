@@ -121,7 +121,7 @@ class CacheSharing:
     """Sharing of keys and values between layers.
 
     Attributes:
-        owner: number of the layer whose keys and values are read; the module then has no projections of them, and
+        owner: number of the layer to read keys and values of; the module then lacks projections of them, and
             ``forward`` takes that layer's cache. None: its own.
         lends: whether other layers read its keys and values; ``forward`` then returns them without a cache, too.
     """

@@ -27,7 +27,7 @@ class CacheLayout:
         make: function that makes the cache of its tensors.
         specs: specs by name: ``.._cache`` of tensors with an entry per position, which can be written again,
             ``.._state`` of tensors that every token changes as a whole.
-        owner: number of the layer whose cache this one reads and which has the tensors; None if it has its own.
+        owner: number of the layer that owns the cache tensors that this layer reads; None if it has its own.
         window: number of keys that a query of the layer sees, itself included; all if None.
         axes: per name the axis of a mesh that may cut each dimension: sequences by ``dp``, heads or channels by ``tp``.
     """
@@ -102,7 +102,7 @@ class CachedLayer(Module, ABC):
     """Layer of a decoder: ``forward(ctx, x, step, cache)`` returns the new x and the updated cache.
 
     Attributes:
-        cache_owner: number of the layer whose cache it is called with; None: its own.
+        cache_owner: number of the layer that owns its cache; None: its own.
     """
 
     cache_owner: int | None = None

@@ -26,15 +26,15 @@ class Embedding(Module):
 
 
 class TokenEmbedding(Embedding):
-    """Embedding whose rows are the tokens of a vocabulary."""
+    """Embedding with a row per token of a vocabulary."""
 
 
 @checked_choices
 class PatchEmbedding(Module):
     """Embeds each patch of an image as a token (Dosovitskiy et al. 2020, arXiv:2010.11929, section 3.1).
 
-    A convolution with strides of its kernel's size, computed as one matrix product. Pixels at the lower and right
-    edges that fill no patch are ignored.
+    A convolution with strides of its kernel's size, computed as one matrix product. Pixels at the lower and right edges
+    outside whole patches are ignored.
 
     Args:
         channels: C of the image.

@@ -40,15 +40,16 @@ def by_groups(
 ) -> Tensor:
     """Computes the pairs of token and expert, up to some rows of one expert of every group in each round.
 
-    Nothing but the last sum goes over groups, so devices that divide the experts exchange no weight: all take the same
-    place among their own at a time. Experts that no token chooses are not read, but if one of another group is.
+    Nothing but the last sum goes over groups, so devices that divide the experts do not exchange weights: all take the
+    same place among their own at a time. Experts that are not chosen by a token are not read, unless one of another
+    group is.
 
     Args:
         ctx: context that computes.
         x: [M, D].
         chosen: i32 [M, C].
         stacked: projections.
-        computed: computes rows [G, R, D] with one expert of each group, whose projections are [G, O, I]: [G, R, D].
+        computed: computes rows [G, R, D] with one expert of each group, with projections [G, O, I]: [G, R, D].
         groups: G, a divisor of E.
         rows: R.
 
@@ -84,7 +85,7 @@ def by_groups(
 def _firsts(ctx: ExecutionContext, flat: Tensor, groups: int, per_group: int) -> Tensor:
     """Returns the places of each expert's first pair among the sorted ones, of experts i32 [A]: i32 [G, L].
 
-    Devices that divide the groups compute their own; so it is no sum of ``counts``, which all need whole.
+    Devices that divide the groups compute their own; so it is not a sum of ``counts``, which all need whole.
     """
     ops = ctx.ops
     expert = ops.add(ops.mul(ops.iota((groups, per_group, 1), 0), per_group), ops.iota((groups, per_group, 1), 1))

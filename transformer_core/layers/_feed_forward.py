@@ -39,8 +39,8 @@ class SwiGLU(Module):
         bias: whether the projections have biases.
         down_bias: whether the last projection has a bias, if that differs.
         dtype: dtype of the parameters.
-        sparsity: share of the gates that are 0, if their inputs are normally distributed (Gemma 3n): of each token's
-            inputs the quantile of this share is taken away, and what is below 0 then. None are if it is 0.
+        sparsity: share of the gates that are 0, if their inputs are normally distributed (Gemma 3n): the quantile of
+            this share is subtracted from each token's inputs, and negative values become 0. None are if it is 0.
 
     Raises:
         ConfigError: ``sparsity`` is negative, or 1 or more.
@@ -72,7 +72,7 @@ class SwiGLU(Module):
         return self.down_proj(ctx, ctx.ops.mul(self.activation(ctx, gate), self.up_proj(ctx, x)))
 
     def _thinned(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
-        """Takes the quantile of each row of x [.., F] away, and what is below 0 then."""
+        """Subtracts the quantile of each row of x [.., F], and sets negative values to 0."""
         ops, wide = ctx.ops, ctx.ops.cast(x, as_dtype(x.dtype).accumulation)
         mean = ops.mean(wide, -1, keepdims=True)
         apart = ops.sub(wide, mean)

@@ -179,7 +179,7 @@ class GatedDeltaNet(StateMixer):
         return self.value_heads, self.order
 
     def _heads(self, ctx: ExecutionContext, mixed: Tensor) -> tuple[Tensor, ...]:
-        """Takes q [B, T, .., Hk], k and v [B, T, .., g Hv] from what comes out of the convolution, [B, T, C]."""
+        """Takes q [B, T, .., Hk], k and v [B, T, .., g Hv] from the result of the convolution, [B, T, C]."""
         keys, values = self.key_heads * self.key_size, self.value_heads * self.value_size
         if not self.grouped:
             return ctx.ops.split(mixed, (keys, keys, values), 2)
@@ -205,7 +205,7 @@ class GatedDeltaNet(StateMixer):
         return self.in_proj_qkv(ctx, x), self.in_proj_z(ctx, x), self.in_proj_b(ctx, x), self.in_proj_a(ctx, x)
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
-        """Returns the layout of the state, whose size does not depend on the capacity."""
+        """Returns the layout of the state; its size does not depend on the capacity."""
         del capacity
         conv = TensorSpec((batch, self.conv1d.taps - 1, self.conv1d.channels), self.dtype)
         delta = TensorSpec((batch, self.value_heads, self.key_size, self.value_size), self.wide)

@@ -73,7 +73,7 @@ class JointStream(Module):
         return ops.add(x, ops.mul(mlp_gate, self.mlp(ctx, self._modulated(ctx, x, shift, scale))))
 
     def _modulated(self, ctx: ExecutionContext, x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
-        """Computes ``norm(x) * (1 + scale) + shift``; the norm has no weights."""
+        """Computes ``norm(x) * (1 + scale) + shift``; the norm lacks weights."""
         normed = ctx.ops.layer_norm(x, eps=self.norm_eps)
         return ctx.ops.add(ctx.ops.mul(normed, ctx.ops.add(scale, 1.0)), shift)
 
@@ -98,11 +98,11 @@ class JointBlock(Module):
         streams: names of the streams; they are part of the weights' paths.
         ends: streams that later blocks do not read: they are returned unchanged.
         norm_eps: eps of the norms without weights.
-        qk_norm_eps: eps of an RMSNorm over each head of q and k; no norm if None.
+        qk_norm_eps: eps of an RMSNorm over each head of q and k; None without a norm.
         dtype: dtype of the parameters.
 
     Raises:
-        ConfigError: N does not divide D, or the names are no names or not distinct.
+        ConfigError: N does not divide D, or the names are invalid or not distinct.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ class RingCache(KVCache):
 
     With a window of W keys, calls that append up to T tokens need W + T - 1 places: the first of the new tokens sees W
     keys, and the T - 1 after it must not overwrite these. A call begins at 0, or at most T positions before the end of
-    what was written, padding included.
+    the written entries, padding included.
 
     Attributes:
         window: W.

@@ -33,4 +33,4 @@ class Linear(Module):
 
 
 class VocabularyLinear(Linear):
-    """Linear layer whose results are logits of the tokens of a vocabulary."""
+    """Linear layer that returns logits of the tokens of a vocabulary."""

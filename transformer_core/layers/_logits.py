@@ -49,7 +49,7 @@ def logits_of(
 
 
 def next_ids_of(ctx: ExecutionContext, logits: Tensor) -> Tensor:
-    """Returns the likeliest next token of each row; a greedy choice then needs no logits on the host.
+    """Returns the likeliest next token of each row; a greedy choice then does not need logits on the host.
 
     Args:
         ctx: context that computes.
@@ -70,8 +70,7 @@ def row_of(ctx: ExecutionContext, x: Tensor, last: Tensor | None = None) -> Tens
     Args:
         ctx: context that computes.
         x: [B, T, D].
-        last: i32, the row: of rank 0, the same for all sequences, or [B]; T - 1 if None. What lies outside is
-            brought inside.
+        last: i32, the row: of rank 0, the same for all sequences, or [B]; T - 1 if None. Values outside are clamped.
 
     Returns:
         [B, D].

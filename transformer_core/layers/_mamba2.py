@@ -1,4 +1,4 @@
-"""Mamba-2: a state space whose step depends on the token, with a convolution before it and a gated norm after it."""
+"""Mamba-2: a state space with a token-dependent step, with a convolution before it and a gated norm after it."""
 
 import enum
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ class Mamba2Sizes:
         activation: activation after the convolution.
         least_step: least step of a token.
         input_scale: factor of the input.
-        scales: factors of what the first projection gives: z, x, B, C and the step.
+        scales: factors of the parts of the first projection: z, x, B, C and the step.
 
     Raises:
         ConfigError: the groups do not divide the heads.
@@ -214,7 +214,7 @@ class Mamba2(StateMixer):
         return ctx.ops.cast(ctx.ops.mul(ctx.ops.cast(y, wide), ctx.ops.silu(ctx.ops.cast(z, wide))), y.dtype)
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
-        """Returns the layout of the state, whose size does not depend on the capacity."""
+        """Returns the layout of the state; its size does not depend on the capacity."""
         del capacity
         sizes = self.sizes
         conv = TensorSpec((batch, sizes.taps - 1, self.conv1d.channels), self.dtype)

@@ -35,7 +35,7 @@ def causal_mask(
         bool [T, S]; [B, T, S] if each sequence has its own position.
 
     Raises:
-        OpError: there are more queries than keys and no position, or the window is below 1.
+        OpError: there are more queries than keys without a position, or the window is below 1.
     """
     ops = ctx.ops
     if position is None and queries > keys:

@@ -48,9 +48,9 @@ class Experts(Module):
 
     Pairs of token and expert are sorted by expert; a loop then takes up to some rows of one expert in each round, so
     that work is proportional to the pairs, each chosen expert's weights are read once per round and the others' never,
-    and the number of ops depends on no size. Rejected: a product over all experts with weights 0 for those that were
-    not chosen (E / C times the work, and a NaN of one token would reach all), and taking the chosen experts' weights
-    per token (A copies of a weight, too much for a prefill).
+    and the number of ops does not depend on sizes. Rejected: a product over all experts with weights 0 for those that
+    were not chosen (E / C times the work, and a NaN of one token would reach all), and taking the chosen experts'
+    weights per token (A copies of a weight, too much for a prefill).
 
     Attributes:
         groups: number of equal groups of experts, of which devices hold one or several each (``sharding``).

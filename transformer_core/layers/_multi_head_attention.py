@@ -29,7 +29,7 @@ class MultiHeadAttention(Module):
         dtype: dtype of the parameters.
 
     Raises:
-        ConfigError: N does not divide D, and there is no H.
+        ConfigError: N does not divide D, and H is missing.
     """
 
     def __init__(

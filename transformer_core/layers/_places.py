@@ -158,7 +158,7 @@ def cache_row_places(
         capacity: capacity of the caches.
 
     Raises:
-        OpError: no entry may be padding.
+        OpError: padding is not supported.
     """
     batch = places.at.shape[0]
     lines, is_real = _lines(ctx, ctx.ops.reshape(row, (batch, 1)), kv_heads, places, capacity)
@@ -178,7 +178,7 @@ def page_places(
         page: positions of a page.
 
     Raises:
-        OpError: no entry may be padding.
+        OpError: padding is not supported.
     """
     ops, (batch, pages) = ctx.ops, table.shape
     begins = ops.reshape(ops.mul(ops.iota((batch,)), pages), (batch, 1))
@@ -216,7 +216,7 @@ def row_arguments(
 
     Args:
         tokens: T.
-        capacity: S; as padding is not written, what is no padding must fit.
+        capacity: S; as padding is not written, only real entries must fit.
         cache_rows: number of rows that caches have.
         rows: B if each sequence has its own position; None if one sequence has it all.
         page: positions of each row of the caches, S / M, if these are pages.
@@ -246,7 +246,7 @@ def last_argument(tokens: int, rows: int | None = None) -> Argument:
 
 
 def length_argument(rows: int | None = None) -> Argument:
-    """Returns the argument ``length`` of a function whose RoPE depends on it: the tokens that a sequence has in all.
+    """Returns the argument ``length`` of a function with length-dependent RoPE: the total tokens of a sequence.
 
     RoPE takes it, or the length after the call if that is more, so that 0 stands for the length after the call.
     """

@@ -18,7 +18,7 @@ class RelativeBias(Module):
         heads: N.
         buckets: number of buckets.
         longest: distance from which on all share the last bucket.
-        causal: whether queries see no later keys, which then need no buckets of their own.
+        causal: whether later keys are hidden from queries, and do not need their own buckets.
         dtype: dtype of the parameters.
     """
 
@@ -89,7 +89,7 @@ def alibi_bias(ctx: ExecutionContext, heads: int, distances: Tensor) -> Tensor:
 def alibi_slopes(heads: int) -> np.ndarray:
     """Returns the slopes f32 [N] of heads (Press et al. 2022, arXiv:2108.12409, section 3).
 
-    Of a number of heads that is no power of 2, those of the power below, then every other one of the power above.
+    For a number of heads that is not a power of 2, those of the power below, then every other one of the power above.
 
     >>> alibi_slopes(4).tolist(), alibi_slopes(6)[4:].round(4).tolist()
     ([0.25, 0.0625, 0.015625, 0.00390625], [0.5, 0.125])

@@ -19,7 +19,7 @@ def inverse_frequencies(config: RopeConfig, length: int | None = None) -> Array:
     """Returns the angle per position of each pair, f32 [R/2].
 
     Args:
-        config: RoPE whose frequencies are wanted.
+        config: RoPE of the frequencies.
         length: length of the sequence, for the scalings ``dynamic`` and ``longrope``; ``config.trained_length``
             if None.
     """
@@ -141,7 +141,7 @@ def apply_rope(ctx: ExecutionContext, x: Tensor, cos: Tensor, sin: Tensor, mode:
 
 
 def _check_tables(x: Tensor, cos: Tensor, sin: Tensor) -> None:
-    """Checks what ``apply_rope`` takes, however it is computed."""
+    """Checks the arguments of ``apply_rope``."""
     rotated = cos.shape[-1] if cos.shape else 0
     fits = len(x.shape) >= 2 and 0 < rotated <= x.shape[-1] and rotated % 2 == 0 and cos.shape == sin.shape
     if not fits or not _broadcasts(cos.shape[:-1], x.shape[:-1]):

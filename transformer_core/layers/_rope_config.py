@@ -84,7 +84,7 @@ class RopeConfig:
 
     @property
     def reach(self) -> int | None:
-        """The greatest number of positions; None if there is no limit."""
+        """The greatest number of positions; None if unlimited."""
         return self.scaling.reach(self.trained_length)
 
     @classmethod

@@ -123,7 +123,7 @@ class DynamicScaling(RopeScaling):
         return plain_frequencies(base, rotated) * ratio ** self.exponents(rotated)
 
     def reach(self, trained: int) -> int | None:
-        """Returns None: there is no limit."""
+        """Returns None: unlimited."""
         return None
 
 

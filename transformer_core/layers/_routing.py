@@ -28,7 +28,7 @@ class Routing:
         chosen: C, experts per token.
         scoring: function from logits to scores.
         normalized: whether the chosen experts' scores are divided by their sum.
-        least_sum: what they are divided by if their sum is less; not used if None.
+        least_sum: divisor if their sum is less; not used if None.
         eps: added to that sum otherwise.
         scale: factor of the final weights.
         nearness: distance from the best logit, relative to the greater of that and the own size, up to which experts
@@ -115,12 +115,12 @@ class Router(Module):
         return ops.concat(chosen, 1), ops.concat(weights, 1)
 
     def _sum_of(self, ctx: ExecutionContext, weights: Tensor) -> Tensor:
-        """Returns what weights [M, C] are divided by: [M, 1]."""
+        """Returns the divisor of weights [M, C]: [M, 1]."""
         total, least = ctx.ops.sum(weights, 1, keepdims=True), self.routing.least_sum
         return ctx.ops.add(total, self.routing.eps) if least is None else ctx.ops.maximum(total, least)
 
     def _scores_of(self, ctx: ExecutionContext, scores: Tensor, chosen: Tensor) -> Tensor:
-        """Returns scores [M, E] at chosen [M, C], as sums of one: devices that divide the tokens need no others'."""
+        """Returns scores [M, E] at chosen [M, C], as sums of one, so devices do not exchange scores."""
         ops, experts = ctx.ops, self.routing.experts
         mine = ops.equal(ops.reshape(chosen, (*chosen.shape, 1)), ops.iota((1, 1, experts), 2))
         return ops.sum(ops.select(mine, ops.reshape(scores, (-1, 1, experts)), 0.0), 2)
@@ -143,7 +143,7 @@ class ScaledRouter(Module):
     Args:
         size: D.
         routing: choice of experts.
-        eps: eps of the norm, which has no weight.
+        eps: eps of the norm, which lacks a weight.
         dtype: dtype of the parameters.
     """
 

@@ -26,7 +26,7 @@ class ConvState(State):
 
 @checked_choices
 class ShortConv(StateMixer):
-    """``out_proj(c * conv(b * x))``, where ``in_proj`` gives b, c and x (LFM2), under Hugging Face's names.
+    """``out_proj(c * conv(b * x))`` with b, c and x from ``in_proj`` (LFM2), under Hugging Face's names.
 
     Args:
         size: D.

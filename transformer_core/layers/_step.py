@@ -23,7 +23,7 @@ class StepInputs:
         cos: f32 [T, R] or [B, T, R] from ``rope_tables``, for the model's RoPE.
         sin: as ``cos``.
         known_positions: i32 [T] or [B, T], positions of the tokens; None if the caller has made tables of them.
-        biases: f32 [T, S] or [B, T, S] for each window of the layers (None is no window), from ``mask_bias``; None
+        biases: f32 [T, S] or [B, T, S] for each window of the layers (None is unlimited), from ``mask_bias``; None
             if each token sees all keys.
         places: places of new keys and values in the caches, for each window; empty without caches.
         count: i32 of rank 0 or [B], number of tokens before padding; None without padding.

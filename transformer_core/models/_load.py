@@ -36,9 +36,9 @@ def load_model(
     """Makes the model that ``config.json`` of a Hugging Face directory describes.
 
     With a modules.json of sentence-transformers beside it, the model embeds sentences: the model without a head of the
-    ``model_type``, whatever head ``architectures`` names, as sentence-transformers loads it. No weight is read, but if
-    config.json ties a decoder's head to its embedding and the directory stores both: these are compared, and if they
-    have different values the head is a parameter of its own, as in transformers.
+    ``model_type``, whatever head ``architectures`` names, as sentence-transformers loads it. Weights are not read,
+    except if config.json ties a decoder's head to its embedding and the directory stores both: these are compared, and
+    if they have different values the head is a parameter of its own, as in transformers.
 
     Args:
         directory: holds config.json.
@@ -53,8 +53,8 @@ def load_model(
             are tied, the head is a parameter of its own, as PEFT has it.
 
     Raises:
-        ConfigError: the file is missing or damaged, or describes no model that is supported; or a decoder that is to
-            draft has no head.
+        ConfigError: the file is missing or damaged, or the model is not supported; or a decoder that is to draft lacks
+            a head.
     """
     model = _model(directory, dtype, num_layers, weights, drafts, adapters)
     if quantize is not None:
@@ -93,7 +93,7 @@ def _model(
 def misspelt_fields(directory: str | os.PathLike[str], *, weights: bool = True) -> list[str]:
     """Returns a warning of each field of ``config.json`` that nothing reads and that is named nearly as one that is.
 
-    The other field, which is absent, has its default then. Fields of transformers that are not read are no mistakes.
+    The other field, which is absent, has its default then. Unread fields of transformers are not mistakes.
 
     Args:
         directory: holds config.json of a model that is supported.
@@ -138,7 +138,7 @@ def _as_stored(
 
 
 def _apart(model: Model[Any], ties: dict[str, str]) -> Model[Any]:
-    """Returns a model whose head is read from the embedding if the checkpoint has one tensor for both."""
+    """Returns a model that reads its head from the embedding if the checkpoint has one tensor for both."""
     model.copies = ties
     return model
 

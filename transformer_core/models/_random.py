@@ -35,7 +35,7 @@ def write_random_model(
         The paths of the files.
 
     Raises:
-        ConfigError: the file describes no model that is supported, or one whose weights are stored quantised.
+        ConfigError: the model is not supported, or its weights are stored quantized.
         InputError: the dtype is another, or a file cannot be read or written.
     """
     if dtype.name not in _DTYPES:

@@ -76,7 +76,7 @@ def check_equal(pairs: Mapping[str, StoredPair], source: WeightSource) -> None:
 
 
 def separated(config: Any, names: Collection[str] | None = None) -> Any | None:
-    """Returns a configuration whose tied tensors are apart; None if the model has none, or has no such form.
+    """Returns a configuration with untied tensors; None if the model has none, or does not support it.
 
     Args:
         config: configuration of a model.

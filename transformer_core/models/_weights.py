@@ -111,7 +111,7 @@ def stored_encodings(model: Model[Any], source: WeightSource, adapters: Sequence
     """Returns the encodings of the checkpoint's matrices that the model can keep, by path: for ``keep_packed``.
 
     Raises:
-        CheckpointError: an adapter changes what the model keeps packed.
+        CheckpointError: an adapter changes a packed weight.
     """
     weights = _named(model, _with_prefix(model, source), adapters)
     if not isinstance(weights, PackedRows):

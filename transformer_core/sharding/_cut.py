@@ -42,8 +42,8 @@ _RULES: Final[dict[type[Module], Rule]] = {}
 def cuts_of(kind: type[ModuleT]) -> Callable[[Callable[[ModuleT], Iterator[Cut]]], Rule]:
     """Registers the rule of a class of modules, and of its subclasses that have none of their own.
 
-    The rule yields the cuts of the parameters of a module and of those below it; it goes before theirs. A parameter of
-    which no rule says anything is replicated.
+    The rule yields the cuts of the parameters of a module and of those below it; it goes before theirs. A parameter
+    without a rule is replicated.
 
     Raises:
         GraphError: the class has a rule already.

@@ -10,7 +10,7 @@ from transformer_core.sharding._cut import Cut
 
 @checked_choices
 def columns(linear: Linear | None, units: int, unit: str, *, shared: bool = False) -> Iterator[Cut]:
-    """Yields the cuts of a layer whose results are cut: those of the rows of ``weight [out, in]``, and of the bias.
+    """Yields the cuts of a layer with cut results: those of the rows of ``weight [out, in]``, and of the bias.
 
     Args:
         linear: the layer; None yields nothing.
@@ -26,7 +26,7 @@ def columns(linear: Linear | None, units: int, unit: str, *, shared: bool = Fals
 
 
 def rows(linear: Linear | None, units: int, unit: str) -> Iterator[Cut]:
-    """Yields the cuts of a layer whose inputs are cut, and whose results are sums over devices; the bias is whole.
+    """Yields the cuts of a layer with cut inputs, and results that are sums over devices; the bias is whole.
 
     Packed rows are cut between blocks: if the axis does not divide the blocks, the weight is replicated.
 

@@ -9,7 +9,8 @@ def cache_axes(points: Iterable[EntryPoint], mesh: MeshShape) -> dict[str, Axes]
     """Returns per cache, state or other kept tensor of entry points the axis that cuts each of its dimensions.
 
     Layers say which axes may cut a cache (``CacheLayout.axes``). Fewer heads of keys and values than devices are cut by
-    part of the axis, so that groups of devices hold one; what an axis does not divide, as one latent, is replicated.
+    part of the axis, so that groups of devices hold one; sizes that an axis does not divide, such as one latent, are
+    replicated.
     """
     return {
         argument.name: _fitting(argument, argument.axes, mesh)
@@ -25,7 +26,7 @@ def argument_axes(point: EntryPoint, mesh: MeshShape, batch: int) -> dict[str, A
     Args:
         point: the entry point.
         mesh: the mesh.
-        batch: B; what has a row per sequence is cut by ``dp``, unless the argument says otherwise.
+        batch: B; arguments with a row per sequence are cut by ``dp``, unless the argument overrides it.
 
     Raises:
         ConfigError: ``dp`` does not divide B.

@@ -17,7 +17,7 @@ class Sharding:
 
     Attributes:
         parameters: per path the axis that cuts each dimension, of packed weights those of the packed bytes.
-        notes: sentences on what several devices hold although a rule cuts it.
+        notes: sentences on tensors that are replicated although a rule cuts them.
     """
 
     parameters: dict[str, Axes]
@@ -70,7 +70,7 @@ def parameter_axes(model: Module, mesh: MeshShape) -> dict[str, Axes]:
 def fsdp_axes(
     specs: Mapping[str, TensorSpec], mesh: MeshShape, axes: Mapping[str, Axes] | None = None
 ) -> dict[str, Axes]:
-    """Returns axes of parameters whose greatest dimension that ``fsdp`` divides is cut by it, for training.
+    """Returns axes of parameters for training, with the greatest divisible dimension cut by ``fsdp``.
 
     Args:
         specs: parameters by path.
@@ -117,7 +117,7 @@ def _note(reason: str, paths: Sequence[str]) -> str:
 
 
 def _check(mesh: MeshShape, cuts: Sequence[Cut]) -> None:
-    """Refuses sizes of axes that divide what has to stay whole."""
+    """Refuses sizes of axes that divide dimensions that must stay whole."""
     for axis, size in mesh:
         own = [cut for cut in cuts if cut.axis == axis]
         if not own and axis in _CUTTING and size > 1:

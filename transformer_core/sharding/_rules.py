@@ -1,8 +1,8 @@
 """Rules of the layers of this package. Families with layers of their own kind register theirs beside them.
 
-Two matrices make a pair: the first is cut by columns, the second by rows, so what lies between them is cut and one
-all-reduce after the second makes it whole. Norms, routers, convolutions and what projects into several parts that lie
-side by side are replicated: see docs/sharding.md.
+Two matrices make a pair: the first is cut by columns, the second by rows, so the activations between them are cut, and
+one all-reduce after the second makes them whole. Norms, routers, convolutions and projections into several parts side
+by side are replicated: see docs/sharding.md.
 """
 
 from collections.abc import Iterator

@@ -31,8 +31,8 @@ class LowRankChange:
 def low_rank_linears(ctx: ExecutionContext, changes: Mapping[str, LowRankChange]) -> Iterator[None]:
     """Adds ``scale * (x @ A.T) @ B.T`` to the products of linear layers within a ``with`` block.
 
-    From Hu et al. 2021, arXiv:2106.09685. W is not changed and not copied: it needs no gradient, and what is added is
-    of f32 whatever W's dtype is, so that a change that is small beside W counts.
+    From Hu et al. 2021, arXiv:2106.09685. W is neither changed nor copied: it does not need a gradient, and the update
+    is f32 for any dtype of W, so that a small change counts.
 
     Args:
         ctx: context that computes.

@@ -1,4 +1,4 @@
-"""GGUF files as sources of weights; docs/gguf.md has what is read and what is refused.
+"""GGUF files as sources of weights; docs/gguf.md lists supported and refused features.
 
 This is a package of its own because it imports the ``gguf`` package, which nothing else in ``transformer_core`` needs.
 """

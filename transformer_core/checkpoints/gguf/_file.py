@@ -61,7 +61,7 @@ class GgufFile(TensorFile[GgufTensor]):
 
     @property
     def data_begin(self) -> int:
-        """First byte of the tensors' data, which follows the header; 0 if there are no tensors."""
+        """First byte of the tensors' data, which follows the header; 0 without tensors."""
         return min((tensor.begin for tensor in self._entries.values()), default=0)
 
     def spec(self, key: str) -> TensorSpec:
@@ -89,7 +89,7 @@ class GgufFile(TensorFile[GgufTensor]):
         """Reads rows [stop - start, ..] of the first axis; of a packed tensor only these are unpacked.
 
         Raises:
-            CheckpointError: as for ``read``, or the tensor has no such rows.
+            CheckpointError: as for ``read``, or the tensor lacks these rows.
         """
         tensor = self._readable(key)
         check_rows(tensor.shape, start, stop, key, self.path)

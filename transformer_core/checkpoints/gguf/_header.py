@@ -65,8 +65,8 @@ def read_header(descriptor: int, path: str) -> GgufHeader:
         path: path of the file, for messages.
 
     Raises:
-        CheckpointError: the file is not a consistent GGUF file; names the file, the field or tensor, what was found
-            and what was expected.
+        CheckpointError: the file is not a consistent GGUF file; names the file, the field or tensor, the actual and the
+            expected value.
         OSError: the file cannot be read.
     """
     size = os.fstat(descriptor).st_size

@@ -35,7 +35,7 @@ def read_metadata(cursor: Cursor, count: int) -> dict[str, Value]:
     """Reads ``count`` fields.
 
     Raises:
-        CheckpointError: a name occurs twice, a type is unknown, or the file is too short for what is announced.
+        CheckpointError: a name occurs twice, a type is unknown, or the file is shorter than announced.
     """
     cursor.need(count, _LEAST_FIELD, f"the metadata's {count} fields")
     metadata: dict[str, Value] = {}

@@ -1,4 +1,4 @@
-"""Quantised safetensors as sources of the weights that they stand for (docs/quantized.md has what is read)."""
+"""Quantized safetensors as sources of dequantized weights (docs/quantized.md lists supported formats)."""
 
 from transformer_core.checkpoints.quantized._weights import METHODS, QuantizedWeights, quantization_fields
 

@@ -59,7 +59,7 @@ def compressed_contents(fields: ConfigFields, source: StoredTensors) -> Contents
 
 
 def _refuse_scale(scale: Part, module: str) -> NoReturn:
-    """Raises CheckpointError: there is a scale, and no quantised weight."""
+    """Raises CheckpointError: a scale exists without a quantized weight."""
     key = f"{module}.weight"
     if not scale.source.has(key):
         scale.refuse(f"is a part of a quantised weight, whose other part {key!r} or '{key}_packed' is missing")
@@ -102,7 +102,10 @@ def _packed_integers(source: StoredTensors, module: str, scheme: Scheme) -> Quan
 
 
 def _stored_shape(source: StoredTensors, module: str, codes: Part, scales: Part, scheme: Scheme) -> tuple[int, int]:
-    """Returns the shape that a packed weight has unpacked: ``weight_shape``, or if that is 0 what other shapes say."""
+    """Returns the shape that a packed weight has unpacked.
+
+    ``weight_shape``, or if that is 0 the shape derived from other tensors.
+    """
     part = part_of(codes, source, f"{module}.weight_shape", ("I64", "I32")).of_shape((2,))
     if len(codes.shape) != 2 or 0 in codes.shape:
         codes.refuse(f"has shape {list(codes.shape)}, expected a matrix")

@@ -39,7 +39,7 @@ def fp8_contents(fields: ConfigFields, source: StoredTensors) -> Contents:
 
 
 def float_matrix(source: StoredTensors, key: str, scale_key: str, block: tuple[int, int] | None) -> QuantizedMatrix:
-    """Returns a weight of 8-bit floats whose scales' shape says what shares one.
+    """Returns a weight of 8-bit floats; the scales' shape determines the elements that share one.
 
     Args:
         source: checkpoint.

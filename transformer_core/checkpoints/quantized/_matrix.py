@@ -55,7 +55,7 @@ class PackableMatrix(QuantizedMatrix, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ScaledMatrix:
-    """Matrix whose weights are (code - zero) * scale, in f32. Implements ``PackableMatrix``.
+    """Matrix of weights (code - zero) * scale, in f32. Implements ``PackableMatrix``.
 
     Attributes:
         kind: name of the format for reports.
@@ -136,7 +136,7 @@ class ScaledMatrix:
         return codes.astype(np.int16) - self._by_column(self.zeros(start, stop).astype(np.int16))
 
     def _by_column(self, values: _Array) -> _Array:
-        """Returns what groups have, [rows, G], for each column: [rows, K], or [rows, 1] if that is enough."""
+        """Returns the values of groups, [rows, G], for each column: [rows, K], or [rows, 1] if that is enough."""
         if self.order is not None:
             return values[:, self.order]
         return values if values.shape[1] == 1 else np.repeat(values, self.group, axis=1)[:, : self.shape[-1]]

@@ -76,7 +76,7 @@ class Mxfp4Matrix:
         return weights.reshape(stop - start, self.shape[1])
 
     def packed_as(self) -> str | None:
-        """Returns the encoding of GGUF, whose blocks have the same values in another order."""
+        """Returns the encoding of GGUF, which has the same values in another order within a block."""
         return "mxfp4"
 
     def packed(self, encoding: str, start: int, stop: int) -> _Array:

@@ -33,8 +33,8 @@ class Scheme:
         format: way in which they are stored.
         bits: bits of a stored number.
         integers: whether these are integers, not floats.
-        symmetric: whether there are no zero points.
-        strategy: what shares a scale.
+        symmetric: whether zero points are absent.
+        strategy: elements that share a scale.
         group: columns that share a scale, for groups.
         block: rows and columns that share a scale, for blocks.
     """
@@ -99,7 +99,7 @@ class Schemes:
         """Returns the scheme of a quantised module: targets that are its name count first, then patterns, then classes.
 
         Raises:
-            ConfigError: the module is in ``ignore``, or no target matches.
+            ConfigError: the module is in ``ignore``, or the targets do not match.
         """
         if module in self._ignored or self._ignored_patterns.first(module) is not None:
             raise ConfigError(f"{self._where}: ignore has {module!r}, whose weight is stored quantised")

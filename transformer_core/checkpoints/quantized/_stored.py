@@ -1,4 +1,4 @@
-"""Stored tensors: parts of quantised weights, checked before they are used, and what a checkpoint has of both."""
+"""Stored tensors: parts of quantised weights, checked before they are used, and those of a checkpoint."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _CACHES: Final = (".k_scale", ".v_scale", ".q_scale", ".kv_scale", ".prob_scale"
 
 
 class StoredTensors(WeightSource, Protocol):
-    """Checkpoint whose tensors can be viewed in the dtypes that only parts of quantised weights have."""
+    """Checkpoint with tensors that can be viewed in the dtypes of parts of quantized weights."""
 
     def stored_form(self, key: str) -> tuple[str, tuple[int, ...]]:
         """Returns the name of the tensor's dtype in the safetensors format, and its shape."""
@@ -104,7 +104,7 @@ class Contents:
         matrices: quantised weights by the keys that they would have unquantised.
         parts: keys of weights, by the stored keys that are their parts.
         unused: stored keys that say how other programs quantise activations and caches.
-        notes: sentences for the report about what was left out.
+        notes: sentences for the report about ignored fields.
         zero_biases: stored keys of biases that are all 0, which models may lack.
     """
 

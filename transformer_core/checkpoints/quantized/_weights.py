@@ -57,8 +57,8 @@ class QuantizedWeights:
     """Weights of a quantised checkpoint under the names and in the shapes that they would have unquantised.
 
     Implements ``lang_core.WeightSource``, ``MatrixRows`` and ``PackedRows``. A quantised weight is f32, unpacked a few
-    rows at a time as the format's own library does in f32. Where an encoding of packed weights holds exactly the same
-    numbers, its rows can be read in that encoding, too. All other tensors are the checkpoint's.
+    rows at a time as the format's own library does in f32. If an encoding of packed weights holds exactly the same
+    numbers, the rows can be read in that encoding, too. All other tensors are the checkpoint's.
 
     Args:
         source: checkpoint.
@@ -67,7 +67,7 @@ class QuantizedWeights:
 
     Attributes:
         method: name of the method of quantization.
-        notes: sentences for a report about what of ``quantization_config`` was left out.
+        notes: sentences for a report about ignored fields of ``quantization_config``.
         ignorable: keys of biases that are all 0, which models may lack: for ``audit``.
 
     Raises:
@@ -119,7 +119,7 @@ class QuantizedWeights:
         """Reads rows [stop - start, ..] of the first axis; of a quantised weight only these are unpacked.
 
         Raises:
-            CheckpointError: there are no such rows, or a scale or zero point of theirs is invalid.
+            CheckpointError: the rows do not exist, or a scale or zero point of theirs is invalid.
         """
         matrix = self._matrix(key)
         if matrix is None:
@@ -152,7 +152,7 @@ class QuantizedWeights:
         """Reads rows of a matrix in the encoding that ``packed_as`` names, u8 [rows, bytes of a row].
 
         Raises:
-            CheckpointError: no packed encoding holds the tensor exactly.
+            CheckpointError: packed encodings cannot hold the tensor exactly.
         """
         encoding, matrix = self.packed_as(key), self._matrix(key)
         if encoding is None or not isinstance(matrix, PackableMatrix):

@@ -1,4 +1,4 @@
-"""Models in GGUF files: metadata as configurations, tensors as parameters. docs/gguf.md has what is read."""
+"""Models in GGUF files: metadata as configurations, tensors as parameters. docs/gguf.md lists supported files."""
 
 from transformer_core.models.gguf._config import ARCHITECTURES
 from transformer_core.models.gguf._model import GgufModel

@@ -1,6 +1,6 @@
 """The config.json of a model in a GGUF file, from its metadata.
 
-llama.cpp defines what the metadata mean: convert_hf_to_gguf.py writes them, and llama-model.cpp reads them.
+llama.cpp defines the metadata: convert_hf_to_gguf.py writes them, and llama-model.cpp reads them.
 """
 
 import re

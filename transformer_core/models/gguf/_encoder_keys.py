@@ -71,7 +71,7 @@ def _cut(
 
 
 class DecoderEncoderKeys(GgufKeys):
-    """Recipes of a decoder whose layers encode texts, under its own names."""
+    """Recipes of a decoder that encodes texts, under its own names."""
 
     def __init__(self, config: DecoderEncoderConfig, architecture: GgufArchitecture) -> None:
         super().__init__(config.decoder, architecture)
@@ -120,7 +120,7 @@ _T5_KEYS: Final = RenamedModules(
 
 
 def encoder_keys(config: Any, architecture: GgufArchitecture) -> Any:
-    """Returns the recipes of an encoder's parameters; None if the configuration is of no encoder."""
+    """Returns the recipes of an encoder's parameters; None if the configuration is not of an encoder."""
     if isinstance(config, TextConfig):
         return TextKeys(config, architecture)
     if isinstance(config, T5Config):

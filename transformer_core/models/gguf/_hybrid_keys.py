@@ -40,7 +40,7 @@ class HybridKeys(GgufKeys):
 
 
 def _reformed(recipe: Recipe, shape: Shape, source: WeightSource) -> Recipe:
-    """Returns the recipe of a tensor whose axes of size 1 the file may lack."""
+    """Returns the recipe of a tensor; the file may lack its axes of size 1."""
     key = next(iter(recipe.stored()))
     stored = source.spec(key).shape if source.has(key) else shape
     alike = stored != shape and math.prod(stored) == math.prod(shape)

@@ -69,7 +69,7 @@ class GgufModel(GgufCheckpoint):
         return dataclasses.replace(config, rope=dataclasses.replace(config.rope, mode=mode))
 
     def facts(self) -> dict[str, Any]:
-        """Returns what a bundle's description says of the file: its format, and the layout of the stored rows."""
+        """Returns the manifest's entry of the file: its format, and the layout of the stored rows."""
         known = {"format": "gguf", "architecture": self._architecture.name}
         if self._architecture.encodes or self.config_values["architectures"][0].endswith(_CLASSIFIER):
             return known

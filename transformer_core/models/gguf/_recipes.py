@@ -1,4 +1,4 @@
-"""Recipes that undo what llama.cpp does to tensors when it converts a model."""
+"""Recipes that undo llama.cpp's changes to tensors when it converts a model."""
 
 from typing import Final
 
@@ -37,7 +37,7 @@ class SplitHalves(Stored):
 
 
 class LessOne(Stored):
-    """Weight of a norm that adds 1 to it; what is stored is the sum (Gemma).
+    """Weight of a norm that adds 1 to it; the file stores the sum (Gemma).
 
     The difference is exact for sums of at least 1/2, so that the norm computes the stored sum again.
     """
@@ -54,7 +54,7 @@ class JoinedHeads:
     """``kv_b_proj`` [N (plain + value), rank] of keys [N, rank, plain] and values [N, value, rank], head by head.
 
     Args:
-        keys: key of the stored tensor of keys, whose heads are transposed.
+        keys: key of the stored tensor of keys, with transposed heads.
         values: key of the stored tensor of values.
         shape: shape of the whole.
         heads: N.

@@ -1,6 +1,6 @@
 """Sampling that a GGUF file recommends, as a generation_config.json.
 
-llama.cpp defines what the keys mean: convert_hf_to_gguf.py writes them from the model's generation_config.json, and
+llama.cpp defines the keys: convert_hf_to_gguf.py writes them from the model's generation_config.json, and
 common.cpp takes them for every setting that the user does not give.
 """
 
@@ -20,7 +20,7 @@ def sampling_files(file: GgufCheckpoint) -> dict[str, Any]:
     The keys of other samplers (XTC, mirostat), and their order, are not read.
 
     Raises:
-        ConfigError: a value is no number, or out of its range; names the key.
+        ConfigError: a value is not a number, or out of its range; names the key.
     """
     fields = sampling_fields(file)
     values: Values = {}

@@ -1,4 +1,4 @@
-"""Decoders that see pictures, one family per file, and what they share."""
+"""Multimodal decoders, one family per file, and their shared parts."""
 
 from transformer_core.models.vision_language._config import VisionLanguageConfig
 from transformer_core.models.vision_language._model import (

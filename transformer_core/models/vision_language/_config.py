@@ -16,7 +16,7 @@ class VisionLanguageConfig(DecoderConfig):
     Attributes:
         vision: vision tower.
         shuffle: side of the squares of patches that become one token each.
-        image_token: token in whose places a picture's embeddings stand.
+        image_token: placeholder token id for image embeddings.
     """
 
     vision: VisionConfig

@@ -30,7 +30,7 @@ class GgufArchitecture:
         reads: fields of ``CHANGING`` that it takes into account.
         permuted: whether rows of queries and keys are stored for INTERLEAVED RoPE.
         names: tensors that are not called as those of a Llama, by the module's path, in a layer by that in the layer.
-        tensors: tensors of a layer that are no module's weight or bias, by the parameter's path in the layer.
+        tensors: tensors of a layer other than weights or biases of modules, by the parameter's path in the layer.
         made: recipes of a layer's parameters that are stored in another form, by path in the layer.
         numbers: shapes of tensors of one element in every layer that the file has as numbers in its metadata, by the
             field; their keys are ``blk.N.<field>``.

@@ -13,7 +13,7 @@ _WHOLE: Final = ("attention.key_length", "attention.value_length", "attention.he
 
 
 def _deepseek(source: Source) -> Values:
-    """Returns the fields of a DeepSeek, whose attention is stored as that of one head of compressed keys and values.
+    """Returns the fields of a DeepSeek, with attention stored as one head of compressed keys and values.
 
     Raises:
         ConfigError: a field is missing, of the wrong type or out of range.
@@ -48,7 +48,7 @@ def _deepseek(source: Source) -> Values:
 
 
 def _version(fields: ConfigFields) -> tuple[str, str, Values]:
-    """Returns architecture and model type, and what says how experts are chosen; the scores tell V2 from V3."""
+    """Returns architecture and model type, and the fields of the routing; the scores distinguish V2 from V3."""
     scoring = fields.integer("expert_gating_func", _SOFTMAX, minimum=0)
     if scoring not in (_SOFTMAX, _SIGMOID):
         fields.refuse(

@@ -12,7 +12,7 @@ def _gemma(source: Source) -> Values:
 
 
 def _query_scalar(source: Source, largest: int) -> float:
-    """Returns the square of what scores are divided by: H, but D / N in the model with that many layers (27B)."""
+    """Returns the square of the divisor of scores: H, but D / N in the model with that many layers (27B)."""
     fields = source.fields
     heads, hidden = fields.integer("attention.head_count"), fields.integer("embedding_length")
     if fields.integer("block_count") == largest:

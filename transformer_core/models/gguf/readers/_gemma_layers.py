@@ -1,4 +1,4 @@
-"""Gemma 3n and Gemma 4, whose layers differ in sizes and share caches."""
+"""Gemma 3n and Gemma 4, with layers that differ in sizes and share caches."""
 
 from statistics import NormalDist
 from typing import Final

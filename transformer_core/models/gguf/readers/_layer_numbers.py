@@ -22,7 +22,7 @@ class LayerNumbers:
         layers: L.
 
     Raises:
-        ConfigError: a field is missing, or holds no number and not L of them.
+        ConfigError: a field is missing, or holds neither one number nor L numbers.
     """
 
     def __init__(self, file: GgufCheckpoint, shapes: Mapping[str, Shape], layers: int) -> None:
@@ -43,10 +43,10 @@ class LayerNumbers:
         return TensorSpec(self._arrays[key].shape, f32)
 
     def encoding(self, key: str) -> None:
-        """Returns None, as no number is packed."""
+        """Returns None, as numbers are not packed."""
 
     def packed_as(self, key: str) -> None:
-        """Returns None, as no number is packed."""
+        """Returns None, as numbers are not packed."""
 
     def read(self, key: str) -> np.ndarray:
         """Returns the array of one element, f32 [1] or []."""

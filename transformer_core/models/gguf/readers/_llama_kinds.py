@@ -44,7 +44,7 @@ def _olmo(source: Source) -> Values:
 
 
 def _mistral3(source: Source) -> Values:
-    """Returns the fields of Ministral 3, whose queries grow; of Mistral Small 3, without such a field."""
+    """Returns the fields of Ministral 3, with attention temperature scaling; of Mistral Small 3, without this field."""
     fields = source.fields
     if not fields.values.get(_TEMPERATURE):
         return common(source, "MistralForCausalLM", "mistral", sliding_window=window(fields))

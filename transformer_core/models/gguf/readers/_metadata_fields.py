@@ -21,7 +21,7 @@ def architecture_of(file: GgufCheckpoint) -> str:
     """Returns llama.cpp's name of the model's architecture.
 
     Raises:
-        ConfigError: the file has no model.
+        ConfigError: the file lacks a model.
     """
     kind = file.metadata.get("general.type", "model")
     if kind != "model":

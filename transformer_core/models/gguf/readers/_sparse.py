@@ -101,7 +101,7 @@ def _ernie4_5_moe(source: Source) -> Values:
 
 
 def _phimoe(source: Source) -> Values:
-    """Returns the fields of Phi-3.5-MoE; of its router's tolerance the file says nothing, and no other is known."""
+    """Returns the fields of Phi-3.5-MoE; files lack its router's tolerance, which has one known value."""
     fields = source.fields
     values = common(
         source,

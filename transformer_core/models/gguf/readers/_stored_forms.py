@@ -7,7 +7,7 @@ from transformer_core.checkpoints import Reshaped
 
 
 class LogOfNegative(Reshaped):
-    """Logarithm of the negative of what is stored: ``A_log``, of which llama.cpp stores ``A = -exp(A_log)``."""
+    """Logarithm of the negative of the stored value: ``A_log``, of which llama.cpp stores ``A = -exp(A_log)``."""
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
         """Returns a copy of these rows, [stop - start, ..], in the stored dtype."""

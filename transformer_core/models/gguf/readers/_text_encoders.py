@@ -1,4 +1,4 @@
-"""Encoders of texts: BERT and its successors, EuroBERT, EmbeddingGemma; what files say of sentences and classes."""
+"""Encoders of texts: BERT and its successors, EuroBERT, EmbeddingGemma; their fields of sentences and classes."""
 
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ _WANTED: Final = (
 
 
 def sentence_files(source: Source) -> dict[str, Any]:
-    """Returns what sentence-transformers keeps beside config.json, by the files' names; nothing without pooling."""
+    """Returns the files of sentence-transformers beside config.json, by name; none without pooling."""
     file, fields = source
     mode = _MODES.get(fields.integer(_POOLING, 0, minimum=0))
     if mode is None:
@@ -157,7 +157,7 @@ def _eurobert(source: Source) -> Values:
 
 
 def _llama_embed(source: Source) -> Values:
-    """Returns the fields of a Llama whose tokens see later ones, which is a EuroBERT."""
+    """Returns the fields of a Llama with bidirectional attention, which is a EuroBERT."""
     known = {**_sentences_only(source, "EuroBertModel"), **biases(source)}
     return {**common(source, "EuroBertModel", "eurobert"), **known}
 
