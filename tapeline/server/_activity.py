@@ -37,7 +37,7 @@ class Activity:
         self._worked_at = self._clock()
 
     def stalled_seconds(self) -> float:
-        """Returns the time since the last progress; 0 while no call runs."""
+        """Returns the time since the last progress; 0 while idle."""
         return self._clock() - self._worked_at if self._calls else 0.0
 
     def fault(self, seconds: float) -> str | None:

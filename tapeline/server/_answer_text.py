@@ -10,7 +10,7 @@ from tapeline.text import StopText, TextStream
 
 @dataclass(frozen=True, slots=True)
 class PlacedToken:
-    """New token and where its text begins.
+    """New token and the offset of its text.
 
     Attributes:
         event: the token, with its log probability if one was asked for.
@@ -26,8 +26,8 @@ class Delta:
     """Part of an answer that may be sent.
 
     Attributes:
-        text: what the answer's text gains.
-        tokens: tokens whose text begins in it, or before it.
+        text: new text of the answer.
+        tokens: tokens with text that begins in it, or before it.
     """
 
     text: str
@@ -41,7 +41,7 @@ class AnswerText:
         stream: turns tokens into text.
         stops: strings that end the answer.
         start: characters before the answer, as of an echoed prompt.
-        min_tokens: number of tokens whose text is not searched for stop strings.
+        min_tokens: number of first tokens that are not searched for stop strings.
         keep_stop: True keeps the stop string that ends the answer.
 
     Attributes:
@@ -77,14 +77,14 @@ class AnswerText:
         return self._stops.stop
 
     def push(self, event: TokenEvent) -> Delta:
-        """Returns what may be sent after another token; its text is empty if later tokens decide."""
+        """Returns the text that may be sent after another token; empty if it depends on later tokens."""
         self.tokens += 1
         self.token_ids.append(event.token_id)
         self._pending.append(PlacedToken(event, self._decoded))
         return self._delta(self._stream.push(event.token_id))
 
     def finish(self) -> Delta:
-        """Returns what was held back, as the answer ends here."""
+        """Returns the text that was held back, as the answer ends here."""
         if self.stopped:
             return Delta("")
         delta = self._delta(self._stream.finish())

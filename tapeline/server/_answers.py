@@ -26,7 +26,7 @@ class Answer:
     Attributes:
         index: number of the answer.
         text: its text.
-        prompt: what the engine says of the prompt; None before it has run.
+        prompt: the engine's facts of the prompt; None before it has run.
         finish_reason: why it ended: ``stop`` or ``length``; None while it comes.
         stop: stop string that ended it; None if none did.
         times: when each token came, in seconds.
@@ -41,7 +41,7 @@ class Answer:
 
 
 class Answers:
-    """Answers to several requests of tokens; a context manager that cancels at its end what still runs.
+    """Answers to several requests of tokens; a context manager that cancels running requests at its end.
 
     Args:
         engine: makes the answers.
@@ -78,7 +78,7 @@ class Answers:
         self.cancel()
 
     def cancel(self) -> None:
-        """Gives up what still runs."""
+        """Cancels running requests."""
         for ticket in self._tickets:
             ticket.cancel()
 
@@ -101,7 +101,7 @@ class Answers:
         """Returns the next event.
 
         Raises:
-            RequestError: the engine has ended no answer at its deadline, as it is stuck.
+            RequestError: the engine is stuck and did not end an answer at its deadline.
         """
         left = None if self._seconds is None else max(0.0, self.began + self._seconds - perf_counter())
         try:

@@ -348,7 +348,7 @@ class MessagesForm:
     """Form of an answer in Anthropic's API; it has the protocol ``EventForm``.
 
     Args:
-        job: what the request asks for.
+        job: work of the request.
         plan: how calls of tools are read out of the answer.
     """
 

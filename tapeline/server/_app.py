@@ -1,4 +1,4 @@
-"""The application: routes and what they share."""
+"""The application: routes and their shared parts."""
 
 from typing import Final
 

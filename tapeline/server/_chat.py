@@ -36,7 +36,7 @@ async def chat_completions(request: Request) -> Response:
 async def chat_job(
     request: Request, fields: ChatRequest, *, capped: bool = False
 ) -> tuple[Job[ChatRequest], ToolPlan | None]:
-    """Returns what is asked of the engine for a conversation, and what its tools mean.
+    """Returns the engine's job for a conversation, and the plan of its tools.
 
     Args:
         request: the request.
@@ -97,7 +97,7 @@ class _Prepared:
 
     Attributes:
         prompt: the conversation.
-        plan: what its tools mean; None if the model has no template.
+        plan: plan of its tools; None without a template.
         ends: tokens that end an answer.
         spec: form of the answers; None for free text.
         origin: place of the form in the request.
@@ -142,7 +142,7 @@ def _prepare(model: TextModel, fields: ChatRequest, thinking: ThinkingPlan, serv
 def _plan(
     model: TextModel, fields: ChatRequest, options: ServerOptions, form: AnswerFormat | None, loosened: list[str]
 ) -> ToolPlan | None:
-    """Returns what the tools of a request mean; adds to ``loosened`` the keywords that their calls need not satisfy.
+    """Returns the plan of a request's tools; adds to ``loosened`` the keywords that their calls need not satisfy.
 
     Raises:
         RequestError: there are too many, one is too large or wrong, or the model takes none.

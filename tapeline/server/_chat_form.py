@@ -31,7 +31,7 @@ class ChatForm:
 
     Args:
         model: makes the answers.
-        job: what the request asks for.
+        job: work of the request.
         plan: how calls of tools are read out of the answers.
     """
 
@@ -83,7 +83,7 @@ class ChatForm:
         return {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": usage}
 
     def parsed(self, answer: Answer) -> ParsedAnswer:
-        """Returns what was read of an answer."""
+        """Returns the parsed part of an answer."""
         return ParsedAnswer.joined(self._readers[answer.index].take())
 
     def _choice(self, answer: Answer, deltas: Sequence[Delta]) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class AnswerReader:
     """Reader of one answer: text, reasoning and calls, the text up to a stop string.
 
     Args:
-        job: what the request asks for.
+        job: work of the request.
         plan: how calls of tools are read; None for text alone.
     """
 
@@ -145,7 +145,7 @@ class AnswerReader:
         return self._parser.calls
 
     def read(self, answer: Answer, delta: Delta) -> None:
-        """Reads a part of an answer; of the last part, with what was held back."""
+        """Reads a part of an answer; the last part with the text that was held back."""
         if self._stops.stopped:
             return
         self._add(answer, self._parser.push(delta.text))
@@ -155,7 +155,7 @@ class AnswerReader:
                 self._say(self._stops.finish())
 
     def take(self) -> list[AnswerDelta]:
-        """Returns what is new since the last call."""
+        """Returns the additions since the last call."""
         new, self._new = self._new, []
         return new
 
@@ -181,7 +181,7 @@ def _ends_with(job: Job[ChatRequest], mark: str) -> bool:
 
 
 def _message_delta(deltas: Iterable[AnswerDelta]) -> dict[str, Any]:
-    """Returns what a message gains: of each call one growth, because some clients read only the first one."""
+    """Returns the additions to a message: one per call, because some clients read only the first one."""
     message: dict[str, Any] = {}
     calls: dict[int, dict[str, Any]] = {}
     for delta in deltas:

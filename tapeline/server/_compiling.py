@@ -1,4 +1,4 @@
-"""Grammars of requests, compiled a few at a time, so that they hold up no other requests."""
+"""Grammars of requests, compiled a few at a time, so that they do not delay other requests."""
 
 import asyncio
 import re
@@ -84,7 +84,7 @@ async def compiled(
     salt: str | None,
     origin: FormatOrigin,
 ) -> Sequence[TokenConstraint]:
-    """Returns a constraint for each of some answers; none if there is no specification.
+    """Returns a constraint for each of some answers; none without a specification.
 
     Args:
         spec: specification.
@@ -107,7 +107,7 @@ async def compiled(
 
 
 def bounds_numbers(spec: GrammarSpec | None) -> bool:
-    """Returns True if answers are JSON, whose numbers have a bound on their digits."""
+    """Returns True if answers are JSON, which bounds the digits of numbers."""
     return isinstance(spec, JsonObject | JsonSchema) or (isinstance(spec, LarkGrammar) and bool(spec.schemas))
 
 

@@ -58,7 +58,7 @@ async def completions(request: Request) -> Response:
 
 
 async def constrained(request: Request, job: Job[F]) -> Job[F]:
-    """Returns a job whose answers are held to the format of its request.
+    """Returns a job with answers constrained to the format of its request.
 
     Raises:
         RequestError: the format is damaged, too large or too complex, or cannot be held to.
@@ -117,7 +117,7 @@ class CompletionForm:
 
     Args:
         model: makes the answers.
-        fields: what the request says.
+        fields: fields of the request.
         prompts: tokens of each prompt.
         echoes: text of each prompt, if the answer is to begin with it; else empty.
         request_id: name of the request.
@@ -145,7 +145,7 @@ class CompletionForm:
         self._sent: Final[dict[int, int]] = {}  # token ids that were sent
 
     def read(self, answer: Answer, delta: Delta) -> None:
-        """Has nothing to read: a text is what it is."""
+        """Reads nothing: a text is used unchanged."""
 
     def chunk(self, answer: Answer, delta: Delta) -> Mapping[str, Any] | None:
         """Returns an event of a part of an answer; None if nothing is in it."""
@@ -191,7 +191,7 @@ class CompletionForm:
         return self._echoes[answer.index // self._fields.count], [*self._echoed(answer), *tokens]
 
     def _echoed(self, answer: Answer) -> Iterator[PlacedToken]:
-        """Yields the tokens of the prompt, with the place of their text; the first has no log probability."""
+        """Yields the tokens of the prompt, with the place of their text; the first lacks a log probability."""
         prompt = self._prompts[answer.index // self._fields.count]
         logprobs = (answer.prompt.logprobs if answer.prompt else None) or ()
         pieces = self._model.tokenizer.stream()

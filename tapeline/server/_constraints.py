@@ -67,9 +67,9 @@ class HeldAnswer:
 
     Args:
         inner: further constraint, such as a grammar; None for free text.
-        min_tokens: number of tokens before which no end token is allowed, unless nothing else is.
+        min_tokens: number of tokens before which end tokens are forbidden, unless all other tokens are.
         ends: tokens that end the answer.
-        thinking: the model's thinking, which ends when its budget is spent; None for no limit.
+        thinking: the model's thinking, which ends when its budget is spent; None for unlimited.
         numbers: bound on the digits of numbers, if the answer is JSON.
     """
 
@@ -122,7 +122,7 @@ class HeldAnswer:
         self._count(token_id)
 
     def post(self, token_id: int) -> None:
-        """Goes on with a token that was chosen, without waiting for what follows from it."""
+        """Continues with a chosen token, without waiting for its masks."""
         if self._awaited is not None:
             self._awaited.post(token_id)
         elif self._inner is not None:
@@ -138,7 +138,7 @@ class HeldAnswer:
         return self._awaited is None or self._awaited.ready(seconds)
 
     def close(self) -> None:
-        """Frees what computes the masks."""
+        """Frees the computation of the masks."""
         if self._awaited is not None:
             self._awaited.close()
 

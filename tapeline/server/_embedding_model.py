@@ -60,14 +60,14 @@ class EmbeddingModel(Ranking):
         object.__setattr__(self, "_batches", TextBatches(self._turns, self._embedded))
 
     def text_of(self, tokens: Sequence[int], field: str) -> str:
-        """Returns the text whose tokens these are.
+        """Returns the text of these tokens.
 
         Args:
             tokens: token ids of the model's own tokenizer.
             field: field of the request that has them.
 
         Raises:
-            RequestError: the tokenizer makes these tokens of no text.
+            RequestError: the tokenizer cannot make these tokens from a text.
         """
         tokenizer = self.embedder.tokenizer
         if tokenizer is None:
@@ -95,7 +95,7 @@ class EmbeddingModel(Ranking):
             truncate: whether texts that are longer than the model reads are truncated, and not refused.
 
         Raises:
-            InputError: a text has more tokens than the model takes, or there is no such prompt.
+            InputError: a text has more tokens than the model takes, or the prompt does not exist.
             BusyError: too many calls wait.
         """
         return self._embedded(texts, TextSettings(prompt_name, truncate))
@@ -104,7 +104,7 @@ class EmbeddingModel(Ranking):
     async def embed_batched(
         self, texts: Sequence[str], prompt_name: str | None = None, *, truncate: bool = True
     ) -> TextArray:
-        """Returns what ``embed`` does; calls take texts of several requests."""
+        """Like ``embed``; calls take texts of several requests."""
         return await self._batches.result(texts, TextSettings(prompt_name, truncate))
 
     def _embedded(self, texts: Sequence[str], settings: TextSettings) -> TextArray:
@@ -121,7 +121,7 @@ class EmbeddingModel(Ranking):
 
     @checked_choices
     async def rank_batched(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> Ranked:
-        """Returns what ``rank`` does; calls take texts of several requests."""
+        """Like ``rank``; calls take texts of several requests."""
         return self._ranked(await self.embed_batched([query, *documents], truncate=truncate))
 
     def _ranked(self, vectors: TextArray) -> Ranked:

@@ -60,7 +60,7 @@ class RequestError(InputError):
         return {name: value for name, value in known.items() if value is not None}
 
     def for_log(self, known: Collection[str]) -> dict[str, str]:
-        """Returns what the log has of the error: nothing that a client sent.
+        """Returns the log's fields of the error, without data of the client.
 
         Args:
             known: names of fields that may be shown.

@@ -16,7 +16,7 @@ _ROUTING: Final = {
 
 
 def as_request_error(error: Exception) -> RequestError:
-    """Returns an error as what the client is told, without paths of the server."""
+    """Returns an error for the client, without paths of the server."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, HTTPException):

@@ -148,7 +148,7 @@ class GenerationFields(SamplingFields):
         return salt if self.cache_salt is None else f"{salt}/{self.cache_salt}"
 
     def check(self) -> None:
-        """Checks what one field alone cannot say.
+        """Checks the fields together.
 
         Raises:
             RequestError: fields contradict each other.

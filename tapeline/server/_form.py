@@ -27,7 +27,7 @@ logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 
 
 class _InMemory(MultiPartParser):
-    """Parser that writes no file: the body is bounded, and in memory already."""
+    """Parser that does not write files: the body is bounded, and in memory already."""
 
     spool_max_size = 1 << 62
 
@@ -38,7 +38,7 @@ async def read_form(request: Request, options: ServerOptions) -> tuple[dict[str,
     A field whose name ends with ``[]`` is a list. Numbers and flags, which a form has as text, are read as such.
 
     Raises:
-        RequestError: the body is no form, too large or too slow, or has no file.
+        RequestError: the body is not a form, is too large or too slow, or lacks a file.
         ClientGoneError: the client has gone before the end of the body.
     """
     body = await read_body(request, options, _FORM, options.max_audio_bytes + _OVERHEAD)
@@ -72,7 +72,7 @@ async def _once(body: bytes) -> AsyncGenerator[bytes, None]:
 
 
 def _value(name: str, text: str) -> Any:
-    """Returns what a field's text stands for; text that stands for no number or flag stays, to be refused by name."""
+    """Returns the value of a field's text; other text than numbers or flags stays, to be refused by name."""
     if name in _FLAGS:
         return _TRUTHS.get(text, text)
     try:

@@ -106,7 +106,7 @@ def schema_format(given: Any, where: str) -> AnswerFormat:
     """Returns the format of a JSON schema, or of its text; ``where`` is the field that has it.
 
     Raises:
-        RequestError: the text is no JSON.
+        RequestError: the text is not JSON.
     """
     translated = client_schema(_schema_of(given, where))
     return AnswerFormat(JsonSchema(translated.schema), where, translated.loosened)
@@ -116,7 +116,7 @@ def _schema_of(given: Any, where: str) -> Any:
     """Returns a JSON schema that a request has as such, or as text.
 
     Raises:
-        RequestError: the text is no JSON.
+        RequestError: the text is not JSON.
     """
     if not isinstance(given, str):
         return given

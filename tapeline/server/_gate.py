@@ -165,7 +165,7 @@ class _Exchange:
         await response(self._scope, receive, self._send_with_id)
 
     def _checked_key(self) -> tuple[str | None, bool]:
-        """Returns the key of the request, or None if no keys are asked for, and whether the client is known.
+        """Returns the key of the request, or None without required keys, and whether the client is known.
 
         Raises:
             RequestError: the route needs a key, and the request has none, or one that is not known.
@@ -231,7 +231,7 @@ def _canonical(scope: Scope) -> Scope:
 
 
 def _loading_error(running: ModelState | None) -> RequestError:
-    """Returns the refusal of a request while models are loaded: what runs, and when to ask again."""
+    """Returns the refusal of a request while models are loaded, with the running step and the time to retry."""
     progress, wait = "", 1.0
     if running is not None and running.step is not None:
         step = running.step

@@ -50,7 +50,7 @@ class Job(Generic[F]):
 
     Attributes:
         model: makes them.
-        fields: what the request says.
+        fields: fields of the request.
         prompts: tokens of each prompt.
         max_new_tokens: largest number of new tokens if the request does not say; None for all that fit.
         ends: tokens that end an answer.
@@ -60,12 +60,12 @@ class Job(Generic[F]):
         pictures: pictures of the one prompt.
         keep: special tokens that the answers' text shows, such as marks of calls.
         parsed: True if the form searches the parsed text for stop strings, so that arguments of calls have none.
-        thinking: limit of the model's thinking; None for no limit.
+        thinking: limit of the model's thinking; None for unlimited.
         constraints: rule of each answer; empty for none.
         capped: True takes more new tokens than fit into the context, for a request that must state a number.
         bounded: True bounds the digits of numbers, as answers are JSON.
         client: who asks.
-        cache_salt: whose prefixes may be reused; None for nobody's.
+        cache_salt: salt of the prefixes that may be reused; None for nobody's.
         request_id: name of the request.
         seconds: longest time of an answer.
     """
@@ -96,12 +96,12 @@ class Job(Generic[F]):
         return sum(map(len, self.prompts))
 
     def check(self) -> None:
-        """Checks what needs no grammar, before one is compiled.
+        """Checks the fields that do not need a grammar, before one is compiled.
 
         Raises:
             RequestError: a prompt and its answer do not fit into the model's context, or a setting is wrong.
             InputError: these are more answers than the engine takes.
-            BusyError: the engine's queue has no room for them.
+            BusyError: the engine's queue is full.
         """
         self.model.engine.check_room(len(self.prompts) * self.fields.count)
         self.fields.sampling(self.model.defaults, self.model.vocabulary)
@@ -163,7 +163,7 @@ class Job(Generic[F]):
         )
 
     def _room(self, prompt: int) -> int:
-        """Returns the largest number of new tokens of an answer; the last one takes no position."""
+        """Returns the largest number of new tokens of an answer; the last one does not take a position."""
         room = self.model.context - prompt + 1
         wanted = self.fields.new_tokens
         if self.capped and wanted is not None:
@@ -217,7 +217,7 @@ async def respond_events(
     form: EventForm,
     stream: Callable[[AsyncGenerator[Mapping[str, Any], None]], EventStream] = NamedEventStream,
 ) -> Response:
-    """Returns the response to a request whose one answer is events of a form; see ``respond``.
+    """Returns the response to a request with one answer, as events of a form; see ``respond``.
 
     Args:
         request: the request.
@@ -296,7 +296,7 @@ def usage(job: Job[GenerationFields], answers: Sequence[Answer]) -> dict[str, An
 
 
 def _account(request: Request, job: Job[GenerationFields], answers: Answers) -> None:
-    """Notes what answers took, for log and metrics."""
+    """Records the cost of answers, for log and metrics."""
     service_of(request).metrics.answered(job.model.name, answers, job.prompt_tokens)
     used = usage(job, answers.answers)
     note(

@@ -16,11 +16,11 @@ class ClientGoneError(TapelineError):
 
 
 async def unless_gone(receive: Receive, work: Awaitable[T]) -> T:
-    """Returns what the work gives, unless the client goes away before; the work is cancelled then.
+    """Returns the result of the work, or cancels it if the client disconnects.
 
     Args:
-        receive: of the request, whose body has been read.
-        work: what is to be done.
+        receive: of the request, after its body has been read.
+        work: work to run.
 
     Raises:
         ClientGoneError: the client has gone.

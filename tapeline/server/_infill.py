@@ -72,7 +72,7 @@ class InfillRequest(GenerationFields):
     samplers: Any = option(Unheeded(Anything()), "Named in x-ignored-fields: the samplers have one order.")
 
     def check(self) -> None:
-        """Checks what one field alone cannot say.
+        """Checks the fields together.
 
         Raises:
             RequestError: fields contradict each other.
@@ -127,7 +127,7 @@ async def infill(request: Request) -> Response:
 def _prompt(model: TextModel, tokens: InfillTokens, fields: InfillRequest) -> tuple[list[int], bool]:
     """Returns the tokens of a request, and whether some were left out: the farthest from the gap, if they do not fit.
 
-    The prefix has three quarters of the context, and the suffix a quarter, or what the prefix leaves.
+    The prefix has three quarters of the context, and the suffix a quarter, or the rest after the prefix.
     """
     begin = model.tokenizer.begin_ids()
     prefix, suffix, prompt = (
@@ -165,7 +165,7 @@ class LineRules:
 
     Attributes:
         indent: characters of indentation that lines after the first have, unless they are empty.
-        seconds: time after the first token that ends a text of several lines; None for no limit.
+        seconds: time after the first token that ends a text of several lines; None for unlimited.
         has_new_line: True once the text has several lines.
     """
 
@@ -199,7 +199,7 @@ class InfillForm:
     """Form of llama-server's answers.
 
     Args:
-        job: what is asked of the engine.
+        job: work for the engine.
         fields: the request.
         truncated: True if the prompt lacks a part of the request's text.
     """

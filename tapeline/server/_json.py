@@ -17,7 +17,7 @@ def parse_json(body: bytes, depth: int) -> Any:
         depth: largest number of lists and objects inside each other.
 
     Raises:
-        RequestError: the body is no JSON, nests deeper, or has a string that is no Unicode.
+        RequestError: the body is not JSON, nests deeper, or has a string that is not valid Unicode.
 
     >>> parse_json(b'{"n": 1}', depth=4)
     {'n': 1}

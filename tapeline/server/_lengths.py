@@ -1,4 +1,4 @@
-"""Lengths of what a request may have encoded: to encode a text takes a second per megabyte."""
+"""Maximum lengths of a request's texts: tokenizing takes a second per megabyte."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -23,7 +23,7 @@ def check_length(count: int, context: int, field: str, unit: str = "letters") ->
     """Checks the length of a text, or of a list of tokens.
 
     Raises:
-        RequestError: it is longer than what is encoded for a model with such a context.
+        RequestError: it is longer than the limit for a model with this context.
     """
     most = most_letters(context)
     if count > most:

@@ -94,7 +94,7 @@ def bundle_source(
         bundle: opens the bundle; it may take as long as an export.
         loading: settings.
         directory: directory of the bundle, to be looked at for changes; None never looks.
-        end: ends what ``bundle`` waits for.
+        end: ends the work that ``bundle`` waits for.
         progress: progress that ``bundle`` writes; by default one of its own.
         verification: verification of bundles that ``bundle`` returns before they are verified.
     """
@@ -113,8 +113,8 @@ def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:
     """Loads a bundle on a device.
 
     Raises:
-        InputError: it was exported without slots, has no tokenizer, or is of a kind that is not served, or there are to
-            be drafts and it generates no text.
+        InputError: it was exported without slots, lacks a tokenizer, or is of a kind that is not served, or drafts are
+            requested and it does not generate text.
         ConfigError: it cannot verify the drafts.
         DescriptionError: a file of the bundle is not the one that was exported.
     """
@@ -272,7 +272,7 @@ class BundleEngine:
         return self._engine.drain(seconds)
 
     def close(self) -> None:
-        """Ends what runs, and closes the session."""
+        """Ends running calls, and closes the session."""
         self._engine.close()
         self._stack.close()
 
@@ -282,7 +282,7 @@ def _created(bundle: Bundle) -> int:
 
 
 def _stamp(directory: Path) -> object:
-    """Returns what differs once a directory holds another bundle; None while it holds none."""
+    """Returns a stamp that differs after a directory's bundle has changed; None while it holds none."""
     try:
         states = [(directory / name).stat() for name in _STAMPED]
     except OSError:

@@ -13,9 +13,9 @@ from lang_core import InputError, TapelineError, checked_choices
 
 
 class Log:
-    """Log of a server: lines of JSON with ``time``, ``level``, ``event`` and what belongs to it.
+    """Log of a server: lines of JSON with ``time``, ``level``, ``event`` and its fields.
 
-    No line has the text of a prompt or an answer.
+    Lines never have the text of prompts or answers.
 
     Args:
         file: takes the lines; stderr if None.
@@ -26,15 +26,15 @@ class Log:
         self._lock: Final = threading.Lock()
 
     def info(self, event: str, **fields: Any) -> None:
-        """Writes a line of what went as it should."""
+        """Writes a line at level info."""
         self._write("info", event, fields)
 
     def warning(self, event: str, **fields: Any) -> None:
-        """Writes a line of what a client did wrong."""
+        """Writes a line about an error of a client."""
         self._write("warning", event, fields)
 
     def error(self, event: str, **fields: Any) -> None:
-        """Writes a line of what failed."""
+        """Writes a line about a failure."""
         self._write("error", event, fields)
 
     @checked_choices
@@ -62,7 +62,7 @@ class Log:
 
 
 class LogHandler(logging.Handler):
-    """Handler that writes what libraries log as lines of a log.
+    """Handler that writes the log records of libraries as lines of a log.
 
     Args:
         log: takes the lines.

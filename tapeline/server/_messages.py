@@ -216,7 +216,7 @@ def _template_message(message: ChatMessage, path: str, developers: bool) -> dict
 def _template_call(call: ToolCall, path: str) -> dict[str, Any]:
     """Returns a call with its arguments as an object: templates write it in the model's own form.
 
-    Arguments that ``max_tokens`` cut off are closed: clients send back what this server sent.
+    Arguments that ``max_tokens`` cut off are closed, because clients send back this server's messages.
     """
     arguments: Any = call.function.arguments
     if isinstance(arguments, str):

@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' text format, named as vLLM names what means the same."""
+"""Metrics in Prometheus' text format, with vLLM's names for the same metrics."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
@@ -96,7 +96,7 @@ class Metrics:
         self._responses.labels(route, status).inc()
 
     def ignored(self, route: str, count: int) -> None:
-        """Counts fields of a request that had no effect."""
+        """Counts ignored fields of a request."""
         self._ignored.labels(route).inc(count)
 
     def text(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Models that are served: a name, and what makes answers."""
+"""Served models: a name, and the source of answers."""
 
 import hashlib
 import hmac
@@ -47,7 +47,10 @@ class TokenEngine(Protocol):
         ...
 
     def fault(self, seconds: float) -> str | None:
-        """Returns why the engine cannot answer: it has ended, or makes no progress for some seconds; None if it can."""
+        """Returns why the engine cannot answer: it has ended, or does not make progress for some seconds.
+
+        None if it can.
+        """
         ...
 
     def drain(self, seconds: float) -> object:
@@ -55,7 +58,7 @@ class TokenEngine(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends what runs, and frees the model."""
+        """Ends running calls, and frees the model."""
         ...
 
 
@@ -82,7 +85,7 @@ class ServedModel(Protocol):
         ...
 
     def stalled_seconds(self) -> float:
-        """Returns the time since the model's last progress; 0 while it has no work."""
+        """Returns the time since the model's last progress; 0 while it is idle."""
         ...
 
     def drain(self, seconds: float) -> None:
@@ -121,7 +124,7 @@ class TextModel:
         ends: tokens that end a text.
         template: chat template; None if the model has none.
         no_template: why there is none.
-        tools: tools in conversations; None if the model has no template.
+        tools: tools in conversations; None without a template.
         chat_ends: tokens that end the answer of a conversation.
         defaults: sampling of requests that choose none.
         pictures: reads the pictures of conversations; None of a model that takes none.
@@ -142,11 +145,14 @@ class TextModel:
     pictures: PictureReader | None = None
 
     def fault(self, seconds: float) -> str | None:
-        """Returns why the engine cannot answer: it has ended, or makes no progress for some seconds; None if it can."""
+        """Returns why the engine cannot answer: it has ended, or does not make progress for some seconds.
+
+        None if it can.
+        """
         return self.engine.fault(seconds)
 
     def stalled_seconds(self) -> float:
-        """Returns the time since the engine's last progress; 0 while it has no work."""
+        """Returns the time since the engine's last progress; 0 while it is idle."""
         return self.engine.figures().stalled_seconds
 
     def drain(self, seconds: float) -> None:
@@ -216,7 +222,7 @@ class TextModel:
         """Returns a conversation in the model's template, as tokens and pictures.
 
         Args:
-            messages: what was said so far.
+            messages: messages so far.
             budget: limits and memory of pictures.
             variables: further variables of the template.
             tools: tools that the model may call.
@@ -226,8 +232,8 @@ class TextModel:
             any_length: True encodes a conversation that is longer than the context, up to ``most_letters``.
 
         Raises:
-            InputError: there is no template, it refuses the messages, or a picture cannot be taken.
-            RequestError: the model has no chat template, a variable is one that the server gives, or the conversation
+            InputError: the template is missing or refuses the messages, or an image is invalid.
+            RequestError: the model lacks a chat template, a variable is one that the server gives, or the conversation
                 is too long for the context, which the length of its text tells.
         """
         if self.pictures is None:
@@ -265,7 +271,7 @@ class TextModel:
 
         Raises:
             InputError: the template refuses the messages.
-            RequestError: the model has no chat template, or a variable is one that the server gives.
+            RequestError: the model lacks a chat template, or a variable is one that the server gives.
         """
         return self._rendered(messages, variables or {}, tools, add_generation_prompt, continued)
 
@@ -346,7 +352,7 @@ def _check_variables(variables: Mapping[str, Any], template: ChatTemplate) -> No
 
 
 def cache_salt(key: str | None, sharing: PrefixCache) -> str | None:
-    """Returns what the prefixes of a request are kept by: the same for requests that reuse each other's.
+    """Returns the salt of a request's prefixes: the same for requests that reuse each other's.
 
     Args:
         key: API key of the request; None if the server asks for none.

@@ -31,8 +31,8 @@ class ModelSource:
     Attributes:
         name: name of the model.
         load: loads it; called once more for every reload.
-        stamp: returns what differs once the model should be loaded again.
-        end: ends what ``load`` waits for, now and later; any thread may call it.
+        stamp: returns a value that differs when the model should be loaded again.
+        end: ends the work that ``load`` waits for, now and later; any thread may call it.
         progress: progress of the load, which ``load`` writes.
         verification: verification that goes on after the load. When it has passed, the model is loaded once more.
     """
@@ -70,7 +70,7 @@ class Models:
     """Models by name.
 
     Args:
-        sources: what to load.
+        sources: models to load.
         log: is told of loads and failures.
         drain_seconds: time that the answers of a replaced model have to end.
         watchdog_seconds: time without progress after which a model with work counts as stuck; 0 never does.
@@ -78,7 +78,7 @@ class Models:
 
     Attributes:
         aliases: as given.
-        failure: why no model could be loaded; None if one could, or if loading was ended.
+        failure: reason why loading failed for all models; None if one could, or if loading was ended.
     """
 
     def __init__(
@@ -115,10 +115,10 @@ class Models:
         )
 
     def load(self) -> None:
-        """Loads every model; blocks until that is done. A model that cannot be loaded holds up no other.
+        """Loads every model; blocks until that is done. A model that cannot be loaded does not delay others.
 
         Raises:
-            TapelineError: no model can be loaded, or loading was ended.
+            TapelineError: all models failed to load, or loading was ended.
         """
         error: TapelineError | None = None
         for source in self._sources:
@@ -153,7 +153,7 @@ class Models:
         return ModelState(source.name, "loading", replace(step, text=without_paths(step.text)))
 
     def faults(self) -> Mapping[str, str]:
-        """Returns why models cannot answer, by the name of the model: a dead engine, or no progress."""
+        """Returns why models cannot answer, by the name of the model: a dead or stuck engine."""
         faults = {model.name: model.fault(self._watchdog_seconds) for model in self.loaded()}
         return {name: without_paths(fault) for name, fault in faults.items() if fault is not None}
 
@@ -167,10 +167,10 @@ class Models:
     def reload(self, *, changed_only: bool = False) -> None:
         """Loads models again, lets the new ones take over, and closes the old ones when their answers have ended.
 
-        Where one cannot be loaded, the old one stays. Blocks until the new ones are there.
+        If loading fails, the old one stays. Blocks until the new ones are there.
 
         Args:
-            changed_only: whether to load those only whose stamp differs.
+            changed_only: whether to load only those with a different stamp.
         """
         with self._reloading:
             for source in self._sources:
@@ -217,7 +217,7 @@ class Models:
         return list(self._models.values())
 
     def text_model(self, name: str | None) -> TextModel:
-        """Returns the model that generates text under a name, or the only one if no name is given.
+        """Returns the model that generates text under a name, or the only one without a name.
 
         Raises:
             RequestError: there is none.
@@ -225,7 +225,7 @@ class Models:
         return self._model(name, TextModel, "generates no text", "generates text")
 
     def embedding_model(self, name: str | None) -> EmbeddingModel:
-        """Returns the model that embeds texts under a name, or the only one if no name is given.
+        """Returns the model that embeds texts under a name, or the only one without a name.
 
         Raises:
             RequestError: there is none.
@@ -233,7 +233,7 @@ class Models:
         return self._model(name, EmbeddingModel, "embeds no sentences", "embeds sentences")
 
     def ranking_model(self, name: str | None) -> Ranking:
-        """Returns the model that ranks documents under a name, or the only one if no name is given.
+        """Returns the model that ranks documents under a name, or the only one without a name.
 
         Raises:
             RequestError: there is none.
@@ -241,7 +241,7 @@ class Models:
         return self._model(name, Ranking, "ranks no documents", "ranks documents")
 
     def transcription_model(self, name: str | None) -> TranscriptionModel:
-        """Returns the model that turns sound into text under a name, or the only one if no name is given.
+        """Returns the model that turns sound into text under a name, or the only one without a name.
 
         Raises:
             RequestError: there is none.
@@ -304,7 +304,7 @@ class Models:
         return model
 
     def _unverified(self, name: str) -> str | None:
-        """Returns why the bundle of a loaded model is wrong, without paths; None if no verification has failed."""
+        """Returns why the bundle of a loaded model is wrong, without paths; None without a failed verification."""
         error = next((source.verification.error for source in self._sources if source.name == name), None)
         return None if error is None else f"verification failed: {without_paths(str(error), look=True)}"
 

@@ -43,7 +43,7 @@ class ServerOptions:
         max_connections: connections at a time; further ones are answered with 503.
         request_seconds: longest time of an answer, with its time in the queue.
         header_seconds: time in which the head of a request must come, and then its body.
-        stall_seconds: time in which a client must read some of what it is sent.
+        stall_seconds: time in which a client must read a part of its response.
         drain_seconds: time that running answers have when the server is told to end.
         watchdog_seconds: time without progress after which an engine with work counts as stuck; 0 never does.
         watch_seconds: time between two looks at the bundles' directories; 0 never looks.

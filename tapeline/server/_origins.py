@@ -1,6 +1,6 @@
 """Names of a server and origins of web pages: which requests of a browser are answered.
 
-A browser sends what any page asks it to. A page on another site may send requests to a local server, and a page that
+A browser sends the requests of any page. A page on another site may send requests to a local server, and a page that
 points its own name at the server's address (DNS rebinding) may read the answers too. So the server checks Host, which
 is the name in the address, and Origin, which is the page's site.
 
@@ -52,11 +52,11 @@ class OriginRules:
         """Checks the name by which a request calls the server.
 
         Args:
-            authority: Host, or that of a target in absolute form; None of a request of HTTP/1.0 without Host, which no
-                browser sends.
+            authority: Host, or that of a target in absolute form; None for a request of HTTP/1.0 without Host, which
+                browsers do not send.
 
         Raises:
-            RequestError: it is no name of this server.
+            RequestError: it is not a name of this server.
         """
         if authority is None:
             return
@@ -72,7 +72,7 @@ class OriginRules:
         )
 
     def check_origin(self, method: str, headers: Headers) -> None:
-        """Checks that a request which may change something, or cost time, comes from no page of another site.
+        """Checks that a request which may change something, or cost time, does not come from a page of another site.
 
         Raises:
             RequestError: it comes from a page of another site, which ``cors_origins`` does not list.

@@ -43,7 +43,7 @@ class ScoreRequest:
         """Returns the first texts, each with those that it is compared with.
 
         Raises:
-            RequestError: there are no texts, or as many of one kind as of the other are needed.
+            RequestError: texts are missing, or the numbers of both kinds differ.
         """
         first = self.text_1 if self.queries is None else self.queries
         second = self.text_2 if self.documents is None else self.documents

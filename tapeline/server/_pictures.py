@@ -41,7 +41,7 @@ class PixelBudget:
         """Counts an array for as long as it lives.
 
         Raises:
-            RequestError: there is no room for it now.
+            RequestError: memory is insufficient for it now.
         """
         with self._lock:
             if self.nbytes and self.nbytes + pixels.nbytes > self.options.max_pixel_bytes:
@@ -70,8 +70,8 @@ class PictureReader:
         """Returns the pictures of a conversation, in order.
 
         Raises:
-            RequestError: there are too many, one is no data URI, is damaged or beyond a limit, or a text has the mark
-                of a picture.
+            RequestError: there are too many, one is not a data URI, is damaged or exceeds a limit, or a text has the
+                image placeholder.
         """
         for text, where in _texts(messages):
             _named(where, lambda text=text: self._prompts.check_text(text))
@@ -131,7 +131,7 @@ def picture_bytes(url: str, where: str, most: int) -> bytes:
         most: largest number of bytes.
 
     Raises:
-        RequestError: it is no data URI of base64, is damaged, or too large.
+        RequestError: it is not a base64 data URI, is damaged, or too large.
     """
     if url[: len(_DATA)].lower() != _DATA:
         scheme = url.partition(":")[0][:20] if ":" in url[:30] else url[:20]
@@ -165,7 +165,7 @@ def _pictures(messages: Sequence[ChatMessage]) -> Iterator[tuple[ImagePart, str]
 
 
 def _named(where: str, call: Callable[[], T]) -> T:
-    """Returns what a call does, whose errors name the field."""
+    """Returns the result of a call; its errors name the field."""
     try:
         return call()
     except InputError as error:

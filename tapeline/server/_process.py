@@ -261,7 +261,7 @@ def _shown(listener: socket.socket) -> str:
 
 @contextlib.contextmanager
 def _logged(log: Log) -> Iterator[None]:
-    """Has what uvicorn and asyncio log written as lines of the log."""
+    """Writes the log records of uvicorn and asyncio as lines of the log."""
     handler = LogHandler(log)
     loggers = [logging.getLogger(name) for name in ("uvicorn", "asyncio")]
     for logger in loggers:

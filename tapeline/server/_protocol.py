@@ -8,13 +8,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 class GuardedProtocol(H11Protocol):
-    """Connection that is closed if its next request does not come, or nobody reads what it sends.
+    """Connection that is closed if its next request does not come, or the client does not read its response.
 
     Uvicorn itself waits for ever for the head of a request, and for a client that does not read.
 
     Attributes:
         header_seconds: time in which the head of a request must come.
-        stall_seconds: time in which a client must read some of what it is sent.
+        stall_seconds: time in which a client must read a part of its response.
     """
 
     header_seconds = 30.0

@@ -35,7 +35,7 @@ class Ranking(ABC):
     Attributes:
         name: name of the model.
         created: when its bundle was written, in seconds since 1970.
-        context: largest number of tokens of what it reads at once.
+        context: maximum number of tokens that it reads at once.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Ranking(ABC):
 
     @checked_choices
     async def rank_batched(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> Ranked:
-        """Returns what ``rank`` does, and waits for a call without a thread."""
+        """Like ``rank``, but waits for a call without a thread."""
         async with self._turns.turn():
             return await asyncio.to_thread(partial(self.rank, query, documents, truncate=truncate))
 
@@ -73,7 +73,7 @@ class Ranking(ABC):
         check_lengths([len(text) for text in texts], self.context, field)
 
     def fault(self, seconds: float) -> str | None:
-        """Returns why the model cannot answer: a call makes no progress for some seconds; None if it can."""
+        """Returns why the model cannot answer: a call does not make progress for some seconds; None if it can."""
         return self._turns.activity.fault(seconds)
 
     def drain(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Readers of JSON values: what a field takes, how it is refused, and its JSON schema.
+"""Readers of JSON values: accepted values, error messages, and the JSON schema of a field.
 
 >>> Whole(0, 20).read(21, "top_logprobs")
 Traceback (most recent call last):
@@ -145,7 +145,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """Reader of any value, for fields that have no effect on an answer."""
+    """Reader of any value, for fields that do not affect an answer."""
 
     expected: str = "any value"
 
@@ -229,7 +229,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Reader of objects whose keys are the client's.
+    """Reader of objects with keys chosen by the client.
 
     Attributes:
         value: reader of each value; None takes any.
@@ -274,7 +274,7 @@ class Either:
         return ", or ".join(reader.expected for reader in self.readers)
 
     def read(self, value: Any, path: str) -> Any:
-        """Returns what the first reader makes of it that takes it."""
+        """Returns the result of the first reader that accepts it."""
         errors: list[RequestError] = []
         for reader in self.readers:
             try:

@@ -22,10 +22,10 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.:#/$\[\]-]")  # in the value of a hea
 
 
 class RecordType(Protocol):
-    """Dataclass whose fields were made by ``option`` and ``required``.
+    """Dataclass with fields made by ``option`` and ``required``.
 
     Attributes:
-        REFUSED: fields of OpenAI's API that are not supported, and what to do instead.
+        REFUSED: fields of OpenAI's API that are not supported, and the alternative.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
@@ -37,7 +37,7 @@ R = TypeVar("R", bound=RecordType)
 
 @dataclass(slots=True)
 class IgnoredFields:
-    """Fields of a request that have no effect.
+    """Ignored fields of a request.
 
     Attributes:
         names: names of the first few, without indices.
@@ -96,7 +96,7 @@ def read_record(kind: type[R], given: Any, path: str = "") -> R:
     """Returns the dataclass of a JSON object.
 
     Raises:
-        RequestError: a field is unknown, not supported, missing, or not what it has to be.
+        RequestError: a field is unknown, not supported, missing, or invalid.
     """
     if not isinstance(given, dict):
         refuse(path or "the body", "a JSON object", given)
@@ -117,7 +117,7 @@ def read_tolerant(kind: type[R], given: Any) -> tuple[R, IgnoredFields]:
     """Returns the dataclass of a JSON object, and the unknown fields, which are ignored.
 
     Raises:
-        RequestError: a field is not supported, missing, or not what it has to be.
+        RequestError: a field is not supported, missing, or invalid.
     """
     ignored = IgnoredFields()
     token = _IGNORED.set(ignored)
@@ -133,7 +133,7 @@ def is_tolerant() -> bool:
 
 
 def ignore(path: str) -> None:
-    """Notes that a field has no effect; does nothing when ``read_record`` reads."""
+    """Notes that a field is ignored; does nothing when ``read_record`` reads."""
     ignored = _IGNORED.get()
     if ignored is not None:
         ignored.add(path)
@@ -184,7 +184,7 @@ class Kinds:
 
     Attributes:
         kinds: dataclasses by their type.
-        refused: types of OpenAI's API that are not supported, and what to do instead.
+        refused: types of OpenAI's API that are not supported, and the alternative.
     """
 
     kinds: Mapping[str, type[Any]]
@@ -216,7 +216,7 @@ class Kinds:
 
 @dataclass(frozen=True, slots=True)
 class DefaultKinds:
-    """Reader of objects of several dataclasses, whose field ``type`` may be left out.
+    """Reader of objects of several dataclasses; their field ``type`` may be left out.
 
     Attributes:
         kinds: reader of the objects.

@@ -66,7 +66,7 @@ class ChatRequest(GenerationFields):
     )
 
     def check(self) -> None:
-        """Checks what one field alone cannot say.
+        """Checks the fields together.
 
         Raises:
             RequestError: fields contradict each other.
@@ -97,12 +97,12 @@ class ChatRequest(GenerationFields):
 
     @property
     def budget(self) -> int | None:
-        """Largest number of tokens of the model's thinking; None for no limit."""
+        """Largest number of tokens of the model's thinking; None for unlimited."""
         return self.thinking_budget if self.thinking_token_budget is None else self.thinking_token_budget
 
     @property
     def alternatives(self) -> int | None:
-        """Likeliest tokens to send in each place; None for no log probabilities."""
+        """Likeliest tokens to send in each place; None without log probabilities."""
         return (self.top_logprobs or 0) if self.logprobs else None
 
 
@@ -126,7 +126,7 @@ class CompletionRequest(GenerationFields):
     logprobs: int | None = option(Whole(0, MOST_LOGPROBS), "Likeliest tokens to send in each place.")
 
     def check(self) -> None:
-        """Checks what one field alone cannot say.
+        """Checks the fields together.
 
         Raises:
             RequestError: fields contradict each other.

@@ -46,7 +46,7 @@ class ResponseStore:
         self._lock: Final = threading.Lock()
 
     def put(self, response: StoredResponse) -> None:
-        """Stores a response, and forgets those that were used least lately if there is no room."""
+        """Stores a response, and evicts the least recently used ones if it is full."""
         size = len(to_json([response.messages, response.body]))
         with self._lock:
             self._forget(response.name)

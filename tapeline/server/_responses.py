@@ -389,8 +389,8 @@ class ResponseForm:
     """Form of an answer in OpenAI's API of responses; it has the protocol ``EventForm``.
 
     Args:
-        fields: what the request says.
-        job: what is asked of the engine.
+        fields: fields of the request.
+        job: work for the engine.
         plan: how calls of tools are read out of the answer.
 
     Attributes:

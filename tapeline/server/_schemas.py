@@ -21,7 +21,7 @@ class ClientSchema:
     """Schema of a client that was translated.
 
     Attributes:
-        schema: schema whose values are those of the client's, or some of them.
+        schema: schema with the values of the client's schema, or some of them.
         loosened: places of keywords that values need not satisfy, such as ``#/properties/tags/uniqueItems``.
     """
 
@@ -33,13 +33,13 @@ def client_schema(schema: Any) -> ClientSchema:
     """Returns a client's schema in the keywords that grammars have.
 
     - An unknown ``format``, and ``contentEncoding`` and its like, are annotations, as JSON Schema has them.
-    - An object with ``properties`` and without ``additionalProperties`` has no further properties, as llama.cpp has it.
+    - An object with ``properties`` and without ``additionalProperties`` excludes further properties, like llama.cpp.
       The parts of an ``allOf``, and objects with ``anyOf``, ``oneOf`` or ``$ref`` beside them, stay open.
     - ``nullable`` of OpenAPI adds null.
     - ``oneOf`` becomes ``anyOf``. A place at which two parts may hold for one value is loosened.
     - ``uniqueItems`` is loosened, unless there is one item at most.
     - ``propertyNames`` becomes ``properties`` or ``patternProperties`` if these say the same, and else is loosened.
-    - A part of ``anyOf`` or ``oneOf`` whose pattern cannot be a grammar is left out while another part remains.
+    - A part of ``anyOf`` or ``oneOf`` with a pattern that cannot be a grammar is left out while another part remains.
     """
     translation = _Translation(schema)
     return ClientSchema(translation.part(schema, "#", closing=True), tuple(translation.loosened))
@@ -135,7 +135,7 @@ class _Translation:
             self.loosened.append(f"{place}/oneOf")
 
     def _disjoint(self, one: Any, other: Any) -> bool:
-        """Returns True if no value can satisfy both schemas, as far as types and constants tell."""
+        """Returns True if values cannot satisfy both schemas, as far as types and constants tell."""
         one, other = self._resolved(one), self._resolved(other)
         kinds, other_kinds = _kinds(one), _kinds(other)
         if kinds is not None and other_kinds is not None and not kinds & other_kinds:

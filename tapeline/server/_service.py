@@ -46,7 +46,7 @@ class Service:
         pixels: limits and memory of pictures.
         compiling: turns of clients at compiling grammars.
         responses: responses that later requests continue.
-        draining: whether no new requests are taken, as the server ends.
+        draining: whether new requests are refused, because the server is shutting down.
         active: requests that are being answered.
     """
 
@@ -66,7 +66,7 @@ class Service:
         """Returns the fields of a request's body.
 
         Raises:
-            RequestError: the body is not what the route takes.
+            RequestError: the body is invalid for the route.
         """
         body = await read_json_text(request, self.options)
         request.scope["state"]["large"] = large = len(body) > _INLINE_BYTES
@@ -79,7 +79,7 @@ class Service:
         return fields
 
     def note_ignored(self, request: Request, ignored: IgnoredFields) -> None:
-        """Counts fields of a request that have no effect, and names them in a header of the response."""
+        """Counts ignored fields of a request, and names them in a header of the response."""
         if not ignored.count:
             return
         noted: IgnoredFields = request.scope["state"].setdefault("ignored", IgnoredFields())
@@ -89,7 +89,7 @@ class Service:
 
     @asynccontextmanager
     async def turn(self, request: Request) -> AsyncIterator[None]:
-        """Waits for a turn of a request with a large body and has it for the block; others need no turn.
+        """Waits for a turn of a request with a large body, for the block; other requests do not need one.
 
         A few large requests have their turn at once, so that they do not take the threads of other requests.
         """
@@ -100,14 +100,14 @@ class Service:
             yield
 
     def ignore(self, request: Request, reasons: Mapping[str, str]) -> None:
-        """Notes fields that have no effect with the model that answers.
+        """Records fields that the answering model ignores.
 
         Args:
             request: the request.
             reasons: why, by the name of the field.
 
         Raises:
-            RequestError: the server refuses fields that have no effect.
+            RequestError: the server refuses ignored fields.
         """
         ignored = IgnoredFields()
         for name, reason in reasons.items():
@@ -120,7 +120,7 @@ class Service:
         """Notes the keywords of schemas that the answer need not satisfy.
 
         Raises:
-            RequestError: the server refuses fields that have no effect.
+            RequestError: the server refuses ignored fields.
         """
         self.ignore(request, dict.fromkeys(places, "a grammar cannot hold an answer to this keyword"))
 
@@ -158,5 +158,5 @@ def note(request: Request, **facts: Any) -> None:
 
 
 async def in_thread(function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-    """Returns what a function gives that may take long, and leaves the event loop free meanwhile."""
+    """Returns the result of a slow function, and leaves the event loop free meanwhile."""
     return await asyncio.to_thread(function, *arguments, **options)

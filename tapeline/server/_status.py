@@ -140,7 +140,7 @@ async def page_asset(request: Request) -> Response:
     """Returns a style sheet or a script of the page.
 
     Raises:
-        RequestError: the page has no such file.
+        RequestError: the page lacks the file.
     """
     name = request.path_params["file"]
     if name not in _ASSETS:
@@ -180,7 +180,7 @@ def _failed(state: ModelState) -> dict[str, Any]:
 
 
 def _sampling(model: ServedModel) -> dict[str, float] | None:
-    """Returns the sampling of requests that choose none; None for a model that generates no text."""
+    """Returns the sampling of requests that choose none; None for a model that does not generate text."""
     if not isinstance(model, TextModel):
         return None
     return {name: getattr(model.defaults, name) for name in SAMPLING_FIELDS}

@@ -42,9 +42,9 @@ class _Job:
 class TextBatches:
     """Calls of a model on the texts of all requests that wait.
 
-    There is no waiting for further requests: while a call runs, requests gather, and the next call takes their
-    texts. A call takes a bounded number of texts, and an equal share of each request, so that a request with many texts
-    does not hold up the others for longer than a call.
+    Calls do not wait for further requests: while a call runs, requests gather, and the next call takes their texts. A
+    call takes a bounded number of texts, and an equal share of each request, so that a request with many texts does not
+    hold up the others for longer than a call.
 
     Args:
         turns: turns of the model's calls.

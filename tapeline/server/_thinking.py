@@ -21,8 +21,8 @@ class ThinkingPlan:
 
     Attributes:
         variables: variables of the chat template.
-        limit: limit of the thinking's tokens; None for no limit.
-        ignored: why fields have no effect with the model, by their name.
+        limit: limit of the thinking's tokens; None for unlimited.
+        ignored: why the model ignores fields, by their name.
     """
 
     variables: Mapping[str, Any]
@@ -31,7 +31,7 @@ class ThinkingPlan:
 
 
 def thinking_plan(model: TextModel, fields: ChatRequest) -> ThinkingPlan:
-    """Returns what a request's fields of thinking mean for a model."""
+    """Returns the settings of a request's thinking fields for a model."""
     variables: dict[str, Any] = {}
     ignored: dict[str, str] = {}
     switches = _switches(model)

@@ -80,8 +80,8 @@ class TranscriptionModel:
             limits: bounds of the file.
             timestamps: whether the model gives times.
             task: whether the text is in the language that is spoken, or in English.
-            check: is called before each block that is decoded, each window and each token, and after each segment; what
-                it raises ends the transcription.
+            check: is called before each block that is decoded, each window and each token, and after each segment; its
+                exceptions end the transcription.
 
         Returns:
             The transcription. It raises InputError if the sound is damaged or beyond a bound, or the model does not
@@ -127,7 +127,7 @@ class TranscriptionModel:
         return self._activity.stalled_seconds()
 
     def fault(self, seconds: float) -> str | None:
-        """Returns why the model cannot answer: no transcription makes progress for some seconds; None if it can."""
+        """Returns why the model cannot answer: transcriptions do not make progress for some seconds; None if it can."""
         return self._activity.fault(seconds)
 
     def drain(self, seconds: float) -> None:
@@ -137,7 +137,7 @@ class TranscriptionModel:
         wait(active, timeout=seconds)
 
     def close(self) -> None:
-        """Frees the model, when no transcription runs."""
+        """Frees the model after running transcriptions."""
         self._threads.shutdown()
         self.reader.close()
 

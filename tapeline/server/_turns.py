@@ -26,7 +26,7 @@ class _Line:
 class Turns:
     """Turns of the calls of several threads: one runs, and a bounded number waits.
 
-    A request waits in ``turn`` for its call, so that it takes no thread of other requests meanwhile.
+    A request waits in ``turn`` for its call, so that it does not block a thread meanwhile.
 
     Attributes:
         activity: progress of the call that runs.
@@ -40,7 +40,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, *, again: bool = False) -> AsyncIterator[None]:
-        """Waits in the event loop until no other block runs.
+        """Waits in the event loop for other blocks.
 
         Args:
             again: whether the request had a turn before: it waits then, however many wait.
@@ -78,6 +78,6 @@ class Turns:
             self._turn.release()
 
     def last(self, call: Callable[[], object]) -> None:
-        """Makes a call when no other runs, however many wait."""
+        """Makes a call after running ones, however many wait."""
         with self._turn:
             call()

@@ -1,4 +1,4 @@
-"""Values of JSON in messages: where they stand, and what they are."""
+"""Values of JSON in messages: their path and description."""
 
 import json
 from typing import Any, Final, NoReturn
@@ -11,7 +11,7 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
 
 
 def refuse(path: str, expected: str, value: Any) -> NoReturn:
-    """Raises the error of a value that is not what a field takes."""
+    """Raises the error of a value that a field does not accept."""
     raise RequestError(f"{path}: expected {expected}; found {shown(value)}", param=path)
 
 

@@ -39,7 +39,7 @@ class Verification:
         return self._error
 
     def on_end(self, call: Callable[[], object]) -> None:
-        """Sets what is called at the end of a verification, in the thread that ends it."""
+        """Sets the function to call at the end of a verification, in the thread that ends it."""
         self._on_end = call
 
     def begin(self) -> None:

@@ -40,7 +40,7 @@ def read_bert(fields: ConfigFields, architecture: str, **known: Any) -> TextConf
 
 
 def read_post_norm_stack(fields: ConfigFields, **known: Any) -> StackConfig:
-    """Reads layers whose norms follow the residual additions; ``known`` are attributes of ``StackConfig``."""
+    """Reads layers with norms after the residual additions; ``known`` are attributes of ``StackConfig``."""
     hidden, heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
     if hidden % heads and "head_size" not in known:
         fields.refuse("hidden_size", f"a multiple of num_attention_heads ({heads})")

@@ -31,7 +31,7 @@ class ClipConfig(PairConfig):
 
     Attributes:
         projected: size of the vectors of images and texts.
-        end: id of the token whose state is a text's vector; None for the greatest id of the text.
+        end: id of the token with a text's vector as state; None for the greatest id of the text.
     """
 
     projected: int
@@ -85,7 +85,7 @@ class ClipTextTower(Module):
 
 
 class ClipModel(PairModel):
-    """CLIP: a ``PairModel``. What follows the token that ends a text has no effect, padding or not."""
+    """CLIP: a ``PairModel``. Tokens after the end of a text are ignored, padding or not."""
 
     def __init__(self, config: ClipConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
         super().__init__(config, dtype, num_layers)

@@ -1,4 +1,4 @@
-"""Decoders whose layers encode texts: sentence embedders, classifiers and rerankers (Qwen3, EmbeddingGemma)."""
+"""Decoders that encode texts: sentence embedders, classifiers and rerankers (Qwen3, EmbeddingGemma)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -47,7 +47,7 @@ class DecoderEncoderConfig:
         bidirectional: whether tokens see later ones, too.
         pooling: pooling of a model of sentence-transformers; else None.
         labels: number of classes; 0 without a classifier.
-        score: tokens whose logits are the score of a reranker; else None.
+        score: tokens with logits that are the score of a reranker; else None.
     """
 
     architecture: str
@@ -83,7 +83,7 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
 
     ``forward(token_ids [B,T], attention_mask [B,T])``, both i32, gives ``last_hidden_state`` [B,T,D], and a model of
     sentence-transformers ``sentence_embedding`` [B,D]; a classifier gives ``logits`` [B,labels] of the last token
-    alone, and so does a reranker whose score is that of tokens, with one label. Results are f32. The mask is 1 for
+    alone, and so does a reranker with a score from tokens, with one label. Results are f32. The mask is 1 for
     tokens and 0 for padding; a row needs a token. Rows of padding are undefined. A pooling without the prompt takes
     ``pooling_mask`` [B,T], too, 0 for padding and the prompt.
     """
@@ -113,7 +113,7 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
         return self.norm(ctx, x)
 
     def _step(self, ctx: ExecutionContext, attention_mask: Tensor) -> StepInputs:
-        """Returns what the layers share: RoPE's tables, and a mask per window, of attention_mask [B, T]."""
+        """Returns the inputs that the layers share: RoPE's tables, and a mask per window, of attention_mask [B, T]."""
         ops, (batch, tokens), decoder = ctx.ops, attention_mask.shape, self.config.decoder
         real = ops.reshape(ops.not_equal(attention_mask, 0), (batch, 1, tokens))
         biases = {
@@ -130,7 +130,7 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
         return StepInputs(*tables, positions, biases, {}, None, *local)
 
     def _packed_step(self, ctx: ExecutionContext, texts: PackedTexts) -> StepInputs:
-        """Returns what the layers share, of packed texts."""
+        """Returns the inputs that the layers share, of packed texts."""
         decoder, tokens = self.config.decoder, texts.token_ids.shape[1]
         biases = {
             window: mask_bias(ctx, self._also(ctx, texts.seen(ctx), texts.distances(ctx), window))
@@ -205,7 +205,7 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
         return packed_sizes(longest, [decoder.rope, *filter(None, [decoder.local_rope])])
 
     def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
-        """Returns a profile of the sizes; T is 64 by default, and at most what RoPE reaches."""
+        """Returns a profile of the sizes; T is 64 by default, and at most RoPE's maximum."""
         rope = self.config.decoder.rope
         tokens = min(DEFAULT_SEQUENCE, rope.trained_length) if sequence is None else sequence
         check_size("batch", batch)

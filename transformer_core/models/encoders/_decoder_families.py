@@ -43,7 +43,7 @@ def _read_gemma3(fields: ConfigFields) -> DecoderEncoderConfig:
 
 
 def _read_eurobert(fields: ConfigFields, architecture: str, **known: Any) -> DecoderEncoderConfig:
-    """Reads a EuroBERT: layers of a Llama whose tokens see later ones, too."""
+    """Reads a EuroBERT: layers of a Llama with bidirectional attention."""
     return _read(fields, architecture, "LlamaForCausalLM", bidirectional=True, **known)
 
 
@@ -63,7 +63,7 @@ def with_sentence_pooling(config: DecoderEncoderConfig, pooling: Pooling) -> Dec
 
 
 def with_score_tokens(config: DecoderEncoderConfig, tokens: ScoreTokens) -> DecoderEncoderConfig:
-    """Returns the configuration of a reranker whose score is the logits of tokens.
+    """Returns the configuration of a reranker with a score from logits of tokens.
 
     Raises:
         ConfigError: a token is not in the vocabulary, or the decoder changes its logits.

@@ -1,4 +1,4 @@
-"""Encoder-decoders: entry points of models whose decoder attends to an encoder's states."""
+"""Encoder-decoders: entry points of models with a decoder that attends to an encoder's states."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,10 +36,10 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT]):
     decoder their keys and values: ``layers.i.cross_key`` and ``layers.i.cross_value`` [B,N,S',H]; if sources have
     padding, ``source_bias`` f32 [B,S'], too, which hides it.
 
-    ``prefill(token_ids [B,T], position, last, layers.0.key_cache [B,N,S,H], layers.0.value_cache, .., what encode
-    gives beside the states)`` appends tokens as a decoder's does (``DecoderLM``) and gives logits [B,V] of row
-    ``last``, and the caches. ``decode(token_ids [B,1], position, ..)`` appends one token. Caches are donated; what
-    encode gives is kept. ``forward`` gives logits [B,T,V] of whole sequences. Integers are i32, logits f32.
+    ``prefill(token_ids [B,T], position, last, layers.0.key_cache [B,N,S,H], layers.0.value_cache, .., what encode gives
+    beside the states)`` appends tokens as a decoder's does (``DecoderLM``) and gives logits [B,V] of row ``last``, and
+    the caches. ``decode(token_ids [B,1], position, ..)`` appends one token. Caches are donated; the results of encode
+    are kept. ``forward`` gives logits [B,T,V] of whole sequences. Integers are i32, logits f32.
     """
 
     ENTRY_POINTS = ("forward", "encode", "prefill", "decode")

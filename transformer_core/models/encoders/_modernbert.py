@@ -1,4 +1,4 @@
-"""ModernBERT (Warner et al. 2024, arXiv:2412.13663): RoPE, gates, and layers whose tokens see near ones only."""
+"""ModernBERT (Warner et al. 2024, arXiv:2412.13663): RoPE, gates, and layers with local attention."""
 
 from typing import Any, Final
 

@@ -14,7 +14,7 @@ from transformer_core.models.encoders._vision import VisionConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairConfig(EncoderConfig):
-    """Configuration of a pair; further attributes as of ``EncoderConfig``, whose ``stack`` is the text model's.
+    """Configuration of a pair; further attributes as of ``EncoderConfig``; ``stack`` is the text model's.
 
     Attributes:
         vision: configuration of the vision model.
@@ -48,7 +48,7 @@ class PairConfig(EncoderConfig):
 
 
 class PairModel(Model[PairConfig]):
-    """Vision model and text model whose vectors are close together for pairs that match.
+    """Vision model and text model with similar vectors for matching pairs.
 
     ``encode_image(pixel_values f32 [B,C,height,width])`` gives ``image_embeds`` [B,D], ``encode_text(token_ids [B,T])``
     gives ``text_embeds`` [B,D], all of length 1. ``forward(pixel_values, token_ids)`` gives both, and

@@ -1,6 +1,6 @@
 """RoBERTa (Liu et al. 2019, arXiv:1907.11692) and XLM-RoBERTa (Conneau et al. 2019, arXiv:1911.02116).
 
-A BERT whose positions are counted from the id of padding, with heads of its own.
+A BERT with positions that start after the padding id, and its own heads.
 """
 
 from typing import Any, Final
@@ -30,7 +30,7 @@ _BUFFERS: Final = ("*embeddings.position_ids",)
 
 
 def positions_after_padding(fields: ConfigFields, padding: int) -> dict[str, Any]:
-    """Reads ``positions`` and ``padding`` of a ``TextConfig`` whose positions are counted from padding's id."""
+    """Reads ``positions`` and ``padding`` of a ``TextConfig`` with positions that start after the padding id."""
     rows = fields.integer("max_position_embeddings")
     if rows < padding + 2:
         fields.refuse("max_position_embeddings", f"{padding + 2} at least, for positions begin after {padding}")

@@ -40,10 +40,10 @@ class StackConfig:
         scale: factor of attention's scores; 1 / sqrt(H) if None.
         gated_mlp: whether the feed-forward has a gate beside its two projections.
         experts: layers with a mixture of experts in the feed-forward's place; None if there are none.
-        first_norm: whether the first layer norms what its attention reads (ModernBERT's does not).
+        first_norm: whether the first layer norms its attention's input (ModernBERT's does not).
         head_size: H; D / N if None.
         rope: RoPE of queries and keys; not rotated if None.
-        local: layers whose tokens see no others than near ones; None if there are none.
+        local: layers with local attention; None if there are none.
     """
 
     hidden: int
@@ -101,7 +101,7 @@ class ExpertLayers:
 
 @dataclass(frozen=True, slots=True)
 class LocalLayers:
-    """Layers whose tokens see no others than near ones.
+    """Layers with local attention.
 
     Attributes:
         layers: numbers of the layers.

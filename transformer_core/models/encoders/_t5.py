@@ -114,7 +114,7 @@ class T5Decoder(Module):
 
 
 class T5ForConditionalGeneration(EncoderDecoder[T5Config]):
-    """T5: an ``EncoderDecoder`` whose sources are ``token_ids`` and ``attention_mask`` i32 [B,S'].
+    """T5: an ``EncoderDecoder`` with the sources ``token_ids`` and ``attention_mask`` i32 [B,S'].
 
     ``sequence`` is S'. ``prefill`` takes one token, as most answers begin with ``decoder_start_token_id`` alone;
     ``forward(token_ids, attention_mask, decoder_token_ids [B,S'])`` gives logits [B,S',V].

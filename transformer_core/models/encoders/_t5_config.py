@@ -17,7 +17,7 @@ _LEAST_BUCKETS: Final = 4
 @checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
 class T5Config(EncoderConfig):
-    """Configuration of a T5; further attributes as of ``EncoderConfig``, whose ``stack`` is the encoder's.
+    """Configuration of a T5; further attributes as of ``EncoderConfig``; ``stack`` is the encoder's.
 
     Attributes:
         decoder: configuration of the decoder's layers.

@@ -1,4 +1,4 @@
-"""Encoders of texts: what BERT and its successors share."""
+"""Encoders of texts: shared parts of BERT and its successors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ from transformer_core.models.encoders._stack import EncoderConfig, EncoderStack,
 @checked_choices
 @dataclass(frozen=True, slots=True)
 class HeadConfig:
-    """Configuration of the head of a masked language model, and of what classifies like one (ModernBERT).
+    """Configuration of the head of a masked language model, and of classifiers like it (ModernBERT).
 
     Attributes:
         activation: activation between its matrix and its norm.
@@ -63,7 +63,7 @@ class TextConfig(EncoderConfig):
         positions: the most tokens of a text.
         types: number of token types (first sentence, second sentence); 0 without embeddings of types.
         learned_positions: whether positions have embeddings.
-        padding: token id that has no position; positions are counted from the one after it (RoBERTa). None if they
+        padding: token id without a position; positions are counted from the one after it (RoBERTa). None if they
             are counted from 0.
         relative_rows: rows of the table of biases by distance; 0 without biases.
         alibi: whether scores fall with the distance, by a slope of each head.
@@ -166,7 +166,7 @@ class TextModel(Model[TextConfig]):
     ``forward(token_ids [B,T], attention_mask [B,T], token_type_ids [B,T])``, all i32, gives ``last_hidden_state``
     [B,T,D] and, if the model has a pooler, ``pooler_output`` [B,D]; a model of sentence-transformers gives
     ``sentence_embedding`` [B,D] in the pooler's place. Results are f32. The mask is 1 for tokens and 0 for padding; a
-    row needs a token. Rows of padding are undefined. Models with fewer than two types of tokens have no
+    row needs a token. Rows of padding are undefined. Models with fewer than two types of tokens lack
     ``token_type_ids``. A pooling without the prompt takes ``pooling_mask`` [B,T], too, 0 for padding and the prompt.
     """
 

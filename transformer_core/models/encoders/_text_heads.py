@@ -106,7 +106,10 @@ class TextForSequenceClassification(TextModel):
         return {"logits": ctx.ops.cast(self.classifier(ctx, self._pooled(ctx, x, texts.mask(ctx))), f32)}
 
     def _pooled(self, ctx: ExecutionContext, x: Tensor, attention_mask: Tensor) -> Tensor:
-        """Maps states x [B, T, D] to what is classified, [B, D]; of packed texts x is [1, T, D] and the mask [R, T]."""
+        """Maps states x [B, T, D] to the input of the classifier, [B, D].
+
+        Of packed texts x is [1, T, D] and the mask [R, T].
+        """
         if self.pooler is not None:
             return pooled(ctx, self.pooler, x, attention_mask)
         assert self.head is not None  # a classifier has a pooler or a head

@@ -52,7 +52,7 @@ class VisionConfig(EncoderConfig):
 
 
 class VisionModel(Model[VisionConfig]):
-    """Model whose ``forward(pixel_values f32 [B,C,height,width])`` gives ``results``, in f32."""
+    """Model with ``forward(pixel_values f32 [B,C,height,width])``, which gives ``results`` in f32."""
 
     @abstractmethod
     def results(self, ctx: ExecutionContext, pixel_values: Tensor) -> Mapping[str, Tensor]:
@@ -107,7 +107,7 @@ class StackDefaults:
 
 
 def read_stack(fields: ConfigFields, default: StackDefaults, *, qkv_bias: bool = True) -> StackConfig:
-    """Reads the layers of a model whose norms precede attention and feed-forward."""
+    """Reads the layers of a model with norms before attention and feed-forward."""
     hidden = fields.integer("hidden_size", default.hidden)
     heads = fields.integer("num_attention_heads", default.heads)
     if hidden % heads:

@@ -44,7 +44,7 @@ _HEAD: Final = "proj_out.weight"
 
 
 class WhisperForConditionalGeneration(EncoderDecoder[WhisperConfig]):
-    """Whisper: an ``EncoderDecoder`` whose source is ``input_features`` f32 [B,mels,frames], without padding.
+    """Whisper: an ``EncoderDecoder`` with the source ``input_features`` f32 [B,mels,frames], without padding.
 
     The decoder's head is its embedding, unless the checkpoint stores another one.
     ``forward(input_features, token_ids [B,T])`` gives logits [B,T,V].

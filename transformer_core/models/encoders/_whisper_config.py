@@ -15,7 +15,7 @@ _NORM_EPS: Final = 1e-5  # torch's default, which config.json lacks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhisperConfig(EncoderConfig):
-    """Configuration of a Whisper; further attributes as of ``EncoderConfig``, whose ``stack`` is the encoder's.
+    """Configuration of a Whisper; further attributes as of ``EncoderConfig``; ``stack`` is the encoder's.
 
     Attributes:
         decoder: configuration of the decoder's layers.

@@ -1,4 +1,4 @@
-"""Apertus (arXiv:2509.14233): normed queries and keys, a feed-forward without a gate whose activation is learned."""
+"""Apertus (arXiv:2509.14233): normed queries and keys, a feed-forward without a gate, with a learned activation."""
 
 from typing import Final
 

@@ -47,7 +47,7 @@ def cohere_kind(
 
 
 def one_norm_layer(config: DecoderConfig, index: int, dtype: DType) -> ParallelLayer:
-    """Makes layer ``index`` of a model whose attention and feed-forward share a norm."""
+    """Makes layer ``index`` of a model with one norm for attention and feed-forward."""
     return ParallelLayer(config, index, dtype, one_norm=True)
 
 

@@ -1,4 +1,4 @@
-"""Command R7B and A (arXiv:2504.00698): a Command R with windows; layers without a window have no RoPE."""
+"""Command R7B and A (arXiv:2504.00698): a Command R with windows; layers without a window lack RoPE."""
 
 from typing import Final
 

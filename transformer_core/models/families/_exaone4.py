@@ -1,4 +1,4 @@
-"""EXAONE 4 (arXiv:2507.11407): norms after attention and feed-forward; layers without a window have no RoPE."""
+"""EXAONE 4 (arXiv:2507.11407): norms after attention and feed-forward; layers without a window lack RoPE."""
 
 from typing import Final
 

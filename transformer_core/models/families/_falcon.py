@@ -67,7 +67,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
 
 
 def _norm_count(fields: ConfigFields, grouped: bool) -> int:
-    """Reads the number of norms of a layer whose attention and feed-forward are side by side."""
+    """Reads the number of norms of a layer with attention and feed-forward side by side."""
     count = fields.integer("num_ln_in_parallel_attn", 2 if grouped else 1)
     if count > 2:
         fields.refuse("num_ln_in_parallel_attn", "1 or 2")

@@ -10,7 +10,7 @@ from transformer_core.models.families._gemma import gemma_kind
 
 
 def gemma2_kind(fields: ConfigFields, architecture: str) -> DecoderConfig:
-    """Reads the fields that Gemma 2 and what came of it share."""
+    """Reads the fields that Gemma 2 and its successors share."""
     layers = fields.integer("num_hidden_layers")
     types = ["full_attention" if index % 2 else "sliding_attention" for index in range(layers)]
     return gemma_kind(

@@ -60,7 +60,7 @@ def granite_experts(fields: ConfigFields, shared: int) -> ExpertsConfig:
 
 
 def granite_stored(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
-    """Returns the recipe of a router or a feed-forward, whose gate and up projections are stored as one."""
+    """Returns the recipe of a router or a feed-forward, with gate and up projections stored as one."""
     if name.endswith(".mlp.gate.weight"):
         return Stored(name.replace("mlp.gate", "block_sparse_moe.router.layer"), shape)
     match = _PART.fullmatch(name)

@@ -1,4 +1,4 @@
-"""Hunyuan, dense: a Llama that norms queries and keys after RoPE, whose base may be stretched."""
+"""Hunyuan, dense: a Llama that norms queries and keys after RoPE, with a base that may be stretched."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Hunyuan with mixtures of experts (A13B): a dense Hunyuan whose layers have routed experts beside a shared one."""
+"""Hunyuan with mixtures of experts (A13B): a dense Hunyuan with routed experts beside a shared one."""
 
 from typing import Final
 

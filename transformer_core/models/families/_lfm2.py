@@ -31,7 +31,7 @@ LFM2_KEYS: Final = RenamedModules(
 
 
 def lfm2_kind(fields: ConfigFields, architecture: str, default: list[str] | None, **known: Any) -> DecoderConfig:
-    """Reads what LFM2 and LFM2-MoE have in common; arguments as of ``llama_kind`` and ``kinds_of_layers``."""
+    """Reads the common fields of LFM2 and LFM2-MoE; arguments as of ``llama_kind`` and ``kinds_of_layers``."""
     heads, kv_heads, head_size = heads_of(fields)
     tied = "tie_embedding" if fields.has("tie_embedding") else "tie_word_embeddings"
     return llama_kind(

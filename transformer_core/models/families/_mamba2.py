@@ -1,4 +1,4 @@
-"""Mamba-2 (arXiv:2405.21060): layers of one mixer each, no attention and no positions."""
+"""Mamba-2 (arXiv:2405.21060): layers of one mixer each, without attention or positions."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Ministral 8B: a Mistral whose layers may have windows by turns."""
+"""Ministral 8B: a Mistral with windows in some layers."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Ministral 3: a Mistral whose queries grow with their position beyond the trained length."""
+"""Ministral 3: a Mistral with attention temperature scaling beyond the trained length."""
 
 from typing import Final
 

@@ -79,7 +79,7 @@ def _inner(fields: ConfigFields, hidden: int) -> int:
 
 
 def _slopes(heads: int) -> tuple[float, ...]:
-    """Returns the slopes of heads: of a number that is no power of 2, every other one of the next power first."""
+    """Returns the slopes of heads: for a number that is not a power of 2, every other one of the next power first."""
     whole = 1 << math.ceil(math.log2(heads))
     slopes = [2.0 ** -(number * _BIAS_MAX / whole) for number in range(1, whole + 1)]
     return tuple(slopes if whole == heads else (slopes[1::2] + slopes[::2])[:heads])

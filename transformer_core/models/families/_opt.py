@@ -26,7 +26,7 @@ _LAYER: Final = {
 
 
 def fairseq_config(fields: ConfigFields, architecture: str, **known: object) -> DecoderConfig:
-    """Reads what OPT, BioGPT and XGLM share.
+    """Reads the common fields of OPT, BioGPT and XGLM.
 
     Args:
         fields: the config.json.
@@ -79,7 +79,7 @@ def fairseq_keys(above: str, norm: str, head: str = "lm_head") -> RenamedModules
 
 
 def after_rows(keys: RenamedModules) -> RecipeOf:
-    """Returns the recipes of a model whose first position has the third row of the table."""
+    """Returns the recipes of a model with the first position in the third row of the table."""
 
     def recipe_of(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
         if name != "model.embed_positions.weight":

@@ -42,8 +42,8 @@ class PixelShuffle(Module):
 class VisionLanguageLM(DecoderLM):
     """Decoder that sees pictures; as ``DecoderLM``, with two further entry points.
 
-    ``encode_image(pixel_values f32 [B,C,height,width])`` gives ``image_embeds`` f32 [B,T',D], what the decoder sees of
-    each picture or tile.
+    ``encode_image(pixel_values f32 [B,C,height,width])`` gives ``image_embeds`` f32 [B,T',D], the decoder's input for
+    each image or tile.
 
     ``prefill_embeddings(token_ids [B,T], embeddings f32 [B,T,D], position, last, caches)`` is as prefill, but the image
     tokens among ``token_ids`` have these embeddings; other rows of ``embeddings`` are not read.
