@@ -54,6 +54,8 @@ from tapeline.exporting._verify import (
     check_jax,
     devices_of,
     invariances,
+    one_of_each_kind,
+    skipped,
 )
 from tapeline.exporting._weights import UNFINISHED, form_of, warn, write_weights
 from tapeline.reference import reference_python
@@ -291,11 +293,11 @@ class _Run:
         if options.slots is not None:
             self._export.invariance = {target: Invariance(kind) for target, kind in known["invariance"].items()}
             write_description(self._export, self._staging)
-        skipped = [f"{row['device']}: {row['skipped']}" for row in rows if "skipped" in row]
-        for reason in skipped:
+        left_out = [f"{row['device']}: {row['skipped']}" for row in rows if "skipped" in row]
+        for reason in left_out:
             self._say(f"warning: not verified on {reason}")
-        if options.verify == "iree" and len(skipped) == len(rows):
-            raise VerificationError(f"verify=iree: no device could run the bundle ({'; '.join(skipped)})")
+        if options.verify == "iree" and len(left_out) == len(rows):
+            raise VerificationError(f"verify=iree: no device could run the bundle ({'; '.join(left_out)})")
         ran = dict.fromkeys(row["device"] for row in rows if "skipped" not in row)
         if ran:  # none if the bundle is for no target
             self._say(f"verified on {', '.join(ran)}")
@@ -315,8 +317,18 @@ class _Run:
         exact: Exact | None = None
         if options.dtype in ("bf16", "f16") or options.encoding is not None:
             exact = Exact(functools.partial(exact_entry_points, export, self._source), exact_weights(weights))
+        bundle = Bundle(self._staging)
+        devices = devices_of(options.compiled)
+        work = (
+            sum(spec.size for spec in export.lowered.parameters().values()) * export.sizes.batch * export.sizes.sequence
+        )
+        by_rows = options.slots is not None and options.verify not in ("interpreter", "jax")
+        compared = [device for device in devices if skipped(device, work) is None]
+        measured = invariances(bundle, compared, export.progress) if by_rows else {}
+        # What gives the same bits as another entry point needs no comparison of its own.
+        alike = measured and all(invariance is Invariance.CALLS for invariance in measured.values())
         references = References(
-            export.written,
+            one_of_each_kind(export.written) if alike else export.written,
             source,
             export.vocabulary,
             exact,
@@ -331,18 +343,10 @@ class _Run:
             )
             return {"rows": rows, "invariance": {}}
         if options.verify == "jax":
-            bundle = Bundle(self._staging)
             rows = check_jax(bundle, references, precision, options.mesh_shape, export.progress)
             return {"rows": rows, "invariance": {}}
-        work = (
-            sum(spec.size for spec in export.lowered.parameters().values()) * export.sizes.batch * export.sizes.sequence
-        )
-        devices = devices_of(options.compiled)
-        bundle = Bundle(self._staging)
         rows = check_devices(bundle, references, precision, devices, work, export.progress)
         if options.verify == "reference":
             present = [device for device in devices if device != "vmvx" and available(device)[0]]
             rows += check_reference(export, self._source, self._staging, present)
-        ran = {row["device"] for row in rows if "skipped" not in row}
-        measured = invariances(bundle, ran, export.progress) if options.slots else {}
         return {"rows": rows, "invariance": {target: invariance.value for target, invariance in measured.items()}}

@@ -1,5 +1,6 @@
 """Verification of a bundle against the eager context."""
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,7 @@ from tapeline.running import Invariance, measured_invariance
 _SLOW_DEVICE_LIMIT: Final = 2_000_000_000
 
 _LOGITS: Final = "logits"
+_SIZE: Final = re.compile(r"_\d+$")
 IN_PIECES: Final = "prefill in pieces"
 """Name in the report of the check of a sequence in pieces."""
 
@@ -203,14 +205,21 @@ def check_devices(
     """
     rows: list[dict[str, Any]] = []
     for device in devices:
-        present, reason = available(device)
-        if not present:
-            rows.append({"device": device, "skipped": reason})
-        elif device == "vmvx" and multiplications > _SLOW_DEVICE_LIMIT:
-            rows.append({"device": device, "skipped": "vmvx interprets; this model would take it minutes"})
-        else:
+        reason = skipped(device, multiplications)
+        if reason is None:
             rows += _check_device(bundle, references, dtype, device, progress)
+        else:
+            rows.append({"device": device, "skipped": reason})
     return rows
+
+
+def skipped(device: str, multiplications: int) -> str | None:
+    """Returns why a device is not compared with the eager context; None if it is."""
+    present, reason = available(device)
+    if not present:
+        return reason
+    slow = device == "vmvx" and multiplications > _SLOW_DEVICE_LIMIT
+    return "vmvx interprets; this model would take it minutes" if slow else None
 
 
 def check_jax(
@@ -348,6 +357,17 @@ def _located(
     except TapelineError as refused:
         divergence = f"the first divergence could not be looked for: {refused}"
     return VerificationError(f"{error}; {divergence or _NOTHING_FOUND}")
+
+
+def one_of_each_kind(entry_points: Sequence[EntryPoint]) -> list[EntryPoint]:
+    """Returns the first of entry points that differ in their size alone: ``decode`` of it, ``decode_1`` and others.
+
+    Where every call gives a token the same bits (``Invariance.CALLS``), the others compute what these do.
+    """
+    first: dict[str, EntryPoint] = {}
+    for point in entry_points:
+        first.setdefault(_SIZE.sub("", point.name), point)
+    return list(first.values())
 
 
 def devices_of(targets: Sequence[str]) -> list[str]:

@@ -153,10 +153,10 @@ def test_rows_of_slots_are_written_where_they_lie(mesh: str) -> None:
         for a in points["decode"].arguments
         if a.alias_result is not None
     ]
-    row, position = np.array([2, 0], np.int32), np.array([7, 19], np.int32)
+    row, position = np.array([2, 0, 1], np.int32), np.array([7, 19, 3], np.int32)
     calls: dict[str, list[np.ndarray]] = {
         "prefill_row": [np.arange(8, dtype=np.int32)[None] * 31, *(np.array(n, np.int32) for n in (1, 16, 4))],
-        "decode_2": [np.array([[5], [9]], np.int32), row, position, np.array([1, 0], np.int32)],
+        "decode": [np.array([[5], [9], [4]], np.int32), row, position, np.array([1, 0, 1], np.int32)],
     }
     for name, given in calls.items():
         one, cut = (
@@ -171,7 +171,7 @@ def test_rows_of_slots_are_written_where_they_lie(mesh: str) -> None:
 
 @pytest.mark.parametrize(
     ("options", "names"),
-    [({"pages": (13, 4)}, ("prefill_row", "decode_2", "copy_row")), ({"score_tokens": 3}, ("score_row",))],
+    [({"pages": (13, 4)}, ("prefill_row", "decode", "copy_row")), ({"score_tokens": 3}, ("score_row",))],
 )
 def test_pages_and_drafts_of_slots_gather_no_cache_either(options: dict[str, Any], names: tuple[str, ...]) -> None:
     model, mesh = golden_decoder("llama_gqa"), MeshShape.parse("tp=2")

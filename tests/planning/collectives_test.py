@@ -100,7 +100,7 @@ def test_so_they_are_where_each_row_has_its_position(tmp_path: Path, case: str, 
 
 
 @pytest.mark.parametrize("case", ["llama_gqa", *(_SLOTS if _LONG else ())])
-@pytest.mark.parametrize("point", ["decode_2", "prefill_row", "copy_row"] if _LONG else ["decode_2"])
+@pytest.mark.parametrize("point", ["decode", "prefill_row", "copy_row"] if _LONG else ["decode"])
 def test_so_they_are_where_rows_of_caches_are_slots(tmp_path: Path, case: str, point: str) -> None:
     _check(tmp_path, case, "tp=2", point, slots=3, batch=1)
 
