@@ -12,6 +12,9 @@ from tapeline.backends import Place
 from tapeline.cli import Progress, user_path
 from tapeline.command._export_process import ExportProcess, Follower
 
+SERVED_SLOTS: Final = 4
+"""Slots of a bundle that ``serve`` exports by default."""
+
 BEFORE: Final = "before"
 """Value of ``--verify`` with which a server answers only when a bundle that it exports is verified."""
 
@@ -78,7 +81,7 @@ class ModelFlags:
         name = self.model.value or model or ""
         if process is not None:
             return process.run(name, progress, given, follower)
-        return tapeline.cached_export(name, progress=progress, **given)
+        return tapeline.cached_export(name, progress=progress, or_slots=SERVED_SLOTS, **given)
 
 
 _OPTIONS: Final = {

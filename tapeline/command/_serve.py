@@ -23,7 +23,7 @@ from generation.engine import EngineSettings
 from lang_core import InputError
 from tapeline.cli import ProgressEvent, parse_size, user_path
 from tapeline.command._export_process import ExportProcess
-from tapeline.command._model_flags import define_model_flags
+from tapeline.command._model_flags import SERVED_SLOTS, define_model_flags
 from tapeline.command._paths import check_bundle, check_readable
 from tapeline.command._place_flags import define_place_flags
 from tapeline.hub import check_model
@@ -48,7 +48,6 @@ OPERANDS: Final = (("model", "bundle"),)
 _DEMO: Final = "demo"
 # The demo model goes on from a text; so messages are joined.
 _DEMO_TEMPLATE: Final = "{% for message in messages %}{{ message.content }}{% endfor %}"
-_SLOTS: Final = 4
 _DRAFTED: Final = 3
 _OPTIONS: Final = ServerOptions()
 _ENGINE: Final = EngineSettings()
@@ -58,7 +57,7 @@ _MODEL: Final = define_model_flags(FLAGS)
 _SLOT_COUNT: Final = flags.DEFINE_integer(
     "slots",
     None,
-    f"Maximum number of sequences the server decodes at once. Needs --model. Default: {_SLOTS}.",
+    f"Maximum number of sequences the server decodes at once. Needs --model. Default: {SERVED_SLOTS}.",
     lower_bound=1,
     flag_values=FLAGS,
 )
@@ -298,7 +297,7 @@ def _model_source(log: Log) -> ModelSource:
 
     def bundle() -> tapeline.Bundle:
         scored = None if _drafts() is None else (_DRAFT_TOKENS.value or _DRAFTED) + 1
-        slots = _SLOT_COUNT.value or _SLOTS
+        slots = _SLOT_COUNT.value or SERVED_SLOTS
         return _MODEL.bundle(
             _PLACE.place(),
             told,

@@ -23,6 +23,7 @@ from tapeline.exporting._producer import producer
 from tapeline.exporting._replacing import model_title
 from tapeline.exporting._source import open_source
 from tapeline.hub import resolve_model
+from tapeline.running import RopeLengths
 from tapeline.text import ChatTemplate, NoTemplateError
 
 BUNDLE_CACHE: Final = "TAPELINE_BUNDLE_CACHE"
@@ -40,6 +41,7 @@ def cached_export(
     base: str | os.PathLike[str] = "",
     again: bool = False,
     chats: bool = False,
+    or_slots: int | None = None,
     **options: Unpack[ExportKeywords],
 ) -> Bundle:
     """Returns a verified bundle of a model from the user's cache, which is exported if it is not there.
@@ -54,13 +56,17 @@ def cached_export(
         base: directory that relative paths start from.
         again: True exports also if the bundle is there.
         chats: True refuses a model without a chat template before it is exported.
+        or_slots: takes the bundle with so many slots in place of an export, if the cache has it and its answers are the
+            same: a server that has run before leaves it there. It is not if RoPE depends on the length of a sequence.
         **options: fields of ``ExportOptions``.
 
     Raises:
         NoTemplateError: ``chats``, and the model lacks a chat template.
         InputError: ``export`` refuses the options, or the cache cannot be written.
     """
-    return cached_export_early(model, None, progress=progress, base=base, again=again, chats=chats, **options)
+    return cached_export_early(
+        model, None, progress=progress, base=base, again=again, chats=chats, or_slots=or_slots, **options
+    )
 
 
 @checked_choices
@@ -72,6 +78,7 @@ def cached_export_early(
     base: str | os.PathLike[str] = "",
     again: bool = False,
     chats: bool = False,
+    or_slots: int | None = None,
     **options: Unpack[ExportKeywords],
 ) -> Bundle:
     """Returns a verified bundle as ``cached_export`` does, and shows a bundle that it exports before it is verified.
@@ -85,6 +92,7 @@ def cached_export_early(
         base: directory that relative paths start from.
         again: True exports also if the bundle is there.
         chats: True refuses a model without a chat template before it is exported.
+        or_slots: as for ``cached_export``.
         **options: fields of ``ExportOptions``.
 
     Raises:
@@ -94,9 +102,16 @@ def cached_export_early(
     name = os.fspath(model)
     limit = parse_size(BUNDLE_CACHE, os.environ.get(BUNDLE_CACHE) or _DEFAULT_BOUND)
     with resolve_model(name, Path(base, name), "weights", progress) if name != "demo" else _demo() as location:
-        key = _key(location.path if location else None, options)
-    directory = user_cache_directory() / "bundles"
-    path = directory / f"{model_title(name)[:60]}-{key[:16]}"
+        files = location.path if location else None
+        key = _key(files, options)
+        with_slots: ExportKeywords = options | {"slots": or_slots}
+        other = None if or_slots is None or again else _key(files, with_slots)
+    directory, title = user_cache_directory() / "bundles", model_title(name)[:60]
+    path = directory / f"{title}-{key[:16]}"
+    if other is not None and not path.exists():
+        served = _served_at(directory / f"{title}-{other[:16]}")
+        if served is not None:
+            return served
     with _locked(directory, path.name, progress):
         bundle = None if again else _bundle_at(path, progress)
         if bundle is None:
@@ -181,6 +196,20 @@ def _bundle_at(path: Path, progress: Progress) -> Bundle | None:
         with contextlib.suppress(OSError):
             path.unlink()
     return None
+
+
+def _served_at(path: Path) -> Bundle | None:
+    """Returns a bundle with slots whose answers are those of one sequence; None if there is none."""
+    try:
+        bundle = Bundle(path)
+        keep_cached(bundle)
+        os.utime(path)
+        damaged = bundle.checks.damaged()
+    except (InputError, OSError):
+        return None
+    lengths = RopeLengths(bundle.config.model)
+    alike = lengths.regime_of(1) == lengths.regime_of(bundle.config.model["max_sequence"])
+    return bundle if alike and damaged is None else None
 
 
 def _key(path: Path | None, options: ExportKeywords) -> str:

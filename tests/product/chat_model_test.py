@@ -1,6 +1,7 @@
 """tools:chat with a model: exported into the user's cache, found there again, and talked with."""
 
 import io
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -125,6 +126,30 @@ def test_a_bundle_is_found_by_files_and_options(exported: list[Path], model: Pat
     cached_export(mine, max_sequence=64)
     assert exported[2:] == [exported[2]] * 3
     assert cached_export("demo").path.name.startswith("demo-")
+
+
+def test_a_server_s_bundle_serves_a_conversation(exported: list[Path], model: Path) -> None:
+    served = cached_export(model, slots=4, max_sequence=64).path
+    assert cached_export(model, or_slots=4, max_sequence=64).path == served
+    assert len(exported) == 1
+    assert cached_export(model, or_slots=4, max_sequence=65).path != served
+    assert cached_export(model, or_slots=3, max_sequence=64).path != served  # the bundle of one sequence is there now
+    assert cached_export(model, or_slots=4, max_sequence=64).path == exported[2]
+    assert len(exported) == 3
+
+
+@pytest.mark.parametrize(("most", "alike"), [(32, False), (64, True)])
+def test_not_if_rope_depends_on_the_length(
+    model: Path, most: int, alike: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    mine = Path(shutil.copytree(model, tmp_path / "mine"))
+    config = json.loads((mine / "config.json").read_text())
+    config |= {"max_position_embeddings": most, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}
+    (mine / "config.json").write_text(json.dumps(config))
+    options: Any = {"max_sequence": 64, "target": (), "verify": "none", "weights": "none", "num_layers": 1}
+    served = cached_export(mine, slots=4, **options).path
+    assert (cached_export(mine, or_slots=4, **options).path == served) is alike
 
 
 def test_the_least_recently_used_bundles_are_removed(
