@@ -78,8 +78,8 @@ def run_export(
         meter: measures the phases.
         progress: receives steps, warnings and bytes.
         base: directory that relative paths of adapters start from.
-        on_unverified: receives the directory of the bundle before its results are verified, if they are to be; the
-            directory is gone after the call, and its report is still missing.
+        on_unverified: receives the directory of the bundle before its text and its results are verified, if they are to
+            be; the directory is gone after the call, and its report, portable module and graph are still missing.
 
     Raises:
         InputError: the model, the sizes or the output directory are wrong, or the budget does not suffice.
@@ -142,14 +142,16 @@ class _Run:
             self._write_weights()
         with meter.phase("compile"):
             compile_targets(self._export, self._staging, self._steps)
+        if self._on_unverified is not None and self._verifies:
+            self._finish_weights()
+            self._describe()
+            self._on_unverified(self._staging)
         with meter.phase("verify"):
             self._verify_text()
         with meter.phase("parameters"):
             self._finish_weights()
         self._draw()
         self._describe()
-        if self._on_unverified is not None and self._verifies:
-            self._on_unverified(self._staging)
         with meter.phase("verify"):
             self._verify_results()
         write_report(self._export, self._staging, self._prediction, self._steps)
@@ -225,6 +227,7 @@ class _Run:
         if self._archive is not None:
             result = {"nonfinite": self._export.nonfinite}
             self._steps.finish("parameters", self._archive_key, {ARCHIVE: self._archive.sha256}, result)
+            self._archive = None
 
     @property
     def _module_sha256(self) -> str:
