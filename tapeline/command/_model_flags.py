@@ -1,7 +1,7 @@
 """Flags of a model that is exported into the user's cache before it is used."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from absl import flags
 
@@ -10,7 +10,9 @@ from lang_core import InputError
 from run_iree import target_of_device
 from tapeline.backends import Place
 from tapeline.cli import Progress, user_path
-from tapeline.command._export_process import ExportProcess, Follower
+
+if TYPE_CHECKING:  # it loads all of the export, which a bundle does not need
+    from tapeline.command._export_process import ExportProcess, Follower
 
 SERVED_SLOTS: Final = 4
 """Slots of a bundle that ``serve`` exports by default."""
@@ -54,8 +56,8 @@ class ModelFlags:
         model: str | None = None,
         slots: int | None = None,
         score_tokens: int | None = None,
-        process: ExportProcess | None = None,
-        follower: Follower | None = None,
+        process: "ExportProcess | None" = None,
+        follower: "Follower | None" = None,
         chats: bool = False,
     ) -> tapeline.Bundle:
         """Returns the model's bundle for an engine's device.
