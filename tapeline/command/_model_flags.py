@@ -83,7 +83,8 @@ class ModelFlags:
         name = self.model.value or model or ""
         if process is not None:
             return process.run(name, progress, given, follower)
-        return tapeline.cached_export(name, progress=progress, or_slots=SERVED_SLOTS, **given)
+        served = SERVED_SLOTS if slots is None else None
+        return tapeline.cached_export(name, progress=progress, or_slots=served, **given)
 
 
 _OPTIONS: Final = {

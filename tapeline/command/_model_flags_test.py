@@ -21,6 +21,8 @@ def test_an_export_is_for_the_engine_that_runs_it(
     model = define_model_flags(values)
     values(["program", "--dtype=bf16"])
     model.bundle(Place(engine=engine), no_progress, model="demo", slots=2)
-    options = {name: value for name, value in given.items() if name not in ("progress", "base", "again", "chats")}
+    options = {
+        name: value for name, value in given.items() if name not in ("progress", "base", "again", "chats", "or_slots")
+    }
     chosen = ExportOptions(model="demo", output=Path("x"), **options)
     assert (list(chosen.target), chosen.dtype, chosen.slots) == (targets, "bf16", 2)

@@ -359,6 +359,8 @@ class Models:
         try:
             before = self._load(source)
         except TapelineError as error:
+            if self._ended:
+                return  # the server's end ended the load
             if source.name in self._models:
                 self._reload_failed.add(source.name)
                 self._log.error("reload failed", model=source.name, error=str(error))

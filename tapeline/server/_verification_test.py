@@ -129,3 +129,13 @@ def test_no_model_is_loaded_again_when_the_server_ends(server: RunningServer, so
     server.service.models.end_loading()
     source.verification.end(None)
     assert source.loads == 1
+
+
+def test_a_load_that_the_server_ends_has_not_failed(server: RunningServer, source: _Verified) -> None:
+    def ended() -> ServedModel:
+        server.service.models.end_loading()
+        raise ProcessError("the export was ended")
+
+    object.__setattr__(server.service.models._sources[0], "load", ended)
+    source.verification.end(None)
+    assert "reload failed" not in server.log.getvalue()
