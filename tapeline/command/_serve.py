@@ -3,6 +3,7 @@
 serve                           the demo model, at http://127.0.0.1:8000
 serve MODEL [--slots N]         a model, which is exported into the cache at first use
 serve BUNDLE [BUNDLE2]          bundles exported with --slots; their directory names are the model names
+serve --models_dir=DIR          the bundles in a directory, each of which is loaded when a request names it
 
 Each flag can also be set by an environment variable, such as TAPELINE_PORT for --port. The command line takes
 precedence.
@@ -26,6 +27,7 @@ from tapeline.command._export_process import ExportProcess
 from tapeline.command._model_flags import SERVED_SLOTS, define_model_flags
 from tapeline.command._paths import check_bundle, check_readable
 from tapeline.command._place_flags import define_place_flags
+from tapeline.command._served_models import ServedBundle, ServedModels, models_of_directory, models_of_file
 from tapeline.hub import check_model
 from tapeline.running import SLOTS
 from tapeline.server import (
@@ -37,6 +39,7 @@ from tapeline.server import (
     ModelSource,
     ServerOptions,
     Verification,
+    bundle_bytes,
     bundle_source,
     serve,
 )
@@ -53,6 +56,31 @@ _OPTIONS: Final = ServerOptions()
 _ENGINE: Final = EngineSettings()
 
 _BUNDLE: Final = flags.DEFINE_multi_string("bundle", [], "Bundle directory.", flag_values=FLAGS)
+_MODELS_DIR: Final = flags.DEFINE_string(
+    "models_dir",
+    None,
+    "Directory of bundles; each is loaded when a request names it, and unloaded when its memory is needed.",
+    flag_values=FLAGS,
+)
+_MODELS_FILE: Final = flags.DEFINE_string(
+    "models_file",
+    None,
+    "TOML file of bundles that are loaded when requests name them, with settings of each model.",
+    flag_values=FLAGS,
+)
+_MODELS_MEMORY: Final = flags.DEFINE_string(
+    "models_memory",
+    None,
+    "Memory of loaded models, such as 8GiB. Default: that of --models_file, else no limit.",
+    flag_values=FLAGS,
+)
+_MODELS_IDLE_SECONDS: Final = flags.DEFINE_float(
+    "models_idle_seconds",
+    0.0,
+    "Time without requests after which a model that was loaded on demand is unloaded, in seconds; 0 is never.",
+    lower_bound=0.0,
+    flag_values=FLAGS,
+)
 _MODEL: Final = define_model_flags(FLAGS)
 _SLOT_COUNT: Final = flags.DEFINE_integer(
     "slots",
@@ -200,14 +228,33 @@ def main() -> None:
     check_bundle("draft", _DRAFT.value)
     check_readable("certificate", [_CERTIFICATE.value] if _CERTIFICATE.value else ())
     check_readable("certificate_key", [_CERTIFICATE_KEY.value] if _CERTIFICATE_KEY.value else ())
-    options, log = _options(), Log()
+    served, log = _served(), Log()
+    options = _options(served)
     if _SERVED_NAMES.value:
         name, *aliases = _served_names()
         options = dataclasses.replace(options, model_aliases=tuple((alias, name) for alias in aliases))
-    serve(_sources(log), options, log=log, on_listening=lambda address: print(address, flush=True))
+    serve(_sources(log, served), options, log=log, on_listening=lambda address: print(address, flush=True))
 
 
-def _options() -> ServerOptions:
+def _served() -> ServedModels | None:
+    """Returns the models of ``models_dir`` or ``models_file``; None if neither is there.
+
+    Raises:
+        InputError: both are there, or a flag that goes with them alone, or they have no models.
+    """
+    if _MODELS_DIR.value is not None and _MODELS_FILE.value is not None:
+        raise InputError("give either `models_dir` or `models_file`")
+    if _MODELS_FILE.value is not None:
+        return models_of_file(user_path(_MODELS_FILE.value))
+    if _MODELS_DIR.value is not None:
+        return models_of_directory(user_path(_MODELS_DIR.value))
+    for holder in (_MODELS_MEMORY, _MODELS_IDLE_SECONDS):
+        if holder.present:
+            raise InputError(f"`{holder.name}` goes with `models_dir` or `models_file`")
+    return None
+
+
+def _options(served: ServedModels | None) -> ServerOptions:
     others: dict[str, Any] = {
         holder.name: holder.value for holder in (_PREFIX_CACHE, _STRICT_FIELDS, *_LIMITS.values(), *_SECONDS.values())
     }
@@ -219,6 +266,8 @@ def _options() -> ServerOptions:
         api_keys=_api_keys(),
         certificate=_path(_CERTIFICATE.value),
         certificate_key=_path(_CERTIFICATE_KEY.value),
+        models_memory=_models_memory(served),
+        model_aliases=_aliases(served),
         **others,
     )
 
@@ -230,6 +279,8 @@ def _served_names() -> list[str]:
         InputError: there are several models, or a name is empty or comes twice.
     """
     names = [name.strip() for name in _SERVED_NAMES.value]
+    if _MODELS_DIR.value is not None or _MODELS_FILE.value is not None:
+        raise InputError("`served_model_name` goes with one model: give `aliases` in `models_file`")
     if len(_BUNDLE.value) > 1:
         raise InputError("`served_model_name` goes with one model: rename the directories of several bundles")
     if not all(names) or len(set(names)) < len(names):
@@ -242,23 +293,91 @@ def _served_name(own: str) -> str:
     return _SERVED_NAMES.value[0].strip() if _SERVED_NAMES.value else own
 
 
-def _sources(log: Log) -> Sequence[ModelSource]:
-    """Returns the sources of the served models: bundles, a model, or the demo model."""
-    if not _BUNDLE.value:
+def _aliases(served: ServedModels | None) -> tuple[tuple[str, str], ...]:
+    return () if served is None else tuple((alias, one.name) for one in served.models for alias in one.aliases)
+
+
+def _models_memory(served: ServedModels | None) -> int | None:
+    if _MODELS_MEMORY.value is not None:
+        return parse_size("models_memory", _MODELS_MEMORY.value)
+    return None if served is None else served.memory
+
+
+def _sources(log: Log, served: ServedModels | None) -> Sequence[ModelSource]:
+    """Returns the sources of the served models: bundles, models on demand, a model, or the demo model."""
+    if not _BUNDLE.value and served is None:
         return [_model_source(log)]
     if _MODEL.model.value is not None:
-        raise InputError("give either `bundle` or `model`")
+        others = "bundle" if served is None else "models_dir" if _MODELS_DIR.value is not None else "models_file"
+        raise InputError(f"give either `{others}` or `model`")
     if _SLOT_COUNT.value is not None:
         raise InputError("`slots` goes with `model`; a `bundle` is exported already")
     _MODEL.refuse()
     sources = _bundle_sources([user_path(text) for text in _BUNDLE.value])
+    on_demand = [] if served is None else [_served_source(one) for one in served.models]
     names = [source.name for source in sources]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(
             f"`bundle`: two directories are called {twice}, which requests could not tell apart: rename one"
         )
+    names += [name for one in served.models for name in (one.name, *one.aliases)] if served is not None else []
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"two models are called {twice}, which requests could not tell apart: rename one")
+    sources += on_demand
+    _check_memory(sources, _models_memory(served))
     return sources
+
+
+def _check_memory(sources: Sequence[ModelSource], memory: int | None) -> None:
+    """Refuses models that never fit into the memory beside those that stay loaded."""
+    kept = sum(source.nbytes for source in sources if not source.on_demand)
+    for source in sources:
+        needed = kept + source.nbytes if source.on_demand else kept
+        if memory is not None and needed > memory:
+            raise InputError(
+                f"models_memory={memory}: {source.name} needs {source.nbytes} bytes and all models that stay loaded "
+                f"{kept}: give at least {needed}, or leave models out"
+            )
+
+
+def _served_source(one: ServedBundle) -> ModelSource:
+    """Returns the source of a model on demand; a damaged bundle is refused now, and not at its first request."""
+    bundle = tapeline.Bundle(one.bundle)
+    template = _template() if one.chat_template is None else _text("chat_template", str(one.chat_template))
+    loading = _loading(template)
+    engine = {
+        "max_waiting": one.max_waiting,
+        "max_batched_tokens": one.max_batched_tokens,
+        "target_itl": one.target_itl,
+        "store_bytes": one.prefix_cache_memory,
+    }
+    settings = {name: value for name, value in engine.items() if value is not None}
+    drafts = _served_drafts(one, loading.drafts if SLOTS in bundle.config.model else None)
+    loading = dataclasses.replace(loading, engine=dataclasses.replace(loading.engine, **settings), drafts=drafts)
+    idle = _MODELS_IDLE_SECONDS.value if one.idle_seconds is None or _MODELS_IDLE_SECONDS.present else one.idle_seconds
+    return dataclasses.replace(
+        bundle_source(one.name, partial(tapeline.Bundle, one.bundle), loading, one.bundle),
+        on_demand=not one.pinned,
+        nbytes=bundle_bytes(bundle, loading),
+        idle_seconds=idle,
+    )
+
+
+def _served_drafts(one: ServedBundle, default: DraftOptions | None) -> DraftOptions | None:
+    """Returns the speculation of a model: its own, or that of the server.
+
+    Raises:
+        InputError: it has settings of drafts, and no drafts.
+    """
+    if one.speculate is None and one.draft is None:
+        if one.draft_tokens is not None or one.draft_rows is not None:
+            raise InputError(f"models.{one.name}: draft_tokens and draft_rows go with speculate or draft")
+        return default
+    return DraftOptions(
+        speculate=one.speculate, draft=one.draft, tokens=one.draft_tokens, rows=one.draft_rows or _DRAFT_ROWS.value
+    )
 
 
 def _bundle_sources(paths: Sequence[Path]) -> list[ModelSource]:
@@ -266,15 +385,16 @@ def _bundle_sources(paths: Sequence[Path]) -> list[ModelSource]:
 
     Drafts go with the answers of bundles with slots. If none has any, they are refused when it is loaded.
     """
-    slots = [SLOTS in tapeline.Bundle(path).config.model for path in paths]
+    bundles = [tapeline.Bundle(path) for path in paths]
+    slots = [SLOTS in bundle.config.model for bundle in bundles]
     loading = _loading(_template())
     others = dataclasses.replace(loading, drafts=None) if any(slots) else loading
-    return [
-        bundle_source(
-            _served_name(path.resolve().name), partial(tapeline.Bundle, path), loading if has_slots else others, path
-        )
-        for path, has_slots in zip(paths, slots, strict=True)
-    ]
+    sources: list[ModelSource] = []
+    for path, bundle, has_slots in zip(paths, bundles, slots, strict=True):
+        chosen = loading if has_slots else others
+        source = bundle_source(_served_name(path.resolve().name), partial(tapeline.Bundle, path), chosen, path)
+        sources.append(dataclasses.replace(source, nbytes=bundle_bytes(bundle, chosen)))
+    return sources
 
 
 def _model_source(log: Log) -> ModelSource:

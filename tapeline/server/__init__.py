@@ -3,7 +3,7 @@
 from tapeline.server._app import create_app
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._errors import RequestError
-from tapeline.server._loading import DraftOptions, Loading, bundle_source, load_bundle
+from tapeline.server._loading import DraftOptions, Loading, bundle_bytes, bundle_source, load_bundle
 from tapeline.server._log import Log
 from tapeline.server._model import ServedModel, TextModel
 from tapeline.server._models import Models, ModelSource
@@ -32,6 +32,7 @@ __all__ = [
     "TextModel",
     "TranscriptionModel",
     "Verification",
+    "bundle_bytes",
     "bundle_source",
     "create_app",
     "load_bundle",

@@ -23,7 +23,18 @@ from tapeline.server._other_routes import (
 )
 from tapeline.server._responses import delete_response, responses, retrieve_response
 from tapeline.server._service import Service
-from tapeline.server._status import health, list_models, live, metrics, openapi, page, page_asset, retrieve_model
+from tapeline.server._status import (
+    health,
+    list_models,
+    live,
+    load_model,
+    metrics,
+    openapi,
+    page,
+    page_asset,
+    retrieve_model,
+    unload_model,
+)
 from tapeline.server._tokens import detokenize, tokenize
 from tapeline.server._transcriptions import transcriptions, translations
 
@@ -42,6 +53,8 @@ ROUTES: Final = (
     Route("/openapi.json", openapi, methods=["GET"]),
     Route("/v1/models", list_models, methods=["GET"]),
     Route("/v1/models/{model:path}", retrieve_model, methods=["GET"]),
+    Route("/v1/models/load", load_model, methods=["POST"]),
+    Route("/v1/models/unload", unload_model, methods=["POST"]),
     Route("/v1/chat/completions", chat_completions, methods=["POST"]),
     Route("/v1/completions", completions, methods=["POST"]),
     Route("/infill", infill, methods=["POST"]),

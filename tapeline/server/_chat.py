@@ -48,7 +48,7 @@ async def chat_job(
     """
     service = service_of(request)
     fields.check()
-    model = model_of(request, service.models.text_model, fields.model)
+    model = await model_of(request, service.models.text_model, fields.model)
     model.engine.check_room(fields.n)
     thinking = thinking_plan(model, fields)
     service.ignore(request, thinking.ignored)

@@ -32,7 +32,7 @@ async def completions(request: Request) -> Response:
     service = service_of(request)
     fields = await service.read(request, CompletionRequest)
     fields.check()
-    model = model_of(request, service.models.text_model, fields.model)
+    model = await model_of(request, service.models.text_model, fields.model)
     model.engine.check_room(len(fields.prompts) * fields.count)
     async with service.turn(request):
         prompts = [await in_thread(_prompt_ids, model, fields, prompt) for prompt in fields.prompts]

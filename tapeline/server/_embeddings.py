@@ -18,7 +18,7 @@ async def embeddings(request: Request) -> Response:
     """Embeds texts."""
     service = service_of(request)
     fields = await service.read(request, EmbeddingRequest)
-    model = model_of(request, service.models.embedding_model, fields.model)
+    model = await model_of(request, service.models.embedding_model, fields.model)
     texts = [one if isinstance(one, str) else await in_thread(model.text_of, one, "input") for one in fields.inputs]
     model.check_texts(texts, "input")
     vectors = await model.embed_batched(texts, fields.prompt_name, truncate=fields.truncate)
@@ -37,7 +37,7 @@ async def rerank(request: Request) -> Response:
     """Orders documents by a reranker's scores, or by how alike their embeddings are to the query's."""
     service = service_of(request)
     fields = await service.read(request, RerankRequest)
-    model = model_of(request, service.models.ranking_model, fields.model)
+    model = await model_of(request, service.models.ranking_model, fields.model)
     model.check_texts(fields.texts, "documents", fields.query)
     ranked = await model.rank_batched(fields.query, fields.texts, truncate=fields.truncate)
     scores = ranked.scores

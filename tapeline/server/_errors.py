@@ -11,6 +11,7 @@ INVALID: Final = "invalid_request_error"
 _KINDS: Final[Mapping[int, str]] = {
     401: "authentication_error",
     404: "not_found_error",
+    409: "conflict_error",
     429: "rate_limit_error",
     500: "server_error",
     503: "unavailable_error",

@@ -96,7 +96,7 @@ async def infill(request: Request) -> Response:
     service = service_of(request)
     fields = await service.read(request, InfillRequest)
     fields.check()
-    model = model_of(request, service.models.text_model, fields.model)
+    model = await model_of(request, service.models.text_model, fields.model)
     model.engine.check_room(1)
     tokens = infill_tokens(model, "input_suffix")
     for name in ("input_prefix", "input_suffix", "prompt"):

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,7 @@ from generation import load_default_sampling, load_eos_ids
 from generation.engine import Drafting, Engine, EngineFigures, EngineSettings, Event, Ticket, TokenRequest
 from lang_core import InputError
 from tapeline.backends import Place, open_session
-from tapeline.bundle import Bundle
+from tapeline.bundle import ARCHIVE, Bundle
 from tapeline.media.audio import LogMel
 from tapeline.running import (
     SLOTS,
@@ -107,6 +107,18 @@ def bundle_source(
         return load_bundle(name, opened, loading)
 
     return ModelSource(name, load_model, stamp, end, steps, verification or Verification())
+
+
+def bundle_bytes(bundle: Bundle, loading: Loading) -> int:
+    """Returns the memory that a loaded bundle takes: weights, caches, the prefix cache, and its draft model's."""
+    weights = sum(file.stat().st_size for file in bundle.path.glob(f"*{Path(ARCHIVE).suffix}"))
+    points = bundle.config.entry_points
+    caches = [sum(one.spec.nbytes for one in point.arguments if one.alias_result is not None) for point in points]
+    prefixes = loading.engine.store_bytes if SLOTS in bundle.config.model else 0
+    draft = None if loading.drafts is None else loading.drafts.draft
+    engine = replace(loading.engine, store_bytes=0)
+    drafts = 0 if draft is None else bundle_bytes(Bundle(draft), replace(loading, drafts=None, engine=engine))
+    return weights + max(caches, default=0) + prefixes + drafts
 
 
 def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:

@@ -1,9 +1,10 @@
 """The models of a server: loaded behind its back, found by name, replaced while they answer."""
 
 import collections
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Literal, TypeVar
@@ -21,9 +22,12 @@ from tapeline.server._shortening import shortened
 from tapeline.server._transcription_model import TranscriptionModel
 from tapeline.server._verification import Verification, VerificationState
 
+_RETRY: Final = 5.0  # seconds
+
 M = TypeVar("M", bound=ServedModel | Ranking)
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class ModelSource:
     """Model to be served.
@@ -35,6 +39,9 @@ class ModelSource:
         end: ends the work that ``load`` waits for, now and later; any thread may call it.
         progress: progress of the load, which ``load`` writes.
         verification: verification that goes on after the load. When it has passed, the model is loaded once more.
+        on_demand: True loads the model when a request names it, and unloads it when others need its memory.
+        nbytes: memory of the loaded model; 0 if nobody asks.
+        idle_seconds: time without requests after which a model on demand is unloaded; 0 never unloads it for that.
     """
 
     name: str
@@ -43,6 +50,9 @@ class ModelSource:
     end: Callable[[], object] = lambda: None
     progress: LoadProgress = field(default_factory=LoadProgress)
     verification: Verification = field(default_factory=Verification)
+    on_demand: bool = False
+    nbytes: int = 0
+    idle_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +61,8 @@ class ModelState:
 
     Attributes:
         name: name of the model.
-        state: ``waiting`` before its load begins, ``loading``, ``ready``, or ``failed`` if it cannot be loaded.
+        state: ``waiting`` before its load begins, ``loading``, ``ready``, ``unloaded`` until a request names a model on
+            demand, or ``failed`` if it cannot be loaded.
         step: running step while the model is loaded; None otherwise.
         reload_failed: True if a later load failed, and the model is the one from before.
         reason: why it has failed, without paths; None otherwise.
@@ -59,7 +70,7 @@ class ModelState:
     """
 
     name: str
-    state: Literal["waiting", "loading", "ready", "failed"]
+    state: Literal["waiting", "loading", "ready", "unloaded", "failed"]
     step: LoadStep | None = None
     reload_failed: bool = False
     reason: str | None = None
@@ -75,6 +86,8 @@ class Models:
         drain_seconds: time that the answers of a replaced model have to end.
         watchdog_seconds: time without progress after which a model with work counts as stuck; 0 never does.
         aliases: names of models by further names.
+        memory: largest memory of loaded models, in bytes; None for no limit.
+        wait_seconds: time that a load waits for models in use, whose memory it needs.
 
     Attributes:
         aliases: as given.
@@ -88,18 +101,24 @@ class Models:
         drain_seconds: float = 600.0,
         watchdog_seconds: float = 60.0,
         aliases: Mapping[str, str] | None = None,
+        memory: int | None = None,
+        wait_seconds: float = 60.0,
     ) -> None:
         self._sources: Final = tuple(sources)
         self.aliases: Final = dict(aliases or {})
         self._log: Final = log
         self._drain_seconds: Final = drain_seconds
         self._watchdog_seconds: Final = watchdog_seconds
+        self._memory: Final = memory
+        self._wait_seconds: Final = wait_seconds
         self._failed: Final[dict[str, str]] = {}
         self._models: Final[dict[str, ServedModel]] = {}
         self._stamps: Final[dict[str, object]] = {}
         self._reloading: Final = threading.Lock()
         self._reload_failed: Final = set[str]()
         self._users: Final = collections.Counter[int]()  # requests by the id of the model
+        self._wanted: Final = collections.Counter[str]()  # requests that wait for a model on demand, by its name
+        self._used: Final[dict[str, float]] = {}  # when the last request to a model began or ended
         self._replacing: Final = threading.Condition()
         self._loading: str | None = None
         self._ended = False
@@ -109,19 +128,24 @@ class Models:
 
     @property
     def ready(self) -> bool:
-        """True once every model is loaded or has failed, and one at least is loaded."""
-        return bool(self._models) and all(
-            source.name in self._models or source.name in self._failed for source in self._sources
+        """True once every model that is not on demand is loaded or has failed, and one model at least can answer."""
+        first = [source for source in self._sources if not source.on_demand]
+        return (bool(self._models) or len(first) < len(self._sources)) and all(
+            source.name in self._models or source.name in self._failed for source in first
         )
 
     def load(self) -> None:
-        """Loads every model; blocks until that is done. A model that cannot be loaded does not delay others.
+        """Loads every model that is not on demand; blocks until that is done.
+
+        A model that cannot be loaded does not delay others.
 
         Raises:
             TapelineError: all models failed to load, or loading was ended.
         """
         error: TapelineError | None = None
         for source in self._sources:
+            if source.on_demand:
+                continue
             self._loading = source.name
             try:
                 with self._reloading:
@@ -131,7 +155,8 @@ class Models:
                 if self._ended:
                     raise
                 self._fail(source, raised)
-        if error is not None and not self._models:
+        self._loading = None
+        if error is not None and not self.ready:
             self.failure = error
             raise error
 
@@ -148,7 +173,8 @@ class Models:
         if source.name in self._failed:
             return ModelState(source.name, "failed", reason=self._failed[source.name])
         if source.name != self._loading:
-            return ModelState(source.name, "waiting")
+            unloaded = source.on_demand and not self._wanted[source.name]
+            return ModelState(source.name, "unloaded" if unloaded else "waiting")
         step = source.progress.step()
         return ModelState(source.name, "loading", replace(step, text=without_paths(step.text)))
 
@@ -174,6 +200,8 @@ class Models:
         """
         with self._reloading:
             for source in self._sources:
+                if source.on_demand and source.name not in self._models:
+                    continue
                 if not changed_only or self._changed(source):
                     self._replace(source)
 
@@ -202,15 +230,162 @@ class Models:
         with self._replacing:
             model = find(name)
             self._users[id(model)] += 1
+            self._used[model.name] = time.monotonic()
             return model
 
     def release(self, model: ServedModel | Ranking) -> None:
         """Gives back a model that ``lease`` returned."""
         with self._replacing:
             self._users[id(model)] -= 1
+            self._used[model.name] = time.monotonic()
             if not self._users[id(model)]:
                 del self._users[id(model)]
                 self._replacing.notify_all()
+
+    @contextlib.contextmanager
+    def wanted(self, name: str | None) -> Iterator[ModelSource | None]:
+        """Keeps a model on demand from being unloaded for the block; yields its source if it must be loaded first.
+
+        Args:
+            name: name of a request; None for the only model.
+        """
+        source = self._on_demand(name)
+        if source is None:
+            yield None
+            return
+        with self._replacing:
+            self._wanted[source.name] += 1
+            loaded = source.name in self._models
+        try:
+            yield None if loaded else source
+        finally:
+            with self._replacing:
+                self._wanted[source.name] -= 1
+                self._replacing.notify_all()
+
+    @checked_choices
+    def load_wanted(self, source: ModelSource, *, again: bool = False) -> None:
+        """Loads a model on demand, if it is not loaded; blocks until that is done.
+
+        Args:
+            source: the model.
+            again: True tries also if the model has failed before and its bundle is the same.
+
+        Raises:
+            RequestError: it cannot be loaded, or models in use have the memory that it needs.
+        """
+        with self._reloading:
+            if source.name in self._models:
+                return
+            if self._ended:
+                raise RequestError("the server ends: ask again", status=503, code="unavailable", retry_after=1)
+            if source.name in self._failed and not again and not self._changed(source):
+                raise _unavailable(source.name, self._failed[source.name])
+            self._make_room(source)
+            self._loading = source.name
+            try:
+                self._load(source)
+            except TapelineError as error:
+                self._fail(source, error)
+                raise _unavailable(source.name, self._failed[source.name]) from error
+            finally:
+                self._loading = None
+
+    def unload(self, name: str) -> None:
+        """Unloads a model on demand; does nothing if it is not loaded. Blocks until it is closed.
+
+        Raises:
+            RequestError: there is none of that name, or requests use it.
+        """
+        source = self._on_demand(name)
+        if source is None:
+            self.named(name)  # raises if there is none
+            raise RequestError(f"model {name!r} is not loaded on demand, and stays loaded", param="model")
+        with self._reloading:
+            with self._replacing:
+                model = self._models.get(source.name)
+                if model is None:
+                    return
+                if self._in_use(source):
+                    raise RequestError(
+                        f"model {source.name!r} is in use: ask again when its requests have ended",
+                        status=409,
+                        param="model",
+                        code="model_busy",
+                    )
+                del self._models[source.name]
+            self._close_unloaded(model)
+
+    def unload_idle(self) -> None:
+        """Unloads models on demand that no request has used for their time. Does nothing while a model is loaded."""
+        if not self._reloading.acquire(blocking=False):
+            return
+        try:
+            while (model := self._take_idle()) is not None:
+                self._close_unloaded(model)
+        finally:
+            self._reloading.release()
+
+    @property
+    def unloads_idle(self) -> bool:
+        """True if a model may be unloaded after some time without requests."""
+        return any(source.on_demand and source.idle_seconds for source in self._sources)
+
+    def _on_demand(self, name: str | None) -> ModelSource | None:
+        """Returns the source of a model on demand; None if the name is of none."""
+        if name is None:
+            only = self._sources[0] if len(self._sources) == 1 else None
+            return only if only is not None and only.on_demand else None
+        name = self.aliases.get(name, name)
+        return next((source for source in self._sources if source.on_demand and source.name == name), None)
+
+    def _in_use(self, source: ModelSource) -> bool:
+        """Returns whether requests use a loaded model, or wait for it."""
+        return self._wanted[source.name] > 0 or id(self._models[source.name]) in self._users
+
+    def _take_idle(self) -> ServedModel | None:
+        """Takes a model out whose time without requests is over; returns None if there is none."""
+        now = time.monotonic()
+        with self._replacing:
+            for source in self._sources:
+                if source.on_demand and source.idle_seconds and source.name in self._models:
+                    idle = now - self._used.get(source.name, now) >= source.idle_seconds
+                    if idle and not self._in_use(source):
+                        return self._models.pop(source.name)
+        return None
+
+    def _make_room(self, source: ModelSource) -> None:
+        """Unloads the models used least lately, until another one fits into the memory.
+
+        Raises:
+            RequestError: it does not fit, or not within the time that a load waits.
+        """
+        if self._memory is None:
+            return
+        end = time.monotonic() + self._wait_seconds
+        while True:
+            with self._replacing:
+                loaded = [one for one in self._sources if one.name in self._models]
+                kept = sum(one.nbytes for one in loaded if not one.on_demand)
+                if kept + source.nbytes > self._memory:
+                    raise _too_large(source, kept, self._memory)
+                if sum(one.nbytes for one in loaded) + source.nbytes <= self._memory:
+                    return
+                unused = [one for one in loaded if one.on_demand and not self._in_use(one)]
+                if not unused:
+                    left = end - time.monotonic()
+                    if left <= 0 or not self._replacing.wait(left):
+                        raise _no_room(source)
+                    continue
+                victim = min(unused, key=lambda one: self._used.get(one.name, 0.0))
+                model = self._models.pop(victim.name)
+            self._close_unloaded(model)
+
+    def _close_unloaded(self, model: ServedModel) -> None:
+        """Closes a model that no request uses and that was taken out."""
+        model.drain(0.0)
+        model.close()
+        self._log.info("unloaded", model=model.name)
 
     def loaded(self) -> list[ServedModel]:
         """Returns every model that is loaded."""
@@ -259,13 +434,18 @@ class Models:
             return self._models[name]
         if name in self._failed:
             raise _unavailable(name, self._failed[name])
-        available = ", ".join(self._models) or "none yet"
+        names = self._names()
+        available = ", ".join(names) or "none yet"
         raise RequestError(
-            f"model {shortened(name)!r} not found; available: {available}{near_names(name, self._models)}",
+            f"model {shortened(name)!r} not found; available: {available}{near_names(name, names)}",
             status=404,
             param="model",
             code="model_not_found",
         )
+
+    def _names(self) -> list[str]:
+        """Returns the names of models that are loaded or on demand."""
+        return [source.name for source in self._sources if source.on_demand or source.name in self._models]
 
     def figures(self) -> Mapping[str, EngineFigures]:
         """Returns the figures of every engine, by the model's name."""
@@ -283,9 +463,10 @@ class Models:
                 raise RequestError(f"model {name!r} {does_not}: name one that does", param="model", code="wrong_model")
             return self._answering(model)
         suited = [model for model in self.loaded() if isinstance(model, kind)]
-        if len(suited) == 1:
+        on_demand = len(self._sources) > 1 and any(source.on_demand for source in self._sources)
+        if len(suited) == 1 and not on_demand:
             return self._answering(suited[0])
-        names = ", ".join(model.name for model in suited)
+        names = ", ".join(self._names() if on_demand else [model.name for model in suited])
         message = f"model: name one; available: {names}" if names else f"no model that is served {does}"
         raise RequestError(message, status=400 if names else 404, param="model", code="model_not_found")
 
@@ -385,6 +566,27 @@ def _reason(error: TapelineError) -> str:
     if isinstance(error, ProcessError) and cause is not None and not isinstance(cause, TapelineError):
         return f"it cannot be loaded: an unexpected {type(cause).__name__}, which the server's log has"
     return without_paths(str(error), look=True)
+
+
+def _too_large(source: ModelSource, kept: int, memory: int) -> RequestError:
+    beside = f", beside {kept} bytes of models that stay loaded" if kept else ""
+    return RequestError(
+        f"model {source.name!r} needs {source.nbytes} bytes of memory{beside}; the server has {memory} bytes for "
+        "models: start it with a larger models_memory",
+        status=503,
+        param="model",
+        code="model_too_large",
+    )
+
+
+def _no_room(source: ModelSource) -> RequestError:
+    return RequestError(
+        f"model {source.name!r} needs the memory of models that are in use: ask again",
+        status=503,
+        param="model",
+        code="models_busy",
+        retry_after=_RETRY,
+    )
 
 
 def _unavailable(name: str, reason: str) -> RequestError:

@@ -16,6 +16,7 @@ from tapeline.server._requests import (
     CompletionRequest,
     DetokenizeRequest,
     EmbeddingRequest,
+    ModelRequest,
     RerankRequest,
     TokenizeRequest,
     TranscriptionRequest,
@@ -36,6 +37,8 @@ POSTS: Final[dict[str, tuple[type[RecordType], str]]] = {
     "/pooling": (PoolingRequest, "Embeds texts, in vLLM's form."),
     "/apply-template": (ChatRequest, "Writes a conversation as the chat template does."),
     "/tokenize": (TokenizeRequest, "Cuts a text, or messages, into tokens."),
+    "/v1/models/load": (ModelRequest, "Loads a model on demand."),
+    "/v1/models/unload": (ModelRequest, "Unloads a model on demand."),
     "/detokenize": (DetokenizeRequest, "Writes tokens as text."),
 }
 """Routes that take a body: its fields, and a line of help."""
@@ -67,6 +70,7 @@ _ERRORS: Final = {
     "401": "No valid API key.",
     "404": "No such model.",
     "408": "The body came too slowly.",
+    "409": "The model that is to be unloaded is in use.",
     "413": "The body is too large.",
     "415": "The body is not said to be JSON, or a form where one is asked for.",
     "429": "The queue is full; Retry-After says when to ask again.",

@@ -25,6 +25,8 @@ class ServerOptions:
         api_keys: keys, one of which every request but those of /health must bring; none asks for none.
         prefix_cache: requests that reuse each other's prefixes: those with the same API key, all, or none. Without
             ``api_keys`` all requests count as one key.
+        models_memory: largest memory of loaded models, in bytes; None for no limit. Models on demand are unloaded for
+            it.
         model_aliases: pairs of a further name that requests may have, and the name of the model.
         strict_fields: True refuses unknown fields of requests, which are otherwise ignored and named in the response's
             header ``x-ignored-fields``.
@@ -58,6 +60,7 @@ class ServerOptions:
     cors_origins: tuple[str, ...] = ()
     api_keys: tuple[str, ...] = ()
     prefix_cache: PrefixCache = "per_key"
+    models_memory: int | None = None
     model_aliases: tuple[tuple[str, str], ...] = ()
     strict_fields: bool = False
     certificate: Path | None = None
@@ -94,6 +97,8 @@ class ServerOptions:
                     "`cors_origins`: expected origins such as https://chat.example.com, in lower case and without a "
                     f"path, or *; found {origin!r}"
                 )
+        if self.models_memory is not None:
+            _require("models_memory", self.models_memory, 1)
         for name in (
             "max_body_bytes",
             "max_audio_bytes",

@@ -83,7 +83,7 @@ async def load(request: Request) -> Response:
 
 async def tokenizer_info(request: Request) -> Response:
     """Tells of a model's tokenizer."""
-    model = _text_model(request)
+    model = await _text_model(request)
     body = {
         "model": model.name,
         "vocab_size": model.vocabulary,
@@ -97,7 +97,7 @@ async def tokenizer_info(request: Request) -> Response:
 
 async def props(request: Request) -> Response:
     """Tells of a model as llama-server does."""
-    model = _text_model(request)
+    model = await _text_model(request)
     parameters = {name: getattr(model.defaults, name) for name in SAMPLING_FIELDS}
     body = {
         "default_generation_settings": {"n_ctx": model.context, "params": parameters},
@@ -115,7 +115,7 @@ async def props(request: Request) -> Response:
 
 async def slots(request: Request) -> Response:
     """Returns the slots of a model, as llama-server does: the first ones are those in use."""
-    model = _text_model(request)
+    model = await _text_model(request)
     figures = model.engine.figures()
     listed = [
         {"id": index, "n_ctx": model.context, "is_processing": index < figures.running}
@@ -129,7 +129,7 @@ async def apply_template(request: Request) -> Response:
     service = service_of(request)
     fields = await service.read(request, ChatRequest)
     fields.check()
-    model = model_of(request, service.models.text_model, fields.model)
+    model = await model_of(request, service.models.text_model, fields.model)
     async with service.turn(request):
         text = await in_thread(
             partial(
@@ -149,7 +149,7 @@ async def score(request: Request) -> Response:
     service = service_of(request)
     fields = await service.read(request, ScoreRequest)
     pairs = fields.pairs()
-    model = model_of(request, service.models.ranking_model, fields.model)
+    model = await model_of(request, service.models.ranking_model, fields.model)
     for one, others in pairs:
         model.check_texts(others, "text_2", one)
     scores: list[float] = []
@@ -168,7 +168,7 @@ async def pooling(request: Request) -> Response:
     """Returns the vectors of texts, as vLLM does."""
     service = service_of(request)
     fields = await service.read(request, PoolingRequest)
-    model = model_of(request, service.models.embedding_model, fields.model)
+    model = await model_of(request, service.models.embedding_model, fields.model)
     texts = [one if isinstance(one, str) else await in_thread(model.text_of, one, "input") for one in fields.inputs]
     model.check_texts(texts, "input")
     vectors = await model.embed_batched(texts, fields.prompt_name, truncate=fields.truncate)
@@ -186,5 +186,5 @@ def _listed(texts: str | Sequence[str]) -> tuple[str, ...]:
     return (texts,) if isinstance(texts, str) else tuple(texts)
 
 
-def _text_model(request: Request) -> TextModel:
-    return model_of(request, service_of(request).models.text_model, request.query_params.get("model"))
+async def _text_model(request: Request) -> TextModel:
+    return await model_of(request, service_of(request).models.text_model, request.query_params.get("model"))

@@ -34,6 +34,8 @@ _END: Final = 4.0  # seconds from the end of the drain to that of the process, a
 _SWITCH: Final = 0.0005
 _MARGIN: Final = 0.3  # seconds from then to the end by the process beside, which needs no thread of this one
 _BEAT: Final = 0.5
+_ROOM: Final = 60.0  # seconds that a load waits for models in use
+_IDLE_TICK: Final = 1.0  # seconds between two looks at models without requests
 _STUCK: Final = "a thread did not end in time"
 
 
@@ -63,7 +65,14 @@ def serve(
     sys.setswitchinterval(_SWITCH)
     bound_free_memory()
     aliases = dict(options.model_aliases)
-    models = Models(sources, chosen, watchdog_seconds=options.watchdog_seconds, aliases=aliases)
+    models = Models(
+        sources,
+        chosen,
+        watchdog_seconds=options.watchdog_seconds,
+        aliases=aliases,
+        memory=options.models_memory,
+        wait_seconds=min(_ROOM, options.request_seconds),
+    )
     service = Service(models, options, chosen)
     with _listener(options) as listener, _logged(chosen), other_handlers():
         address = f"{'https' if options.certificate else 'http'}://{_shown(listener)}"
@@ -120,6 +129,7 @@ class _Process:
             await asyncio.sleep(_TICK)
         on_listening()
         self._start(self._load())
+        self._start(self._unload_idle())
         self._start(self._drain())
         await serving
         for task in self._work:
@@ -163,6 +173,14 @@ class _Process:
         while self._service.options.watch_seconds:
             await asyncio.sleep(self._service.options.watch_seconds)
             await self._reload(changed_only=True)
+
+    async def _unload_idle(self) -> None:
+        while self._service.models.unloads_idle:
+            await asyncio.sleep(_IDLE_TICK)
+            try:
+                await self._service.loads.unload_idle()
+            except Exception as error:  # noqa: BLE001 - the watching goes on
+                self._service.log.failure("unload failed", error)
 
     async def _reload(self, *, changed_only: bool) -> None:
         if not self._service.models.ready:

@@ -244,6 +244,15 @@ class DetokenizeRequest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ModelRequest:
+    """Body of /models/load and /models/unload."""
+
+    REFUSED: ClassVar[Mapping[str, str]] = {}
+
+    model: str = required(Text(1), "Name of a model.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TranscriptionRequest:
     """Form of /v1/audio/transcriptions, beside its file."""
 

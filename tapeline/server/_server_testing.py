@@ -121,13 +121,24 @@ class RunningServer:
 
 @contextlib.contextmanager
 def running(
-    sources: list[ModelSource], options: ServerOptions | None = None, *, load: bool = True
+    sources: list[ModelSource],
+    options: ServerOptions | None = None,
+    *,
+    load: bool = True,
+    room_seconds: float = 60.0,
 ) -> Iterator[RunningServer]:
     """Runs a server in a thread for the block."""
     lines, chosen = io.StringIO(), options or ServerOptions(port=0)
     log = Log(lines)
     aliases = dict(chosen.model_aliases)
-    models = Models(sources, log, watchdog_seconds=chosen.watchdog_seconds, aliases=aliases)
+    models = Models(
+        sources,
+        log,
+        watchdog_seconds=chosen.watchdog_seconds,
+        aliases=aliases,
+        memory=chosen.models_memory,
+        wait_seconds=room_seconds,
+    )
     if load:
         models.load()
     service = Service(models, chosen, log)

@@ -15,6 +15,7 @@ from tapeline.server._log import Log
 from tapeline.server._metrics import Metrics
 from tapeline.server._model import ServedModel
 from tapeline.server._models import Models
+from tapeline.server._on_demand import OnDemandLoads
 from tapeline.server._options import ServerOptions
 from tapeline.server._pictures import PixelBudget
 from tapeline.server._ranking_model import Ranking
@@ -46,6 +47,7 @@ class Service:
         pixels: limits and memory of pictures.
         compiling: turns of clients at compiling grammars.
         responses: responses that later requests continue.
+        loads: loads of models on demand.
         draining: whether new requests are refused, because the server is shutting down.
         active: requests that are being answered.
     """
@@ -58,6 +60,7 @@ class Service:
         self.pixels: Final = PixelBudget(options)
         self.compiling: Final = CompileTurns()
         self.responses: Final = ResponseStore()
+        self.loads: Final = OnDemandLoads(models, options.request_seconds)
         self._large: Final = asyncio.Semaphore(_LARGE_AT_ONCE)
         self.draining = False
         self.active = 0
@@ -136,13 +139,19 @@ def service_of(request: Request) -> Service:
     return request.scope["state"]["service"]
 
 
-def model_of(request: Request, find: Callable[[str | None], M], name: str | None) -> M:
+async def model_of(request: Request, find: Callable[[str | None], M], name: str | None) -> M:
     """Returns the model that ``find`` returns for a name; it is not closed before the request has its answer.
 
+    A model on demand is loaded first.
+
     Raises:
-        RequestError: there is none.
+        RequestError: there is none, or it cannot be loaded.
     """
-    model = service_of(request).models.lease(find, name)
+    service = service_of(request)
+    with service.models.wanted(name) as source:
+        if source is not None:
+            await service.loads.load(source)
+        model = service.models.lease(find, name)
     request.scope["state"].setdefault("leases", []).append(model)
     return model
 

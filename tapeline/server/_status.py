@@ -16,6 +16,7 @@ from tapeline.server._model import ServedModel, TextModel
 from tapeline.server._models import ModelState
 from tapeline.server._openapi import document
 from tapeline.server._options import ServerOptions
+from tapeline.server._requests import ModelRequest
 from tapeline.server._service import Service, is_known, service_of
 from tapeline.server._transcription_model import TranscriptionModel
 from tapeline.server._verification import VerificationState
@@ -28,6 +29,8 @@ _ASSETS: Final = {
     "vendor/marked.umd.js": "text/javascript",
     "vendor/purify.min.js": "text/javascript",
 }
+_ABSENT: Final = ("unloaded", "waiting", "loading")  # states of models on demand that are not loaded
+_LISTED: Final = (*_ABSENT, "failed")
 _IMAGE_LIMITS: Final = ("max_images", "max_image_bytes", "max_image_pixels", "max_body_bytes")
 _PAGE_HEADERS: Final = {
     "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
@@ -47,15 +50,19 @@ async def list_models(request: Request) -> Response:
     models = [_model(model, states.get(name), service.options) for name, model in loaded.items()]
     entries = {model["id"]: model for model in models}
     models += [{**entries[name], "id": alias} for alias, name in service.models.aliases.items() if name in entries]
-    models += [_failed(state) for name, state in states.items() if state.state == "failed" and name not in loaded]
+    models += [_absent(state) for name, state in states.items() if name not in loaded and state.state in _LISTED]
     return Response(to_json({"object": "list", "data": models}), media_type=JSON)
 
 
 async def retrieve_model(request: Request) -> Response:
     """Tells of one model."""
     service = service_of(request)
-    model = service.models.named(request.path_params["model"])
-    state = next((state for state in service.models.states() if state.name == model.name), None)
+    name: str = request.path_params["model"]
+    states = {state.name: state for state in service.models.states()}
+    state = states.get(service.models.aliases.get(name, name))
+    if state is not None and state.state in _ABSENT:
+        return Response(to_json(_absent(state)), media_type=JSON)
+    model = service.models.named(name)
     return Response(to_json(_model(model, state, service.options)), media_type=JSON)
 
 
@@ -79,8 +86,10 @@ async def health(request: Request) -> Response:
         body["reason"] = next(iter(faults.values())) if is_known(request) else "an engine cannot answer"
         if is_known(request):
             body["models"] = [{"id": name, "state": "stuck", "reason": fault} for name, fault in faults.items()]
-    elif status == "ready" and failed and is_known(request):
-        body["models"] = [{"id": state.name, "state": "failed", "reason": state.reason} for state in failed]
+    elif status == "ready" and is_known(request):
+        told = [{"id": state.name, "state": "failed", "reason": state.reason} for state in failed]
+        told += [{"id": state.name, **_progress(state, named=True)} for state in states if state.step is not None]
+        body |= {"models": told} if told else {}
     if status in ("loading", "failed"):
         running = next((state for state in states if state.state in ("loading", "failed")), states[0])
         body |= _progress(running, named=is_known(request))
@@ -168,15 +177,38 @@ def _model(model: ServedModel, state: ModelState | None, options: ServerOptions)
     }
 
 
-def _failed(state: ModelState) -> dict[str, Any]:
+def _absent(state: ModelState) -> dict[str, Any]:
+    """Returns the entry of a model that is not loaded."""
+    reason = {} if state.reason is None else {"reason": state.reason}
     return {
         "id": state.name,
         "object": "model",
         "created": 0,
         "owned_by": "tapeline",
-        "state": "failed",
-        "reason": state.reason,
+        "state": state.state,
+        **({} if state.step is None else {"step": state.step.text}),
+        **reason,
     }
+
+
+async def load_model(request: Request) -> Response:
+    """Loads a model on demand, also one that could not be loaded before."""
+    service = service_of(request)
+    fields = await service.read(request, ModelRequest)
+    with service.models.wanted(fields.model) as source:
+        if source is not None:
+            await service.loads.load(source, again=True)
+        else:
+            service.models.named(fields.model)  # raises if there is none
+    return Response(to_json({"success": True}), media_type=JSON)
+
+
+async def unload_model(request: Request) -> Response:
+    """Unloads a model on demand."""
+    service = service_of(request)
+    fields = await service.read(request, ModelRequest)
+    await service.loads.unload(fields.model)
+    return Response(to_json({"success": True}), media_type=JSON)
 
 
 def _sampling(model: ServedModel) -> dict[str, float] | None:

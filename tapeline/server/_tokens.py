@@ -20,7 +20,7 @@ async def tokenize(request: Request) -> Response:
     """Cuts a text, or messages, into tokens."""
     service = service_of(request)
     fields = await service.read(request, TokenizeRequest)
-    model = model_of(request, service.models.text_model, fields.model)
+    model = await model_of(request, service.models.text_model, fields.model)
     async with service.turn(request):
         return Response(await in_thread(_tokenized, model, fields, service), media_type=JSON)
 
@@ -29,7 +29,7 @@ async def detokenize(request: Request) -> Response:
     """Writes tokens as text."""
     service = service_of(request)
     fields = await service.read(request, DetokenizeRequest)
-    model = model_of(request, service.models.text_model, fields.model)
+    model = await model_of(request, service.models.text_model, fields.model)
     check_length(len(fields.tokens), model.context, "tokens", "tokens")
     async with service.turn(request):
         return Response(await in_thread(_detokenized, model, fields.tokens), media_type=JSON)

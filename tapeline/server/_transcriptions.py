@@ -36,7 +36,7 @@ async def _transcribed(request: Request, kind: type[TranscriptionRequest], task:
     service = service_of(request)
     texts, audio = await read_form(request, service.options)
     fields = _fields(request, kind, texts)
-    model = model_of(request, service.models.transcription_model, fields.model)
+    model = await model_of(request, service.models.transcription_model, fields.model)
     limits = AudioLimits(max_bytes=service.options.max_audio_bytes, max_seconds=service.options.max_audio_seconds)
     deadline, gone = monotonic() + service.options.request_seconds, threading.Event()
 

@@ -2,6 +2,7 @@
 const at = id => document.getElementById(id);
 const SETTINGS = ["system", "temperature", "top_k", "top_p", "min_p", "max_tokens", "seed"];
 const SAMPLING = {temperature: "temperature", top_k: "top-k", top_p: "top-p", min_p: "min-p", repetition_penalty: "repetition penalty"};
+const UNLOADED = ["unloaded", "waiting", "loading"];  // states of models on demand, which a message loads
 const POLL_MS = 1000;  // while models are loaded
 const RETRY_MS = 3000;  // while the server does not answer
 const SIDES = [2048, 1024, 512];  // longest sides, in pixels, to which a picture is made smaller
@@ -46,7 +47,7 @@ async function listModels() {
 
 function showModels(models) {
   const chosen = at("model").value;
-  const chats = models.filter(model => model.chat);
+  const chats = models.filter(model => model.chat || UNLOADED.includes(model.state));
   at("model").replaceChildren(...chats.map(model => new Option(model.id, model.id)));
   if (chats.some(model => model.id === chosen)) at("model").value = chosen;
   listed = Object.fromEntries(models.map(model => [model.id, model]));
