@@ -17,10 +17,11 @@ def read_inputs(entry_point: Signature, pairs: Sequence[str], directory: Path | 
     Args:
         entry_point: the entry point.
         pairs: name of each argument, and file of an array of its spec's shape. The file of one picture may be an image.
-        directory: the bundle, which says how an image becomes pixels; no images if None.
+        directory: the bundle, with the image processor's settings; None refuses images.
 
     Raises:
-        InputError: a pair is malformed, names no argument or one twice, one is missing, or an array does not fit.
+        InputError: a pair is malformed, names an unknown argument or one twice, one is missing, or an array does not
+            fit.
     """
     files: dict[str, Path] = {}
     known = [argument.name for argument in entry_point.arguments]

@@ -36,8 +36,8 @@ class TextCalls:
             bundle: the bundle.
             session: its session.
             result: name of the result of ``forward`` that is wanted.
-            does_not: what a bundle without it does not do, for the message.
-            remedy: what to do then.
+            does_not: feature that a bundle without it lacks, for the message.
+            remedy: the fix.
 
         Raises:
             InputError: it does not.
@@ -68,7 +68,7 @@ class TextCalls:
         Args:
             texts: tokens of each text.
             skipped: number of tokens at the beginning of each that are not pooled.
-            check: is called before each call of the entry point; what it raises ends the work.
+            check: called before each call of the entry point; its exceptions end the work.
         """
         if not texts:
             return np.zeros((0, *self._shape), np.float32)

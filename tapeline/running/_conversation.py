@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Conversation:
     """Turns of a user and answers of a model; ``LoadedModel.chat`` makes it.
 
-    Only what is new in a turn runs through the model, if the bundle's caches allow it. An answer ends at its end
+    Only the new tokens of a turn run through the model, if the bundle's caches allow it. An answer ends at its end
     token: ``max_new_tokens`` is None by default.
     """
 
@@ -57,8 +57,8 @@ class Conversation:
             **options: fields of ``GenerateOptions``.
 
         Raises:
-            InputError: the template refuses the messages, or the conversation does not fit into the caches. The turn
-                is forgotten then; what was said before it stays.
+            InputError: the template refuses the messages, or the conversation does not fit into the caches. The turn is
+                discarded then; earlier turns stay.
         """
         stream = self.stream(text, images=images, **options)
         for token in stream:

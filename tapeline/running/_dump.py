@@ -17,7 +17,7 @@ DUMP_LIMITS: Final = DumpLimits(256 * 2**20, 16 * 2**30)
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """Options of a dump; docs/dump.md describes what it holds.
+    """Options of a dump; docs/dump.md describes its contents.
 
     Attributes:
         directory: new or empty directory.
@@ -37,12 +37,12 @@ def dumper_of(bundle: Bundle, place: Place, dump: DumpOptions | None, progress: 
     Args:
         bundle: bundle that is run.
         place: engine and device.
-        dump: options; None for no dump.
-        progress: receives a summary of what was dumped at the end.
+        dump: options; None without a dump.
+        progress: receives a summary of the dump at the end.
 
     Raises:
-        InputError: the engine has no dumps, the level is unknown or needs a debug module, or the directory cannot be
-            written.
+        InputError: the engine does not support dumps, the level is unknown or needs a debug module, or the directory
+            cannot be written.
     """
     if dump is None:
         yield None

@@ -25,7 +25,7 @@ class SentenceEmbedder:
         """Checks that the bundle embeds sentences.
 
         Raises:
-            InputError: the bundle embeds no sentences.
+            InputError: the bundle does not embed sentences.
             ConfigError: its prompts or settings are damaged.
         """
         self._calls = TextCalls(
@@ -60,10 +60,10 @@ class SentenceEmbedder:
             texts: the texts.
             prompt_name: name of a prompt; the model's default if None.
             truncate: whether texts that are longer than the model reads are truncated, and not refused.
-            check: is called before each text is encoded and each call of the model; what it raises ends the work.
+            check: called before each text is encoded and each call of the model; its exceptions end the work.
 
         Raises:
-            InputError: a text has more tokens than the bundle takes, or there is no such prompt.
+            InputError: a text has more tokens than the bundle takes, or the prompt does not exist.
         """
         before, vocabulary = self._prompts.text(prompt_name), self._calls.vocabulary
         encoded: list[EncodedText] = []

@@ -1,4 +1,4 @@
-"""Options of a generation and what comes of it."""
+"""Options and results of a generation."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -51,9 +51,9 @@ class GenerateOptions(SamplingConfig):
         ignore_eos: True goes on after an end-of-sequence token.
         stop: string that ends the answer, or several; the answer's text ends before it. The first string that is
             complete counts, and of those that are complete at once the longest.
-        constraint: what the text must be: ``tapeline.JsonSchema(schema)``, ``JsonObject()``, ``Choices(texts)``,
-            ``RegularExpression(pattern)`` or ``LarkGrammar(text)``. The answer ends where nothing may follow; one that
-            ``max_new_tokens`` cuts off is only the beginning of such a text.
+        constraint: constraint of the text: ``tapeline.JsonSchema(schema)``, ``JsonObject()``, ``Choices(texts)``,
+            ``RegularExpression(pattern)`` or ``LarkGrammar(text)``. The answer ends when the constraint is complete; an
+            answer cut off by ``max_new_tokens`` is a prefix of such a text.
 
     Raises:
         ConfigError: a value is of the wrong type or out of its range.
@@ -107,7 +107,7 @@ def check_stops(options: GenerateOptions, tokenizer: Tokenizer | None, bundle: B
     """Checks that stop strings can be found.
 
     Raises:
-        InputError: there are some, and the bundle has no tokenizer.
+        InputError: stop strings are given, and the bundle lacks a tokenizer.
     """
     if options.stops and tokenizer is None:
         raise InputError(f"`stop`: {bundle.path} has no tokenizer, so its answers have no text: leave it out")
@@ -116,7 +116,7 @@ def check_stops(options: GenerateOptions, tokenizer: Tokenizer | None, bundle: B
 def until_another(
     steps: Iterator[tuple[int, TokenStep]], another: Callable[[], bool], bundle: Bundle
 ) -> Iterator[tuple[int, TokenStep]]:
-    """Passes steps of a stream on for as long as no other stream has begun on the same model.
+    """Passes steps of a stream on until another stream begins on the same model.
 
     Raises:
         InputError: ``another`` returns True.
@@ -157,7 +157,7 @@ class GeneratedToken:
     Attributes:
         row: number of the prompt, from 0.
         token_id: the token.
-        text: text that the token settles; often a word, sometimes empty. Ids if the bundle has no tokenizer.
+        text: text that the token settles; often a word, sometimes empty. Ids if the bundle lacks a tokenizer.
         ended: ``eos``, ``length`` or ``stop`` (a stop string) if the token is the last one.
         step: the choice of the token, with its logits.
     """
@@ -187,7 +187,7 @@ class Generation:
     """Answer to one prompt.
 
     Attributes:
-        text: new text, without a stop string; ids if the bundle has no tokenizer.
+        text: new text, without a stop string; ids if the bundle lacks a tokenizer.
         token_ids: new tokens, without the end-of-sequence token; the last ones may be those of a stop string.
         ended: ``eos`` (an end token, or the constraint allows nothing more), ``length`` (the answer was cut off) or
             ``stop`` (a stop string); None while tokens are still coming.
@@ -204,7 +204,7 @@ class Generation:
 
 
 class AnswerCounts(Protocol):
-    """Tokens of a stream that took no step of their own."""
+    """Tokens of a stream without their own step."""
 
     @property
     def reused(self) -> int:
@@ -233,7 +233,7 @@ class TokenStream(Iterator[GeneratedToken]):
     Attributes:
         prompt_tokens: number of tokens of all prompts.
         limits: largest number of new tokens, per prompt.
-        answers: what came so far, per prompt.
+        answers: answers so far, per prompt.
     """
 
     def __init__(
@@ -257,7 +257,7 @@ class TokenStream(Iterator[GeneratedToken]):
             limits: largest number of new tokens of each prompt.
             stops: strings that end an answer.
             counts: of this stream.
-            on_stop: receives the number of a prompt whose answer a stop string ended; it needs no further step.
+            on_stop: receives the number of a prompt when a stop string ends its answer; it does not need further steps.
             on_end: is called behind the last token.
         """
         self.prompt_tokens = sum(map(len, prompts))

@@ -81,8 +81,8 @@ def checked_texts(name: str, values: object, instead: str = "", *, numbers: str 
     Args:
         name: name of the argument.
         values: the argument.
-        instead: what to do with a single text.
-        numbers: what to do with integers.
+        instead: fix for a single text.
+        numbers: fix for integers.
 
     Raises:
         InputError: it is of another type, or an entry is; names the type.

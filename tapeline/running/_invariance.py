@@ -20,7 +20,7 @@ class Invariance(Enum):
 
 @checked_choices
 def invariance_fields(measured: Mapping[str, Invariance]) -> dict[str, dict[str, bool]]:
-    """Returns the fields of a bundle's model that say what was measured, by target."""
+    """Returns the measured fields of a bundle's model, by target."""
     return {
         "invariant": {target: invariance is Invariance.CALLS for target, invariance in measured.items()},
         "row_invariant": {target: invariance is not Invariance.NONE for target, invariance in measured.items()},
@@ -28,7 +28,7 @@ def invariance_fields(measured: Mapping[str, Invariance]) -> dict[str, dict[str,
 
 
 def known_invariance(model: Mapping[str, Any], target: str) -> Invariance | None:
-    """Returns what a bundle's model says of a target; None if it says nothing, or not all of it."""
+    """Returns a bundle's measurement for a target; None if it says nothing, or not all of it."""
     if model["invariant"].get(target, False):
         return Invariance.CALLS
     same_in_rows = model.get("row_invariant", {}).get(target)  # former versions did not write it

@@ -44,23 +44,23 @@ def load(
     Args:
         bundle: the bundle, or its directory.
         device: of IREE ``local-task`` (threads, the default), ``local-sync`` (the calling thread), ``vmvx``, ``vulkan``
-            or ``cuda``; of JAX ``cpu``, ``cuda``, ``rocm`` or ``tpu``, by default what JAX takes.
+            or ``cuda``; of JAX ``cpu``, ``cuda``, ``rocm`` or ``tpu``, by default JAX's choice.
         engine: ``iree``; ``jax``, by which XLA compiles the bundle when it is called (docs/jax.md); or an engine that a
             package of yours registered (docs/extending.md).
         mesh: axes of devices over which JAX cuts the bundle, such as ``tp=2``; one device if None.
         checkpoint: directory of the model's safetensors, with JAX and a bundle that was exported with weights=none;
-            if None what it finds by itself: ``checkpoint`` in the bundle, or the directory that the bundle lies in.
+            None searches: ``checkpoint`` in the bundle, or the directory that the bundle lies in.
         encoder_inputs: arguments of ``encode`` by name, of its specs' shapes, for a model with an encoder.
-        prompt_cache: file that keeps what a prompt left in the caches for the next run (docs/prompt-cache.md).
-        speculate: ``prompt_lookup`` or ``prompt_lookup:N``: verifies what followed the last N tokens earlier in the
-            text; ``mtp``: what the model's multi-token prediction head finds likeliest (docs/speculation.md).
-        draft: bundle of a smaller model whose tokens are verified.
+        prompt_cache: file with the KV cache of a prompt for later runs (docs/prompt-cache.md).
+        speculate: ``prompt_lookup`` or ``prompt_lookup:N``: proposes the tokens that followed the last N tokens earlier
+            in the text; ``mtp``: proposes tokens with the model's multi-token prediction head (docs/speculation.md).
+        draft: draft-model bundle for speculative decoding.
         draft_tokens: largest number of tokens that are verified at once; as many as score takes if None.
         dump: dumps the tensors of every call.
-        verify: when the weights are compared with their hash. ``background``: while the model runs, if they
-            have changed since the last time; a difference ends the answer, or is raised when the model is closed.
-            ``full``: before this function returns. ``sizes``: only their sizes. ``off``: no file but modules is
-            compared. Otherwise the tokenizer, templates and settings are compared before they are used.
+        verify: when the weights are compared with their hash. ``background``: while the model runs, if they have
+            changed since the last time; a difference ends the answer, or is raised when the model is closed. ``full``:
+            before this function returns. ``sizes``: only their sizes. ``off``: only modules are compared. Otherwise the
+            tokenizer, templates and settings are compared before they are used.
         trust_compiled: True runs a compiled module that this user did not compile, which is native code; False compiles
             ``module.mlir`` in its place.
         progress: receives a summary of the dump.
@@ -69,7 +69,7 @@ def load(
         The model; use it in a ``with`` statement, or close it.
 
     Raises:
-        InputError: the directory is no bundle, or was not compiled for the device; or options contradict each other.
+        InputError: the directory is not a bundle, or was not compiled for the device; or options contradict each other.
         DeviceError: the device is absent, or a file is damaged.
         DescriptionError: a file is not the one that was exported.
     """

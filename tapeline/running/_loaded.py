@@ -64,7 +64,7 @@ class LoadedModel(Senses):
         generator: RowGenerator,
         progress: Progress = no_progress,
     ) -> None:
-        """Takes over what ``load`` has opened; ``stack`` closes it."""
+        """Takes over the session of ``load``; ``stack`` closes it."""
         super().__init__(bundle, session)
         self.device: Final = session.device
         self._stack: Final = stack
@@ -88,7 +88,7 @@ class LoadedModel(Senses):
 
     @property
     def target(self) -> str:
-        """Name of what the bundle's module is compiled for there."""
+        """Name of the target that the bundle's module is compiled for there."""
         return self._session.target
 
     @property
@@ -156,7 +156,7 @@ class LoadedModel(Senses):
         does. Several prompts are answered as each alone: at once by a bundle with slots, else in turn.
 
         Args:
-            prompt: text, or a list of texts; or else ``token_ids``. It has ``<image>`` where a picture belongs.
+            prompt: text, or a list of texts; or else ``token_ids``. ``<image>`` marks the place of an image.
             token_ids: the prompt as tokens, with as many image tokens as the pictures have; or a list of such prompts.
             images: pictures of one prompt: paths of image files, the bytes of such, or pixels u8 [height, width, 3].
             on_token: receives each new token as it comes.
@@ -256,7 +256,7 @@ class LoadedModel(Senses):
             system: instruction before everything else; None for none.
 
         Raises:
-            InputError: the bundle has no tokenizer or no chat template, or one that is damaged.
+            InputError: the tokenizer or the chat template is missing or damaged.
 
         Example::
 
@@ -294,7 +294,7 @@ class LoadedModel(Senses):
             token_ids: the text as tokens, two or more.
 
         Raises:
-            InputError: the text has fewer than two tokens or more than fit, or the bundle gives no logits.
+            InputError: the text has fewer than two tokens or more than fit, or the bundle does not return logits.
         """
         check_either("text", text, token_ids)
         if text is not None:
@@ -325,13 +325,13 @@ class LoadedModel(Senses):
         """Returns the tokens of a text.
 
         Raises:
-            InputError: the bundle has no tokenizer, or the text has no token.
+            InputError: the bundle lacks a tokenizer, or the text has zero tokens.
         """
         check_text("text", text)
         return self._encode(text, self.vocabulary)
 
     def close(self) -> None:
-        """Closes the session; what is called afterwards fails.
+        """Closes the session; later calls fail.
 
         Waits until the weights are compared with their hash, if that was left to the background.
 

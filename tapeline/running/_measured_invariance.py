@@ -57,9 +57,9 @@ def all_calls_agree(slots: BundleSlots) -> bool:
     """Returns whether all sizes of the entry points give the same bits: logits, entries of caches, states.
 
     The same tokens go through every size of ``prefill_row``, in whole calls and in padded ones, and through every size
-    of ``decode``, in several rows and places of the batch, and ``score_row`` if it can verify drafts. They stand at
-    the beginning of a row, or go on from random entries: near the beginning, in the middle and at the end. Where a
-    bundle takes pictures, text goes through the calls with embeddings too, and so do embeddings.
+    of ``decode``, in several rows and places of the batch, and ``score_row`` if it can verify drafts. They stand at the
+    beginning of a row, or go on from random entries: near the beginning, in the middle and at the end. If a bundle
+    takes images, text goes through the calls with embeddings too, and so do embeddings.
     """
     last = slots.capacity - min(_FEW, slots.capacity)
     whole = slots.chunks[-1] + _STEPS
@@ -93,17 +93,17 @@ class _Stretch:
         self._history = [random.standard_normal(array.shape).astype(array.dtype) for array in before]
 
     def pieces(self) -> Iterator[Arrays]:
-        """Yields what each size of ``prefill_row`` leaves, in calls as large as it takes."""
+        """Yields the row after each size of ``prefill_row``, in calls as large as it takes."""
         for entry in reversed(self._slots.prefills):
             yield self._filled(entry, entry.size, self._tokens)
 
     def padded(self) -> Iterator[Arrays]:
-        """Yields what each size of ``prefill_row`` leaves, in calls of few tokens."""
+        """Yields the row after each size of ``prefill_row``, in calls of few tokens."""
         for entry in self._slots.prefills:
             yield self._filled(entry, min(_PIECE, entry.size), self._tokens)
 
     def steps(self) -> Iterator[Arrays]:
-        """Yields what one call of ``prefill_row`` leaves, and what each size of ``decode`` does in each row."""
+        """Yields the row after one call of ``prefill_row``, and after each size of ``decode`` in each row."""
         slots, tokens = self._slots, self._tokens[:_STEPS]
         yield self._filled(slots.prefills[0], len(tokens), tokens)
         rows = range(slots.slots)[::-1]
@@ -112,11 +112,11 @@ class _Stretch:
         yield from self._decoded(slots.run_in_place, rows[:1], tokens)
 
     def rows(self) -> Iterator[Arrays]:
-        """Yields what steps of all rows leave in each of them."""
+        """Yields each row after steps of all rows."""
         yield from self._decoded(self._slots.run_in_place, range(self._slots.slots), self._tokens)
 
     def scores(self) -> Iterator[Arrays]:
-        """Yields what each token gives one by one, and in calls of ``score_row``, whole and padded."""
+        """Yields the results of tokens one by one, and in calls of ``score_row``, whole and padded."""
         slots, entry = self._slots, self._slots.decodes[0]
         yield self._scored(lambda tokens, position: slots.run_decode(entry, [0], tokens, [position]), 1)
         for piece in (slots.score_tokens, slots.score_tokens // 2 + 1):
@@ -131,7 +131,7 @@ class _Stretch:
         return [*logits, *self._left(0, self._tokens)]
 
     def text(self) -> Iterator[Arrays]:
-        """Yields what ``prefill_row`` leaves of text, and what each call with embeddings does."""
+        """Yields the row after text in ``prefill_row``, and in each call with embeddings."""
         slots = self._slots
         tokens = [0 if token == slots.image_token else token for token in self._tokens]
         yield self._filled(slots.prefills[-1], slots.chunks[-1], tokens)
@@ -139,7 +139,7 @@ class _Stretch:
             yield self._filled(entry, entry.size, tokens, np.ones((len(tokens), slots.hidden), np.float32))
 
     def pictures(self) -> Iterator[Arrays]:
-        """Yields what each call with embeddings leaves of text and pictures, whole and padded."""
+        """Yields the row after text and images in each call with embeddings, whole and padded."""
         slots, count = self._slots, len(self._tokens)
         tokens = [slots.image_token or 0 if place % 3 else token for place, token in enumerate(self._tokens)]
         embeddings = np.random.default_rng(count).standard_normal((count, slots.hidden)).astype(np.float32)
@@ -170,7 +170,7 @@ class _Stretch:
             yield [line, *self._left(row, tokens)]
 
     def _begin(self) -> None:
-        """Makes row 0 what it is before the tokens."""
+        """Restores row 0 to its state before the tokens."""
         for row in range(self._slots.slots):  # pages that they have may be what row 0 needs
             self._slots.clear_row(row)
         if self._history:

@@ -32,14 +32,14 @@ _SCALARS: Final = ("position", "last", _LENGTH)
 
 
 def encoder_inputs(bundle: Bundle, pairs: Sequence[str]) -> dict[str, np.ndarray | int] | None:
-    """Reads the arguments of a bundle's encoder, of their specs' shapes; None of a bundle that has no encoder.
+    """Reads the arguments of a bundle's encoder, of their specs' shapes; None for a bundle without an encoder.
 
     Args:
         bundle: the bundle.
         pairs: ``NAME=FILE.npy`` for each argument.
 
     Raises:
-        InputError: a file is given and there is no encoder, or the arrays are not what it takes.
+        InputError: a file is given without an encoder, or the arrays do not fit it.
     """
     names = [entry_point.name for entry_point in bundle.config.entry_points]
     if ENCODE in names:
@@ -54,10 +54,10 @@ def encoder_inputs(bundle: Bundle, pairs: Sequence[str]) -> dict[str, np.ndarray
 
 
 def encoder_arguments(bundle: Bundle, inputs: Mapping[str, np.ndarray | int] | None) -> Given:
-    """Returns the arguments of a bundle's encoder in its order, by their names; none of a bundle that has no encoder.
+    """Returns the arguments of a bundle's encoder in its order, by their names; none for a bundle without an encoder.
 
     Raises:
-        InputError: they are not what it takes, or there is none that would take them.
+        InputError: they do not fit the encoder, or the encoder is missing.
     """
     names = [entry_point.name for entry_point in bundle.config.entry_points]
     return ordered_inputs(bundle.entry_point(ENCODE), inputs or {}) if ENCODE in names or inputs else ()
@@ -67,7 +67,7 @@ def encoded(bundle: Bundle, session: Session, given: Given) -> tuple[Tensor, ...
     """Runs the encoder and returns its results that prefill and decode take; none in a bundle of a decoder alone.
 
     Raises:
-        InputError: the bundle has no encoder, and they want its results.
+        InputError: the bundle lacks an encoder, and they need its results.
     """
     prefill = bundle.entry_point("prefill")
     wanted = [
@@ -180,7 +180,7 @@ class BundleModel(SequenceModel):
         self._kept: Sequence[Tensor] = []
 
     def begin(self, length: int) -> None:
-        """Takes the number of tokens of the sequence whose tokens are appended next, which RoPE may depend on."""
+        """Takes the total number of tokens of the sequence that is appended next, which RoPE may depend on."""
         self._lengths.begin(length)
 
     def outgrown(self, length: int) -> bool:
@@ -242,7 +242,7 @@ class BundleModel(SequenceModel):
     def read_row(self, start: int, stop: int) -> Sequence[np.ndarray]:
         """Returns copies of the entries of some positions in every cache, and of whole states and rings.
 
-        A cache [1, K, S, H] gives [K, stop - start, H], a state [1, ..] and a ring what they have of the sequence.
+        A cache [1, K, S, H] gives [K, stop - start, H], a state [1, ..] and a ring all their entries of the sequence.
         """
         return self._rows.read(0, start, stop)
 

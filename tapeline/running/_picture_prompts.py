@@ -48,7 +48,7 @@ class PicturePrompts:
         """Reads the settings of pictures.
 
         Raises:
-            InputError: the bundle takes no pictures, or its files do not fit each other.
+            InputError: the bundle does not take images, or its files do not fit each other.
             ConfigError: ``preprocessor_config.json`` is missing, or has settings that are not known.
         """
         points = {point.name: point for point in bundle.config.entry_points}
@@ -98,7 +98,7 @@ class PicturePrompts:
         ]
 
     def check_text(self, text: str) -> None:
-        """Checks that a text has no place for a picture of its own: a chat template makes those.
+        """Checks that a text does not have image placeholders: a chat template adds them.
 
         Raises:
             InputError: it has.

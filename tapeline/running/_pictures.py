@@ -1,4 +1,4 @@
-"""Pictures for bundles whose entry points take pixels."""
+"""Images for bundles with entry points that take pixels."""
 
 import os
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def picture_of(image: ImageSource, limits: ImageLimits = DEFAULT_IMAGE_LIMITS) -
     """Returns a picture.
 
     Raises:
-        InputError: a file cannot be read, is no image or is beyond a bound, or an array is no picture.
+        InputError: a file cannot be read, is not an image or exceeds a bound, or an array is not an image.
     """
     if isinstance(image, Picture):
         return image

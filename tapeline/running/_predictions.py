@@ -27,8 +27,8 @@ class Rows(Sequence["Row"]):
         Args:
             results: of which the first is the logits: f32 [B, V]; of score [1, T', V].
             count: how many rows there are: B, or T'.
-            next_ids: which result has them, i32 [B], or [1, T']; None if the bundle has no such result: the logits
-                are read then.
+            next_ids: which result has them, i32 [B], or [1, T']; None if the bundle lacks this result: the logits are
+                read then.
             on_read: is told how many bytes of ids were read.
         """
         self._results, self._count, self._next_ids, self._on_read = results, count, next_ids, on_read

@@ -26,7 +26,7 @@ _ADVICE: Final = ": download or convert the file again"  # what is said of weigh
 
 
 class PromptCacheFile:
-    """Prompt cache of one bundle: what its module, on this device's target, leaves in a row."""
+    """Prompt cache of one bundle: entries of a row, made by its module on this device's target."""
 
     def __init__(self, path: Path, bundle: Bundle, module: str) -> None:
         """Reads nothing yet.
@@ -37,7 +37,7 @@ class PromptCacheFile:
             module: name of the bundle's file that runs.
 
         Raises:
-            InputError: what a row holds depends on more than a prompt: the bundle has an encoder.
+            InputError: a row depends on more than a prompt: the bundle has an encoder.
         """
         if ENCODE in [point.name for point in bundle.config.entry_points]:
             raise InputError(
@@ -51,15 +51,15 @@ class PromptCacheFile:
         self._kept: RowPrefix | None = None
 
     def load(self, runner: ModelRunner, specs: Mapping[str, TensorSpec]) -> RowPrefix | None:
-        """Returns what the file keeps for a runner of the bundle; None if there is no file.
+        """Returns the file's entries for a runner of the bundle; None without a file.
 
         Args:
             runner: the runner.
             specs: specs of the caches and states of all rows, by name.
 
         Raises:
-            InputError: the file is no prompt cache, or damaged, of another schema, or another bundle's; or it could not
-                be written later.
+            InputError: the file is not a prompt cache, or damaged, of another schema, or another bundle's; or it could
+                not be written later.
         """
         check_writable("prompt_cache", self._path)
         self._row = {name: (spec, axis) for (name, spec), axis in zip(specs.items(), runner.position_axes, strict=True)}

@@ -19,7 +19,7 @@ class Prompts:
 
     Attributes:
         named: prompts by name.
-        default: name of the prompt that counts if none is named; None for no prompt.
+        default: name of the prompt that counts if none is named; None without a prompt.
         similarity: name of the function that compares the model's vectors.
     """
 
@@ -29,7 +29,7 @@ class Prompts:
 
     @classmethod
     def read(cls, directory: Path) -> "Prompts":
-        """Reads config_sentence_transformers.json of a bundle; without that file there are no prompts.
+        """Reads config_sentence_transformers.json of a bundle; without that file, prompts are empty.
 
         Raises:
             ConfigError: the file is damaged, or its default is none of its prompts.
@@ -54,7 +54,7 @@ class Prompts:
         """Returns the prompt of a name, or the default one; empty if there is none.
 
         Raises:
-            InputError: there is no prompt of that name.
+            InputError: the prompt does not exist.
         """
         chosen = self.default if name is None else name
         if chosen is None:

@@ -40,7 +40,7 @@ class TextRanker:
         Raises:
             InputError: it does not, it is a language model without a prompt for a query and a document, or its chat
                 template is damaged.
-            ConfigError: its files say what is not supported.
+            ConfigError: its files need an unsupported feature.
         """
         if not ranks(bundle):
             raise InputError(
@@ -72,7 +72,7 @@ class TextRanker:
             query: the query.
             documents: the documents.
             truncate: whether pairs that are longer than a cross-encoder reads are truncated, and not refused.
-            check: is called before each pair is encoded and each call of the model; what it raises ends the work.
+            check: called before each pair is encoded and each call of the model; its exceptions end the work.
 
         Raises:
             InputError: a pair has more tokens than the bundle takes.
@@ -109,7 +109,7 @@ def ranks(bundle: Bundle) -> bool:
 
 
 def _prompt(bundle: Bundle) -> Callable[[str, str], str]:
-    """Returns what makes the prompt of a query and a document: the bundle's chat template, or Qwen3-Reranker's."""
+    """Returns the template of the prompt of a query and a document: the bundle's chat template, or Qwen3-Reranker's."""
     instruction = Prompts.read(bundle.path).text()
     template = _template(bundle.path)
 

@@ -46,7 +46,7 @@ def row_drafting(
 
 @contextmanager
 def _drafters(bundle: Bundle, place: Place, speculate: str | None, draft: Path | None) -> Iterator[BeginDraft]:
-    """Opens what drafts for the rows of a bundle with slots; arguments and errors as of ``row_drafting``."""
+    """Opens the drafting of a bundle with slots; arguments and errors as of ``row_drafting``."""
     check_one_way(speculate, draft)
     if draft is None:
         if speculate == HEAD:
@@ -63,7 +63,7 @@ def _drafters(bundle: Bundle, place: Place, speculate: str | None, draft: Path |
 
 
 def _check_rows(bundle: Bundle, drafting: Bundle) -> None:
-    """Refuses a draft without a row for each of the bundle's, or whose rows take no token back, by an InputError."""
+    """Refuses a draft with fewer rows than the bundle, or with rows that cannot discard tokens, by an InputError."""
     model, wanted = drafting.config.model, bundle.config.model[SLOTS]
     if "pages" in model:
         raise InputError(f"draft={drafting.path} has pages, and a row of drafts reserves none: export it without")

@@ -37,7 +37,7 @@ class RowGenerator:
             bundle: the bundle.
             source: opens the bundle.
             drafting: speculation; None for none.
-            prompt_cache: file that keeps what a prompt left in its row; None for none.
+            prompt_cache: file with the entries of a prompt's row; None for none.
         """
         self._bundle: Final = bundle
         self._source: Final = source
@@ -89,7 +89,7 @@ class RowGenerator:
             ends: tokens that end an answer.
             tokenizer: turns tokens into text.
             pictures: pictures of the one prompt.
-            at_once: True refuses to continue no prompt at all.
+            at_once: True refuses an empty list of prompts.
 
         Raises:
             InputError: options are out of range, or a prompt does not fit.

@@ -17,13 +17,13 @@ _STORE: Final = 256 << 20  # bytes
 
 
 class RowSource(Protocol):
-    """Opens a bundle's runner. The runner before is of no use any more."""
+    """Opens a bundle's runner. The previous runner must not be used any more."""
 
     def open(self) -> ModelRunner:
         """Returns a runner with empty rows.
 
         Raises:
-            InputError: the bundle has not what it takes.
+            InputError: the bundle lacks the necessary entry points.
         """
         ...
 
@@ -65,7 +65,7 @@ class SlotSource:
         return self._slots
 
     def settings(self, runner: ModelRunner) -> EngineSettings:
-        """Returns settings for rows whose tokens have the bits of single steps."""
+        """Returns settings for rows of tokens with the bits of single steps."""
         del runner
         return EngineSettings(max_waiting=1 << 30, deadline=None, decode_after_prompts=False)
 
@@ -82,7 +82,7 @@ class SlotSource:
 
     @property
     def head_calls(self) -> int:
-        """0, as rows have no head."""
+        """0, as rows lack a head."""
         return 0
 
 

@@ -73,8 +73,8 @@ def forward_logits(bundle: Bundle, session: Session, token_ids: Sequence[int]) -
     """Yields the logits after each token from a bundle that takes whole sequences.
 
     Raises:
-        InputError: the bundle gives no logits, or takes fewer tokens; or RoPE depends on the length, and texts of so
-            few tokens have other frequencies than padded ones.
+        InputError: the bundle does not return logits, or takes fewer tokens; or RoPE depends on the length, and texts
+            of so few tokens have other frequencies than padded ones.
     """
     forward = bundle.entry_point("forward")
     results = [result.name for result in forward.results]

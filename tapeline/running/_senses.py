@@ -62,11 +62,11 @@ class Senses:
             texts: the texts.
             prompt_name: prompt of config_sentence_transformers.json that is put before each; its default if None.
             truncate: False refuses texts that are longer than the model reads.
-            check: is called before each text is encoded and each call of the model; what it raises ends the work.
+            check: called before each text is encoded and each call of the model; its exceptions end the work.
 
         Raises:
-            InputError: the bundle embeds no sentences or has no such prompt, ``texts`` is no list of texts, or a text
-                has more tokens than the bundle takes.
+            InputError: the bundle does not embed sentences or lacks the prompt, ``texts`` is not a list of texts, or a
+                text has more tokens than the bundle takes.
         """
         given = checked_texts("texts", texts, _ONE)
         return self._embedder(given, prompt_name, truncate=truncate, check=check or _go_on)
@@ -76,7 +76,7 @@ class Senses:
         """Function that compares a sentence embedder's vectors: ``cosine``, ``dot``, ``euclidean`` or ``manhattan``.
 
         Raises:
-            InputError: the bundle embeds no sentences.
+            InputError: the bundle does not embed sentences.
         """
         return self._embedder.similarity
 
@@ -99,11 +99,11 @@ class Senses:
             query: the query.
             documents: the documents.
             truncate: False refuses pairs that are longer than the model reads.
-            check: is called before each pair is encoded and each call of the model; what it raises ends the work.
+            check: called before each pair is encoded and each call of the model; its exceptions end the work.
 
         Raises:
-            InputError: the bundle ranks no texts, an argument is of another type, or a pair has more tokens than the
-                bundle takes.
+            InputError: the bundle does not rank texts, an argument is of another type, or a pair has more tokens than
+                the bundle takes.
         """
         check_text("query", query)
         given = checked_texts("documents", documents, _ONE)
@@ -113,7 +113,7 @@ class Senses:
         """Returns the number of tokens that a bundle which ranks makes of a query and a document.
 
         Raises:
-            InputError: the bundle ranks no texts.
+            InputError: the bundle does not rank texts.
         """
         return self._ranker.pair_tokens(query, document)
 
@@ -125,7 +125,7 @@ class Senses:
             limits: bounds of each.
 
         Raises:
-            InputError: the bundle embeds no pictures, or one is damaged or beyond a bound.
+            InputError: the bundle does not embed images, or one is damaged or exceeds a bound.
         """
         return self._image_embedder(images, limits)
 
@@ -153,9 +153,9 @@ class Senses:
             timestamps: whether the model gives times; of sound longer than its window (30 seconds) it always does.
             rate: samples per second of an array; the model's if None.
             limits: bounds of a file's size and duration.
-            on_segment: receives each segment as it comes; what it raises ends the transcription.
-            check: is called before each block of a file that is decoded, each window and each token; what it raises
-                ends the transcription.
+            on_segment: receives each segment as it comes; its exceptions end the transcription.
+            check: called before each decoded block of a file, each window and each token; its exceptions end the
+                transcription.
 
         Raises:
             InputError: the sound is damaged or beyond a bound, or the bundle does not have the language or the task.

@@ -1,4 +1,4 @@
-"""Rows of a bundle's caches: where their entries lie, and how a call is told."""
+"""Rows of a bundle's caches: the places of their entries, and the arguments of calls."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ class SlotRows(ABC):
 
     @abstractmethod
     def places(self, batch: Sequence[int], rows: Sequence[int], positions: Sequence[int]) -> np.ndarray:
-        """Makes rows ready for an entry each, and returns the argument of a call for a batch, whose others rest."""
+        """Prepares rows for an entry each, and returns the argument of a call for a batch in which other rows rest."""
 
     @abstractmethod
     def copy(self, source: int, target: int, count: int | None) -> None:
@@ -64,7 +64,7 @@ class SlotRows(ABC):
         return [self._read(index, row, start, stop) for index in range(len(self._axes))]
 
     def write(self, row: int, start: int, arrays: Sequence[np.ndarray]) -> None:
-        """Writes into a row what ``read`` returned, beginning at position ``start``."""
+        """Writes the arrays of ``read`` into a row, beginning at position ``start``."""
         for index, (axis, array) in enumerate(zip(self._axes, arrays, strict=True)):
             stop = start if axis is None else start + array.shape[axis]
             for part, place in self.parts(axis, row, start, stop):
@@ -80,7 +80,7 @@ class WholeRows(SlotRows):
     """Rows that have all their positions."""
 
     def __init__(self, caches: Held, axes: Sequence[int | None], copy: Callable[[int, int], object]) -> None:
-        """Takes as ``copy`` what makes a row those of another one."""
+        """Takes as ``copy`` the function that copies positions of a row to another row."""
         super().__init__(caches, axes)
         self._copy: Final = copy
 
@@ -108,12 +108,12 @@ class WholeRows(SlotRows):
 
 
 class PagedRows(SlotRows):
-    """Rows whose positions are in the pages of a pool, of caches [P, K, S / M, H]."""
+    """Rows with positions in the pages of a pool, of caches [P, K, S / M, H]."""
 
     def __init__(
         self, caches: Held, axes: Sequence[int | None], copy: Callable[[int, int], object], pool: PagePool
     ) -> None:
-        """Takes as ``copy`` what makes a page another one."""
+        """Takes as ``copy`` the function that copies a page to another page."""
         super().__init__(caches, axes)
         self._pages: Final = pool
         self._copy: Final = copy
@@ -122,7 +122,7 @@ class PagedRows(SlotRows):
         """Returns the row's table, i32 [1, M].
 
         Raises:
-            PagesError: no page is free.
+            PagesError: free pages are missing.
         """
         self._copy_all(self._pages.write(row, start, count))
         return self._pages.table(row)[None]
@@ -131,7 +131,7 @@ class PagedRows(SlotRows):
         """Returns the tables, i32 [n, M]; those of rows at rest name the page that is nobody's.
 
         Raises:
-            PagesError: no page is free.
+            PagesError: free pages are missing.
         """
         tables = {row: self.place(row, at, 1)[0] for row, at in zip(rows, positions, strict=True)}
         return np.stack([tables[row] if row in tables else self._pages.resting() for row in batch])
@@ -149,7 +149,7 @@ class PagedRows(SlotRows):
         """Writes entries into pages that the row gets for them.
 
         Raises:
-            PagesError: no page is free.
+            PagesError: free pages are missing.
         """
         self.place(row, start, arrays[0].shape[POSITIONS])
         super().write(row, start, arrays)

@@ -35,15 +35,15 @@ class BundleSlots:
         vocabulary: V.
         chunks: numbers of tokens that calls of ``prefill_row`` take, ascending.
         invariance: calls among which every token's bits are known to be the same.
-        recurrent: whether a layer has a state or a ring, so that a row can only go on where it ended.
+        recurrent: whether a layer has a state or a ring, so that a row can only continue at its end.
         position_axes: axis of positions of each array that ``read_row`` returns; None of a state or a ring.
         position_bytes: bytes of one position of a row in all of those.
         score_tokens: number of tokens that a call of ``score_row`` takes; 0 if the bundle has none, or has states,
             which cannot take a token back.
         prefills: sizes of ``prefill_row``, ascending.
-        seeing: the same of ``prefill_embeddings_row``; none of a bundle that takes no pictures.
-        image_token: token that stands for a picture's embedding; None of a bundle that takes no pictures.
-        hidden: D, size of an embedding; 0 of a bundle that takes no pictures.
+        seeing: the same of ``prefill_embeddings_row``; none for a text-only bundle.
+        image_token: token that stands for a picture's embedding; None for a text-only bundle.
+        hidden: D, size of an embedding; 0 for a text-only bundle.
         decodes: sizes of ``decode``, ascending.
         cache_specs: specs of the caches and states of all rows, by name.
         pages: pages of the rows; None if every row has ``capacity`` positions of its own.
@@ -56,7 +56,7 @@ class BundleSlots:
         Args:
             bundle: exported with slots.
             session: the bundle's session.
-            invariance: see above; what the bundle says of the session's target if None, and none if it says nothing.
+            invariance: see above; None for the bundle's measurement for the session's target, if any.
 
         Raises:
             InputError: the bundle was exported without slots.
@@ -109,7 +109,7 @@ class BundleSlots:
     ) -> Prediction:
         """Appends tokens to a row and returns the prediction after the last one.
 
-        The smallest entry point that takes so many runs; what it takes beyond them leaves no trace.
+        The smallest entry point that takes so many runs; padding beyond them has no effect.
 
         Args:
             token_ids: 1 to ``chunks[-1]`` tokens.
@@ -118,7 +118,7 @@ class BundleSlots:
             embeddings: f32 [tokens, D], of which those of image tokens are read; None if there are none of these.
 
         Raises:
-            InputError: there are no or too many tokens, they do not fit into the row, or the bundle takes no pictures.
+            InputError: there are zero or too many tokens, they do not fit into the row, or the bundle is text-only.
         """
         count = len(token_ids)
         self._check_tokens(_PREFILL, "prompt", count, self.chunks[-1], position)
@@ -136,7 +136,7 @@ class BundleSlots:
         position: int,
         embeddings: np.ndarray | None = None,
     ) -> Prediction:
-        """Does what ``prefill_row`` does by one of ``prefills``, or ``seeing``, which takes so many tokens.
+        """Runs ``prefill_row`` by one of ``prefills``, or ``seeing``, which takes so many tokens.
 
         ``embeddings`` [tokens, D] are as for ``prefill_row``.
         """
@@ -152,7 +152,7 @@ class BundleSlots:
             position: position of the first token.
 
         Raises:
-            InputError: there are no or too many tokens, or they do not fit into the row, or the bundle cannot score.
+            InputError: there are zero or too many tokens, or they do not fit into the row, or the bundle cannot score.
         """
         if self._score is None:
             raise InputError(f"{_SCORE}: the bundle was exported without it: export with score_tokens=4")
@@ -191,7 +191,7 @@ class BundleSlots:
         """Returns the embeddings f32 [T', D] of a picture, or a tile, of pixels f32 [3, height, width].
 
         Raises:
-            InputError: the bundle takes no pictures.
+            InputError: the bundle is text-only.
         """
         if self._encode is None:
             raise InputError(f"encode_image: the bundle has no {PREFILL_EMBEDDINGS_ROW}: it takes no pictures")
@@ -200,7 +200,7 @@ class BundleSlots:
     def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
         """Appends a token to each of some rows and returns the predictions after them.
 
-        A token's call has to give the same bits each time. Where every call does, the smallest that takes so many rows
+        A token's call has to give the same bits each time. If every call does, the smallest that takes so many rows
         runs; if all rows of a call do, the largest, with each row in its place; else the smallest, row by row.
 
         Args:
@@ -223,14 +223,14 @@ class BundleSlots:
     def run_decode(
         self, entry: SizedCall, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]
     ) -> Sequence[Prediction]:
-        """Does what ``decode`` does by one of ``decodes``, which takes so many rows; others fill it up, and rest."""
+        """Runs ``decode`` by one of ``decodes``, which takes so many rows; others fill it up, and rest."""
         resting = [row for row in range(self.slots) if row not in rows]
         return self._run_batch(entry, [*rows, *resting[: entry.size - len(rows)]], rows, token_ids, positions)
 
     def run_in_place(
         self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]
     ) -> Sequence[Prediction]:
-        """Does what ``decode`` does with all rows in the order of their numbers; those that are not named rest."""
+        """Runs ``decode`` with all rows in the order of their numbers; unnamed rows rest."""
         return self._run_batch(self.decodes[-1], range(self.slots), rows, token_ids, positions)
 
     def _run_batch(
@@ -252,7 +252,7 @@ class BundleSlots:
         return [predictions[place] for place in places]
 
     def score_room(self, row: int, position: int) -> int:
-        """Returns ``score_tokens``: what a call takes beyond the row leaves no trace."""
+        """Returns ``score_tokens``: padding beyond the row has no effect."""
         del row, position
         return self.score_tokens
 
@@ -262,7 +262,7 @@ class BundleSlots:
             self._rows.copy(source, target, count)
 
     def clear_row(self, row: int) -> None:
-        """Sets a row's states to zeros, if there are some, and takes its pages; entries need no clearing."""
+        """Sets a row's states to zeros, if there are some, and takes its pages; entries are not cleared."""
         self._rows.clear(row)
         if self._clear is not None:
             self._clear(self._caches, row)
@@ -271,19 +271,19 @@ class BundleSlots:
         """Returns copies of a row's entries of positions ``start`` to ``stop`` in every cache, and of whole states.
 
         A cache [B, K, S, H] gives [K, stop - start, H], a state [B, ..] its row [..].
-        Of a ring cache, which has no place for every position, all entries are copied.
+        Of a ring cache, which does not hold every position, all entries are copied.
 
         Raises:
-            InputError: there is no such row, or it has no such positions.
+            InputError: the row or the positions do not exist.
         """
         self._check_part(row, start, stop)
         return self._rows.read(row, start, stop)
 
     def write_row(self, row: int, start: int, arrays: Sequence[np.ndarray]) -> None:
-        """Writes into a row what ``read_row`` returned, of its shapes, beginning at position ``start``.
+        """Writes the arrays of ``read_row`` into a row, in its shapes, beginning at position ``start``.
 
         Raises:
-            InputError: there is no such row, or it has no such positions.
+            InputError: the row or the positions do not exist.
             DeviceError: an array has another shape or dtype than ``read_row`` gives.
         """
         for axis, array in zip(self.position_axes, arrays, strict=True):

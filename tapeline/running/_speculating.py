@@ -31,7 +31,7 @@ def speculating(
     most: int | None,
     model: Callable[[], BundleModel],
 ) -> Iterator[Drafting | None]:
-    """Opens what drafts for the answers of a bundle without slots; None without speculation.
+    """Opens the drafting for a bundle without slots; None without speculation.
 
     Args:
         bundle: bundle that generates.
@@ -95,7 +95,7 @@ def _check_head(bundle: Bundle) -> None:
 
 
 def _check_lengths(bundle: Bundle) -> None:
-    """Refuses RoPE whose frequencies depend on the length: T' tokens at once are not T' tokens one by one then."""
+    """Refuses RoPE with length-dependent frequencies: T' tokens at once are not T' tokens one by one then."""
     model = bundle.config.model
     for rope in (model.get("rope"), model.get("local_rope")):
         scaling: dict[str, Any] = (rope or {}).get("scaling", {})
@@ -127,7 +127,7 @@ def check_draft(bundle: Bundle, draft: Bundle) -> None:
 
 
 def _tokenizer_hash(bundle: Bundle) -> str | None:
-    """None if there is no tokenizer."""
+    """None without a tokenizer."""
     path = bundle.path / _TOKENIZER
     return sha256_of(path) if path.is_file() else None
 

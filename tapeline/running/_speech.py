@@ -36,7 +36,7 @@ def blocks_of(
         check: is called before each block of a file is decoded.
 
     Raises:
-        InputError: an array is not one row of finite floats, or has no samples.
+        InputError: an array is not one row of finite floats, or is empty.
     """
     if isinstance(audio, np.ndarray):
         tapeline.media.audio.check_samples(audio)
@@ -47,7 +47,7 @@ def blocks_of(
 
 
 class SpeechBundle(BundleModel):
-    """A bundle whose decoder attends to sound.
+    """A bundle with a decoder that attends to audio.
 
     Attributes:
         features: shape of the sound's features, (mels, frames).
@@ -57,7 +57,7 @@ class SpeechBundle(BundleModel):
         """Makes empty caches; nothing is encoded yet.
 
         Raises:
-            InputError: the bundle takes no sound, or as for ``BundleModel``.
+            InputError: the bundle does not take audio, or as for ``BundleModel``.
         """
         names = [point.name for point in bundle.config.entry_points]
         arguments = bundle.entry_point(ENCODE).arguments if ENCODE in names else []

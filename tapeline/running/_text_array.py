@@ -11,7 +11,7 @@ from tapeline.text import EncodedText
 class TextArray(np.ndarray):
     """Array with a row for each text; the model may have read the beginning of a long text only.
 
-    Results of indexing and of arithmetic have no counts: their ``tokens`` and ``truncated`` are empty.
+    Results of indexing and of arithmetic lack counts: their ``tokens`` and ``truncated`` are empty.
 
     Attributes:
         tokens: number of tokens of each text that were read, i64 [texts].

@@ -140,5 +140,5 @@ def shared_rows(texts: Sequence[int], lengths: Sequence[int], row: TextRow) -> l
 
 
 def _aligned(tokens: int) -> int:
-    """Returns the places that the keys of a text take, up to where those of the next one begin."""
+    """Returns the places that the keys of a text take, up to the start of the next one's."""
     return -(-tokens // TEXT_ALIGNMENT) * TEXT_ALIGNMENT

@@ -23,7 +23,7 @@ class TextSettings:
     """Settings of texts, in the files beside a model or of a bundle.
 
     Attributes:
-        max_tokens: the most tokens of a text; None if the files name no limit.
+        max_tokens: the most tokens of a text; None if the files do not name a limit.
         lower_case: whether texts are lowercased first.
         from_left: whether the beginning of a long text is cut off.
         token_types: whether the tokenizer tells the second text of a pair from the first.

@@ -22,7 +22,7 @@ class SpeechConfig:
         where: file that messages name.
         start: token that every prompt begins with.
         eos: token that ends a transcription.
-        no_timestamps: token that says that no timestamps follow; None of a model that has none.
+        no_timestamps: token that announces text without timestamps; None of a model that has none.
         first_timestamp: token of the timestamp 0, from which on all tokens are timestamps; V if there are none.
         languages: token of each language, by names such as ``<|en|>``; empty if the model has none.
         tasks: token of each task; empty if the model has none.

@@ -37,7 +37,7 @@ LANGUAGES: Final = {code: name for name, code in _CODES.items()}
 
 
 def language_code(language: str) -> str:
-    """Returns the code of a language, given as a code, a name or a token's name; what is unknown stays.
+    """Returns the code of a language, given as a code, a name or a token's name; unknown languages stay.
 
     >>> [language_code(language) for language in ("English", "<|de|>", "fr", "castilian", "elvish")]
     ['en', 'de', 'fr', 'es', 'elvish']

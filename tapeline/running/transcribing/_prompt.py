@@ -20,7 +20,7 @@ def prompt_tokens(
     Args:
         config: the model's settings.
         language: a code such as ``en``, a name such as ``english``, or a token's name; None to detect it.
-        task: what to do.
+        task: transcribe or translate.
         timestamps: whether timestamps follow.
         detect: returns the token of the language that is heard.
 
@@ -48,7 +48,7 @@ def language_token(config: SpeechConfig, language: str) -> int:
     """Returns the token of a language.
 
     Raises:
-        InputError: it is no language, or none of the model's.
+        InputError: it is not a language, or none of the model's.
     """
     code = language_code(language)
     token = config.languages.get(f"<|{code}|>")

@@ -51,7 +51,7 @@ class TokenRules:
             tokens: tokens of the window so far, without the prompt.
 
         Raises:
-            VerificationError: a logit is NaN or infinite, or no token may come.
+            VerificationError: a logit is NaN or infinite, or all tokens are forbidden.
         """
         if not np.isfinite(logits).all():
             raise VerificationError(

@@ -30,7 +30,7 @@ def cut_window(
 ) -> tuple[list[Cut], int]:
     """Cuts the tokens of a window as transformers' long-form ``generate`` does.
 
-    A pair of timestamps ends a segment and begins the next. What follows the last pair is cut off in the middle: it is
+    A pair of timestamps ends a segment and begins the next. Text after the last pair is cut off in the middle: it is
     left out, and the next window begins there. A single timestamp at the end says that nothing follows it.
 
     Args:

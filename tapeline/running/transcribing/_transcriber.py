@@ -83,10 +83,10 @@ class Transcriber:
             read: begins to read the sound, and returns its samples f32 [samples] in blocks; sound of more than some
                 minutes is read twice.
             language: language of the sound; None to detect it.
-            task: what to do.
+            task: transcribe or translate.
             timestamps: whether segments are cut by timestamps in a single window, too.
             on_segment: receives each segment as it comes.
-            check: is called before each window and each token; what it raises ends the transcription.
+            check: called before each window and each token; its exceptions end the transcription.
 
         Raises:
             InputError: samples are none or not finite, or the model does not have the language or the task.

@@ -37,8 +37,8 @@ class Transcription:
     Attributes:
         text: the whole text.
         segments: its parts, with their times.
-        language: code of the language that was given or detected; None of a model that names no languages.
-        task: what was asked for.
+        language: code of the language that was given or detected; None for a model without languages.
+        task: task of the request.
         duration: length of the sound in seconds.
     """
 
@@ -84,7 +84,7 @@ class Transcription:
 
 
 def _cue(segment: Segment, mark: str) -> str:
-    """Returns times and text of a subtitle; its text has no empty line and no arrow, which would end or begin one."""
+    """Returns times and text of a subtitle; its text lacks empty lines and arrows, which would end or begin one."""
     text = " ".join(segment.text.split()).replace("-->", "->")
     return f"{clock(segment.start, mark)} --> {clock(segment.end, mark)}\n{text}\n\n"
 

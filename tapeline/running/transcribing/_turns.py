@@ -9,7 +9,7 @@ class FairLock:
     """Lock for several threads. A thread that gives it back and asks again comes behind those that wait."""
 
     def __init__(self) -> None:
-        """Makes a lock that no thread has."""
+        """Makes an unlocked lock."""
         self._guard: Final = threading.Lock()
         self._waiting: Final = deque[threading.Lock]()
         self._taken = False
