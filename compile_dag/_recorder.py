@@ -288,8 +288,8 @@ def no_operand(ctx: ExecutionContext, where: str, operand: Any) -> TapelineError
         return RecordingError(f"{where}: {operand!r} belongs to a recording {whose}: {advice}")
     if isinstance(operand, Tensor):
         return TraceEscapeError(
-            f"{where}: a tensor with data, {operand.spec!r}, reached a recorded op: record what made it, or freeze it "
-            f"with ctx.ops.constant"
+            f"{where}: a tensor with data, {operand.spec!r}, reached a recorded op: record its computation, or freeze "
+            f"it with ctx.ops.constant"
         )
     advice = operand_advice(operand)
     if advice:
@@ -305,14 +305,14 @@ def _owner_of(ctx: ExecutionContext, value: Value) -> tuple[str, str]:
     """Returns text with the recording of a value, and the fix."""
     owner, recorder = value.recording.owner(), recorder_of(ctx)
     if recorder is not None and recorder.has(owner):
-        return "that is paused", "compute with what has data, or leave the pause first"
+        return "that is paused", "compute with values that have data, or leave the pause first"
     keeper = owner.recorder if isinstance(owner, Tape) else None
     if isinstance(keeper, Recorder) and keeper.ctx is ctx:
         return "that another thread or task has open", "a recording takes the ops of whoever opened it alone"
     whose = "that has ended" if owner.is_closed else "of another context"
     if recorder is None:
-        return whose, "record the op there too, or compute with what has data"
-    return whose, "record what made it in this recording, or open the one around both with include_nested=True"
+        return whose, "record the op there too, or compute with values that have data"
+    return whose, "record its computation in this recording, or open the one around both with include_nested=True"
 
 
 def _innermost(recorder: Recorder | None, is_wanted: Callable[[Recorder], bool]) -> Recorder | None:

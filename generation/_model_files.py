@@ -23,7 +23,7 @@ def read_object(path: Path) -> Mapping[str, Any]:
             f"cannot read {path}: {error.strerror}; the directory must be a model's or a bundle"
         ) from error
     except ValueError as error:  # of JSON or of UTF-8
-        raise ConfigError(f"{path} is not JSON ({error}): copy it again from where the model came") from error
+        raise ConfigError(f"{path} is not JSON ({error}): copy it again from the model's source") from error
     if not isinstance(loaded, dict):
         raise ConfigError(f"{path} holds a JSON {type(loaded).__name__}, expected an object")
     return loaded

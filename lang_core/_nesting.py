@@ -41,7 +41,7 @@ def nests_regions(function: Callable[P, R]) -> Callable[P, R]:
         except RecursionError as error:
             raise RecordingError(
                 f"{function.__name__}: functions call each other more than {_FRAMES} deep: the model's functions call "
-                f"themselves, or regions nest, without an end; use ctx.ops.while_loop for what is repeated"
+                f"themselves, or regions nest, without an end; use ctx.ops.while_loop for repetitions"
             ) from error
         finally:
             _leave()

@@ -47,8 +47,8 @@ def check_private(folder: Path) -> None:
             if problem:
                 where = "" if path == real else f" of the cache {folder}"
                 raise InputError(
-                    f"{path}{where}: {problem}, so another user could change what Tapeline runs: remove what lies "
-                    f"there and run `chmod go-w {path}` as its owner, or {_ADVICE}"
+                    f"{path}{where}: {problem}, so another user could change what Tapeline runs: remove its "
+                    f"contents and run `chmod go-w {path}` as its owner, or {_ADVICE}"
                 )
 
 

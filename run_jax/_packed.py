@@ -46,7 +46,7 @@ def _quantized(x: Array, bits: int) -> tuple[Array, Array]:
 def _no_gradient(bits: int, primals: Any, tangents: Any) -> NoReturn:
     """Refuses, as ``compile_dag.gradient`` does: the derivative of rounding is 0, which callers do not want."""
     raise GraphError(
-        "block_quantize: what packed weights are multiplied with is rounded to integers, so it has no gradient: take "
+        "block_quantize: products with packed weights round activations to integers, which has no gradient: take "
         "exact activations, train the model unpacked, or put jax.lax.stop_gradient before it"
     )
 

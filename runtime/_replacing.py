@@ -75,7 +75,7 @@ class UpdatePlan:
         if len(values) != len(self._values):
             names = ", ".join(argument.name for _, argument in self._values)
             raise DeviceError(
-                f"{self.name!r} takes {len(self._values)} values beside what is held ({names}), found {len(values)}"
+                f"{self.name!r} takes {len(self._values)} values beside the held tensors ({names}), found {len(values)}"
             )
         arguments, results = self._signature.arguments, self._signature.results
         for number, index in zip(self.donated, self.returned, strict=True):

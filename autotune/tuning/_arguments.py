@@ -63,7 +63,7 @@ def other_effects(written: Written, reference: Written, tolerance: float | None,
     for number, array in written.items():
         wrong = disagreement(array, reference[number], tolerance, bit_exact)
         if wrong:
-            return f"what it writes to argument array {number}: {wrong}"
+            return f"its changes to argument array {number}: {wrong}"
     return ""
 
 

@@ -181,7 +181,7 @@ def _loss(fn: Callable[..., Any], returned: Any, of: Any) -> Value:
     if key not in outputs:
         known = ", ".join(outputs) or "none"
         raise GraphError(
-            f"value_and_gradient({title}): of={of!r} is none of what it returns: {known}{near_names(key, outputs)}: "
+            f"value_and_gradient({title}): of={of!r} is not among its results: {known}{near_names(key, outputs)}: "
             f"say which one is the loss"
         )
     _check_loss(title, key, outputs[key])

@@ -134,7 +134,7 @@ def test_what_cannot_be_asked_of_a_graph(of: str, wrt: list[str], message: str) 
 @pytest.mark.parametrize(
     ("of", "wrt", "message"),
     [
-        (None, (0,), r"value_and_gradient\(tied\): of=None is none of what it returns: loss, twice"),
+        (None, (0,), r"value_and_gradient\(tied\): of=None is not among its results: loss, twice"),
         ("twice", (0,), r"the gradient of 'twice' of 'tied' was asked for, and it is f32\[3\]"),
         ("loss", (1,), r"value_and_gradient\(tied\): wrt has 1, and there are 1 arguments"),
         ("loss", ("weigth",), r"value_and_gradient\(tied\): no parameter 'weigth' is read; did you mean 'weight'"),

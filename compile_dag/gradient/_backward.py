@@ -136,7 +136,7 @@ def _unit(
     if len(thunks) != len(operands):
         raise GraphError(
             f"the gradient rule of {forward.name!r} returned {len(thunks)} functions for {len(operands)} inputs "
-            f"({forward.where}): return one for each, None where no gradient flows"
+            f"({forward.where}): return one for each, None for a zero gradient"
         )
     for value, wants, thunk in zip(operands, forward.wanted, thunks, strict=True):
         gradient = thunk() if wants and thunk is not None else None

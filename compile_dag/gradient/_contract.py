@@ -9,12 +9,12 @@ Axes = tuple[int, ...]
 
 
 not_differentiable(
-    "attention over a cache, where nothing is trained: without one the composite has a gradient",
+    "attention over a cache has no gradient, because training uses none: without a cache the composite has one",
     "cached_attention",
     refused=True,
 )
 not_differentiable(
-    "what packed weights are multiplied with is rounded to integers: train the model unpacked",
+    "products with packed weights round activations to integers: train the model unpacked",
     "block_quantize",
     "block_product",
     "expert_block_product",

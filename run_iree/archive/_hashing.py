@@ -77,7 +77,7 @@ class FollowingHash:
         self._thread.join()
         if self._error is not None:
             raise InputError(
-                f"{self._name}: cannot read back what was written, or record the progress: {self._error.strerror}"
+                f"{self._name}: cannot read back the written bytes, or record the progress: {self._error.strerror}"
             ) from self._error
         return self._hash.hexdigest()
 

@@ -222,7 +222,7 @@ def test_parts_are_read_and_written_where_they_lie(session: Session) -> None:
         ((1, 0.5, _BY), DeviceError, "'pos' is a number of dtype i32, found 0.5"),
         ((1, 0, _BY.T), DeviceError, r"'by' is f32\[2,1\], found an array of shape \(1, 2\)"),
         ((1, 0, 2), DeviceError, "'by' is f32.*, found a int"),
-        ((1, 0), DeviceError, r"takes 3 values beside what is held \(id, pos, by\), found 2"),
+        ((1, 0), DeviceError, r"takes 3 values beside the held tensors \(id, pos, by\), found 2"),
     ],
 )
 def test_wrong_values_are_refused_and_nothing_is_lost(

@@ -13,7 +13,7 @@ from run_jax.processes._meeting import Meeting
 from run_jax.processes._mirrored import numbered
 from run_jax.processes._wire import Handle, read_written
 
-_GONE: Final = "rank 0 has ended without a word: see what it said, and what ended it"
+_GONE: Final = "rank 0 has ended without a message: see its output and its exit status"
 
 
 def follow(meeting: Meeting, opener: Opener, on_loss: Loss | None = None) -> None:
@@ -86,7 +86,7 @@ class _Follower:
         if "lost" in message:
             raise ProcessError(message["lost"])
         if message["failed"] and not self._failed:
-            raise ProcessError("what failed on rank 0 did not fail here: the ranks are no longer alike")
+            raise ProcessError("a call that failed on rank 0 succeeded here: the ranks are out of step")
         for number in message["forgotten"]:
             self._drop(number)
         self._failed = False

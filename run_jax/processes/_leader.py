@@ -181,7 +181,7 @@ class Leader:
                     self._end_for(f"rank {rank}: {said['error']}")
         except (EOFError, OSError):
             if not self._ending:
-                self._end_for(f"rank {rank} has ended while it was needed: see what it said, and what ended it")
+                self._end_for(f"rank {rank} has ended while it was needed: see its output and its exit status")
         channel.close()
 
     def _end_for(self, text: str) -> None:

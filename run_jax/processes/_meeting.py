@@ -89,8 +89,8 @@ def _admit(
         except TimeoutError:
             absent = [str(rank) for rank in range(1, place.processes) if rank not in channels]
             raise ProcessError(
-                f"rank {', '.join(absent)} of {place.processes} not found at {place.coordinator} in time: see what the "
-                f"process says, start all ranks at the same time, or wait longer with a larger `timeout`"
+                f"rank {', '.join(absent)} of {place.processes} not found at {place.coordinator} in time: see the "
+                f"output of the process, start all ranks at the same time, or wait longer with a larger `timeout`"
             ) from None
         rank, greeted, channel = _greeted(connection, secret)
         if rank is None:
@@ -131,7 +131,7 @@ def _go_to_coordinator(place: Place, facts: Facts, secret: bytes, timeout: float
         channel.close()
         raise ProcessError(
             f"coordinator={place.coordinator}: rank 0 has not let rank {place.rank} in ({error or type(error).__name__}"
-            f"): see what rank 0 says"
+            f"): see the output of rank 0"
         ) from None
     if "refused" in answer:
         channel.close()

@@ -137,7 +137,7 @@ def test_ranks_that_are_no_longer_alike_end() -> None:
         with pytest.raises(DeviceError, match="no memory for 8 bytes"):
             session.upload(np.zeros(2, np.float32))
     assert ranks.lost.wait(20)
-    assert ranks.losses == ["rank 1: what failed on rank 0 did not fail here: the ranks are no longer alike"]
+    assert ranks.losses == ["rank 1: a call that failed on rank 0 succeeded here: the ranks are out of step"]
     ranks.join()
 
 
@@ -146,7 +146,7 @@ def test_the_end_of_a_rank_is_told_to_all() -> None:
     session = ranks.leader.open({"path": "here"})
     ranks.channels[2].close()
     assert ranks.lost.wait(20)
-    assert ranks.losses == ["rank 2 has ended while it was needed: see what it said, and what ended it"]
+    assert ranks.losses == ["rank 2 has ended while it was needed: see its output and its exit status"]
     ranks.join()
     assert ranks.errors[1] == ranks.losses[0]
     del session

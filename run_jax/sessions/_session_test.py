@@ -146,7 +146,9 @@ def test_values_that_do_not_fit_are_refused_and_leave_the_cache(session: Session
     held = session.hold([cache])
     with pytest.raises(InputError, match="found 9"):
         session.updating("append", 1)(held, _ROW, 9)
-    with pytest.raises(DeviceError, match=r"'append' takes 2 values beside what is held \(row, position\), found 1"):
+    with pytest.raises(
+        DeviceError, match=r"'append' takes 2 values beside the held tensors \(row, position\), found 1"
+    ):
         session.updating("append", 1)(held, _ROW)
     with pytest.raises(DeviceError, match=r"'peek' updates \[\], found held tensors"):
         session.updating("peek")(held, _ROW)

@@ -98,7 +98,7 @@ class SecondModule:
                 raise VerificationError(
                     f"dump of {entry_point!r}: result {name!r} of {row.function!r} in {self._file} differs from the "
                     f"dumped module's by {figures.max_rel:.3g} of its largest element, expected at most "
-                    f"{self._tolerance:g}: what is dumped is not what the bundle computes: export again"
+                    f"{self._tolerance:g}: the dump does not show the bundle's computation: export again"
                 )
 
     def close(self) -> None:

@@ -35,7 +35,7 @@ def main() -> None:
         for folder in cleared:
             say(f"{folder.name}: {size_text(folder.nbytes - left[folder.name])} removed from {folder.path}")
     elif _NAME.value:
-        raise InputError("`name` chooses what `action=clear` empties: leave it out to list all")
+        raise InputError("`name` selects caches for `action=clear`: leave it out to list all")
     _put(cache_folders())
 
 

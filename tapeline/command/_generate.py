@@ -323,7 +323,7 @@ def _say_cut(stream: TokenStream) -> None:
     elif limit == MOST_NEW_TOKENS:
         say(f"(cut off after {limit} tokens: --max_new_tokens allows more)")
     else:
-        room = "/reset forgets what was said" if _PROMPT.value is None else "export with a larger --max_sequence"
+        room = "/reset clears the conversation" if _PROMPT.value is None else "export with a larger --max_sequence"
         say(f"(cut off after {limit} tokens: the context is full; {room})")
 
 

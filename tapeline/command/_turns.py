@@ -16,8 +16,10 @@ from tapeline.running import Conversation, GeneratedToken, GenerateKeywords, Loa
 
 _COMMANDS: Final = ("/reset", "/image", "/help", "/quit")
 _COMMAND: Final = re.compile(r"/[a-z]+")
-_HELP: Final = "one turn per line; /reset forgets what was said, {image}/quit or Ctrl-D ends, Ctrl-C stops an answer"
-_NOT_TAKEN: Final = "(not taken; what was said before stays, and /reset forgets it)"
+_HELP: Final = (
+    "one message per line; /reset clears the conversation, {image}/quit or Ctrl-D ends, Ctrl-C stops an answer"
+)
+_NOT_TAKEN: Final = "(discarded; the conversation stays, and /reset clears it)"
 _IMAGE_HELP: Final = "/image FILE puts a picture before the next turn, "
 
 

@@ -106,9 +106,9 @@ def test_what_is_refused_on_a_terminal_does_not_end_the_conversation(
     turns = Turns(cast(Any, model), None, None, {"seed": 3}, translate=flag_translator(["max_sequence"]))
     assert [*turns] == ["first", "/usr/bin is a turn"]
     err = capsys.readouterr().err
-    assert "error: export with --max_sequence=9\n(not taken; what was said before stays, and /reset forgets it)" in err
+    assert "error: export with --max_sequence=9\n(discarded; the conversation stays, and /reset clears it)" in err
     assert "error: /image no.png: there is no file " in err
-    assert "error: /rest: unknown command; did you mean '/reset'?: one turn per line; /reset forgets" in err
+    assert "error: /rest: unknown command; did you mean '/reset'?: one message per line; /reset clears" in err
     assert "error: /image: unknown command" in err
     assert "/image FILE puts a picture before the next turn" in err
 

@@ -27,7 +27,7 @@ def check_options(options: ExportOptions) -> None:
         raise InputError("verify=iree runs the compiled module, and target=none gives none: name a target")
     _check_reference(options)
     if options.tune and (options.weights == "none" or not options.compiled):
-        raise InputError("`tune` runs what it compiled: it needs a `target`, and `weights` other than none")
+        raise InputError("`tune` runs the compiled module: it needs a `target`, and `weights` other than none")
     others = [target for target in options.compiled if target not in _TUNED_TARGETS]
     if options.tune and others:
         raise InputError(
@@ -43,7 +43,7 @@ def check_options(options: ExportOptions) -> None:
         _check_slots(options)
     if options.pages is not None and options.slots is None:
         raise InputError(
-            f"pages={options.pages} without slots: pages are what rows of a server share: give `slots` too"
+            f"pages={options.pages} without slots: pages are shared by the slots of a server: give `slots` too"
         )
     if options.page_tokens % _LANES:
         raise InputError(

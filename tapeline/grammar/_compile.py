@@ -206,7 +206,7 @@ def _refusal(name: str, schemas: Mapping[str, Schema], kind: bytes, payload: byt
         if error:
             return _failure(error, name, schemas, table)
         _check_finite(schemas)
-        return f"{name}: {short('; '.join(warnings))}: what is only nearly supported is refused"
+        return f"{name}: {short('; '.join(warnings))}: partly supported features are refused"
     _check_finite(schemas)
     try:
         masked(payload, table)

@@ -136,7 +136,7 @@ class GrammarConstraint:
         if token_id in self._end_set:
             self._await_settled()
             if not (self._ended or self._complete):
-                raise InputError(f"token {token_id} ends the answer before the text is what the grammar asks for")
+                raise InputError(f"token {token_id} ends the answer before the text satisfies the grammar")
             self._ended = True
             return
         if not self._ended:
@@ -263,7 +263,7 @@ class GrammarConstraint:
         if self._error == TOO_HARD:
             return TOO_HARD
         reason = short(self._error or "") or "the answer has ended"
-        return f"token {token_id} is not what the grammar allows here ({reason})"
+        return f"token {token_id} is not allowed by the grammar here ({reason})"
 
 
 def masked(payload: bytes, table: TokenTable) -> np.ndarray | None:

@@ -239,10 +239,10 @@ def test_a_smaller_model_has_a_smaller_mask(tokenizer_of: Callable[[str], Tokeni
 def test_tokens_that_are_not_allowed(tokenizer_of: Callable[[str], Tokenizer]) -> None:
     tokenizer = tokenizer_of("byte_level")
     a, b = text_ids(tokenizer, "ab")
-    with pytest.raises(InputError, match="token 0 ends the answer before the text is what the grammar asks for"):
+    with pytest.raises(InputError, match="token 0 ends the answer before the text satisfies the grammar"):
         compile_constraint(Choices(["a"]), tokenizer, {0}).accept(0)
     constraint = compile_constraint(Choices(["a"]), tokenizer, {0})
-    with pytest.raises(InputError, match=f"token {b} is not what the grammar allows here"):
+    with pytest.raises(InputError, match=f"token {b} is not allowed by the grammar here"):
         constraint.accept(b)
     with pytest.raises(InputError, match="too complex to go on"):  # the error is final
         constraint.mask(np.zeros(tokenizer.vocabulary_size, np.bool_))

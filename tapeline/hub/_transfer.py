@@ -105,7 +105,7 @@ def _next(results: Any, transfer: Transfer, stall_seconds: float, tick: Job) -> 
             if transfer.idle_seconds > stall_seconds:
                 raise HubError(
                     f"no byte came from the hub for {stall_seconds:g} s: check the connection, or try again later; "
-                    "what is complete stays in the cache"
+                    "complete files stay in the cache"
                 ) from None
 
 

@@ -217,8 +217,8 @@ class CountRequest:
 
     REFUSED: ClassVar[Mapping[str, str]] = {"mcp_servers": "nothing is fetched; give tools"}
 
-    model: str | None = option(Text(), "Name of a model that is served; may be left out where there is one.")
-    messages: tuple[Message, ...] = required(Items(Record(Message), 1), "What was said so far.")
+    model: str | None = option(Text(), "Name of a served model; may be left out if there is only one.")
+    messages: tuple[Message, ...] = required(Items(Record(Message), 1), "Messages so far.")
     system: str | tuple[TextBlock, ...] | None = option(_SYSTEM, "System message.")
     tools: tuple[MessagesTool, ...] | None = option(Items(_TOOLS), "Functions that the model may call.")
     tool_choice: MessagesToolChoice | None = option(Record(MessagesToolChoice), "Whether to call a tool, or which.")

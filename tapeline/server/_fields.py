@@ -65,7 +65,7 @@ class SamplingFields:
 class GenerationFields(SamplingFields):
     """Fields of requests for text."""
 
-    model: str | None = option(Text(), "Name of a model that is served; may be left out where there is one.")
+    model: str | None = option(Text(), "Name of a served model; may be left out if there is only one.")
     stream: bool = option(Flag(), "Send the answer in pieces, as server-sent events.", False)
     stream_options: StreamOptions | None = option(Record(StreamOptions), "Options of a streamed answer.")
     n: int = option(Whole(1, MOST_ANSWERS), "Number of answers; the i-th has the seed seed + i.", 1)

@@ -34,7 +34,7 @@ class NamedSchema:
     REFUSED: ClassVar[Mapping[str, str]] = {}
 
     name: str = option(Text(1), "Name of the schema; it is not shown to the model.", "answer")
-    description: str | None = option(Text(), "What it is for; it is not shown to the model.")
+    description: str | None = option(Text(), "Purpose of the format; it is not shown to the model.")
     schema: Any = required(Either((Table(), Flag())), "The JSON schema.")
     strict: bool = option(Flag(), "Answers always satisfy the schema, whatever this says.", True)
 

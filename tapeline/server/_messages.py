@@ -13,7 +13,7 @@ from tapeline.toolcalls import closed_json
 
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 _OTHER_PARTS: Final = {
-    "input_audio": "send sound to /v1/audio/transcriptions, and what was said as a part of type text",
+    "input_audio": "send sound to /v1/audio/transcriptions, and the transcript as a part of type text",
     "audio_url": "nothing that a request names is fetched; send sound to /v1/audio/transcriptions",
     "video_url": "send parts of type text or image_url",
     "file": "send its text as a part of type text",
@@ -42,7 +42,7 @@ class RefusalPart:
     REFUSED: ClassVar[Mapping[str, str]] = {}
 
     type: str = required(Choice(("refusal",)), "Kind of the part.")
-    refusal: str = required(Text(), "What the model said.")
+    refusal: str = required(Text(), "Answer of the model.")
 
     @property
     def text(self) -> str:
@@ -134,7 +134,7 @@ class ChatMessage:
 
     role: str = required(Choice(_ROLES), "Who says it.")
     content: str | tuple[Part, ...] | None = option(
-        Either((Text(), Items(_PARTS))), "What is said: text, or a list of parts of type text and image_url."
+        Either((Text(), Items(_PARTS))), "Content: text, or a list of parts of type text and image_url."
     )
     name: str | None = option(Text(), "Name of who says it; templates that know it show it.")
     tool_calls: tuple[ToolCall, ...] | None = option(Items(Record(ToolCall)), "Of an assistant: calls that it made.")

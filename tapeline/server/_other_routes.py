@@ -31,7 +31,7 @@ class ScoreRequest:
 
     REFUSED: ClassVar[Mapping[str, str]] = {}
 
-    model: str | None = option(Text(), "Name of a model that is served; may be left out where there is one.")
+    model: str | None = option(Text(), "Name of a served model; may be left out if there is only one.")
     text_1: str | tuple[str, ...] | None = option(_TEXTS, "Text, or a list of texts.")
     text_2: str | tuple[str, ...] | None = option(_TEXTS, "Texts that are compared with text_1.")
     queries: str | tuple[str, ...] | None = option(_TEXTS, "The same as text_1.")

@@ -11,7 +11,7 @@ from tapeline.server._messages import ChatMessage
 from tapeline.server._readers import Choice, Either, Flag, Items, Number, Table, Text, Whole
 from tapeline.server._records import Record, Unheeded, option, required
 
-_MODEL: Final = "Name of a model that is served; may be left out where there is one."
+_MODEL: Final = "Name of a served model; may be left out if there is only one."
 _TOKENS: Final = Items(Whole(0), 1)
 _MOST_PROMPTS: Final = 64
 _MOST_TEXTS: Final = 2048
@@ -35,7 +35,7 @@ class ChatRequest(GenerationFields):
         "web_search_options": "nothing is fetched; leave the field out",
     }
 
-    messages: tuple[ChatMessage, ...] = required(Items(Record(ChatMessage), 1), "What was said so far.")
+    messages: tuple[ChatMessage, ...] = required(Items(Record(ChatMessage), 1), "Messages so far.")
     max_completion_tokens: int | None = option(Whole(-1), "The same as max_tokens.")
     logprobs: bool = option(Flag(), "Send the log probability of each token.", False)
     top_logprobs: int | None = option(Whole(0, MOST_LOGPROBS), "Likeliest tokens to send in each place.")
@@ -170,7 +170,7 @@ class EmbeddingRequest:
     )
     encoding_format: str = option(Choice(("float", "base64")), "Numbers, or the bytes of f32 in base64.", "float")
     dimensions: int | None = option(
-        Whole(1), "Number of values of a vector, of which the first are kept and scaled to unit length."
+        Whole(1), "Number of values of a vector: the first values are kept and scaled to unit length."
     )
     prompt_name: str | None = option(Text(), "Prompt of the model that is put before each text; else its default.")
     truncate: bool = option(Flag(), "Truncate texts that are longer than the model reads; false refuses them.", True)
@@ -257,7 +257,7 @@ class TranscriptionRequest:
     """Form of /v1/audio/transcriptions, beside its file."""
 
     REFUSED: ClassVar[Mapping[str, str]] = {
-        "chunking_strategy": "long sound is cut where the model ends a segment; leave the field out",
+        "chunking_strategy": "long audio is cut at the ends of the model's segments; leave the field out",
         "include": "log probabilities of transcriptions are not given; leave the field out",
         "known_speaker_names": "speakers are not told apart; leave the field out",
         "known_speaker_references": "speakers are not told apart; leave the field out",
@@ -265,7 +265,7 @@ class TranscriptionRequest:
     }
 
     model: str | None = option(Text(), _MODEL)
-    language: str | None = option(Text(1), "Language that is spoken, such as en; it is detected where left out.")
+    language: str | None = option(Text(1), "Language that is spoken, such as en; detected by default.")
     response_format: TranscriptionFormat = option(
         Choice(("json", "text", "srt", "verbose_json", "vtt")), "Form of the answer.", "json"
     )

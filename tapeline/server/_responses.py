@@ -49,7 +49,7 @@ class InputRefusal:
     REFUSED: ClassVar[Mapping[str, str]] = _NOTHING
 
     type: str = required(Choice(("refusal",)), "Kind of the part.")
-    refusal: str = required(Text(), "What the model said.")
+    refusal: str = required(Text(), "Answer of the model.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -195,7 +195,7 @@ class TextFormat:
 
     type: str = required(Choice(("text", "json_object", "json_schema")), "Kind of the format.")
     name: str | None = option(Text(), "Name of the schema; it is not shown to the model.")
-    description: str | None = option(Text(), "What it is for; it is not shown to the model.")
+    description: str | None = option(Text(), "Purpose of the format; it is not shown to the model.")
     schema: Any = option(Either((Table(), Flag())), "With json_schema: the schema.")
     strict: bool | None = option(Flag(), "Answers always satisfy the schema.")
 
@@ -230,7 +230,7 @@ class ResponsesRequest(SamplingFields):
         "prompt": "give input and instructions",
     }
 
-    model: str | None = option(Text(), "Name of a model that is served; may be left out where there is one.")
+    model: str | None = option(Text(), "Name of a served model; may be left out if there is only one.")
     input: str | tuple[Any, ...] = required(Either((Text(1), Items(_ITEMS, 1))), "Text, or a list of items.")
     instructions: str | None = option(Text(), "System message; that of an earlier response is not kept.")
     previous_response_id: str | None = option(Text(1), "Response that this continues; it was stored.")

@@ -150,7 +150,7 @@ def test_vocabularies_without_a_tokenizer_json(tmp_path: Path) -> None:
         ({"eos_token": 3}, "eos_token: expected a token; found 3: copy it again"),
         ({"extra_special_tokens": [3]}, r"extra_special_tokens: expected tokens; found 3"),
         ("[1]", r"tokenizer_config\.json: expected a JSON object; found list"),
-        ("{", r"cannot read .*tokenizer_config\.json: .*; copy it again from where the model came"),
+        ("{", r"cannot read .*tokenizer_config\.json: .*; copy it again from the model's source"),
     ],
 )  # fmt: skip
 def test_damage_is_named(config: Any, message: str, tmp_path: Path) -> None:

@@ -25,12 +25,12 @@ _LIMITS: Final = RenderLimits()
 _FAULTS: Final = {
     "limit": "{}",
     "security": "the chat template is not allowed to do this: {}",
-    "undefined": "the chat template uses what is not there: {}",
+    "undefined": "the chat template uses an undefined value: {}",
     "refused": "the chat template refuses these messages: {}",
     "memory": "the chat template needs more memory, or more depth, than a rendering may take: send less, or mend it",
     "depth": "the chat template, or a value in it, nests too deep: mend it",
     "failed": "the chat template fails: {}",
-    "syntax": "{}: this is no Jinja template; copy it again from where the model came",
+    "syntax": "{}: this is not a Jinja template; copy it again from the model's source",
 }
 _FILE: Final = "chat_template.jinja"
 _OLD_FILE: Final = "chat_template.json"  # of processors, for pictures and text
@@ -203,7 +203,7 @@ def _read_text(path: Path) -> str | None:
     try:
         return file_bytes(path, JSON_BOUNDS.nbytes).decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}; copy it again from where the model came") from error
+        raise InputError(f"cannot read {path}: {error}; copy it again from the model's source") from error
 
 
 def _configured(template: object, directory: Path) -> tuple[str, str | None]:

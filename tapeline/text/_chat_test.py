@@ -64,9 +64,9 @@ def test_where_templates_are_found(
         ({"chat_template": [{"name": {"a": 1}}, {"name": ["b"]}, 7]}, "has the chat templates none, but no default"),
         ({"chat_template": 3}, r"tokenizer_config.json: chat_template: expected text; found 3: copy it again"),
         ("[1]", r"tokenizer_config.json: expected a JSON object; found list"),
-        ("{", r"cannot read .*tokenizer_config.json: .*; copy it again from where the model came"),
-        ({"chat_template": "a\n{% for %}"}, r"tokenizer_config.json: line 2: .*: this is no Jinja template; copy"),
-        ({"chat_template": "{% generation %}"}, r"line 1: .*this is no Jinja template"),
+        ("{", r"cannot read .*tokenizer_config.json: .*; copy it again from the model's source"),
+        ({"chat_template": "a\n{% for %}"}, r"tokenizer_config.json: line 2: .*: this is not a Jinja template; copy"),
+        ({"chat_template": "{% generation %}"}, r"line 1: .*this is not a Jinja template"),
     ],
 )  # fmt: skip
 def test_templates_that_are_not_there(config: Any, message: str, directory: Callable[..., Path]) -> None:
@@ -80,7 +80,7 @@ def test_tools_may_have_a_template_of_their_own(directory: Callable[..., Path]) 
     texts = [template.render(USER), template.render(USER, tools=[]), template.render(USER, tools=[{"name": "now"}])]
     assert texts == ["plain", "plain", "now!"]
     assert template.mentions("tools[0]")
-    with pytest.raises(InputError, match=r"tokenizer_config.json: line 1: .*: this is no Jinja template"):
+    with pytest.raises(InputError, match=r"tokenizer_config.json: line 1: .*: this is not a Jinja template"):
         ChatTemplate.find(directory({"chat_template": [named[0], {"name": "tool_use", "template": "{% for %}"}]}))
 
 
@@ -102,7 +102,7 @@ def test_a_template_file_that_is_no_text(directory: Callable[..., Path]) -> None
         ("{{ messages.append(1) }}", r"is not allowed to do this: .*append"),
         ("{{ messages[0].update(role='x') }}", r"is not allowed to do this: .*update"),
         ("{% for i in range(10**9) %}{% endfor %}", r"fails: OverflowError: Range too big"),
-        ("{{ nothing.at.all }}", r"here: the chat template uses what is not there: 'nothing' is undefined"),
+        ("{{ nothing.at.all }}", r"here: the chat template uses an undefined value: 'nothing' is undefined"),
         ("{{ messages[0].content + 1 }}", "here: the chat template fails: TypeError: "),
         ("{{ 1 // 0 }}", "here: the chat template fails: ZeroDivisionError: "),
         (

@@ -29,7 +29,7 @@ MOST_GROWTH: Final = 64
 LONGEST_PATTERN: Final = 4096
 """Most letters of a regular expression."""
 
-_COPY: Final = "copy it again from where the model came"
+_COPY: Final = "copy it again from the model's source"
 # Integers that count tokens of a text or letters of a word: the library compares with them, and makes nothing of them.
 _COUNTS: Final = frozenset({"max_length", "stride", "max_input_chars_per_word"})
 _MOST_COUNT: Final = (1 << 64) - 1

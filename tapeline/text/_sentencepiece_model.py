@@ -18,7 +18,7 @@ _MOST_PIECES: Final = 1 << 21
 _MOST_LETTERS: Final = 1 << 31  # of all pieces' squared lengths: finding merges takes that many steps
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _LONGEST_VARINT: Final = 10
-_COPY: Final = "copy it again from where the model came"
+_COPY: Final = "copy it again from the model's source"
 
 Value = int | float | bytes
 

@@ -12,7 +12,7 @@ from tapeline.text._ids import check_ids
 from tapeline.text._library import encoding_of, library_errors
 from tapeline.text._tokenizer import Tokenizer
 
-_COPY: Final = "it is damaged: copy it again from where the model came"
+_COPY: Final = "it is damaged: copy it again from the model's source"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from tapeline.text._spaces import without_spaces
 from tapeline.text._stream import TextStream, dropped_tokens
 from tapeline.text._token_bytes import token_bytes
 
-_COPY = "it is damaged: copy it again from where the model came"
+_COPY = "it is damaged: copy it again from the model's source"
 
 # Tokenizers of other formats, which are not read.
 _FOREIGN = ("tokenizer.model", "sentencepiece.bpe.model", "spiece.model", "vocab.json", "vocab.txt", "tekken.json")
@@ -337,6 +337,5 @@ def _missing(directory: Path) -> str:
             "with `token_ids`"
         )
     return (
-        f"{directory} has no {TOKENIZER_FILE}: copy it from where the model came, or give `token_ids` instead of "
-        "`prompt`"
+        f"{directory} has no {TOKENIZER_FILE}: copy it from the model's source, or give `token_ids` instead of `prompt`"
     )

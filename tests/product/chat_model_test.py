@@ -58,7 +58,7 @@ def test_a_model_is_exported_once_and_answers(chat: Chat, model: Path, monkeypat
     again = chat(*flags, lines=lines)
     assert (again.code, again.out) == (0, first.out)
     assert "verifying" not in again.err
-    assert "one turn per line; /reset forgets what was said" in again.err  # /help
+    assert "one message per line; /reset clears the conversation" in again.err  # /help
     one = chat(*flags, "--prompt=It was")
     assert one.out == f"{answers[0]}\n"
 

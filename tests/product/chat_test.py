@@ -146,7 +146,7 @@ def test_an_answer_goes_on_to_its_end(bundle: Path, generating: Generate) -> Non
     assert (done.code, len(answer["token_ids"]), answer["finish_reason"]) == (0, room, "length")
     assert f"(cut off after {room} tokens: the context is full; export with a larger --max_sequence)" in done.err
     turns = generating(bundle, "--chat", "--ignore_eos", lines="It was\n")
-    assert f"(cut off after {room} tokens: the context is full; /reset forgets what was said)" in turns.err
+    assert f"(cut off after {room} tokens: the context is full; /reset clears the conversation)" in turns.err
     assert turns.out == answer["text"] + "\n"
 
 

@@ -48,8 +48,8 @@ def test_every_set_of_flags_is_tried_and_the_best_is_in_the_bundle(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weights": "none", "verify": "parse"}, "`tune` runs what it compiled: it needs a `target`, and `weights`"),
-        ({"target": ()}, "`tune` runs what it compiled: it needs a `target`, and `weights`"),
+        ({"weights": "none", "verify": "parse"}, "`tune` runs the compiled module: it needs a `target`, and `weights`"),
+        ({"target": ()}, "`tune` runs the compiled module: it needs a `target`, and `weights`"),
         ({"target": ("llvm-cpu", "vmvx")}, "`tune` with target=vmvx: it has no flags to choose among: tune llvm-cpu"),
     ],
 )

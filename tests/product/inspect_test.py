@@ -130,7 +130,7 @@ def test_a_changed_file_is_named(inspecting: Inspect, bundle: Path) -> None:
     done = inspecting(bundle)
     assert done.code == 2
     assert done.err == (
-        f"error: {bundle} is damaged: weights.irpa: not what was exported (sha256 differs); module.vhlo: missing: "
+        f"error: {bundle} is damaged: weights.irpa: changed since the export (sha256 differs); module.vhlo: missing: "
         f"export the bundle again\n"
         f"see: tapeline explain InputError, or docs/errors.md#inputerror\n"
     )

@@ -151,7 +151,7 @@ def _zeros(slots: BundleSlots, count: int) -> Sequence[np.ndarray]:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"slots": None, **_PAGES}, r"pages=14 without slots: pages are what rows of a server share"),
+        ({"slots": None, **_PAGES}, r"pages=14 without slots: pages are shared by the slots of a server"),
         ({**_PAGES, "page_tokens": 24}, r"page_tokens=24: kernels read 16 positions at a time: choose a multiple"),
         (
             {**_PAGES, "page_tokens": 64},

@@ -130,7 +130,7 @@ def test_errors_end_with_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[st
     write_tensors(path, {**tensors, key: tensors[key][:1]})
     error(f"tensor '{key}' has shape [1, 96], expected [2, 96]")
     write_tensors(path, {name: tensor for name, tensor in tensors.items() if name != key})
-    error(f"whose other part '{key}' is missing")
+    error(f"its other part '{key}' is missing")
     path.write_bytes(whole[:-100])
     error("truncated")
     path.write_bytes(whole)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from lang_core import any_of
 
-WHERE: Final = "docs/models.md lists what is supported, docs/extending.md says how to add a family"
+WHERE: Final = "docs/models.md lists supported models, docs/extending.md explains how to add a family"
 """End of a message about a model that is not supported."""
 
 _MOST: Final = 5

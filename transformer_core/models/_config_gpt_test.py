@@ -91,8 +91,8 @@ def test_falcon():
         ("Mpt", _MPT, {"attn_config": {"qk_ln": True}}, "attn_config: field 'qk_ln': expected false, or no such"),
         ("Mpt", _MPT, {"attn_config": {"alibi": False}}, "attn_config: field 'alibi': expected true, or no such"),
         ("Mpt", _MPT, {"attn_config": {"alibi_bias_max": 16}}, "'alibi_bias_max': expected 8, which transformers"),
-        ("Mpt", _MPT, {"expansion_ratio": 2}, "'expansion_ratio': expected 4, which is what transformers computes"),
-        ("Mpt", _MPT, {"logit_scale": 0.5}, "'logit_scale': expected null, which is what transformers computes"),
+        ("Mpt", _MPT, {"expansion_ratio": 2}, "'expansion_ratio': expected 4, as transformers computes it"),
+        ("Mpt", _MPT, {"logit_scale": 0.5}, "'logit_scale': expected null, as transformers computes it"),
     ],
 )
 def test_what_is_refused(name: str, sizes: dict[str, Any], changes: dict[str, Any], message: str):

@@ -92,7 +92,7 @@ def check_whole(directory: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """
     differ = [row["name"] for row in rows if row["state"] == DIFFERS]
     missing = [row["name"] for row in rows if row["state"] == MISSING]
-    problems = [f"{', '.join(differ)}: not what was exported (sha256 differs)"] if differ else []
+    problems = [f"{', '.join(differ)}: changed since the export (sha256 differs)"] if differ else []
     problems += [f"{', '.join(missing)}: missing"] if missing else []
     if problems:
         raise InputError(f"{directory} is damaged: {'; '.join(problems)}: export the bundle again")

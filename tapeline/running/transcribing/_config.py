@@ -10,7 +10,7 @@ from transformer_core import ConfigFields, config_fields
 
 _CONFIG_FILE: Final = "config.json"
 _GENERATION_FILE: Final = "generation_config.json"
-_REMEDY: Final = "it says which tokens begin a transcription: copy it from where the model came, and export again"
+_REMEDY: Final = "it says which tokens begin a transcription: copy it from the model's source, and export again"
 
 
 @checked_choices

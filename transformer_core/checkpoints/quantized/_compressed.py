@@ -62,7 +62,7 @@ def _refuse_scale(scale: Part, module: str) -> NoReturn:
     """Raises CheckpointError: a scale exists without a quantized weight."""
     key = f"{module}.weight"
     if not scale.source.has(key):
-        scale.refuse(f"is a part of a quantised weight, whose other part {key!r} or '{key}_packed' is missing")
+        scale.refuse(f"is a part of a quantized weight, and its other part {key!r} or '{key}_packed' is missing")
     dtype, _ = scale.source.stored_form(key)
     scale.refuse(f"scales {key!r}, which is {dtype} and yet to be quantised, expected compressed weights")
 

@@ -78,7 +78,8 @@ def part_of(weight: Part | str, source: StoredTensors, key: str, dtypes: Sequenc
     if not source.has(key):
         other = weight if isinstance(weight, str) else weight.key
         raise CheckpointError(
-            f"{source.origin(other)}: {other!r} is a part of a quantised weight, whose other part {key!r} is missing: "
+            f"{source.origin(other)}: {other!r} is a part of a quantized weight, and its other part {key!r} is "
+            f"missing: "
             "download the checkpoint again"
         )
     part = Part(source, key, *source.stored_form(key))

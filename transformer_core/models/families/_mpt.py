@@ -44,7 +44,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
         attention.refuse("alibi_bias_max", f"{_BIAS_MAX:g}, which transformers takes whatever the file says")
     attention.choice("attn_type", ("multihead_attention",), "multihead_attention")
     if fields.values.get("logit_scale") is not None:
-        fields.refuse("logit_scale", "null, which is what transformers computes")
+        fields.refuse("logit_scale", "null, as transformers computes it")
     heads, _, head_size = heads_of(fields, kv_heads_default=True)
     layers, hidden = fields.integer("num_hidden_layers"), fields.integer("hidden_size")
     return DecoderConfig(
@@ -74,7 +74,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
 def _inner(fields: ConfigFields, hidden: int) -> int:
     ratio = fields.integer("expansion_ratio", 4)
     if ratio != 4:
-        fields.refuse("expansion_ratio", "4, which is what transformers computes")
+        fields.refuse("expansion_ratio", "4, as transformers computes it")
     return ratio * hidden
 
 

@@ -69,7 +69,7 @@ def _linear(fields: ConfigFields, trained: int) -> Values:
 
 def _yarn(fields: ConfigFields, trained: int) -> Values:
     if fields.values.get(_ATTENTION, 1.0) != 1.0:
-        fields.refuse(_ATTENTION, "1, or no such field: with yarn, versions of llama.cpp disagree about what it means")
+        fields.refuse(_ATTENTION, "1, or no such field: with yarn, versions of llama.cpp disagree about its meaning")
     if fields.values.get("rope.scaling.yarn_log_multiplier"):
         fields.refuse("rope.scaling.yarn_log_multiplier", "0, or no such field")
     attention = {"attention_factor": fields.number(_YARN_ATTENTION)} if fields.has(_YARN_ATTENTION) else {}
