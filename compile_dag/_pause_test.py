@@ -23,7 +23,7 @@ def test_a_paused_recording_gets_nothing_and_takes_back_constants_alone() -> Non
             assert not ctx.isRecording
             y = ctx.ops.exp(X)
             np.testing.assert_array_equal(y.numpy(), np.exp(X))
-            with pytest.raises(RecordingError, match=r"exp .*belongs to a recording that is paused: compute with values"):
+            with pytest.raises(RecordingError, match=r"exp .*belongs to a recording that is paused: compute with"):
                 ctx.ops.exp(x)
         assert ctx.isRecording
         with pytest.raises(TraceEscapeError, match=r"add .*a tensor with data, f32\[2,3\], reached a recorded op"):

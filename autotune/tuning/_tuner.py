@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 from autotune.caches import AutotuneData, Measurement, cfg_name
 from autotune.kernel import ArraySpec, TuningError, arrays_of, is_tracer, is_tracing, map_arrays, trial, wait
 from autotune.tuning._arguments import Arguments
-from autotune.tuning._turns import Limits, Turns
+from autotune.tuning._interleaved_trials import InterleavedTrials, Limits
 from lang_core import EagerTensor, ExecutionContext, Tensor, checked_choices
 
 Cfg = TypeVar("Cfg")
@@ -44,8 +44,8 @@ class Tuner(Generic[Cfg]):
     Args:
         warmup: calls before each sample.
         iters: least number of calls of a sample.
-        rounds: samples of each candidate, all candidates in turns. The minimum counts, because noise only adds. The
-            fastest candidate must then win most of three times as many turns against the reference alone.
+        rounds: samples of each candidate, taken alternately. The minimum counts, because noise only adds. The
+            fastest candidate must then win most of three times as many trials against the reference alone.
         on_measured: callback with (number done, number of candidates, measurement) for each finished candidate. If it
             raises, the tuning goes on.
         budget: run time of all candidates of one call in seconds, without compilation; None is unlimited.
@@ -127,11 +127,11 @@ class Tuner(Generic[Cfg]):
         ordered = _distinct(([] if reference is None else [reference]) + list(candidates))
         arguments, failed = Arguments(args, kwargs), known_failures or {}
         limits = Limits(tolerance, bit_exact, self.budget, self.rounds)
-        turns = Turns(arguments, limits, self.measure, self.on_measured, len(ordered))
+        trials = InterleavedTrials(arguments, limits, self.measure, self.on_measured, len(ordered))
         with trial(arguments.values):
             for cfg in ordered:
-                turns.check(cfg, make_fn, failed.get(cfg_name(cfg)))
-            return turns.timed()
+                trials.check(cfg, make_fn, failed.get(cfg_name(cfg)))
+            return trials.timed()
 
 
 def _finished(result: Any) -> None:

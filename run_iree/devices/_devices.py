@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 from iree import runtime
 
 from lang_core import DeviceError, near_names
-from run_iree.devices._turns import CudaContext, Turns
+from run_iree.devices._device_lock import CudaContext, DeviceLock
 
 # Driver of each device. vmvx is the local-task driver with modules of the vmvx target.
 _DRIVERS: Final = {
@@ -112,7 +112,7 @@ class Device:
 
     def turns(self) -> contextlib.AbstractContextManager[object]:
         """Returns a lock, which a thread may take again, under which any thread can use the device."""
-        return threading.RLock() if self._context is None else Turns(self._context)
+        return threading.RLock() if self._context is None else DeviceLock(self._context)
 
     def __repr__(self) -> str:
         return f"Device({self.name!r})"

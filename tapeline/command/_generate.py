@@ -24,6 +24,7 @@ import tapeline
 from generation import DEFAULT_SAMPLING
 from lang_core import LARGE_JSON_BOUNDS, InputError, JsonError, json_value
 from tapeline.cli import TerminalProgress, output_file, say, user_path, whole_file
+from tapeline.command._chat_loop import ChatLoop, stoppable
 from tapeline.command._dump_flags import define_dump_flags
 from tapeline.command._flags import flag_translator
 from tapeline.command._format_flags import FormatFlag, put_json
@@ -31,7 +32,6 @@ from tapeline.command._model_flags import define_model_flags
 from tapeline.command._output import GenerationOutput
 from tapeline.command._paths import check_arrays, check_bundle, check_empty, check_readable
 from tapeline.command._place_flags import define_place_flags
-from tapeline.command._turns import Turns, stoppable
 from tapeline.running import (
     MOST_NEW_TOKENS,
     GenerateKeywords,
@@ -221,7 +221,7 @@ def _streams(model: LoadedModel, options: GenerateKeywords) -> Iterator[TokenStr
     """Yields the answers, one after the other; several prompts have one answer together."""
     if _CHAT.value:
         translate = flag_translator(FLAGS)
-        yield from Turns(model, _SYSTEM.value, _PROMPT.value, options, [*map(user_path, _IMAGE.value)], translate)
+        yield from ChatLoop(model, _SYSTEM.value, _PROMPT.value, options, [*map(user_path, _IMAGE.value)], translate)
     elif _IMAGE.value:
         yield _seeing(model, options)
     elif _TOKEN_IDS.value is not None:

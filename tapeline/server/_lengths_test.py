@@ -17,7 +17,7 @@ from tapeline.server._readers import Items, Whole
 from tapeline.server._records import read_tolerant
 from tapeline.server._script_slots_testing import ScriptSlots
 from tapeline.server._server_testing import VOCABULARY, RunningServer, running, text_model
-from tapeline.server._turns import Turns
+from tapeline.server._turns import SerialExecutor
 
 
 @pytest.fixture(scope="module", name="server")
@@ -147,7 +147,7 @@ def test_large_requests_leave_threads_to_others(server: RunningServer, monkeypat
 
 def test_calls_of_a_model_wait_without_threads() -> None:
     async def run() -> None:
-        turns, order, inside = Turns(), list[int](), asyncio.Event()
+        turns, order, inside = SerialExecutor(), list[int](), asyncio.Event()
 
         async def call(number: int, end: asyncio.Event) -> None:
             async with turns.turn():

@@ -10,7 +10,7 @@ from typing import Protocol
 from lang_core import checked_choices
 from tapeline.running import TextArray
 from tapeline.server._lengths import check_length, check_lengths
-from tapeline.server._turns import Turns
+from tapeline.server._turns import SerialExecutor
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Ranking(ABC):
     name: str
     created: int
     context: int
-    _turns: Turns = field(default_factory=Turns, repr=False)
+    _turns: SerialExecutor = field(default_factory=SerialExecutor, repr=False)
 
     @abstractmethod
     def rank(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> Ranked:

@@ -8,7 +8,7 @@ from typing import Final
 
 from lang_core import InputError
 from tapeline.running import TextArray
-from tapeline.server._turns import Turns
+from tapeline.server._turns import SerialExecutor
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,9 @@ class TextBatches:
         most: largest number of texts of a call.
     """
 
-    def __init__(self, turns: Turns, call: Callable[[Sequence[str], TextSettings], TextArray], most: int = 64) -> None:
+    def __init__(
+        self, turns: SerialExecutor, call: Callable[[Sequence[str], TextSettings], TextArray], most: int = 64
+    ) -> None:
         self._turns: Final = turns
         self._call: Final = call
         self._most: Final = most

@@ -9,7 +9,7 @@ import pytest
 from lang_core import InputError
 from tapeline.running import TextArray
 from tapeline.server._text_batches import TextBatches, TextSettings
-from tapeline.server._turns import Turns
+from tapeline.server._turns import SerialExecutor
 from tapeline.text import EncodedText
 
 PLAIN = TextSettings()
@@ -42,7 +42,7 @@ def _gathered(
     """Returns results or errors of requests; the others come while the first one's call runs."""
 
     async def run() -> list[Any]:
-        batches = TextBatches(Turns(), model, most)
+        batches = TextBatches(SerialExecutor(), model, most)
         asked: list[Awaitable[TextArray]] = [asyncio.ensure_future(batches.result(first, PLAIN))]
         await asyncio.to_thread(model.began.wait, 60)
         asked += [asyncio.ensure_future(batches.result(texts, settings)) for texts, settings in others]
@@ -118,7 +118,7 @@ def test_a_call_that_fails_fails_every_request_of_it() -> None:
 def test_a_request_that_is_cancelled_leaves_the_others() -> None:
     async def run() -> list[Any]:
         model = Model()
-        batches = TextBatches(Turns(), model)
+        batches = TextBatches(SerialExecutor(), model)
         first = asyncio.ensure_future(batches.result(["first"], PLAIN))
         await asyncio.to_thread(model.began.wait, 60)
         others = [asyncio.ensure_future(batches.result([text], PLAIN)) for text in ("a", "b", "c")]

@@ -23,8 +23,8 @@ class _Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
-    """Turns of the calls of several threads: one runs, and a bounded number waits.
+class SerialExecutor:
+    """Runs the calls of several threads one at a time; a bounded number waits.
 
     A request waits in ``turn`` for its call, so that it does not block a thread meanwhile.
 

@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 
 from lang_core import InputError
-from tapeline.command import _turns
+from tapeline.command import _chat_loop
+from tapeline.command._chat_loop import ChatLoop, stoppable
 from tapeline.command._flags import flag_translator
-from tapeline.command._turns import Turns, stoppable
 
 
 def _pressing(times: dict[int, int]) -> Iterator[SimpleNamespace]:
@@ -56,10 +56,10 @@ def test_an_interrupt_at_the_prompt_ends_the_program(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", _Terminal("a\n \n b c \n"))
-    assert list(_turns._lines()) == ["a", "b c"]
+    assert list(_chat_loop._lines()) == ["a", "b c"]
     assert capsys.readouterr().err == "> > > > "
     monkeypatch.setattr("sys.stdin", _Terminal("a\nb\n", pressed=2))
-    lines = _turns._lines()
+    lines = _chat_loop._lines()
     assert next(lines) == "a"
     with pytest.raises(KeyboardInterrupt):
         next(lines)
@@ -92,7 +92,7 @@ def test_pictures_go_with_the_turn_that_follows(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
     monkeypatch.setattr("sys.stdin", io.StringIO("first\n/image b.png\n/image c d.png\nsecond\nthird\n"))
     model = _Answers()
-    assert [*Turns(cast(Any, model), None, None, {"seed": 3}, [Path("a.png")])] == ["first", "second", "third"]
+    assert [*ChatLoop(cast(Any, model), None, None, {"seed": 3}, [Path("a.png")])] == ["first", "second", "third"]
     assert model.asked == [("first", ["a.png"]), ("second", ["b.png", "c d.png"]), ("third", [])]
 
 
@@ -103,7 +103,7 @@ def test_what_is_refused_on_a_terminal_does_not_end_the_conversation(
     lines = "first\ntoo long\n/image no.png\n/rest\n/image\n/usr/bin is a turn\n"
     monkeypatch.setattr("sys.stdin", _Terminal(lines))
     model = _Answers()
-    turns = Turns(cast(Any, model), None, None, {"seed": 3}, translate=flag_translator(["max_sequence"]))
+    turns = ChatLoop(cast(Any, model), None, None, {"seed": 3}, translate=flag_translator(["max_sequence"]))
     assert [*turns] == ["first", "/usr/bin is a turn"]
     err = capsys.readouterr().err
     assert "error: export with --max_sequence=9\n(discarded; the conversation stays, and /reset clears it)" in err
@@ -117,7 +117,7 @@ def test_a_model_that_takes_no_pictures_refuses_them_at_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", _Terminal("/image a.png\nfirst\n"))
-    assert [*Turns(cast(Any, _Answers(sees=False)), None, None, {"seed": 3})] == ["first"]
+    assert [*ChatLoop(cast(Any, _Answers(sees=False)), None, None, {"seed": 3})] == ["first"]
     err = capsys.readouterr().err
     assert "error: /image a.png: b is of a model that takes no pictures" in err
     assert "FILE" not in err
@@ -127,5 +127,5 @@ def test_elsewhere_what_is_refused_ends_the_program(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("sys.stdin", io.StringIO("too long\nnever asked\n"))
     model = _Answers()
     with pytest.raises(InputError, match="export with max_sequence=9"):
-        list(Turns(cast(Any, model), None, None, {"seed": 3}))
+        list(ChatLoop(cast(Any, model), None, None, {"seed": 3}))
     assert model.asked == []

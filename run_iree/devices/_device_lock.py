@@ -1,4 +1,4 @@
-"""Turns of threads at a device."""
+"""Lock of a device that several threads use."""
 
 import ctypes
 import threading
@@ -35,7 +35,7 @@ class CudaContext:
         _check(self._cuda.cuCtxSetCurrent(self._handle), "make the device's context current on this thread")
 
 
-class Turns:
+class DeviceLock:
     """Lock that one thread has at a time, which may take it again; that thread can then use the device.
 
     IREE 3.13 makes CUDA's context current on the thread that opens the device alone, and calls from others fail.

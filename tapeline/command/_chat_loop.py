@@ -23,7 +23,7 @@ _NOT_TAKEN: Final = "(discarded; the conversation stays, and /reset clears it)"
 _IMAGE_HELP: Final = "/image FILE puts a picture before the next turn, "
 
 
-class Turns:
+class ChatLoop:
     """Streams of answers, one per line of stdin.
 
     On a terminal a turn or a command that is refused is told, and the conversation goes on; elsewhere it ends the

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lang_core import DeviceError
-from run_iree.devices._turns import CudaContext, Turns
+from run_iree.devices._device_lock import CudaContext, DeviceLock
 
 
 class Driver:
@@ -27,7 +27,7 @@ class Driver:
 def test_a_thread_that_has_its_turn_has_the_context() -> None:
     driver = Driver()
     driver.current.handle = 4711
-    turns, seen = Turns(CudaContext(driver)), []
+    turns, seen = DeviceLock(CudaContext(driver)), []
 
     def use() -> None:
         with turns, turns:
@@ -41,7 +41,7 @@ def test_a_thread_that_has_its_turn_has_the_context() -> None:
 
 
 def test_one_thread_at_a_time() -> None:
-    turns, entered = Turns(CudaContext(Driver())), threading.Event()
+    turns, entered = DeviceLock(CudaContext(Driver())), threading.Event()
 
     def use() -> None:
         with turns:
@@ -59,7 +59,7 @@ def test_a_driver_that_fails_is_an_error_and_keeps_no_turn() -> None:
     with pytest.raises(DeviceError, match=r"CUDA cannot say which context is current \(error 3\): end the program"):
         CudaContext(Driver(3))
     driver = Driver()
-    turns = Turns(CudaContext(driver))
+    turns = DeviceLock(CudaContext(driver))
     driver.code = 201
     with pytest.raises(DeviceError, match=r"cannot make the device's context current on this thread \(error 201\)"):
         turns.__enter__()

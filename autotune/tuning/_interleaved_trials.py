@@ -1,4 +1,4 @@
-"""Turns of candidates: each is checked against a reference, then all are timed as far as the budget goes."""
+"""Interleaved trials of candidates: checks each against a reference, then times all within the budget."""
 
 import functools
 import statistics
@@ -32,7 +32,7 @@ class Limits:
         tolerance: allowed error of results; by dtype if None.
         bit_exact: whether results must be the same bit for bit.
         budget: run time of all candidates in seconds; None is unlimited.
-        rounds: turns of each candidate.
+        rounds: trials of each candidate.
     """
 
     tolerance: float | None
@@ -60,7 +60,7 @@ class _LongCallError(Exception):
     """A call was long enough to be a sample; ``args`` has its seconds."""
 
 
-class Turns:
+class InterleavedTrials:
     """State of one tuning: measurements, and the candidates that are still good, by their number.
 
     Args:
@@ -137,7 +137,7 @@ class Turns:
         self._observer(done, self._count, measurement)
 
     def timed(self) -> AutotuneData[Any]:
-        """Times the good candidates in turns."""
+        """Times the good candidates alternately."""
         samples = self._samples(list(self._good), max(self._limits.rounds, 1))
         if not samples:
             return AutotuneData(self._measurements)
@@ -167,19 +167,19 @@ class Turns:
         one, other = (min(pairs[number]) for number in (best, first))
         return first, f"not confirmed: {one:.3g} s beside {other:.3g} s when timed again", pairs
 
-    def _samples(self, numbers: list[int], turns: int, least: int = 0) -> dict[int, list[float]]:
+    def _samples(self, numbers: list[int], trials: int, least: int = 0) -> dict[int, list[float]]:
         """Returns the samples of each candidate; candidates that fail or are not timed are left out.
 
-        Candidates take turns, and every other turn goes backwards, so that a machine that becomes slower or faster
+        Candidates alternate, and every other round goes backwards, so that a machine that becomes slower or faster
         meanwhile does so for all.
 
         Args:
             numbers: candidates, the reference first.
-            turns: number of turns, as far as the budget goes.
-            least: number of turns in any case.
+            trials: number of rounds, as far as the budget goes.
+            least: number of rounds in any case.
         """
         samples: dict[int, list[float]] = {number: [] for number in numbers}
-        for turn in range(turns):
+        for turn in range(trials):
             for number in list(samples) if turn % 2 == 0 else list(reversed(samples)):
                 needed = turn < least or (number == numbers[0] and turn == 0)
                 if self._over() and not needed:
@@ -254,7 +254,7 @@ def _beats(seconds: float, reference: float) -> bool:
 
 
 def _beats_often(seconds: list[float], reference: list[float]) -> bool:
-    """Returns whether a candidate is faster in its smallest sample, and in the median of the turns."""
+    """Returns whether a candidate is faster in its smallest sample, and in the median of the trials."""
     ratios = [own / other for own, other in zip(seconds, reference, strict=False)]
     return _beats(min(seconds), min(reference)) and _beats(statistics.median(ratios), 1.0)
 
