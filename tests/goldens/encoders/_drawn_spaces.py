@@ -1,13 +1,20 @@
 """Spaces of configurations of encoders, by model type; each draws the architecture, too."""
 
 import random
+from collections.abc import Mapping
 from typing import Any, Final
 
 from tests.goldens._case_types import Config
 from tests.goldens._drawn_space_types import ABSENT, Drawn, Space, decoder_space, per_layer, rope
 
 _ACTIVATIONS: Final = ["gelu", "gelu_new", "relu", "silu"]
-_HEADS: Final = ("Model", "ForMaskedLM", "ForSequenceClassification")
+_HEADS: Final = (
+    "Model",
+    "ForMaskedLM",
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+)
 
 
 def _architectures(*names: str) -> list[list[str]]:
@@ -16,7 +23,7 @@ def _architectures(*names: str) -> list[list[str]]:
 
 def _classes(config: Config, rng: random.Random) -> Any:
     """Draws the names of classes where the architecture has some."""
-    if not config["architectures"][0].endswith("ForSequenceClassification"):
+    if not config["architectures"][0].endswith("Classification"):
         return ABSENT
     return {str(label): f"class {label}" for label in range(rng.choice([1, 2, 4]))}
 
@@ -113,6 +120,22 @@ SPACES: Final[dict[str, Space]] = {
     "bert": _bert_space("Bert", "bert", position_embedding_type=["absolute", *[ABSENT] * 6, "relative_key"]),
     "roberta": _bert_space("Roberta", "roberta", **_ROBERTA),
     "xlm-roberta": _bert_space("XLMRoberta", "xlm-roberta", **_ROBERTA),
+    "camembert": _bert_space("Camembert", "camembert", **_ROBERTA),
+    "electra": _bert_space(
+        "Electra",
+        "electra",
+        embedding_size=lambda config, rng: rng.choice([config["hidden_size"], 10, 14]),
+        position_embedding_type=[ABSENT],
+    ),
+    "albert": _bert_space(
+        "Albert",
+        "albert",
+        embedding_size=lambda config, rng: rng.choice([config["hidden_size"], 10, 14]),
+        num_hidden_layers=[1, 2, 3, 5],
+        num_hidden_groups=lambda config, rng: rng.choice([1, 1, min(2, config["num_hidden_layers"]), ABSENT]),
+        inner_group_num=[*[ABSENT] * 4, 1, 2],
+        is_decoder=[ABSENT],
+    ),
     "mpnet": _bert_space(
         "MPNet",
         "mpnet",
@@ -157,7 +180,12 @@ SPACES: Final[dict[str, Space]] = {
         rope_parameters=_two_ropes,
     ),
     "nomic_bert": _bert_space(
-        "NomicBert", "nomic_bert", head_dim=[4, 8, ABSENT], rope_parameters=rope, position_embedding_type=[ABSENT]
+        "NomicBert",
+        "nomic_bert",
+        architectures=_architectures(*(f"NomicBert{head}" for head in _HEADS[:-1])),
+        head_dim=[4, 8, ABSENT],
+        rope_parameters=rope,
+        position_embedding_type=[ABSENT],
     ),
     "jina_embeddings_v3": _bert_space(
         "JinaEmbeddingsV3", "jina_embeddings_v3", pad_token_id=[0, 1], rope_parameters=rope, is_decoder=[ABSENT]
@@ -203,3 +231,55 @@ SPACES: Final[dict[str, Space]] = {
         **_tower(**_PICTURE),
     },
 }
+
+_BIASED: Final[dict[str, Any]] = {"attention_bias": [True, False, ABSENT]}
+_WINDOWED: Final[dict[str, Any]] = {"sliding_window": [None, 3, 5]}
+_GEMMA: Final[dict[str, Any]] = {**_BIASED, "hidden_act": ["gelu_pytorch_tanh"], "hidden_activation": [ABSENT]}
+_GEMMA2: Final[dict[str, Any]] = {
+    **_BIASED,
+    "layer_types": per_layer("full_attention", "sliding_attention"),
+    "sliding_window": [3, 5],
+    "query_pre_attn_scalar": [4, 13],
+    "attn_logit_softcapping": [None, 5.0, ABSENT],
+}
+_LAYER_NORMED: Final[dict[str, Any]] = {"layer_norm_eps": [1e-5, 1e-2], "rms_norm_eps": [ABSENT], "head_dim": [ABSENT]}
+_EXPERTS: Final[dict[str, Any]] = {"num_local_experts": [4], "num_experts_per_tok": [1, 2, 3]}
+_STABLELM: Final[dict[str, Any]] = {
+    **_LAYER_NORMED,
+    "use_qkv_bias": [True, False, ABSENT],
+    "qk_layernorm": [True, False, ABSENT],
+    "use_parallel_residual": [True, False, ABSENT],
+}
+
+# Decoders that classify: by the language model's architecture the beginning of their own, and the space of their
+# fields if draw_families has none.
+_CLASSIFIERS: Final[dict[str, tuple[str, Space]]] = {
+    "LlamaForCausalLM": ("Llama", {}),
+    "MistralForCausalLM": ("Mistral", decoder_space("mistral", "", **_WINDOWED)),
+    "MixtralForCausalLM": ("Mixtral", decoder_space("mixtral", "", **_WINDOWED, **_EXPERTS)),
+    "Qwen2ForCausalLM": ("Qwen2", decoder_space("qwen2", "", **{**_QWEN3, "attention_bias": [ABSENT]})),
+    "Qwen3ForCausalLM": ("Qwen3", decoder_space("qwen3", "", **_QWEN3)),
+    "GemmaForCausalLM": ("Gemma", decoder_space("gemma", "", **_GEMMA)),
+    "Gemma2ForCausalLM": ("Gemma2", decoder_space("gemma2", "", **_GEMMA2)),
+    "Gemma3ForCausalLM": ("Gemma3Text", {}),
+    "PhiForCausalLM": ("Phi", {}),
+    "Phi3ForCausalLM": ("Phi3", decoder_space("phi3", "", head_dim=[ABSENT], **_WINDOWED)),
+    "StableLmForCausalLM": ("StableLm", decoder_space("stablelm", "", **_STABLELM)),
+    "Starcoder2ForCausalLM": ("Starcoder2", {}),
+}
+_KINDS: Final = ("Sequence", "Token")
+
+
+def classifier_spaces(decoders: Mapping[str, Space]) -> dict[str, Space]:
+    """Returns the spaces of decoders that classify, by the beginning of their architecture, of those of decoders."""
+    return {
+        name: {
+            **(space or decoders[lm]),
+            "architectures": _architectures(
+                *(f"{name}For{kind}Classification" for kind in _KINDS if (name, kind) != ("Gemma3Text", "Token"))
+            ),
+            "pad_token_id": [0, 0, None],
+            "id2label": _classes,
+        }
+        for lm, (name, space) in _CLASSIFIERS.items()
+    }

@@ -164,6 +164,115 @@ DISTILBERT_CASES = (
         must_matter=({"activation": "relu"},),
     ),
 )
+_ELECTRA = {
+    "architectures": ["ElectraModel"],
+    "embedding_size": 14,
+    "hidden_act": "gelu",
+    "hidden_size": 24,
+    "intermediate_size": 41,
+    "layer_norm_eps": 1e-3,
+    "max_position_embeddings": 19,
+    "model_type": "electra",
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "pad_token_id": 0,
+    "type_vocab_size": 2,
+    "vocab_size": 67,
+}
+_ALBERT = {
+    **_ELECTRA,
+    "architectures": ["AlbertModel"],
+    "model_type": "albert",
+    "num_hidden_layers": 3,
+    "num_hidden_groups": 2,
+}
+ELECTRA_CASES = (
+    EncoderCase(
+        "electra_sentence",
+        "sentences: the first token's state, over embeddings of another size",
+        _ELECTRA,
+        seed=94,
+        lengths=(12, 7),
+        pooling="cls",
+    ),
+    EncoderCase(
+        "electra_masked_lm",
+        "the generator's head, whose activation is gelu; embeddings of the layers' size",
+        {
+            **_ELECTRA,
+            "architectures": ["ElectraForMaskedLM"],
+            "embedding_size": 24,
+            "hidden_act": "relu",
+            "num_hidden_layers": 1,
+        },
+        seed=95,
+        lengths=(5, 9),
+        must_matter=({"hidden_act": "gelu"},),
+    ),
+    EncoderCase(
+        "electra_classifier",
+        "three classes, by a head of two matrices with a GELU",
+        {**_ELECTRA, **_classes(3), "architectures": ["ElectraForSequenceClassification"], "num_hidden_layers": 1},
+        seed=96,
+        lengths=(8, 4, 6),
+        must_matter=({"hidden_act": "relu"},),
+    ),
+)
+ALBERT_CASES = (
+    EncoderCase(
+        "albert_sentence",
+        "sentences: the mean, of three layers that are one and another",
+        _ALBERT,
+        seed=97,
+        lengths=(13, 6),
+        pooling="mean",
+        must_matter=({"num_hidden_layers": 4},),
+    ),
+    EncoderCase(
+        "albert_masked_lm",
+        "the head of masked language models over one layer that runs twice",
+        {
+            **{name: value for name, value in _ALBERT.items() if name not in ("hidden_act", "num_hidden_groups")},
+            "architectures": ["AlbertForMaskedLM"],
+            "num_hidden_layers": 2,
+        },
+        seed=98,
+        lengths=(4, 10),
+        must_matter=({"hidden_act": "relu"},),
+    ),
+    EncoderCase(
+        "albert_classifier",
+        "four classes, by the pooler",
+        {**_ALBERT, **_classes(4), "architectures": ["AlbertForSequenceClassification"]},
+        seed=99,
+        lengths=(7, 11),
+        must_matter=({"hidden_act": "relu"},),
+    ),
+)
+HEAD_CASES = (
+    EncoderCase(
+        "camembert_tokens",
+        "a RoBERTa of another name; five classes of tokens",
+        {
+            **_ROBERTA,
+            **_classes(5),
+            "architectures": ["CamembertForTokenClassification"],
+            "model_type": "camembert",
+            "num_hidden_layers": 1,
+        },
+        seed=48,
+        lengths=(9, 4),
+        must_matter=({"hidden_act": "relu"},),
+    ),
+    EncoderCase(
+        "mpnet_answers",
+        "logits of the beginning and the end of an answer",
+        {**_MPNET, "architectures": ["MPNetForQuestionAnswering"], "num_hidden_layers": 1},
+        seed=54,
+        lengths=(8, 13),
+        must_matter=({"hidden_act": "relu"},),
+    ),
+)
 _MODERNBERT = {
     "architectures": ["ModernBertModel"],
     "hidden_activation": "gelu",
@@ -330,4 +439,14 @@ JINA_CASES = (
         must_matter=({"hidden_act": "relu"},),
     ),
 )
-TEXT_CASES = (*ROBERTA_CASES, *MPNET_CASES, *DISTILBERT_CASES, *MODERNBERT_CASES, *NOMIC_CASES, *JINA_CASES)
+TEXT_CASES = (
+    *ROBERTA_CASES,
+    *MPNET_CASES,
+    *DISTILBERT_CASES,
+    *ELECTRA_CASES,
+    *ALBERT_CASES,
+    *HEAD_CASES,
+    *MODERNBERT_CASES,
+    *NOMIC_CASES,
+    *JINA_CASES,
+)

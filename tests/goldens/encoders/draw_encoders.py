@@ -19,14 +19,17 @@ from transformers import AutoConfig
 
 from lang_core import EagerExecutionContext
 from tests.goldens._case_types import Config
+from tests.goldens.draw_families import SPACES as DECODER_SPACES
 from tests.goldens.draw_families import TOLERANCE, Outcome, draw_all, error_of, options_of, randomize
-from tests.goldens.encoders._drawn_spaces import SPACES
+from tests.goldens.encoders._drawn_spaces import SPACES as ENCODER_SPACES
+from tests.goldens.encoders._drawn_spaces import classifier_spaces
 from transformer_core.checkpoints import SafetensorsCheckpoint
 from transformer_core.models import entry_points, load_model, weights_of
 
-_OUTPUTS: Final = ("last_hidden_state", "pooler_output", "logits", "image_embeds", "text_embeds", "logits_per_image")
-_PER_TOKEN: Final = ("last_hidden_state", "logits")
+_PER_TOKEN: Final = ("last_hidden_state", "logits", "start_logits", "end_logits")
+_OUTPUTS: Final = (*_PER_TOKEN, "pooler_output", "image_embeds", "text_embeds", "logits_per_image")
 _NAMES: Final = {"token_ids": "input_ids", "decoder_token_ids": "decoder_input_ids"}
+SPACES: Final = {**ENCODER_SPACES, **classifier_spaces(DECODER_SPACES)}
 Arrays = dict[str, np.ndarray]
 
 
@@ -74,8 +77,11 @@ def _inputs(config: Config, read: Any, random_numbers: np.random.Generator) -> A
         ids[np.arange(2), lengths - 1] = end if end != 2 else vocabulary - 1
         return {**inputs, "token_ids": ids.astype(np.int32)}
     mask = np.arange(longest) < lengths[:, None]
-    if "ForSequenceClassification" in config["architectures"][0] and "head_dim" in config:
-        ids = np.where(mask, ids, read.pad_token_id or 0)  # transformers finds the last token by its id
+    if "ForSequenceClassification" in config["architectures"][0] and "initializer_range" in config:
+        if read.pad_token_id is None:  # transformers takes one text at a time
+            ids, mask = ids[:1], mask[:1]
+        else:
+            ids = np.where(mask, ids, read.pad_token_id)  # transformers finds the last token by its id
     inputs = {"token_ids": ids.astype(np.int32), "attention_mask": mask.astype(np.int32)}
     types = getattr(read, "type_vocab_size", 0)
     if config["architectures"][0] == "T5ForConditionalGeneration":
@@ -91,7 +97,7 @@ def _compared(directory: Path, expected: tuple[Arrays, Arrays]) -> Outcome:
     ids, worst = inputs.get("token_ids"), 0.0
     with SafetensorsCheckpoint(directory) as weights:
         ctx = EagerExecutionContext(weights_of(model, weights))
-        sizes: Any = {"batch": 2, "sequence": None if ids is None else ids.shape[1]}
+        sizes: Any = {"batch": len(next(iter(inputs.values()))), "sequence": None if ids is None else ids.shape[1]}
         (point,) = entry_points(model, names=("forward",), **sizes)
         wanted = [argument.name for argument in point.arguments]
         if wanted != list(inputs):
@@ -108,7 +114,8 @@ def _compared(directory: Path, expected: tuple[Arrays, Arrays]) -> Outcome:
 def _seen(name: str, array: np.ndarray, inputs: Arrays) -> np.ndarray:
     """Returns the results of tokens that are no padding, where there is one for each."""
     mask = inputs.get("attention_mask")
-    per_token = mask is not None and "decoder_token_ids" not in inputs and array.ndim == 3 and name in _PER_TOKEN
+    per_token = mask is not None and "decoder_token_ids" not in inputs and array.shape[:2] == mask.shape
+    per_token = per_token and name in _PER_TOKEN
     return array[mask.astype(bool)] if per_token and mask is not None else array
 
 

@@ -144,6 +144,10 @@ def _inputs(case: EncoderCase) -> Arrays:
 _NAMES = {"token_ids": "input_ids"}
 _LAYERS = (
     "BertLayer",
+    "AlbertLayer",
+    "CamembertLayer",
+    "ElectraLayer",
+    "DebertaV2Layer",
     "V3Layer",
     "RobertaLayer",
     "MPNetLayer",
@@ -166,7 +170,16 @@ def _run(case: EncoderCase, model: Any, inputs: Arrays) -> tuple[Arrays, np.ndar
         return _transcribed(case, model, tensors["input_features"], tensors["input_ids"])
     states = _states_of_layers(getattr(model, "vision_model", model))
     result = model(**tensors)
-    names = ("last_hidden_state", "pooler_output", "logits", "image_embeds", "text_embeds", "logits_per_image")
+    names = (
+        "last_hidden_state",
+        "pooler_output",
+        "logits",
+        "start_logits",
+        "end_logits",
+        "image_embeds",
+        "text_embeds",
+        "logits_per_image",
+    )
     outputs = {name: result[name].numpy() for name in names if result.get(name) is not None}
     if case.pooling:
         outputs.pop("pooler_output", None)

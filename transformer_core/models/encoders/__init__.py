@@ -1,27 +1,35 @@
 """Encoders and other models besides decoders, one family per file, and their shared layers."""
 
+from transformer_core.models.encoders._albert import ALBERT
 from transformer_core.models.encoders._bert import (
     BERT,
     BERT_FOR_MASKED_LM,
     BERT_FOR_SEQUENCE_CLASSIFICATION,
+    BERT_TOKEN_HEADS,
 )
 from transformer_core.models.encoders._clip import CLIP, CLIP_VISION, ClipModel, ClipVisionModel
 from transformer_core.models.encoders._decoder_encoder import DecoderEncoder, DecoderEncoderConfig
 from transformer_core.models.encoders._decoder_families import DECODER_ENCODERS
 from transformer_core.models.encoders._distilbert import DISTILBERT
+from transformer_core.models.encoders._electra import ELECTRA
 from transformer_core.models.encoders._jina_embeddings_v3 import JINA_EMBEDDINGS_V3
 from transformer_core.models.encoders._modernbert import MODERNBERT
 from transformer_core.models.encoders._mpnet import MPNET
 from transformer_core.models.encoders._nomic_bert import NOMIC_BERT
 from transformer_core.models.encoders._pair import PairConfig, PairModel
-from transformer_core.models.encoders._roberta import ROBERTA, XLM_ROBERTA
+from transformer_core.models.encoders._roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 from transformer_core.models.encoders._siglip import SIGLIP_VISION, SiglipVisionModel
 from transformer_core.models.encoders._siglip_pair import SIGLIP, SiglipModel
 from transformer_core.models.encoders._stack import EncoderConfig, EncoderLayer, EncoderStack, StackConfig
 from transformer_core.models.encoders._t5 import T5, T5_ENCODER, T5EncoderModel, T5ForConditionalGeneration
 from transformer_core.models.encoders._t5_config import T5Config
 from transformer_core.models.encoders._text import TextConfig, TextModel
-from transformer_core.models.encoders._text_heads import TextForMaskedLM, TextForSequenceClassification
+from transformer_core.models.encoders._text_heads import (
+    TextForMaskedLM,
+    TextForQuestionAnswering,
+    TextForSequenceClassification,
+    TextForTokenClassification,
+)
 from transformer_core.models.encoders._vision import VisionConfig, VisionModel
 from transformer_core.models.encoders._vit import (
     VIT,
@@ -36,10 +44,14 @@ ENCODERS = (
     BERT,
     BERT_FOR_MASKED_LM,
     BERT_FOR_SEQUENCE_CLASSIFICATION,
+    *BERT_TOKEN_HEADS,
     *ROBERTA,
     *XLM_ROBERTA,
+    *CAMEMBERT,
     *MPNET,
     *DISTILBERT,
+    *ELECTRA,
+    *ALBERT,
     *MODERNBERT,
     *NOMIC_BERT,
     *JINA_EMBEDDINGS_V3,
@@ -75,7 +87,9 @@ __all__ = [
     "T5ForConditionalGeneration",
     "TextConfig",
     "TextForMaskedLM",
+    "TextForQuestionAnswering",
     "TextForSequenceClassification",
+    "TextForTokenClassification",
     "TextModel",
     "ViTForImageClassification",
     "ViTModel",

@@ -10,6 +10,7 @@ from transformer_core.models.encoders._sentence_head import DENSE_NAMES
 from transformer_core.models.encoders._stack import StackConfig, labels_of
 from transformer_core.models.encoders._text import HeadConfig, TextConfig, TextModel, with_pooling
 from transformer_core.models.encoders._text_heads import TextForMaskedLM, TextForSequenceClassification
+from transformer_core.models.encoders._token_heads import token_families
 
 # Supported values of fields that select other variants of BERT.
 _FIXED: Final = {"is_decoder": False, "add_cross_attention": False, "tie_word_embeddings": True}
@@ -139,3 +140,4 @@ BERT_FOR_SEQUENCE_CLASSIFICATION: Final = ModelFamily(
     ANY_LAYER,
     _BUFFERS,
 )
+BERT_TOKEN_HEADS: Final = token_families("Bert", "bert", read_bert, _KEYS, ANY_LAYER, (*_BUFFERS, "cls.predictions.*"))

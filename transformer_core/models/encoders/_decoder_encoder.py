@@ -20,7 +20,8 @@ from transformer_core.family._config import DecoderConfig, family_of
 from transformer_core.family._layer import norm
 from transformer_core.family._model import DEFAULT_SEQUENCE, Model, buckets, check_size
 from transformer_core.family._packed_texts import PackedTexts, is_packed, packed_sizes
-from transformer_core.family._sentence import Pooling, ScoreTokens, last_places, states_at
+from transformer_core.family._sentence import Pooling, ScoreTokens, first_places, last_places, states_at
+from transformer_core.family._whole_rows import in_whole_rows
 from transformer_core.flow import CompileProfile
 from transformer_core.layers._embedding import TokenEmbedding
 from transformer_core.layers._linear import Linear
@@ -46,8 +47,10 @@ class DecoderEncoderConfig:
         decoder: configuration of the layers.
         bidirectional: whether tokens see later ones, too.
         pooling: pooling of a model of sentence-transformers; else None.
-        labels: number of classes; 0 without a classifier.
-        score: tokens with logits that are the score of a reranker; else None.
+        labels: number of classes of a text; 0 without a classifier of texts.
+        token_labels: number of classes of a token; 0 without a classifier of tokens.
+        padding: token id of padding; a text is classified by its last other token. None if its last token counts.
+        score: tokens whose logits are the score of a reranker; else None.
     """
 
     architecture: str
@@ -55,6 +58,8 @@ class DecoderEncoderConfig:
     bidirectional: bool = False
     pooling: Pooling | None = None
     labels: int = 0
+    token_labels: int = 0
+    padding: int | None = None
     score: ScoreTokens | None = None
 
     @property
@@ -74,8 +79,9 @@ class DecoderEncoderConfig:
     def facts(self) -> dict[str, Any]:
         """Returns the model's entries in the description of a bundle."""
         pooled = {} if self.pooling is None else {"pooling": self.pooling.facts()}
-        labels = self.labels or (1 if self.score is not None else 0)
-        return {**self.decoder.facts(), **pooled, **({"labels": labels} if labels else {})}
+        kinds = {"labels": self.labels or int(self.score is not None), "token_labels": self.token_labels}
+        labels = {name: count for name, count in kinds.items() if count}
+        return {**self.decoder.facts(), **pooled, **labels}
 
 
 class DecoderEncoder(Model[DecoderEncoderConfig]):
@@ -96,7 +102,8 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
         self.layers = Repeated(decoder.layers, lambda index: layer(decoder, index, self.dtype))
         self.norm = norm(decoder, self.dtype)
         self.sentence = None if config.pooling is None else SentenceHead(config.pooling, self.dtype)
-        self.score = Linear(decoder.hidden, config.labels, dtype=self.dtype) if config.labels else None
+        labels, of_tokens = config.labels or config.token_labels, bool(config.token_labels)
+        self.score = Linear(decoder.hidden, labels, bias=of_tokens, dtype=self.dtype) if labels else None
         heads = config.score is not None and not decoder.tied
         self.lm_head = TokenEmbedding(decoder.vocabulary, decoder.hidden, dtype=self.dtype) if heads else None
 
@@ -164,22 +171,39 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
             if self.sentence is None:
                 return states
             return {**states, "sentence_embedding": self.sentence(ctx, x, attention_mask, pooling_mask)}
-        return {"logits": self._logits(ctx, x, attention_mask)}
+        if self.score is not None and self.config.token_labels:
+            return {"logits": ctx.ops.cast(self.score(ctx, x), f32)}
+        return {"logits": self._logits(ctx, x, self._counted(ctx, token_ids, attention_mask))}
 
     def packed_results(self, ctx: ExecutionContext, texts: PackedTexts) -> Mapping[str, Tensor]:
         """Computes the result f32 [R, ..] of each text of a row of packed texts."""
         x = texts.states(ctx, self._states(ctx, texts.token_ids, self._packed_step(ctx, texts)))
         if self.sentence is None:
-            return {"logits": self._logits(ctx, x, texts.mask(ctx))}
+            ids = ctx.ops.take(texts.token_ids, texts.places(ctx), 1)
+            return {"logits": self._logits(ctx, x, self._counted(ctx, ids, texts.mask(ctx)))}
         return {"sentence_embedding": self.sentence.packed(ctx, x, texts)}
+
+    def _counted(self, ctx: ExecutionContext, token_ids: Tensor, mask: Tensor) -> Tensor:
+        """Returns mask i32 [B, T] without the tokens of padding's id, of token_ids broadcast to [B, T].
+
+        The first token of each text counts always, so that a text has one.
+        """
+        if self.config.padding is None:
+            return mask
+        ops = ctx.ops
+        places = ops.reshape(first_places(ctx, mask), (mask.shape[0], 1))
+        is_first = ops.equal(ops.iota((1, mask.shape[1]), 1), places)
+        is_text = ops.logical_or(is_first, ops.not_equal(token_ids, self.config.padding))
+        return ops.mul(mask, ops.cast(is_text, "i32"))
 
     def _logits(self, ctx: ExecutionContext, x: Tensor, mask: Tensor) -> Tensor:
         """Computes the logits f32 [B, labels] of the last tokens of states x [B, T, D], of mask i32 [B, T]."""
         last, score = states_at(ctx, x, last_places(ctx, mask)), self.config.score
         if score is not None:
-            return ctx.ops.cast(self._token_score(ctx, last, score), f32)
+            scored = in_whole_rows(ctx, lambda inner, rows: self._token_score(inner, rows, score), last, mask)
+            return ctx.ops.cast(scored, f32)
         assert self.score is not None  # there is a classifier, or there are tokens of a score
-        return ctx.ops.cast(self.score(ctx, last), f32)
+        return ctx.ops.cast(in_whole_rows(ctx, self.score, last, mask), f32)
 
     def _token_score(self, ctx: ExecutionContext, x: Tensor, score: ScoreTokens) -> Tensor:
         """Computes the logit of ``yes``, less that of ``no``, of states x [B, D]: f32 [B, 1]."""
@@ -201,6 +225,8 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
 
     def packed_lengths(self, longest: int) -> tuple[int, ...]:
         """Returns the T of the entry points of packed texts; see ``Model.packed_lengths``."""
+        if self.config.token_labels:
+            return ()
         decoder = self.config.decoder
         return packed_sizes(longest, [decoder.rope, *filter(None, [decoder.local_rope])])
 

@@ -1,12 +1,13 @@
 """Families of decoders that encode texts; their layers are those of the families of decoders."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from lang_core import ConfigError
+from lang_core import ConfigError, WeightSource
 from transformer_core._config_fields import ConfigFields
-from transformer_core.checkpoints import RenamedModules
-from transformer_core.family._config import DecoderConfig
+from transformer_core.checkpoints import Recipe, RecipeOf, RenamedModules
+from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._model import ModelFamily
 from transformer_core.family._registry import family_named
 from transformer_core.family._sentence import Pooling, ScoreTokens
@@ -19,6 +20,9 @@ _KEYS: Final = RenamedModules(DENSE_NAMES, above=("model.",))
 _LAYER: Final = "*layers.{}"
 _UNUSED: Final = ("*lm_head.*", "*inv_freq")
 
+# Names of the families that classify with the layers of a language model's, if they are others.
+_CLASSIFIERS: Final = {"Gemma3ForCausalLM": "Gemma3Text"}
+
 # Families without a head, by those of language models of the same layers.
 _BACKBONES: Final = {
     "Gemma3ForCausalLM": "Gemma3TextModel",
@@ -26,6 +30,23 @@ _BACKBONES: Final = {
     "MistralForCausalLM": "MistralModel",
     "Qwen2ForCausalLM": "Qwen2Model",
     "Qwen3ForCausalLM": "Qwen3Model",
+}
+
+
+# Model types of language models that have classifiers of the same layers.
+_MODEL_TYPES: Final = {
+    "LlamaForCausalLM": "llama",
+    "MistralForCausalLM": "mistral",
+    "MixtralForCausalLM": "mixtral",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
+    "GemmaForCausalLM": "gemma",
+    "Gemma2ForCausalLM": "gemma2",
+    "Gemma3ForCausalLM": "gemma3_text",
+    "PhiForCausalLM": "phi",
+    "Phi3ForCausalLM": "phi3",
+    "StableLmForCausalLM": "stablelm",
+    "Starcoder2ForCausalLM": "starcoder2",
 }
 
 
@@ -114,17 +135,37 @@ EUROBERT: Final = ModelFamily(
 )
 
 
-def _classifier(lm: str, model_type: str) -> ModelFamily[DecoderEncoderConfig]:
-    name = lm.replace("ForCausalLM", "ForSequenceClassification")
-    return ModelFamily(
-        name,
-        model_type,
-        lambda fields: _read(fields, name, lm, labels=labels_of(fields)),
-        DecoderEncoder,
-        lambda config: _KEYS,
-        _LAYER,
-        _UNUSED,
-    )
+def _classifiers(lm: str) -> tuple[ModelFamily[DecoderEncoderConfig], ModelFamily[DecoderEncoderConfig]]:
+    """Returns the families that classify texts, and tokens, with the layers of a language model."""
+    name = _CLASSIFIERS.get(lm, lm.removesuffix("ForCausalLM"))
+
+    def family(kind: str, labels: str) -> ModelFamily[DecoderEncoderConfig]:
+        architecture = f"{name}For{kind}Classification"
+
+        def read(fields: ConfigFields) -> DecoderEncoderConfig:
+            padding = fields.integer("pad_token_id", minimum=0) if fields.has("pad_token_id") else None
+            return _read(fields, architecture, lm, padding=padding, **{labels: labels_of(fields)})
+
+        return ModelFamily(architecture, _MODEL_TYPES[lm], read, DecoderEncoder, _stored(lm), _LAYER, _UNUSED)
+
+    return family("Sequence", "labels"), family("Token", "token_labels")
+
+
+def _stored(lm: str) -> Callable[[DecoderEncoderConfig], RecipeOf]:
+    """Returns the recipes of parameters as checkpoints of a language model's family have them."""
+
+    def recipes(config: DecoderEncoderConfig) -> RecipeOf:
+        family = family_named(lm)
+        own = family.stored(config.decoder) if isinstance(family, Family) and family.stored is not None else None
+
+        def recipe(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
+            above = next((above for above in ("model.", "") if source.has(f"{above}embed_tokens.weight")), "")
+            stored = None if own is None else own(f"{above}{name}", shape, source)
+            return _KEYS(name, shape, source) if stored is None else stored
+
+        return recipe
+
+    return recipes
 
 
 # After those of language models in files without architectures: they have the same model types.
@@ -134,8 +175,7 @@ DECODER_ENCODERS: Final = (
     _backbone("MistralForCausalLM", "mistral"),
     _backbone("Qwen2ForCausalLM", "qwen2"),
     _backbone("Qwen3ForCausalLM", "qwen3"),
-    _classifier("Qwen2ForCausalLM", "qwen2"),
-    _classifier("Qwen3ForCausalLM", "qwen3"),
+    *(family for lm in _MODEL_TYPES for family in _classifiers(lm)),
     EUROBERT,
 )
 """Decoders that are used as encoders; behind those of language models, for model types are the same."""

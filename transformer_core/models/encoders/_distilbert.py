@@ -7,13 +7,13 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints import RenamedModules
 from transformer_core.family._fields import activation_of
 from transformer_core.family._model import ModelFamily
-from transformer_core.family._sentence import first_state
 from transformer_core.layers._feed_forward import Activation
 from transformer_core.models.encoders._bert import read_bert
 from transformer_core.models.encoders._sentence_head import DENSE_NAMES
 from transformer_core.models.encoders._stack import StackConfig, labels_of
 from transformer_core.models.encoders._text import HeadConfig, TextConfig, TextModel, with_pooling
 from transformer_core.models.encoders._text_heads import TextForMaskedLM, TextForSequenceClassification
+from transformer_core.models.encoders._token_heads import token_families
 
 _NORM_EPS: Final = 1e-12  # of every norm, whatever the configuration says
 _STORED: Final = "transformer.layer.{}"
@@ -46,9 +46,9 @@ _CLASSIFIER: Final = ("pre_classifier.*", "classifier.*")
 class DistilBertForSequenceClassification(TextForSequenceClassification):
     """Classifier of texts by the first token's state, a matrix and a ReLU; otherwise as its base class."""
 
-    def _pooled(self, ctx: ExecutionContext, x: Tensor, attention_mask: Tensor) -> Tensor:
+    def _transformed(self, ctx: ExecutionContext, vectors: Tensor) -> Tensor:
         assert self.pooler is not None  # its configuration has one
-        return ctx.ops.relu(self.pooler(ctx, first_state(ctx, x, attention_mask)))
+        return ctx.ops.relu(self.pooler(ctx, vectors))
 
 
 def _read(fields: ConfigFields, architecture: str, **known: Any) -> TextConfig:
@@ -105,4 +105,5 @@ DISTILBERT: Final = (
         _ANY_LAYER,
         (*_BUFFERS, *_MASKED_LM),
     ),
+    *token_families("DistilBert", "distilbert", _read, _KEYS, _ANY_LAYER, (*_BUFFERS, *_MASKED_LM)),
 )

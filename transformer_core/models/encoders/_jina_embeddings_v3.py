@@ -12,6 +12,7 @@ from transformer_core.models.encoders._roberta import CLASSIFIER_NAMES, HEAD_NAM
 from transformer_core.models.encoders._stack import labels_of
 from transformer_core.models.encoders._text import TextConfig, TextModel, with_pooling
 from transformer_core.models.encoders._text_heads import TextForMaskedLM, TextForSequenceClassification
+from transformer_core.models.encoders._token_heads import token_families
 
 _BASE: Final = 20000.0
 _LAYER: Final = "encoder.layers.{}."
@@ -61,4 +62,5 @@ JINA_EMBEDDINGS_V3: Final = (
     _family("Model", TextModel, _KEYS, ("lm_head.*", "*pooler.dense.*"), pooler=True),
     _family("ForMaskedLM", TextForMaskedLM, _KEYS, ("*pooler.dense.*",), head=MASKED_LM_HEAD),
     _family("ForSequenceClassification", TextForSequenceClassification, _CLASSIFIER_KEYS, pooler=True),
+    *token_families("JinaEmbeddingsV3", "jina_embeddings_v3", _read, _KEYS, "*layers.{}", ("*inv_freq", "lm_head.*")),
 )

@@ -13,6 +13,7 @@ from transformer_core.models.encoders._sentence_head import DENSE_NAMES
 from transformer_core.models.encoders._stack import LocalLayers, StackConfig, labels_of
 from transformer_core.models.encoders._text import HeadConfig, TextConfig, TextModel, with_pooling
 from transformer_core.models.encoders._text_heads import TextForMaskedLM, TextForSequenceClassification
+from transformer_core.models.encoders._token_heads import token_families
 
 _FULL: Final = "full_attention"
 _SLIDING: Final = "sliding_attention"
@@ -74,24 +75,21 @@ def _rope(
 
 
 _LAYER: Final = "encoder.layers.{}."
-_KEYS: Final = with_fused(
-    RenamedModules(
-        {
-            "embeddings.tokens": "embeddings.tok_embeddings",
-            f"{_LAYER}self_attn.qkv_proj": "layers.{}.attn.Wqkv",
-            f"{_LAYER}self_attn.o_proj": "layers.{}.attn.Wo",
-            f"{_LAYER}attention_norm": "layers.{}.attn_norm",
-            f"{_LAYER}mlp.gate_up_proj": "layers.{}.mlp.Wi",
-            f"{_LAYER}mlp.down_proj": "layers.{}.mlp.Wo",
-            f"{_LAYER}mlp_norm": "layers.{}.mlp_norm",
-            **DENSE_NAMES,
-            "norm": "final_norm",
-            "head.bias": "decoder.bias",
-        },
-        above=("model.",),
-    ),
-    {**FUSED_QKV, "gate_proj": ("gate_up_proj", 0, 2), "up_proj": ("gate_up_proj", 1, 2)},
-)
+_NAMES: Final = {
+    "embeddings.tokens": "embeddings.tok_embeddings",
+    f"{_LAYER}self_attn.qkv_proj": "layers.{}.attn.Wqkv",
+    f"{_LAYER}self_attn.o_proj": "layers.{}.attn.Wo",
+    f"{_LAYER}attention_norm": "layers.{}.attn_norm",
+    f"{_LAYER}mlp.gate_up_proj": "layers.{}.mlp.Wi",
+    f"{_LAYER}mlp.down_proj": "layers.{}.mlp.Wo",
+    f"{_LAYER}mlp_norm": "layers.{}.mlp_norm",
+    **DENSE_NAMES,
+    "norm": "final_norm",
+    "head.bias": "decoder.bias",
+}
+_FUSED: Final = {**FUSED_QKV, "gate_proj": ("gate_up_proj", 0, 2), "up_proj": ("gate_up_proj", 1, 2)}
+_KEYS: Final = with_fused(RenamedModules(_NAMES, above=("model.",)), _FUSED)
+_ANSWER_KEYS: Final = with_fused(RenamedModules({**_NAMES, "qa_outputs": "classifier"}, above=("model.",)), _FUSED)
 
 
 def _head(fields: ConfigFields) -> HeadConfig:
@@ -137,5 +135,8 @@ MODERNBERT: Final = (
         lambda config: _KEYS,
         _ANY_LAYER,
         ("decoder.*",),
+    ),
+    *token_families(
+        "ModernBert", "modernbert", _read, _KEYS, _ANY_LAYER, ("decoder.*",), answers=_ANSWER_KEYS, head=_head
     ),
 )

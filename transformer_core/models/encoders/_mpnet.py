@@ -15,6 +15,7 @@ from transformer_core.models.encoders._roberta import (
 from transformer_core.models.encoders._stack import labels_of
 from transformer_core.models.encoders._text import TextConfig, TextModel, with_pooling
 from transformer_core.models.encoders._text_heads import TextForMaskedLM, TextForSequenceClassification
+from transformer_core.models.encoders._token_heads import token_families
 
 _PADDING: Final = 1  # whatever pad_token_id says
 _BUCKETS: Final = 32  # whatever relative_attention_num_buckets says: that is the table's number of rows
@@ -71,4 +72,5 @@ MPNET: Final = (
         ANY_LAYER,
         _BUFFERS,
     ),
+    *token_families("MPNet", "mpnet", _read, _KEYS, ANY_LAYER, (*_BUFFERS, "lm_head.*")),
 )

@@ -14,6 +14,7 @@ from transformer_core.models.encoders._sentence_head import DENSE_NAMES
 from transformer_core.models.encoders._stack import ExpertLayers, labels_of
 from transformer_core.models.encoders._text import HeadConfig, TextConfig, TextModel, with_pooling
 from transformer_core.models.encoders._text_heads import TextForMaskedLM, TextForSequenceClassification
+from transformer_core.models.encoders._token_heads import token_families
 
 _BASE: Final = 1000.0
 
@@ -182,4 +183,5 @@ NOMIC_BERT: Final = (
         _ANY_LAYER,
         _BUFFERS,
     ),
+    token_families("NomicBert", "nomic_bert", _read, _stored, _ANY_LAYER, (*_BUFFERS, "cls.*"))[0],
 )

@@ -1,6 +1,7 @@
 """RoBERTa (Liu et al. 2019, arXiv:1907.11692) and XLM-RoBERTa (Conneau et al. 2019, arXiv:1911.02116).
 
-A BERT with positions that start after the padding id, and its own heads.
+A BERT with positions that start after the padding id, and its own heads. CamemBERT (Martin et al. 2020,
+arXiv:1911.03894) is the same model.
 """
 
 from typing import Any, Final
@@ -13,6 +14,7 @@ from transformer_core.models.encoders._bert import ANY_LAYER, BERT_NAMES, read_b
 from transformer_core.models.encoders._stack import labels_of
 from transformer_core.models.encoders._text import HeadConfig, TextConfig, TextModel, with_pooling
 from transformer_core.models.encoders._text_heads import TextForMaskedLM, TextForSequenceClassification
+from transformer_core.models.encoders._token_heads import token_families
 
 HEAD_NAMES: Final = {"head.dense": "lm_head.dense", "head.norm": "lm_head.layer_norm", "head.bias": "lm_head.bias"}
 """Stored names of the head of RoBERTa's masked language model, which MPNet has, too."""
@@ -73,8 +75,10 @@ def _families(name: str, model_type: str) -> tuple[ModelFamily[TextConfig], ...]
             ANY_LAYER,
             (*_BUFFERS, "*pooler.dense.*"),
         ),
+        *token_families(name, model_type, _read, _KEYS, ANY_LAYER, (*_BUFFERS, "lm_head.*")),
     )
 
 
 ROBERTA: Final = _families("Roberta", "roberta")
 XLM_ROBERTA: Final = _families("XLMRoberta", "xlm-roberta")
+CAMEMBERT: Final = _families("Camembert", "camembert")

@@ -43,6 +43,8 @@ class StackConfig:
         first_norm: whether the first layer norms its attention's input (ModernBERT's does not).
         head_size: H; D / N if None.
         rope: RoPE of queries and keys; not rotated if None.
+        order: layers in the order in which they run, each as often as it is named; all of them once if None (ALBERT
+            runs few layers many times).
         local: layers with local attention; None if there are none.
     """
 
@@ -66,6 +68,7 @@ class StackConfig:
     first_norm: bool = True
     head_size: int | None = None
     rope: RopeConfig | None = None
+    order: tuple[int, ...] | None = None
     local: "LocalLayers | None" = None
 
     @property
@@ -140,7 +143,9 @@ class EncoderConfig:
 
     def first_layers(self, count: int) -> Self:
         """Returns the configuration of a model of the first layers only."""
-        return replace(self, stack=replace(self.stack, layers=count))
+        order = self.stack.order
+        kept = None if order is None else tuple(index for index in order if index < count)
+        return replace(self, stack=replace(self.stack, layers=count, order=kept))
 
     def facts(self) -> dict[str, Any]:
         """Returns the model's entries in the description of a bundle."""
@@ -154,11 +159,12 @@ def labels_of(fields: ConfigFields) -> int:
     return fields.integer("num_labels", 2)
 
 
-def layer_norm(config: StackConfig, dtype: DType) -> LayerNorm | RMSNorm:
-    """Makes a norm over D."""
+def layer_norm(config: StackConfig, dtype: DType, size: int | None = None) -> LayerNorm | RMSNorm:
+    """Makes a norm over D, or over another size."""
+    size = size or config.hidden
     if config.rms_norm:
-        return RMSNorm(config.hidden, eps=config.norm_eps, dtype=dtype)
-    return LayerNorm(config.hidden, eps=config.norm_eps, bias=config.norm_bias, dtype=dtype)
+        return RMSNorm(size, eps=config.norm_eps, dtype=dtype)
+    return LayerNorm(size, eps=config.norm_eps, bias=config.norm_bias, dtype=dtype)
 
 
 def encoder_profile(batch: int, tokens: int, dtype: DType) -> CompileProfile:
@@ -231,6 +237,7 @@ class EncoderStack(Module):
 
     def __init__(self, config: StackConfig, dtype: DType) -> None:
         self._rope, self._local = config.rope, config.local
+        self._order = config.order or range(config.layers)
         self.layers = Repeated(config.layers, lambda index: EncoderLayer(config, index, dtype))
 
     def forward(
@@ -256,7 +263,9 @@ class EncoderStack(Module):
             apart = token_distances(ctx, tokens) if texts is None else texts.distances(ctx)
             seen = near_bias(ctx, apart, local.distance, ctx.ops.constant(0.0, "f32") if bias is None else bias)
             near = seen, _tables(ctx, local.rope, places), keys
-        for index, layer in enumerate(self.layers):
+        layers = list(self.layers)
+        for index in self._order:
+            layer = layers[index]
             with ctx.block(layer.path):
                 x = layer(ctx, x, *(near if local is not None and index in local.layers else far))
         return x

@@ -67,11 +67,14 @@ class TextConfig(EncoderConfig):
             are counted from 0.
         relative_rows: rows of the table of biases by distance; 0 without biases.
         alibi: whether scores fall with the distance, by a slope of each head.
+        embedding: size of the embeddings, which a matrix then maps to D (ELECTRA, ALBERT); None if they have size D.
         final_norm: whether a norm follows the last layer.
         pooler: whether a layer computes ``pooler_output`` from the first token's state.
         pooling: pooling of a model of sentence-transformers; else None.
         head: head of a masked language model; None without one.
-        labels: number of classes; 0 without a classifier.
+        labels: number of classes of a text; 0 without a classifier of texts.
+        token_labels: number of classes of a token; 0 without a classifier of tokens.
+        answers: whether a head finds the span of an answer.
     """
 
     vocabulary: int
@@ -81,11 +84,19 @@ class TextConfig(EncoderConfig):
     padding: int | None = None
     relative_rows: int = 0
     alibi: bool = False
+    embedding: int | None = None
     final_norm: bool = False
     pooler: bool = False
     pooling: Pooling | None = None
     head: HeadConfig | None = None
     labels: int = 0
+    token_labels: int = 0
+    answers: bool = False
+
+    @property
+    def reads_texts(self) -> bool:
+        """True if the results are those of a whole text, whatever its length: vectors, classes, answers or tokens."""
+        return bool(self.pooling or self.labels or self.token_labels or self.answers or self.head)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -97,7 +108,8 @@ class TextConfig(EncoderConfig):
         """Returns the model's entries in the description of a bundle."""
         pooled = {} if self.pooling is None else {"pooling": self.pooling.facts()}
         sizes = {"vocabulary": self.vocabulary, "positions": self.positions, "types": self.types}
-        labels = {"labels": self.labels} if self.labels else {}
+        kinds = {"labels": self.labels, "token_labels": self.token_labels, "answers": self.answers}
+        labels = {name: value for name, value in kinds.items() if value}
         return {**sizes, **self.stack.facts(), **pooled, **labels}
 
 
@@ -115,12 +127,14 @@ class Embeddings(Module):
     """Sum of the embeddings of token, position and type, as far as there are some, normed."""
 
     def __init__(self, config: TextConfig, dtype: DType) -> None:
-        hidden, before = config.stack.hidden, 0 if config.padding is None else config.padding + 1
+        hidden, before = config.embedding or config.stack.hidden, 0 if config.padding is None else config.padding + 1
         self.padding = config.padding
         self.tokens = TokenEmbedding(config.vocabulary, hidden, dtype=dtype)
         self.positions = Embedding(before + config.positions, hidden, dtype=dtype) if config.learned_positions else None
         self.types = Embedding(config.types, hidden, dtype=dtype) if config.types else None
-        self.norm = layer_norm(config.stack, dtype)
+        self.norm = layer_norm(config.stack, dtype, hidden)
+        mapped = config.embedding is not None
+        self.project = Linear(hidden, config.stack.hidden, bias=True, dtype=dtype) if mapped else None
 
     def forward(
         self,
@@ -140,7 +154,8 @@ class Embeddings(Module):
             x = ops.add(x, self.types(ctx, types))
         if self.positions is not None:
             x = ops.add(x, self.positions(ctx, self._places(ctx, token_ids, positions)))
-        return self.norm(ctx, x)
+        x = self.norm(ctx, x)
+        return x if self.project is None else self.project(ctx, x)
 
     def _places(self, ctx: ExecutionContext, token_ids: Tensor, positions: Tensor | None) -> Tensor:
         """Returns the rows of the positions of token_ids i32 [B, T]: i32 [T], or [B, T]."""
@@ -241,7 +256,7 @@ class TextModel(Model[TextConfig]):
 
     def text_lengths(self, limit: int | None) -> tuple[int, ...]:
         """Returns the T of ``forward`` that an export has by default; see ``Model.text_lengths``."""
-        if self.sentence is None and not self.config.labels:
+        if not self.config.reads_texts:
             return ()
         positions = self.config.positions
         return buckets(positions if limit is None else min(limit, positions), self.config.stack.heads)
@@ -268,6 +283,6 @@ class TextModel(Model[TextConfig]):
         return text_entry_point(profile.name, self.results, spec, self.config.inputs)
 
 
-def pooled(ctx: ExecutionContext, pooler: Linear, x: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Applies a pooler to the first token's state of x [B, T, D]: [B, D]; ``mask`` as of ``first_state``."""
-    return ctx.ops.tanh(pooler(ctx, first_state(ctx, x, mask)))
+def pooled(ctx: ExecutionContext, pooler: Linear, x: Tensor) -> Tensor:
+    """Applies a pooler to the first token's state of x [B, T, D]: [B, D]."""
+    return ctx.ops.tanh(pooler(ctx, first_state(ctx, x)))
