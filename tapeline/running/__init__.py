@@ -1,10 +1,13 @@
 """Use of a bundle on a device: generation, conversations, embeddings, transcriptions, scores."""
 
+from tapeline.running._answerer import Answer, QuestionAnswerer
 from tapeline.running._arrays import read_inputs, write_results
 from tapeline.running._caller import let_workers_run
+from tapeline.running._classifier import HYPOTHESIS, TextClassifier, classifies
 from tapeline.running._conversation import Conversation
 from tapeline.running._dump import DUMP_LIMITS, DumpOptions
 from tapeline.running._embedder import SentenceEmbedder
+from tapeline.running._filler import Filling, MaskFiller
 from tapeline.running._generation import (
     MOST_NEW_TOKENS,
     GeneratedToken,
@@ -31,17 +34,22 @@ from tapeline.running._scores import Scores
 from tapeline.running._slots import SLOTS, BundleSlots
 from tapeline.running._speculating import speculating
 from tapeline.running._stats import GenerationStats, dispatches
+from tapeline.running._tagger import Aggregation, Tag, TaggedText, TokenTagger
 from tapeline.running._text_array import TextArray, similarities
 from tapeline.running._text_settings import TextSettings
 
 __all__ = [
     "DUMP_LIMITS",
+    "HYPOTHESIS",
     "MOST_NEW_TOKENS",
     "SLOTS",
+    "Aggregation",
+    "Answer",
     "BundleModel",
     "BundleSlots",
     "Conversation",
     "DumpOptions",
+    "Filling",
     "GenerateKeywords",
     "GenerateOptions",
     "GeneratedToken",
@@ -51,16 +59,23 @@ __all__ = [
     "ImageSource",
     "Invariance",
     "LoadedModel",
+    "MaskFiller",
     "PicturePrompts",
     "PromptCacheFile",
+    "QuestionAnswerer",
     "RopeLengths",
     "Scores",
+    "Tag",
+    "TaggedText",
     "TextArray",
+    "TextClassifier",
     "TextSettings",
     "SentenceEmbedder",
     "TextRanker",
     "TiledPicture",
     "TokenStream",
+    "TokenTagger",
+    "classifies",
     "dispatches",
     "encoder_inputs",
     "invariance_fields",

@@ -29,36 +29,36 @@ class TextCalls:
         vocabulary: size of the vocabulary, V.
     """
 
-    def __init__(self, bundle: Bundle, session: Session, result: str, does_not: str, remedy: str) -> None:
-        """Checks that the bundle has the result.
+    def __init__(self, bundle: Bundle, session: Session, results: Sequence[str], does_not: str, remedy: str) -> None:
+        """Checks that the bundle has the results.
 
         Args:
             bundle: the bundle.
             session: its session.
-            result: name of the result of ``forward`` that is wanted.
-            does_not: feature that a bundle without it lacks, for the message.
+            results: names of results of ``forward``; several have the same shape, and are stacked behind it.
+            does_not: feature that a bundle without them lacks, for the message.
             remedy: the fix.
 
         Raises:
             InputError: it does not.
         """
         forward = next((point for point in bundle.config.entry_points if point.name == FORWARD), None)
-        results = [] if forward is None else [one.name for one in forward.results]
+        known = [] if forward is None else [one.name for one in forward.results]
         names = [] if forward is None else [argument.name for argument in forward.arguments]
-        if forward is None or result not in results or "attention_mask" not in names:
-            raise InputError(f"{bundle.path} {does_not} (it gives {', '.join(results) or 'none'}): {remedy}")
+        if forward is None or not set(results) <= set(known) or "attention_mask" not in names:
+            raise InputError(f"{bundle.path} {does_not} (it gives {', '.join(known) or 'none'}): {remedy}")
         self._batch, self.sequence = forward.arguments[0].spec.shape
         self._arguments = names
-        self._result = results.index(result)
-        self._shape = forward.results[self._result].spec.shape[1:]
+        self._results = [known.index(result) for result in results]
+        self._shape = forward.results[self._results[0]].spec.shape[1:]
         self._sizes = _sizes(bundle)
         self._rows, self._row_arguments = _rows(bundle)
         self._function = cache(session.function)
         model = bundle.config.model
         self.vocabulary = int(model["vocabulary"])
         settings = TextSettings.read(bundle.path)
-        known = (settings.max_tokens, model.get("positions"))
-        self.max_tokens = min((int(one) for one in known if one is not None), default=None)
+        limits = (settings.max_tokens, model.get("positions"))
+        self.max_tokens = min((int(one) for one in limits if one is not None), default=None)
 
     def __call__(
         self, texts: Sequence[EncodedText], skipped: int = 0, check: Callable[[], object] = lambda: None
@@ -72,6 +72,15 @@ class TextCalls:
         """
         if not texts:
             return np.zeros((0, *self._shape), np.float32)
+        return np.stack(self._rows_of(texts, skipped, check))
+
+    def of_tokens(self, texts: Sequence[EncodedText], check: Callable[[], object] = lambda: None) -> list[np.ndarray]:
+        """Returns the result f32 [tokens, ..] of each text; arguments as of a call."""
+        rows = self._rows_of(texts, 0, check)
+        return [row[: len(text.ids)] for row, text in zip(rows, texts, strict=True)]
+
+    def _rows_of(self, texts: Sequence[EncodedText], skipped: int, check: Callable[[], object]) -> list[np.ndarray]:
+        """Returns the result of each text; one that has tokens has those of padding behind them."""
         rows: list[np.ndarray] = [np.zeros(())] * len(texts)
         sizes = [size for size, _ in self._sizes]
         for call in plan_calls([len(text.ids) for text in texts], sizes, self._batch, self._rows):
@@ -80,7 +89,7 @@ class TextCalls:
             values = self._alone(chosen, skipped) if call.row is None else self._shared(call.row, chosen, skipped)
             for index, value in zip(call.texts, values, strict=True):
                 rows[index] = value
-        return np.stack(rows)
+        return rows
 
     def check(self, text: str, encoded: EncodedText, *, truncate: bool = True) -> None:
         """Checks that the bundle takes a text.
@@ -116,7 +125,8 @@ class TextCalls:
         pooled = np.where(np.arange(length) < skipped, 0, mask).astype(np.int32)
         given = {"token_ids": ids, "attention_mask": mask, "token_type_ids": types, "pooling_mask": pooled}
         results = self._function(name)(*(given[argument] for argument in self._arguments))
-        return results[self._result].numpy()[: len(texts)]
+        arrays = [results[index].numpy()[: len(texts)] for index in self._results]
+        return arrays[0] if len(arrays) == 1 else np.stack(arrays, -1)
 
     def _shared(self, row: TextRow, texts: Sequence[EncodedText], skipped: int) -> np.ndarray:
         """Runs texts that share a row."""

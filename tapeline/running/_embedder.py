@@ -31,7 +31,7 @@ class SentenceEmbedder:
         self._calls = TextCalls(
             bundle,
             session,
-            "sentence_embedding",
+            ("sentence_embedding",),
             "embeds no sentences",
             "export a model that has modules.json of sentence-transformers beside its config.json",
         )

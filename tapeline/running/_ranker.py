@@ -11,6 +11,7 @@ from lang_core import ConfigError, InputError
 from runtime import Session
 from tapeline.bundle import Bundle
 from tapeline.running._calls import TextCalls
+from tapeline.running._labels import logistic
 from tapeline.running._prompts import Prompts
 from tapeline.running._text_array import TextArray
 from tapeline.running._text_settings import TextSettings
@@ -47,7 +48,7 @@ class TextRanker:
                 f"{bundle.path} ranks no texts: export a model ForSequenceClassification with one label, or a language "
                 "model with a LogitScore in modules.json of sentence-transformers"
             )
-        self._calls = TextCalls(bundle, session, "logits", "ranks no texts", "export another model")
+        self._calls = TextCalls(bundle, session, ("logits",), "ranks no texts", "export another model")
         self._tokenizer = tokenizer
         self._activation = _ACTIVATIONS[_activation(bundle.path)]
         self._prompt = _prompt(bundle) if "kv_heads" in bundle.config.model else None
@@ -174,14 +175,8 @@ def _activation(directory: Path) -> str:
     return kind
 
 
-def _logistic(logits: np.ndarray) -> np.ndarray:
-    """Computes 1 / (1 + exp(-x)) without overflow."""
-    small = np.exp(-np.abs(logits))
-    return np.where(logits >= 0, 1 / (1 + small), small / (1 + small)).astype(np.float32)
-
-
 _ACTIVATIONS: Final[dict[str, Callable[[np.ndarray], np.ndarray]]] = {
-    _SIGMOID: _logistic,
+    _SIGMOID: logistic,
     "Identity": lambda logits: logits,
     "Tanh": np.tanh,
     "ReLU": lambda logits: np.maximum(logits, 0),

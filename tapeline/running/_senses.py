@@ -1,4 +1,4 @@
-"""Part of a loaded bundle that embeds texts and pictures and hears sound."""
+"""Part of a loaded bundle that embeds, ranks, classifies and tags texts, embeds pictures and hears sound."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -7,16 +7,20 @@ from typing import Final
 
 import numpy as np
 
-from lang_core import checked_choices, near_keywords
+from lang_core import InputError, checked_choices, near_keywords
 from runtime import Session
 from tapeline.bundle import Bundle
 from tapeline.media.audio import DEFAULT_LIMITS, AudioLimits
 from tapeline.media.images import DEFAULT_IMAGE_LIMITS, ImageLimits
+from tapeline.running._answerer import Answer, QuestionAnswerer
+from tapeline.running._classifier import HYPOTHESIS, TextClassifier
 from tapeline.running._embedder import SentenceEmbedder
+from tapeline.running._filler import Filling, MaskFiller
 from tapeline.running._given_prompts import check_text, checked_texts
 from tapeline.running._pictures import ImageEmbedder, ImageSource
 from tapeline.running._ranker import TextRanker
 from tapeline.running._speech import Sound, SpeechBundle, blocks_of
+from tapeline.running._tagger import OUTSIDE, Aggregation, TaggedText, TokenTagger
 from tapeline.running._text_array import TextArray
 from tapeline.running.transcribing import Segment, Task, Transcriber, Transcription
 from tapeline.text import Tokenizer
@@ -27,7 +31,7 @@ _ONE: Final = ": put a single text into a list"
 
 @near_keywords
 class Senses:
-    """Bundle in a session: embeddings and transcriptions.
+    """Bundle in a session: embeddings, scores and classes of texts, and transcriptions.
 
     Attributes:
         bundle: the bundle.
@@ -117,6 +121,154 @@ class Senses:
         """
         return self._ranker.pair_tokens(query, document)
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the classes of a bundle that classifies texts or tags tokens: ``id2label`` of config.json.
+
+        Raises:
+            InputError: the bundle does neither.
+        """
+        return self._tagger.labels if self.bundle.config.model.get("token_labels") else self._classifier.labels
+
+    @checked_choices
+    def classify(
+        self,
+        texts: Sequence[str],
+        *,
+        pairs: Sequence[str] | None = None,
+        labels: Sequence[str] | None = None,
+        hypothesis: str = HYPOTHESIS,
+        multi_label: bool = False,
+        raw: bool = False,
+        truncate: bool = True,
+        check: Callable[[], object] | None = None,
+    ) -> TextArray:
+        """Returns the scores f32 [texts, labels] of the classes of each text, with a bundle of a classifier.
+
+        The classes are ``model.labels``, or the ``labels`` of the call. Scores are those of transformers' pipelines:
+        probabilities; of a model of several labels at once, or with one label, logistic; of a regression the values.
+        A text that is longer than the model reads is truncated; ``truncated`` of the result has the number of tokens
+        that each text lost.
+
+        Args:
+            texts: the texts.
+            pairs: a second text for each; an empty one, and None, are none, as in transformers.
+            labels: classes of your own, with a model of natural-language inference (zero-shot classification).
+            hypothesis: text with ``{}`` in the place of one of ``labels``.
+            multi_label: whether a text may be of several ``labels``, so that scores do not add up to 1.
+            raw: whether logits are returned as they are.
+            truncate: False refuses texts that are longer than the model reads.
+            check: is called before each text is encoded and each call of the model; what it raises ends the work.
+
+        Raises:
+            InputError: the bundle classifies no texts, or not with labels of a call; an argument is of another type;
+                or a text has more tokens than the bundle takes.
+        """
+        given, go_on = checked_texts("texts", texts, _ONE), check or _go_on
+        if labels is None:
+            seconds = None if pairs is None else checked_texts("pairs", pairs, _ONE)
+            return self._classifier(given, seconds, raw=raw, truncate=truncate, check=go_on)
+        if pairs is not None or raw:
+            raise InputError("`labels`: go without `pairs` and `raw`")
+        check_text("hypothesis", hypothesis)
+        names = checked_texts("labels", labels, _ONE)
+        options = {"hypothesis": hypothesis, "several": multi_label, "truncate": truncate}
+        return self._classifier.among(given, names, **options, check=go_on)
+
+    @checked_choices
+    def tag(
+        self,
+        texts: Sequence[str],
+        *,
+        aggregation: Aggregation = "simple",
+        ignored: Sequence[str] = (OUTSIDE,),
+        truncate: bool = True,
+        check: Callable[[], object] | None = None,
+    ) -> list[TaggedText]:
+        """Returns the tokens or spans of each text with their classes, with a bundle of a classifier of tokens.
+
+        Args:
+            texts: the texts.
+            aggregation: ``none`` for tokens; ``simple`` joins neighbours of one class; ``first``, ``average`` and
+                ``max`` give a word the class of its first token, of their mean, or of the surest one, as transformers.
+            ignored: classes that are left out.
+            truncate: False refuses texts that are longer than the model reads.
+            check: is called before each text is encoded and each call of the model; what it raises ends the work.
+
+        Raises:
+            InputError: the bundle tags no tokens, an argument is of another type, or a text has more tokens than the
+                bundle takes.
+        """
+        given, left_out = checked_texts("texts", texts, _ONE), checked_texts("ignored", ignored, _ONE)
+        return self._tagger(given, aggregation, ignored=left_out, truncate=truncate, check=check or _go_on)
+
+    @checked_choices
+    def answer(
+        self,
+        question: str,
+        context: str,
+        *,
+        top_k: int = 1,
+        max_answer_tokens: int = 15,
+        allow_none: bool = False,
+        check: Callable[[], object] | None = None,
+    ) -> list[Answer]:
+        """Returns the spans of a context that answer a question, the most probable first.
+
+        With a bundle of a model for extractive question answering. A context that is longer than the model reads is
+        read in windows that share tokens.
+
+        Args:
+            question: the question.
+            context: text that has the answer.
+            top_k: number of answers; there may be fewer.
+            max_answer_tokens: the most tokens of an answer.
+            allow_none: whether one answer may be empty: the context has none.
+            check: is called before each call of the model; what it raises ends the work.
+
+        Raises:
+            InputError: the bundle answers no questions, an argument is of another type, or the question is too long.
+        """
+        check_text("question", question)
+        check_text("context", context)
+        options = {"top_k": top_k, "most_tokens": max_answer_tokens, "may_have_none": allow_none}
+        return self._answerer(question, context, **options, check=check or _go_on)
+
+    @checked_choices
+    def fill(
+        self,
+        texts: Sequence[str],
+        *,
+        top_k: int = 5,
+        targets: Sequence[str] = (),
+        truncate: bool = False,
+        check: Callable[[], object] | None = None,
+    ) -> list[list[list[Filling]]]:
+        """Returns, for each mask of each text, the most probable tokens, with a bundle of a masked language model.
+
+        Args:
+            texts: texts with one or more ``model.mask``.
+            top_k: number of tokens.
+            targets: tokens among which are chosen; all of the vocabulary if there are none.
+            truncate: True truncates texts that are longer than the model reads.
+            check: is called before each text is encoded and each call of the model; what it raises ends the work.
+
+        Raises:
+            InputError: the bundle fills no masks, an argument is of another type, or a text has no mask or more tokens
+                than the bundle takes.
+        """
+        given, among = checked_texts("texts", texts, _ONE), checked_texts("targets", targets, _ONE)
+        return self._filler(given, top_k, among, truncate=truncate, check=check or _go_on)
+
+    @property
+    def mask(self) -> str:
+        """Mask in the texts of ``fill``, such as ``[MASK]``.
+
+        Raises:
+            InputError: the bundle fills no masks.
+        """
+        return self._filler.mask
+
     def embed_images(self, images: Sequence[ImageSource], *, limits: ImageLimits = DEFAULT_IMAGE_LIMITS) -> np.ndarray:
         """Returns one vector f32 [images, D] for each picture, with a bundle of a vision model (ViT, SigLIP, CLIP).
 
@@ -174,6 +326,22 @@ class Senses:
     @cached_property
     def _ranker(self) -> TextRanker:
         return TextRanker(self.bundle, self._session, Tokenizer.load(self.bundle.path))
+
+    @cached_property
+    def _classifier(self) -> TextClassifier:
+        return TextClassifier(self.bundle, self._session, Tokenizer.load(self.bundle.path))
+
+    @cached_property
+    def _tagger(self) -> TokenTagger:
+        return TokenTagger(self.bundle, self._session, Tokenizer.load(self.bundle.path))
+
+    @cached_property
+    def _answerer(self) -> QuestionAnswerer:
+        return QuestionAnswerer(self.bundle, self._session, Tokenizer.load(self.bundle.path))
+
+    @cached_property
+    def _filler(self) -> MaskFiller:
+        return MaskFiller(self.bundle, self._session, Tokenizer.load(self.bundle.path))
 
     @cached_property
     def _image_embedder(self) -> ImageEmbedder:

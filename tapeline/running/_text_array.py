@@ -30,6 +30,14 @@ class TextArray(np.ndarray):
         return array
 
     @classmethod
+    def counted(cls, values: np.ndarray, parts: Sequence[EncodedText], count: int) -> Self:
+        """Returns the values [texts, ..] with the counts of ``count`` parts of each text, which were read apart."""
+        array = np.asarray(values).view(cls)
+        array.tokens = np.array([len(part.ids) for part in parts], np.int64).reshape(-1, count).sum(1)
+        array.truncated = np.array([part.truncated for part in parts], np.int64).reshape(-1, count).max(1, initial=0)
+        return array
+
+    @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """Returns the rows of arrays one after the other, with their counts."""
         array = np.concatenate(parts).view(cls)

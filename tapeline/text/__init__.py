@@ -10,7 +10,7 @@ from tapeline.text._ids import IdStream, check_ids, parse_token_ids
 from tapeline.text._infilling import InfillTokens
 from tapeline.text._stop_text import StopText
 from tapeline.text._stream import TextStream
-from tapeline.text._text_encoder import EncodedText, TextEncoder
+from tapeline.text._text_encoder import EncodedText, TextEncoder, TextTokens
 from tapeline.text._tokenizer import Tokenizer, find_tokenizer, register_tokenizer, tokenizer_files
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ __all__ = [
     "StopText",
     "TextEncoder",
     "TextStream",
+    "TextTokens",
     "Tokenizer",
     "UnreadTokenizerError",
     "check_ids",
