@@ -1,6 +1,7 @@
 """The OpenAI-compatible server: text and HTTP around the engine of ``generation.engine``."""
 
 from tapeline.server._app import create_app
+from tapeline.server._classifying_model import ClassifyingModel
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._errors import RequestError
 from tapeline.server._loading import DraftOptions, Loading, bundle_bytes, bundle_source, load_bundle
@@ -17,6 +18,7 @@ from tapeline.server._verification import Verification
 
 __all__ = [
     "PREFIX_CACHES",
+    "ClassifyingModel",
     "EmbeddingModel",
     "DraftOptions",
     "LoadProgress",

@@ -13,6 +13,7 @@ from tapeline.server._gate import Gate
 from tapeline.server._infill import infill
 from tapeline.server._other_routes import (
     apply_template,
+    classify,
     load,
     pooling,
     props,
@@ -65,6 +66,7 @@ ROUTES: Final = (
     Route("/v1/messages/count_tokens", count_tokens, methods=["POST"]),
     Route("/v1/embeddings", embeddings, methods=["POST"]),
     Route("/v1/score", score, methods=["POST"]),
+    Route("/classify", classify, methods=["POST"]),
     Route("/pooling", pooling, methods=["POST"]),
     Route("/apply-template", apply_template, methods=["POST"]),
     Route("/v1/rerank", rerank, methods=["POST"]),

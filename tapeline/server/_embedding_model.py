@@ -7,12 +7,11 @@ from typing import Protocol
 
 import numpy as np
 
-from lang_core import InputError, checked_choices
+from lang_core import checked_choices
 from tapeline.running import TextArray, similarities
-from tapeline.server._errors import RequestError
-from tapeline.server._paths import without_paths
 from tapeline.server._ranking_model import Ranked, Ranking
 from tapeline.server._text_batches import TextBatches, TextSettings
+from tapeline.server._texts_model import text_of_tokens
 from tapeline.text import Tokenizer
 
 
@@ -60,30 +59,8 @@ class EmbeddingModel(Ranking):
         object.__setattr__(self, "_batches", TextBatches(self._turns, self._embedded))
 
     def text_of(self, tokens: Sequence[int], field: str) -> str:
-        """Returns the text of these tokens.
-
-        Args:
-            tokens: token ids of the model's own tokenizer.
-            field: field of the request that has them.
-
-        Raises:
-            RequestError: the tokenizer cannot make these tokens from a text.
-        """
-        tokenizer = self.embedder.tokenizer
-        if tokenizer is None:
-            raise RequestError(f"{field}: the model has no tokenizer: send texts", param=field)
-        try:
-            text = tokenizer.decode(tokens)
-            forms = [tokenizer.encode(text, special_tokens=special) for special in (True, False)]
-        except InputError as error:
-            raise RequestError(f"{field}: {without_paths(str(error))}", param=field) from error
-        if list(tokens) not in forms:
-            raise RequestError(
-                f"{field}: the model's tokenizer makes these token ids of no text: send texts, or the ids of /tokenize "
-                "(clients that tokenize by themselves use the vocabulary of another model)",
-                param=field,
-            )
-        return text
+        """Returns the text of these tokens; see ``text_of_tokens``."""
+        return text_of_tokens(self.embedder.tokenizer, tokens, field)
 
     @checked_choices
     def embed(self, texts: Sequence[str], prompt_name: str | None = None, *, truncate: bool = True) -> TextArray:

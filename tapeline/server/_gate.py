@@ -47,6 +47,7 @@ _OTHER_PATHS: Final = {
         )
     },
     "/v1/health": "/health",
+    "/v1/classify": "/classify",
     "/v1/pooling": "/pooling",
     "/v2/rerank": "/v1/rerank",
 }

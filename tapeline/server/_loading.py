@@ -18,6 +18,7 @@ from tapeline.running import (
     BundleSlots,
     LoadedModel,
     PicturePrompts,
+    classifies,
     let_workers_run,
     load,
     open_slots,
@@ -25,6 +26,7 @@ from tapeline.running import (
     row_drafting,
     takes_pictures,
 )
+from tapeline.server._classifying_model import ClassifyingModel
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._model import ServedModel, TextModel
 from tapeline.server._models import ModelSource
@@ -145,6 +147,8 @@ def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:
         )
     if forward is not None and ranks(bundle):
         return _ranking_model(name, bundle, forward.arguments[0].spec.shape[-1], loading)
+    if forward is not None and classifies(bundle):
+        return _classifying_model(name, bundle, forward.arguments[0].spec.shape[-1], loading)
     encode = next((point for point in bundle.config.entry_points if point.name == _ENCODE), None)
     if encode is not None:
         _check_sound(bundle, [argument.name for argument in encode.arguments])
@@ -159,7 +163,18 @@ def _ranking_model(name: str, bundle: Bundle, context: int, loading: Loading) ->
     except BaseException:
         ranker.close()
         raise
-    return RankingModel(name=name, created=_created(bundle), context=context, ranker=ranker)
+    classifier = ranker if classifies(bundle) else None
+    return RankingModel(name=name, created=_created(bundle), context=context, ranker=ranker, classifier=classifier)
+
+
+def _classifying_model(name: str, bundle: Bundle, context: int, loading: Loading) -> ClassifyingModel:
+    classifier = _loaded(bundle, loading)
+    try:
+        _ = classifier.labels  # a bundle whose names are damaged is refused now, and not at the first request
+    except BaseException:
+        classifier.close()
+        raise
+    return ClassifyingModel(name=name, created=_created(bundle), context=context, classifier=classifier)
 
 
 def _check_sound(bundle: Bundle, takes: Sequence[str]) -> None:

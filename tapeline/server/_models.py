@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeVar
 
 from generation.engine import EngineFigures
 from lang_core import ProcessError, TapelineError, checked_choices, near_names
+from tapeline.server._classifying_model import Classifying
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._errors import RequestError
 from tapeline.server._log import Log
@@ -24,7 +25,7 @@ from tapeline.server._verification import Verification, VerificationState
 
 _RETRY: Final = 5.0  # seconds
 
-M = TypeVar("M", bound=ServedModel | Ranking)
+M = TypeVar("M", bound=ServedModel | Ranking | Classifying)
 
 
 @checked_choices
@@ -233,7 +234,7 @@ class Models:
             self._used[model.name] = time.monotonic()
             return model
 
-    def release(self, model: ServedModel | Ranking) -> None:
+    def release(self, model: ServedModel | Ranking | Classifying) -> None:
         """Gives back a model that ``lease`` returned."""
         with self._replacing:
             self._users[id(model)] -= 1
@@ -414,6 +415,14 @@ class Models:
             RequestError: there is none.
         """
         return self._model(name, Ranking, "ranks no documents", "ranks documents")
+
+    def classifying_model(self, name: str | None) -> Classifying:
+        """Returns the model that classifies texts under a name, or the only one where no name is given.
+
+        Raises:
+            RequestError: there is none.
+        """
+        return self._model(name, Classifying, "classifies no texts", "classifies texts")
 
     def transcription_model(self, name: str | None) -> TranscriptionModel:
         """Returns the model that turns sound into text under a name, or the only one without a name.

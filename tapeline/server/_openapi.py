@@ -9,7 +9,7 @@ from lang_core import checked_choices
 from tapeline.cli import VERSION
 from tapeline.server._anthropic import CountRequest, MessagesRequest
 from tapeline.server._infill import InfillRequest
-from tapeline.server._other_routes import PoolingRequest, ScoreRequest
+from tapeline.server._other_routes import ClassifyRequest, PoolingRequest, ScoreRequest
 from tapeline.server._records import RecordType, record_schema
 from tapeline.server._requests import (
     ChatRequest,
@@ -34,6 +34,7 @@ POSTS: Final[dict[str, tuple[type[RecordType], str]]] = {
     "/v1/embeddings": (EmbeddingRequest, "Embeds texts."),
     "/v1/rerank": (RerankRequest, "Orders documents by a reranker's scores, or by the cosine of embeddings."),
     "/v1/score": (ScoreRequest, "Scores pairs of texts."),
+    "/classify": (ClassifyRequest, "Classifies texts, in vLLM's form."),
     "/pooling": (PoolingRequest, "Embeds texts, in vLLM's form."),
     "/apply-template": (ChatRequest, "Writes a conversation as the chat template does."),
     "/tokenize": (TokenizeRequest, "Cuts a text, or messages, into tokens."),

@@ -1,9 +1,10 @@
 """Routes of llama-server and vLLM that tell of the server, and those that score and pool texts."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from starlette.requests import Request
@@ -17,9 +18,10 @@ from tapeline.server._events import to_json
 from tapeline.server._generation import JSON
 from tapeline.server._model import TextModel
 from tapeline.server._readers import Choice, Either, Flag, Items, Text, Whole
-from tapeline.server._records import option
-from tapeline.server._requests import ChatRequest, EmbeddingRequest
+from tapeline.server._records import option, required
+from tapeline.server._requests import TEXTS_OR_TOKENS, ChatRequest, EmbeddingRequest, inputs_of
 from tapeline.server._service import in_thread, model_of, note, service_of
+from tapeline.server._texts_model import text_of_tokens
 
 _MOST_TEXTS: Final = 2048
 _TEXTS: Final = Either((Text(1), Items(Text(1), 1, _MOST_TEXTS)))
@@ -69,6 +71,23 @@ class PoolingRequest(EmbeddingRequest):
     task: str = option(Choice(("embed",)), "Only embed: the vector of each text.", "embed")
     add_special_tokens: bool = option(Choice((True,)), "Only true.", True)
     priority: int = option(Whole(0, 0), "Only 0.", 0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassifyRequest:
+    """Body of /classify."""
+
+    REFUSED: ClassVar[Mapping[str, str]] = {"messages": "texts only; send input"}
+
+    model: str | None = option(Text(), "Name of a model that is served; may be left out where there is one.")
+    input: str | tuple[Any, ...] = required(TEXTS_OR_TOKENS, "Text or token ids to classify, or a list of such.")
+    use_activation: bool = option(Flag(), "Send scores; false sends logits.", True)
+    activation: bool = option(Flag(), "The same as use_activation, in vLLM's older form.", True)
+    softmax: bool = option(Flag(), "The same as use_activation, in vLLM's oldest form.", True)
+    truncate: bool = option(Flag(), "Truncate texts that are longer than the model reads; false refuses them.", True)
+    add_special_tokens: bool = option(Choice((True,)), "Only true.", True)
+    priority: int = option(Whole(0, 0), "Only 0.", 0)
+    user: str | None = option(Text(), "Name of the end user.")
 
 
 async def version(_: Request) -> Response:
@@ -180,6 +199,34 @@ async def pooling(request: Request) -> Response:
     note(request, model=model.name, prompt_tokens=used["prompt_tokens"])
     head = {"id": f"pool-{request.scope['state']['request_id']}", "object": "list", "model": model.name}
     return Response(to_json({**head, "data": data, "usage": used}), media_type=JSON)
+
+
+async def classify(request: Request) -> Response:
+    """Returns the label of each text and the scores of all labels, as vLLM does."""
+    service = service_of(request)
+    fields = await service.read(request, ClassifyRequest)
+    model = await model_of(request, service.models.classifying_model, fields.model)
+    tokenizer = model.classifying_tokenizer
+    texts = [
+        one if isinstance(one, str) else await in_thread(partial(text_of_tokens, tokenizer, one, "input"))
+        for one in inputs_of(fields.input)
+    ]
+    model.check_texts(texts, "input")
+    raw = not (fields.use_activation and fields.activation and fields.softmax)
+    scores, labels = await model.classify_batched(texts, raw=raw, truncate=fields.truncate), model.labels
+    data = [
+        {
+            "index": index,
+            "label": labels[int(row.argmax())],
+            "probs": [float(score) for score in row],
+            "num_classes": len(labels),
+        }
+        for index, row in enumerate(np.asarray(scores))
+    ]
+    used = usage_of(int(scores.tokens.sum()), int(scores.truncated.sum()))
+    note(request, model=model.name, prompt_tokens=used["prompt_tokens"])
+    head = {"id": f"classify-{request.scope['state']['request_id']}", "object": "list", "created": int(time.time())}
+    return Response(to_json({**head, "model": model.name, "data": data, "usage": used}), media_type=JSON)
 
 
 def _listed(texts: str | Sequence[str]) -> tuple[str, ...]:

@@ -3,14 +3,16 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from lang_core import checked_choices
+from lang_core import InputError, checked_choices
 from tapeline.running import TextArray
+from tapeline.server._classifying_model import Classifying, TextClassifying
 from tapeline.server._lengths import check_length, check_lengths
-from tapeline.server._turns import SerialExecutor
+from tapeline.server._texts_model import TextsModel
+from tapeline.text import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +31,8 @@ class Ranked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranking(ABC):
-    """Model that says how well documents answer a query, for several threads: one call runs at a time.
-
-    Attributes:
-        name: name of the model.
-        created: when its bundle was written, in seconds since 1970.
-        context: maximum number of tokens that it reads at once.
-    """
-
-    name: str
-    created: int
-    context: int
-    _turns: SerialExecutor = field(default_factory=SerialExecutor, repr=False)
+class Ranking(TextsModel, ABC):
+    """Model that says how well documents answer a query."""
 
     @abstractmethod
     def rank(self, query: str, documents: Sequence[str], *, truncate: bool = True) -> Ranked:
@@ -72,18 +63,6 @@ class Ranking(ABC):
         check_length(len(query), self.context, "query")
         check_lengths([len(text) for text in texts], self.context, field)
 
-    def fault(self, seconds: float) -> str | None:
-        """Returns why the model cannot answer: a call does not make progress for some seconds; None if it can."""
-        return self._turns.activity.fault(seconds)
-
-    def drain(self, seconds: float) -> None:
-        """Waits for the call that runs."""
-        self._turns.drain(seconds)
-
-    def stalled_seconds(self) -> float:
-        """Returns the time since the last progress of the call that runs; 0 if none does."""
-        return self._turns.activity.stalled_seconds()
-
 
 class TextRanking(Protocol):
     """``LoadedModel`` of a reranker, as far as the server needs it."""
@@ -109,14 +88,16 @@ class TextRanking(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankingModel(Ranking):
+class RankingModel(Ranking, Classifying):
     """Model that reads query and document together, for several threads: one call runs at a time.
 
     Attributes:
         ranker: makes the scores.
+        classifier: the same as a classifier of one class; None if it classifies no texts.
     """
 
     ranker: TextRanking
+    classifier: TextClassifying | None = None
 
     def check_texts(self, texts: Sequence[str], field: str, query: str = "") -> None:
         """Checks the lengths of texts, each of which is encoded together with the query."""
@@ -129,6 +110,30 @@ class RankingModel(Ranking):
         beat = self._turns.activity.beat
         scores = self._turns.take(lambda: self.ranker.rerank(query, documents, truncate=truncate, check=beat))
         return Ranked([float(score) for score in scores], int(scores.tokens.sum()), int(scores.truncated.sum()))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the classes."""
+        return self._classifier.labels
+
+    @property
+    def classifying_tokenizer(self) -> Tokenizer | None:
+        """Tokenizer of the classifier; None if it has none."""
+        return self._classifier.tokenizer
+
+    @checked_choices
+    async def classify_batched(self, texts: Sequence[str], *, raw: bool = False, truncate: bool = True) -> TextArray:
+        """Returns scores f32 [texts, 1], or logits."""
+        classify, beat = self._classifier.classify, self._turns.activity.beat
+        call = partial(classify, texts, raw=raw, truncate=truncate, check=beat)
+        async with self._turns.turn():
+            return await asyncio.to_thread(self._turns.take, call)
+
+    @property
+    def _classifier(self) -> TextClassifying:
+        if self.classifier is None:
+            raise InputError(f"{self.name} ranks documents and classifies no texts: ask /score for scores")
+        return self.classifier
 
     def close(self) -> None:
         """Frees the model."""

@@ -15,6 +15,8 @@ _MODEL: Final = "Name of a served model; may be left out if there is only one."
 _TOKENS: Final = Items(Whole(0), 1)
 _MOST_PROMPTS: Final = 64
 _MOST_TEXTS: Final = 2048
+TEXTS_OR_TOKENS: Final = Either((Text(1), _TOKENS, Items(Text(1), 1, _MOST_TEXTS), Items(_TOKENS, 1, _MOST_TEXTS)))
+"""Text or token ids, or a list of such."""
 NOT_SUPPORTED: Final[Mapping[str, str]] = {
     "allowed_token_ids": "give structured_outputs, or logit_bias",
     "bad_words": "give logit_bias",
@@ -157,6 +159,11 @@ class CompletionRequest(GenerationFields):
         return self.prompt
 
 
+def inputs_of(given: str | tuple[Any, ...]) -> tuple[str | tuple[int, ...], ...]:
+    """Returns every text of a field, as such or as token ids."""
+    return (given,) if isinstance(given, str) or isinstance(given[0], int) else given
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EmbeddingRequest:
     """Body of /v1/embeddings."""
@@ -164,10 +171,7 @@ class EmbeddingRequest:
     REFUSED: ClassVar[Mapping[str, str]] = {}
 
     model: str | None = option(Text(), _MODEL)
-    input: str | tuple[Any, ...] = required(
-        Either((Text(1), _TOKENS, Items(Text(1), 1, _MOST_TEXTS), Items(_TOKENS, 1, _MOST_TEXTS))),
-        "Text or token ids to embed, or a list of such.",
-    )
+    input: str | tuple[Any, ...] = required(TEXTS_OR_TOKENS, "Text or token ids to embed, or a list of such.")
     encoding_format: str = option(Choice(("float", "base64")), "Numbers, or the bytes of f32 in base64.", "float")
     dimensions: int | None = option(
         Whole(1), "Number of values of a vector: the first values are kept and scaled to unit length."
@@ -179,9 +183,7 @@ class EmbeddingRequest:
     @property
     def inputs(self) -> tuple[str | tuple[int, ...], ...]:
         """Every text, as such or as token ids."""
-        if isinstance(self.input, str) or isinstance(self.input[0], int):
-            return (self.input,)
-        return self.input
+        return inputs_of(self.input)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from starlette.requests import Request
 
 from tapeline.server._body import read_json_text
+from tapeline.server._classifying_model import Classifying
 from tapeline.server._compiling import CompileTurns
 from tapeline.server._errors import RequestError
 from tapeline.server._json import parse_json
@@ -25,7 +26,7 @@ from tapeline.server._response_store import ResponseStore
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R", bound=RecordType)
-M = TypeVar("M", bound=ServedModel | Ranking)
+M = TypeVar("M", bound=ServedModel | Ranking | Classifying)
 
 _INLINE_BYTES: Final = 1 << 16  # of a body that is parsed on the event loop
 _LARGE_AT_ONCE: Final = 2  # larger bodies that are read and prepared at once

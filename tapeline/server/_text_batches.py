@@ -18,10 +18,12 @@ class TextSettings:
     Attributes:
         prompt_name: name of a prompt of the model; its default if None.
         truncate: whether texts that are longer than the model reads are truncated, and not refused.
+        raw: whether the results of a classifier are logits, and not scores.
     """
 
     prompt_name: str | None = None
     truncate: bool = True
+    raw: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -50,6 +50,7 @@ _BODIES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/v1/completions", {**_SHORT, "prompt": "a", "stop_token_ids": [4], "min_p": 0.1, "prompt_logprobs": 1}),
     ("/v1/embeddings", {"model": "lengths", "input": ["a", "bb"], "encoding_format": "float"}),
     ("/v1/rerank", {"model": "lengths", "query": "a", "documents": ["b", "c"], "top_n": 1}),
+    ("/classify", {"model": "lengths", "input": ["a", "bb"], "use_activation": False}),
     ("/tokenize", {"model": "demo", "prompt": "It was"}),
     ("/detokenize", {"model": "demo", "tokens": [5, 6, 7]}),
 )
