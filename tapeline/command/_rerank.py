@@ -4,18 +4,16 @@ rerank --bundle DIR --query "A question?" --document "One text." --document "Ano
 rerank --bundle DIR --query "A question?" --documents FILE [--output FILE.npy]
 """
 
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 from absl import flags
 
 import tapeline
-from lang_core import InputError
 from tapeline.cli import output_file, table, user_path, whole_file
 from tapeline.command._format_flags import FormatFlag, put_json
-from tapeline.command._paths import check_readable
 from tapeline.command._place_flags import define_place_flags
+from tapeline.command._texts import texts_of
 from tapeline.command._truncation import warn_of_truncation
 
 FLAGS: Final = flags.FlagValues()
@@ -40,7 +38,8 @@ _FORMAT: Final = FormatFlag(FLAGS)
 
 def main() -> None:
     """Prints the documents, the best first, each with its score and its number."""
-    output, documents = output_file("output", _OUTPUT.value), _documents()
+    output = output_file("output", _OUTPUT.value)
+    documents = texts_of("document", _DOCUMENT.value, _DOCUMENTS.value)
     with tapeline.load(user_path(_BUNDLE.value), **_PLACE.keywords()) as model:
         ranked_texts = model.rerank(_QUERY.value, documents, truncate=_TRUNCATE.value)
     warn_of_truncation(documents, ranked_texts)
@@ -54,27 +53,3 @@ def main() -> None:
         put_json({"query": _QUERY.value, "documents": ranked})
         return
     print("\n".join(table([[f"{scores[i]:.4f}", str(i + 1), documents[i]] for i in order], indent="")))
-
-
-def _documents() -> list[str]:
-    """Returns the documents.
-
-    Raises:
-        InputError: there are none, or the file cannot be read.
-    """
-    if bool(_DOCUMENT.value) == bool(_DOCUMENTS.value):
-        raise InputError("give a text with `document`, once for each, or a file of them with `documents`")
-    check_readable("documents", [_DOCUMENTS.value] if _DOCUMENTS.value else ())
-    documents = _lines(user_path(_DOCUMENTS.value)) if _DOCUMENTS.value else _DOCUMENT.value
-    if not documents:
-        raise InputError(f"documents={_DOCUMENTS.value}: there is no text in it: write one per line")
-    return documents
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except UnicodeDecodeError:
-        raise InputError(f"documents={path}: is not UTF-8: write a text per line in UTF-8") from None
-    except OSError as error:
-        raise InputError(f"documents={path}: cannot be read: {error.strerror}") from None
