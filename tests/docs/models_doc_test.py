@@ -14,6 +14,7 @@ import pytest
 from tests.docs._snippets import PAGES, Snippets, blocks_of
 from tests.goldens.encoders.cases import ENCODER_CASES
 from tests.goldens.encoders.files import write_encoder_checkpoint
+from tests.goldens.heads.cases import HEAD_CASES, read_goldens, write_files, write_weights
 from tests.goldens.speech.cases import SPEECH_CASES
 from tests.goldens.speech.files import RATE, SPEECH, read_speech_goldens, sound, write_speech_checkpoint
 from tests.goldens.vision_language.cases import CASES
@@ -38,7 +39,13 @@ _PRELUDES: Final = {
 }
 # Blocks of Python on each page that ask a server, and all of them.
 _SERVED: Final = {"docs/grammars.md": 1, "docs/serving-api.md": 1, "docs/serving.md": 1, "docs/start.md": 1}
-_LOADED: Final = {"docs/encoders.md": 3, "docs/transcription.md": 2}
+_HEADS: Final = {
+    "classes": "sentiment-bundle",
+    "entities": "ner-bundle",
+    "answers": "squad-bundle",
+    "masked": "bert-bundle",
+}
+_LOADED: Final = {"docs/encoders.md": 4, "docs/transcription.md": 2}
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +69,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_encoder_checkpoint(folder / "reranker-model", ENCODER_CASES["xlm_roberta_classifier"])
     write_sentence_tokenizer(folder / "reranker-model")
     export(folder / "reranker-model", folder / "bge-reranker-bundle", batch=2, sequence=16)
+    goldens = read_goldens()["cases"]
+    for name, bundle in _HEADS.items():
+        write_files(folder / name, HEAD_CASES[name])
+        write_weights(folder / name, HEAD_CASES[name], goldens[name]["shapes"])
+        export(folder / name, folder / bundle, sequence=32)
     (folder / "siglip-model").mkdir()
     write_encoder_checkpoint(folder / "siglip-model", ENCODER_CASES["siglip"])
     settings = {"image_processor_type": "SiglipImageProcessor", "size": {"height": 10, "width": 10}}
