@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from lang_core import InputError
 from tapeline.server._errors import RequestError
 from tapeline.server._paths import without_paths
-from tapeline.server._turns import Turns
+from tapeline.server._turns import SerialExecutor
 from tapeline.text import Tokenizer
 
 
@@ -23,7 +23,7 @@ class TextsModel:
     name: str
     created: int
     context: int
-    _turns: Turns = field(default_factory=Turns, repr=False)
+    _turns: SerialExecutor = field(default_factory=SerialExecutor, repr=False)
 
     def fault(self, seconds: float) -> str | None:
         """Returns why the model cannot answer: a call does not make progress for some seconds; None if it can."""
