@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tapeline.bundle import Bundle
     from tapeline.cli import VERSION, Progress, ProgressEvent, TerminalProgress
     from tapeline.compare import Comparison, compare_dumps
+    from tapeline.converting import Converted, convert
     from tapeline.exporting import ExportOptions, cached_export, export, predict_export
     from tapeline.finetuning import TrainedModel, TrainOptions, train
     from tapeline.grammar import Choices, JsonObject, JsonSchema, LarkGrammar, RegularExpression
@@ -61,6 +62,7 @@ __all__ = [
     "CompileError",
     "ConfigError",
     "Conversation",
+    "Converted",
     "DeviceError",
     "DumpOptions",
     "ExportOptions",
@@ -88,6 +90,7 @@ __all__ = [
     "cached_export",
     "compare_bundles",
     "compare_dumps",
+    "convert",
     "draw_graph",
     "export",
     "inspect_bundle",
@@ -116,6 +119,7 @@ _MODULES: Final = {
     "tapeline.bundle": ("Bundle",),
     "tapeline.cli": ("VERSION", "Progress", "ProgressEvent", "TerminalProgress"),
     "tapeline.compare": ("Comparison", "compare_dumps"),
+    "tapeline.converting": ("Converted", "convert"),
     "tapeline.exporting": ("ExportOptions", "cached_export", "export", "predict_export"),
     "tapeline.finetuning": ("TrainOptions", "TrainedModel", "train"),
     "tapeline.grammar": ("Choices", "JsonObject", "JsonSchema", "LarkGrammar", "RegularExpression"),

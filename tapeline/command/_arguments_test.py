@@ -28,6 +28,7 @@ def _parsed(command: str, *words: str) -> Mapping[str, Any]:
     values = load_command(command).FLAGS
     needed = {"run": ("bundle", "output_dir"), "embed": ("bundle",), "rerank": ("bundle", "query")}
     needed |= dict.fromkeys(("classify", "tag", "fill"), ("bundle",)) | {"answer": ("bundle", "question")}
+    needed["convert"] = ("model", "output")
     needed |= {"transcribe": ("bundle", "audio"), "compare": ("actual",), "train": ("model", "data", "output")}
     needed["make-checkpoint"] = ("output",)
     operands = 0 if words[:1] == () or words[0].startswith("-") else len(words)

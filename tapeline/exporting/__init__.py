@@ -1,5 +1,6 @@
 """Export: a checkpoint in, a verified bundle out."""
 
+from tapeline.exporting._adapters import with_adapters
 from tapeline.exporting._api import check_unnamed, export, predict_export
 from tapeline.exporting._bundle_cache import cached_export, cached_export_early
 from tapeline.exporting._dry_run import dry_run, prediction_text, write_prediction
@@ -12,6 +13,7 @@ from tapeline.exporting._options import (
     canonical_targets,
     check_names,
 )
+from tapeline.exporting._predict import bundled_files
 from tapeline.exporting._replacing import default_output
 from tapeline.exporting._report import report_summary
 from tapeline.exporting._source import ModelSource, open_source
@@ -22,6 +24,7 @@ __all__ = [
     "ExportKeywords",
     "ExportOptions",
     "ModelSource",
+    "bundled_files",
     "cached_export",
     "cached_export_early",
     "canonical_targets",
@@ -35,5 +38,6 @@ __all__ = [
     "prediction_text",
     "report_summary",
     "run_export",
+    "with_adapters",
     "write_prediction",
 ]

@@ -14,12 +14,10 @@ if TYPE_CHECKING:
     from tapeline.finetuning._adapter import adapted_modules, changes_of, first_values
     from tapeline.finetuning._objective import adapter_objective, full_objective
     from tapeline.finetuning._output import write_adapter
-    from tapeline.finetuning._stored import StoredLayout
 
 __all__ = [
     "SCHEDULES",
     "Schedule",
-    "StoredLayout",
     "TrainKeywords",
     "TrainOptions",
     "TrainedModel",
@@ -35,7 +33,6 @@ __all__ = [
 
 _MODULES: Final = MappingProxyType(
     {
-        "StoredLayout": "_stored",
         "adapted_modules": "_adapter",
         "adapter_objective": "_objective",
         "changes_of": "_adapter",

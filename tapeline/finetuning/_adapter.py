@@ -7,8 +7,7 @@ import numpy as np
 
 from lang_core import ConfigError, ExecutionContext, Tensor, TensorSpec, near_names
 from run_jax.training import trace
-from tapeline.finetuning._stored import StoredLayout
-from transformer_core.models import DecoderLM
+from transformer_core.models import DecoderLM, StoredLayout
 from transformer_core.training import LowRankChange, noted_linears
 
 _WEIGHT: Final = ".weight"

@@ -10,10 +10,9 @@ import numpy as np
 
 from lang_core import TensorSpec, WeightSource, as_dtype, read_json
 from tapeline.finetuning._adapter import AdaptedModule
-from tapeline.finetuning._stored import StoredLayout
 from tapeline.text import tokenizer_files
 from transformer_core.checkpoints import SINGLE_FILE, write_safetensors
-from transformer_core.models import CONFIG_FILE, DecoderLM
+from transformer_core.models import CONFIG_FILE, DecoderLM, StoredLayout
 
 _PREFIX: Final = "base_model.model."
 _TORCH: Final = {"f32": "float32", "bf16": "bfloat16"}

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from lang_core import EagerExecutionContext, Module, WeightSource
-from tapeline.finetuning import StoredLayout, adapted_modules, changes_of, first_values, write_adapter
+from tapeline.finetuning import adapted_modules, changes_of, first_values, write_adapter
 from tests.goldens.cases import CASES
 from tests.goldens.weights import write_checkpoint
 from transformer_core.checkpoints import Adapter, SafetensorsCheckpoint
-from transformer_core.models import DecoderLM, load_model, weights_of
+from transformer_core.models import DecoderLM, StoredLayout, load_model, weights_of
 from transformer_core.training import low_rank_linears
 
 _LONG = os.environ.get("TAPELINE_LONG") == "1"

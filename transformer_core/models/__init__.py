@@ -55,6 +55,7 @@ from transformer_core.family import (
 )
 from transformer_core.models._load import load_model, misspelt_fields
 from transformer_core.models._random import write_random_model
+from transformer_core.models._stored_layout import StoredLayout
 from transformer_core.models._weights import (
     check_quantization,
     stored_encodings,
@@ -93,6 +94,7 @@ __all__ = [
     "MODULES_FILE",
     "SENTENCE_CONFIGS",
     "SENTENCE_FILES",
+    "StoredLayout",
     "SENTENCE_WEIGHTS",
     "SLOT_TOKENS",
     "TEXT_ALIGNMENT",

@@ -7,7 +7,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from lang_core import ConfigError, TensorSpec, WeightSource, i64
-from transformer_core.models import Model, stored_specs, weights_of
+from transformer_core.family._model import Model
+from transformer_core.models._weights import stored_specs, weights_of
 
 # Keys by which a family tells the names that its modules have in transformers from others.
 _CANONICAL: Final = ("transformer.wte.weight",)
@@ -79,6 +80,10 @@ class StoredLayout:
         """
         waiting: dict[str, tuple[np.ndarray, int]] = {}
         for path, values in parameters.items():
+            stored = self.matrix(path, values.shape) if values.ndim == 2 else None
+            if stored is not None and stored.whole and not stored.transposed:
+                yield stored.key, values
+                continue
             indices = self._read(path, 0, values.shape[0]) if values.ndim else self._indices.read(path)
             numbers, places = indices.reshape(-1) >> _SHIFT, indices.reshape(-1) & ((1 << _SHIFT) - 1)
             for number in np.unique(numbers).tolist():
@@ -92,7 +97,7 @@ class StoredLayout:
         if waiting:
             raise ConfigError(
                 f"{self._model.config.architecture}: parameters make up only a part of {', '.join(sorted(waiting)[:4])}"
-                ": train an adapter (`lora`), or all layers"
+                ": take all layers; or train an adapter (`lora`)"
             )
 
     def _piece(self, path: str, start: int, stop: int) -> tuple[str, bool, np.ndarray] | None:

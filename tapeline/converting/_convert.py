@@ -1,0 +1,240 @@
+"""Conversion of a model to a directory that transformers loads: safetensors, config.json, tokenizer."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from lang_core import DType, InputError, TensorSpec, WeightSource, as_dtype, checked_choices, read_json
+from tapeline.cli import Progress, ProgressEvent, no_progress
+from tapeline.exporting import ModelSource, bundled_files, open_source, with_adapters
+from transformer_core.checkpoints import SafetensorsCheckpoint, write_sharded_safetensors
+from transformer_core.models import CONFIG_FILE, Model, StoredLayout, load_model, stored_specs, weights_of
+
+CONVERTED_DTYPES: Final = ("f32", "bf16", "f16")
+"""Dtypes that weights are written in."""
+
+_TORCH: Final = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+_OF_STORAGE: Final = (
+    "quantization_config",
+    "torch_dtype",
+    "dtype",
+)  # fields that say how the weights were stored before
+_UNKNOWN: Final = ("Ernie4_5_MoeForCausalLM",)  # its checkpoints have a bias in one of two shapes
+_SHARD: Final = 5_000_000_000  # bytes; transformers writes files of as many
+_ROWS: Final = 64 << 20  # bytes of a tensor that are converted at once
+
+
+@checked_choices
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """Directory of a converted model.
+
+    Attributes:
+        path: the directory.
+        dtype: dtype of the weights.
+        tensors: number of tensors.
+        nbytes: bytes of the weights.
+    """
+
+    path: Path
+    dtype: str
+    tensors: int
+    nbytes: int
+
+
+@checked_choices
+def convert(
+    model: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    dtype: str | None = None,
+    adapter: Sequence[str] = (),
+    shard_bytes: int = _SHARD,
+    progress: Progress = no_progress,
+    base: str | os.PathLike[str] = "",
+) -> Converted:
+    """Writes a model as transformers reads it: safetensors in the names of its family, config.json, and its tokenizer.
+
+    Packed weights are unpacked and adapters are merged as they are read. Few tensors are in memory at a time.
+
+    Args:
+        model: Hugging Face directory, ``.gguf`` file, name of the hub, or ``demo``.
+        output: directory, which must not exist or be empty; it appears complete or not at all.
+        dtype: ``f32``, ``bf16`` or ``f16``; if None that of the weights, and ``f16`` of packed ones.
+        adapter: LoRA adapters that are merged, as for ``export``.
+        shard_bytes: largest size of a file; a larger tensor has a file of its own.
+        progress: receives steps and warnings.
+        base: directory that relative paths start from.
+
+    Raises:
+        InputError: the model cannot be read, ``output`` exists, or a weight is beyond the range of the dtype.
+    """
+    if dtype is not None and dtype not in CONVERTED_DTYPES:
+        raise InputError(f"dtype={dtype}: expected one of {', '.join(CONVERTED_DTYPES)}")
+    name, target = os.fspath(model), Path(base, output)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise InputError(f"output={output}: exists, and only a new or empty directory is written: choose another")
+    with (
+        open_source(name, Path(base, name), True, progress) as opened,
+        with_adapters(opened, adapter, Path(base), progress) as source,
+    ):
+        tensors = _tensors_of(source)
+        chosen = as_dtype(dtype or _own_dtype(source.weights))
+        specs = {key: TensorSpec(spec.shape, chosen) for key, spec in tensors.specs.items()}
+        nbytes = sum(spec.nbytes for spec in specs.values())
+        shards = min(len(specs), max(1, -(-nbytes // shard_bytes)))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", suffix=".partial", dir=target.parent) as folder:
+            staging = Path(folder)
+            writing = _Writing(tensors, chosen, progress)
+            write_sharded_safetensors(staging, specs, writing.chunks, shards)
+            _describe(staging, source.directory, chosen)
+            _check(staging, name)
+            staging.chmod(0o755)
+            if target.is_dir():
+                target.rmdir()
+            staging.rename(target)
+            staging.mkdir()  # for the context manager, which removes it
+    return Converted(target, chosen.name, len(specs), nbytes)
+
+
+class _Tensors(NamedTuple):
+    """Tensors of a checkpoint.
+
+    Attributes:
+        specs: their specs by key; dtypes are those of the model.
+        read: yields some of them in its own order.
+        others: reads each of the others by key.
+    """
+
+    specs: Mapping[str, TensorSpec]
+    read: Iterator[tuple[str, np.ndarray]]
+    others: Mapping[str, Callable[[], np.ndarray]]
+
+
+def _tensors_of(source: ModelSource) -> _Tensors:
+    """Returns the tensors that a checkpoint of Hugging Face's form has of a model.
+
+    Those of a directory stay as they are, also if the model does not read them, such as a vision tower. Those that
+    adapters change, and those of a GGUF file, are made from the model's parameters.
+    """
+    weights = source.weights
+    assert weights is not None
+    is_file = source.path.is_file()
+    stored = {} if is_file else {key: weights.spec(key) for key in weights.keys()}  # noqa: SIM118 - it is no mapping
+    if not is_file and not source.adapters:
+        return _Tensors(stored, iter(()), {key: partial(weights.read, key) for key in stored})
+    model = load_model(source.directory, adapters=source.adapters)
+    if is_file and (_has_head(model) or model.config.architecture in _UNKNOWN):
+        raise InputError(
+            f"model={source.name}: tensors of {model.config.architecture} have other names or shapes in transformers "
+            f"than a GGUF file tells: convert its directory of safetensors"
+        )
+    layout = StoredLayout(model, None if is_file else weights)
+    parameters = _Parameters(
+        weights_of(model, weights, source.adapters), [path for path, _ in model.named_parameters()]
+    )
+    others = {key: partial(weights.read, key) for key in stored if key not in layout.specs}
+    return _Tensors({**layout.specs, **{key: stored[key] for key in others}}, layout.tensors(parameters), others)
+
+
+def _has_head(model: Model[Any]) -> bool:
+    """Returns True of an encoder with a head, below which transformers has a prefix that GGUF files lack."""
+    return not hasattr(model.config, "rope") and "For" in model.config.architecture
+
+
+def _own_dtype(weights: WeightSource | None) -> str:
+    """Returns the dtype of the stored matrices; f16 if some are packed, or of a dtype that is not written."""
+    assert weights is not None
+    matrices = [key for key in weights.keys() if len(weights.spec(key).shape) > 1]  # noqa: SIM118 - it is no mapping
+    if any(weights.encoding(key) is not None for key in matrices):
+        return "f16"
+    dtypes = {weights.spec(key).dtype.name for key in matrices}
+    return next((name for name in CONVERTED_DTYPES if name in dtypes), "f16" if matrices else "f32")
+
+
+class _Parameters(Mapping[str, np.ndarray]):
+    """Parameters of a model by path, each read when it is asked for."""
+
+    def __init__(self, weights: WeightSource, paths: Sequence[str]) -> None:
+        self._weights: Final = weights
+        self._paths: Final = dict.fromkeys(paths)
+
+    def __getitem__(self, path: str) -> np.ndarray:
+        return self._weights.read(path)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+
+class _Writing:
+    """Data of tensors in the order in which they are asked for; those that come before wait."""
+
+    def __init__(self, tensors: _Tensors, dtype: DType, progress: Progress) -> None:
+        self._source: Final = tensors
+        self._dtype: Final = dtype
+        self._progress: Final = progress
+        self._waiting: Final[dict[str, np.ndarray]] = {}
+        self._total: Final = sum(spec.size for spec in tensors.specs.values()) * dtype.itemsize
+        self._done = 0
+
+    def chunks(self, key: str, spec: TensorSpec) -> Iterator[np.ndarray]:
+        """Yields a tensor of a spec's shape in the dtype, some rows at a time."""
+        read = self._source.others.get(key)
+        tensor = (self._made(key) if read is None else read()).reshape(spec.shape)
+        if not tensor.ndim:
+            yield self._as_dtype(tensor, key)
+            return
+        rows = max(1, _ROWS // max(1, tensor[:1].size * 8))
+        for start in range(0, len(tensor), rows):
+            yield self._as_dtype(tensor[start : start + rows], key)
+
+    def _made(self, key: str) -> np.ndarray:
+        while key not in self._waiting:
+            stored, tensor = next(self._source.read)
+            self._waiting[stored] = tensor
+        return self._waiting.pop(key)
+
+    def _as_dtype(self, values: np.ndarray, key: str) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            written = values.astype(self._dtype.numpy)
+        self._done += written.nbytes
+        self._progress(ProgressEvent("weights", self._done, self._total))
+        if not np.array_equal(np.isinf(written.astype(np.float32)), np.isinf(values.astype(np.float32))):
+            raise InputError(f"{key} has a value beyond the range of {self._dtype.name}: give dtype=bf16 or dtype=f32")
+        return written
+
+
+def _check(directory: Path, name: str) -> None:
+    """Checks that the directory can be read again: each tensor is there in the shape that the family has it in."""
+    with SafetensorsCheckpoint(directory) as checkpoint:
+        for key, spec in stored_specs(load_model(directory), checkpoint).items():
+            if not checkpoint.has(key) or checkpoint.spec(key).shape != spec.shape:
+                shape = list(checkpoint.spec(key).shape) if checkpoint.has(key) else "nothing"
+                raise InputError(
+                    f"model={name}: {key} would be {shape} in safetensors, and {list(spec.shape)} is read: this "
+                    f"family is not converted from a GGUF file: convert a directory of safetensors"
+                )
+
+
+def _describe(staging: Path, directory: Path, dtype: DType) -> None:
+    """Writes config.json without how weights were stored before, and copies the tokenizer and what else is read."""
+    fields: dict[str, Any] = read_json(directory / CONFIG_FILE, "give the model's directory", nonfinite=True)
+    kept = {name: value for name, value in fields.items() if name not in _OF_STORAGE}
+    text = json.dumps({**kept, "torch_dtype": _TORCH[dtype.name]}, indent=2)
+    (staging / CONFIG_FILE).write_text(text + "\n", encoding="utf-8")
+    for name in bundled_files():
+        if name != CONFIG_FILE and (directory / name).is_file():
+            (staging / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(directory / name, staging / name)
