@@ -66,14 +66,18 @@ def help_texts() -> list[str]:
 
 
 def single_importers(tree: Tree, paths: Sequence[str]) -> dict[str, str]:
-    """Returns the files that exactly one other file imports, with that file; ``__init__.py`` of packages left out."""
+    """Returns the files that exactly one other file imports, with that file.
+
+    Files that an ``__init__.py`` imports belong to the room's interface and are left out.
+    """
     importers: dict[str, set[str]] = {}
     modules = {module_name(path): path for path in tree.texts if not path.endswith(("_test.py", "_testing.py"))}
     for module, path in modules.items():
         for other in tree.imports[module]:
             importers.setdefault(other, set()).add(path)
     files = (path for path in paths if not path.endswith("__init__.py"))
-    return {path: min(users) for path in files if len(users := importers.get(module_name(path), set())) == 1}
+    single = {path: min(users) for path in files if len(users := importers.get(module_name(path), set())) == 1}
+    return {path: user for path, user in single.items() if not user.endswith("__init__.py")}
 
 
 def import_lines(tree: Tree, paths: Sequence[str]) -> tuple[int, int]:
