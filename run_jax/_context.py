@@ -1,8 +1,8 @@
-"""The execution context with JAX arrays as tensors."""
+"""The execution context with JAX arrays as tensors, and its ops."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from lang_core import (
     ExecutionContext,
     Op,
     OpError,
+    Ops,
     Parameter,
     Tensor,
     TensorSpec,
@@ -28,12 +29,110 @@ from lang_core import (
     plain_bools,
     tag_name,
 )
-from run_jax._composites import COMPOSITES
 from run_jax._control import bounded_loop, branch, counted_loop, loop
 from run_jax._indexing import overlapping_update
-from run_jax._ops import JaxOps
 from run_jax._rules import RULES, convert
 from run_jax._tensor import JaxTensor, is_traced, is_tracing_now, tensor_of
+
+
+class _Context(Protocol):
+    """Part of a JAX context that its ops call."""
+
+    def tensor(self, value: Any) -> Tensor:
+        """Returns a value as a tensor."""
+        ...
+
+    def counted_loop(
+        self, stop: int, body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
+    ) -> tuple[Tensor, ...]:
+        """Runs a loop of known length."""
+        ...
+
+    def while_loop(
+        self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
+    ) -> tuple[Tensor, ...]:
+        """Runs a loop that data ends."""
+        ...
+
+    def bounded_loop(
+        self,
+        most: int,
+        cond: Callable[..., Tensor],
+        body: Callable[..., Sequence[Tensor]],
+        init: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        """Runs a loop that data ends after a known number of rounds at most."""
+        ...
+
+
+class JaxOps(Ops):
+    """All ops, as methods. Numbers take the dtype of arrays of JAX beside them too, and counted loops are scans."""
+
+    __slots__ = ()
+
+    def fori_loop(self, stop: int, body: Callable[..., Sequence[Tensor]], init: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Runs ``body(i, *values)`` for the i32 i = 0 .. stop - 1; reverse mode goes through it."""
+        return self._context.counted_loop(stop, body, tuple(init))
+
+    def while_loop(
+        self,
+        cond: Callable[..., Tensor],
+        body: Callable[..., Sequence[Tensor]],
+        init: Sequence[Tensor],
+        most: int | None = None,
+    ) -> tuple[Tensor, ...]:
+        """Runs a loop; reverse mode goes through it if ``most``, which its rounds cannot exceed, is given."""
+        if most is None:
+            return self._context.while_loop(cond, body, tuple(init))
+        return self._context.bounded_loop(most, cond, body, tuple(init))
+
+    @property
+    def _context(self) -> _Context:
+        return cast(_Context, self._ctx)
+
+    def _lifted(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(self._context.tensor(value) if isinstance(value, jax.Array) else value for value in values)
+
+    def _tensors(self, op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+        return super()._tensors(op, self._lifted(operands))
+
+    def _starts(self, starts: Sequence[Any]) -> tuple[Any, ...]:
+        return super()._starts(self._lifted(starts))
+
+
+# ``rule(context, body, *operands, *attributes)``; it may call the body.
+COMPOSITES: Final[dict[str, Callable[..., Any]]] = {}
+
+
+def _along(function: Callable[..., Any], context: Any, x: Any, axis: int) -> Any:
+    tensor: JaxTensor = context.tensor(x)
+    wide = convert(tensor.data, tensor.dtype.accumulation)
+    return JaxTensor(tensor.spec, convert(function(wide, axis=axis), tensor.dtype))
+
+
+def _applies(x: Any, axis: int) -> bool:
+    """Returns whether a call is plain: others are left to the ops, which report errors."""
+    return as_dtype(x.dtype).is_floating and 0 not in x.shape and -x.ndim <= axis < x.ndim
+
+
+def _softmax(context: Any, body: Callable[..., Any], x: Any, where: Any, axis: int) -> Any:
+    if where is not None or not _applies(x, axis):
+        return body(x, where, axis)
+    return _along(jax.nn.softmax, context, x, axis)
+
+
+def _log_softmax(context: Any, body: Callable[..., Any], x: Any, axis: int) -> Any:
+    return _along(jax.nn.log_softmax, context, x, axis) if _applies(x, axis) else body(x, axis)
+
+
+def _relu(context: Any, body: Callable[..., Any], x: Any) -> Any:
+    """Returns max(x, 0) with the derivative 0 at 0; the derivative of a maximum is half there."""
+    tensor: JaxTensor = context.tensor(x)
+    return JaxTensor(tensor.spec, jax.nn.relu(tensor.data)) if tensor.dtype.is_floating else body(x)
+
+
+COMPOSITES.update({"softmax": _softmax, "log_softmax": _log_softmax, "relu": _relu})
+
 
 R = TypeVar("R")
 T = TypeVar("T", bound=Tensor)

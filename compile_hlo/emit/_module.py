@@ -1,11 +1,12 @@
-"""Writer of a whole module: functions of entry points, then the functions they refer to."""
+"""Writer of a whole module: functions of entry points, stretch by stretch, then the functions they refer to."""
 
+import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Final, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, Self
 
-from compile_dag import ComputeGraph, Value
+from compile_dag import ComputeGraph, Node, Value
 from compile_hlo.directions import (
     REFLECTION,
     FunctionFlow,
@@ -25,9 +26,34 @@ from compile_hlo.emit._helpers import HelperFunctions
 from compile_hlo.emit._overrides import Overrides
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._sites import SiteTracer
-from compile_hlo.emit._stretches import stretches
 from compile_hlo.emit._types import quoted, symbol, tensor_type
 from lang_core import Argument, GraphError, TagSelection, TensorSpec, checked_choices
+
+
+class CutStretch(NamedTuple):
+    """Nodes between two block boundaries.
+
+    Attributes:
+        nodes: nodes, in order.
+        results: those of their results that are used later.
+    """
+
+    nodes: list[Node]
+    results: list[Value]
+
+
+def stretches(graph: ComputeGraph) -> Iterator[CutStretch]:
+    """Yields stretches in order: their nodes, and those of their results that later nodes or the outputs use."""
+    pieces = [list(group) for _, group in itertools.groupby(graph.nodes, key=lambda node: node.stretch)]
+    last_use = {value.number: len(pieces) for value in graph.outputs.values()}
+    for number, nodes in enumerate(pieces):
+        for node in nodes:
+            for value in node.inputs:
+                last_use[value.number] = max(number, last_use.get(value.number, 0))
+    for number, nodes in enumerate(pieces):
+        used = [value for node in nodes for value in node.results if last_use.get(value.number, 0) > number]
+        yield CutStretch(nodes, used)
+
 
 # Other arguments get numbers, and parameters a name with a point: no two names are the same.
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)

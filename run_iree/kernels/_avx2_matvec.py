@@ -1,8 +1,12 @@
-"""y = W x of one token for CPUs with AVX2, FMA and F16C; this file has the steps along rows of blocks of 32.
+"""y = W x of one token for CPUs with AVX2, FMA and F16C: the steps along rows of blocks and super-blocks.
 
 Integers of two blocks are multiplied at once, ``vpmaddubsw`` (unsigned by signed) and ``vpmaddwd`` sum them, and a
 product with f32 scales follows. Signed bytes are widened to 16 bits, as x of two planes is; of x in one plane their
 magnitudes are multiplied with x with their signs.
+
+Steps along rows of super-blocks take 256 columns at a time. As with blocks of 32 a register has integers of two blocks,
+or of two parts of one, so that eight sums of products have two scales, which lie in the same places of a register's
+halves.
 """
 
 from functools import partial
@@ -10,8 +14,10 @@ from typing import Final
 
 from lang_core import BLOCK, Encoding
 from lang_core.ops import PLANE_BASE
+from run_iree.kernels._avx2_minus import SIXTEENS
 from run_iree.kernels._avx2_nibbles import Nibbles, fifth_bits, fifth_numbers, nibble_constants
-from run_iree.kernels._avx2_row import BYTES, PAIRS, for_steps
+from run_iree.kernels._avx2_planes import PairedPlanes, has_paired_planes
+from run_iree.kernels._avx2_row import BYTES, PAIRS, SUMS, for_steps
 from run_iree.kernels._avx2_scales import block_scales, picked, scale_numbers
 from run_iree.kernels._avx2_steps import (
     Reading,
@@ -21,12 +27,92 @@ from run_iree.kernels._avx2_steps import (
     scales_of_x,
     summed,
 )
-from run_iree.kernels._avx2_super_block import reads_super_blocks, super_block_steps
 from run_iree.kernels._instruction_sets import byte_dot, pair_dot, with_sign
 from run_iree.kernels._packed_matvec import Steps, packed_matvec
 from run_iree.kernels._packed_row import packed_buffers
 from run_iree.kernels._packed_tokens import packed_tokens
+from run_iree.kernels._sub_scales import part_minima, part_scales
+from run_iree.kernels._super_block import super_block_constants, super_block_numbers
 from run_iree.kernels._text import Buffer, CpuKernel, listed, wanted_workgroups
+
+_BLOCKS: Final = 8
+_HALF: Final = BLOCK // 2
+
+
+def reads_super_blocks(encoding: Encoding) -> bool:
+    """Returns whether a layout of super-blocks is one of those that the steps here are for."""
+    if encoding.layout.exponent:
+        return False
+    return _has_short_runs(encoding) or (encoding.layout.table is None and has_paired_planes(encoding))
+
+
+def super_block_steps(columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None = None) -> Steps:
+    """Returns the steps along super-blocks, of a weight of type ``w``, for x of so many columns and planes."""
+    make = _short_runs if _has_short_runs(encoding) else _paired_planes
+    return row_steps(columns, planes, make(encoding, w), at_once)
+
+
+def _paired_planes(encoding: Encoding, w: str) -> Reading:
+    planes = PairedPlanes(encoding)
+    return Reading(
+        encoding,
+        _BLOCKS,
+        planes.registers(),
+        [*super_block_constants(encoding), *planes.constants()],
+        [*super_block_numbers(encoding), *planes.numbers()],
+        planes.loaded(w),
+        _scales(encoding, w),
+        planes.unpacked(),
+    )
+
+
+def _has_short_runs(encoding: Encoding) -> bool:
+    """Returns whether sixteen bytes hold a block: low integers and high ones have the same scale."""
+    planes = [(plane.bits, plane.span) for plane in encoding.layout.planes]
+    return planes == [(4, _HALF)] and encoding.layout.scaled == BLOCK
+
+
+def _short_runs(encoding: Encoding, w: str) -> Reading:
+    first = encoding.layout.planes[0].at
+    nibbles = [
+        Nibbles(
+            f"{i}",
+            (first + _HALF * i, first + _HALF * (i + _BLOCKS // 2)),
+            (BLOCK * i, BLOCK * (i + _BLOCKS // 2)),
+            _HALF,
+        )
+        for i in range(_BLOCKS // 2)
+    ]
+    return Reading(
+        encoding,
+        _BLOCKS,
+        tuple(pair.integers() for pair in nibbles),
+        [*super_block_constants(encoding), *nibble_constants(encoding)],
+        [*super_block_numbers(encoding), *(place for pair in nibbles for place in pair.places)],
+        [line for pair in nibbles for line in pair.loaded(w)],
+        _scales(encoding, w),
+        [line for pair in nibbles for line in pair.unpacked(encoding, _BLOCKS)],
+    )
+
+
+def _scales(encoding: Encoding, w: str) -> list[str]:
+    """Makes ``%w_scales`` and ``%minima``, of eight blocks, or of sixteen parts in the order of ``SIXTEENS``."""
+    layout = encoding.layout
+    sixteens = layout.scaled < BLOCK
+    lines = [
+        *part_scales(encoding, "", w, SIXTEENS if sixteens else range(16)),
+        _lanes("w_scales", "scaled", range(16 if sixteens else 8)),
+    ]
+    if layout.minimum is None:
+        return lines
+    if sixteens:
+        return [*lines, *part_minima(encoding, "", w, SIXTEENS), _lanes("minima", "least", range(16))]
+    return [*lines, _lanes("minima", "scaled", range(8, 16))]
+
+
+def _lanes(name: str, source: str, lanes: range) -> str:
+    return f"%{name} = vector.shuffle %{source}, %{source} {listed(lanes)} : {SUMS}, {SUMS}"
+
 
 NAME: Final = "avx2-matvec"
 TOKENS: Final = "avx2-few-tokens"

@@ -1,8 +1,10 @@
 """Products with packed weights for CPUs of any kind: vectors that every compiler backend takes apart."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from lang_core import BLOCK, Encoding
+from lang_core.ops import PLANE_BASE
 from run_iree.kernels._packed_row import (
     block_minimum,
     block_scale,
@@ -11,7 +13,6 @@ from run_iree.kernels._packed_row import (
     signed_block,
     unsigned_offset,
 )
-from run_iree.kernels._planes import XPlanes
 from run_iree.kernels._sub_scales import part_minima, part_scales
 from run_iree.kernels._super_block import (
     CHUNK,
@@ -21,6 +22,7 @@ from run_iree.kernels._super_block import (
     super_block_numbers,
 )
 from run_iree.kernels._text import (
+    Buffer,
     CpuKernel,
     constants,
     indented,
@@ -30,6 +32,43 @@ from run_iree.kernels._text import (
     stored,
     wanted_workgroups,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class XPlanes:
+    """Integers of x in planes.
+
+    Attributes:
+        q: buffer [rows, planes, columns].
+        planes: number of planes.
+        columns: columns of x.
+    """
+
+    q: Buffer
+    planes: int
+    columns: int
+
+    def block(self, name: str, place: str) -> list[str]:
+        """Makes ``%name`` vector<32xi32> of the integers with their first plane at an index.
+
+        They are put together in 16 bits, so that compilers see products of 16 bits, for which CPUs have instructions.
+        """
+        words, wide = "vector<32xi16>", "vector<32xi32>"
+        lines = [f"%{name}_bytes = vector.load %q[{place}] : {self.q.memref}, vector<32xi8>"]
+        if self.planes == 1:
+            return [*lines, f"%{name} = arith.extsi %{name}_bytes : vector<32xi8> to {wide}"]
+        return [
+            *lines,
+            f"%{name}_second_at = arith.addi {place}, %c{self.columns} : index",
+            f"%{name}_second_bytes = vector.load %q[%{name}_second_at] : {self.q.memref}, vector<32xi8>",
+            f"%{name}_first = arith.extsi %{name}_bytes : vector<32xi8> to {words}",
+            f"%{name}_second = arith.extsi %{name}_second_bytes : vector<32xi8> to {words}",
+            f"%{name}_base = arith.constant dense<{PLANE_BASE}> : {words}",
+            f"%{name}_upper = arith.muli %{name}_first, %{name}_base : {words}",
+            f"%{name}_words = arith.addi %{name}_upper, %{name}_second : {words}",
+            f"%{name} = arith.extsi %{name}_words : {words} to {wide}",
+        ]
+
 
 NAME: Final = "vector"
 _EIGHT: Final = "vector<8xf32>"

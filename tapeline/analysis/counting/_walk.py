@@ -1,5 +1,6 @@
-"""Walk over the nodes of a stretch or of a loop's body: layouts, work, and live values."""
+"""Walk over the nodes of a stretch or of a loop's body: layouts, costs of ops, rounds of loops, and live values."""
 
+import math
 import re
 from collections.abc import Callable, Sequence, Set
 from typing import Final, NamedTuple
@@ -7,13 +8,157 @@ from typing import Final, NamedTuple
 from compile_dag import ComputeGraph, Node, Value
 from compile_hlo.passes import with_row_writes
 from lang_core import Axes, TensorSpec
-from tapeline.analysis.counting._costs import PRODUCTS, UPDATES, VIEWS, bytes_of, flops_of
 from tapeline.analysis.counting._factors import Factors
 from tapeline.analysis.counting._grid import DeviceGrid, Layout, whole
-from tapeline.analysis.counting._loops import rounds_of
 from tapeline.analysis.counting._rules import factors_of
 from tapeline.analysis.counting._spread import Spread, Transfer, moved, spread
 from tapeline.analysis.counting._work import Collective, Work
+
+
+def rounds_of(node: Node) -> float:
+    """Returns how often the body of a ``while`` runs.
+
+    A loop that counts up by a constant to a constant: exactly. One that counts up to a number that is computed, and in
+    each round writes some rows for one choice of each group (experts that devices divide): as many as choices are made,
+    if all are equally frequent. A loop with a step that sums over the rows with one number (the loop over experts):
+    about as many as numbers differ, if all are equally frequent, and at least as many as full rows need. Any other
+    loop: once.
+    """
+    cond, body, _ = node.attributes
+    limit = _limit(cond)
+    if limit is None:
+        return _rounds_of_groups(body)
+    place, most = limit
+    step = list(body.outputs.values())[place]
+    made = {value.number: inner for inner in body.nodes for value in inner.results}
+    adding = made.get(step.number)
+    if adding is None or adding.op.name != "add":
+        return 1
+    counted = next((made[value.number] for value in adding.inputs if value.number in made), None)
+    if counted is None:
+        return 1
+    if counted.op.name == "constant":
+        return -(-most // int(counted.attributes[0].array))
+    rows = counted.inputs[0].spec.size if counted.inputs else 1
+    return max(most / rows, _distinct(_choices(body), most))
+
+
+def _rounds_of_groups(body: ComputeGraph) -> float:
+    written = [
+        inner for inner in body.nodes if inner.op.name == "dynamic_update_slice" and inner.inputs[0].spec.ndim == 3
+    ]
+    sizes = [
+        inner.inputs[0].spec.shape[1]
+        for inner in body.nodes
+        if inner.op.name == "dynamic_slice" and inner.inputs[0].spec.ndim > 2 and inner.attributes[0][1] == 1
+    ]
+    if not written or not sizes:
+        return 1
+    (groups, places, _), rows = written[0].inputs[0].spec.shape, written[0].inputs[1].spec.shape[1]
+    # There is room for all full rounds and for one more of each choice, or of each draw if these are fewer.
+    choices, most = max(sizes), places // rows
+    draws = most * rows // (rows + 1)
+    if draws > choices:
+        draws = (most - choices) * rows
+    return max(draws / (groups * rows), _distinct(choices, draws))
+
+
+def _limit(cond: ComputeGraph) -> tuple[int, int] | None:
+    """Returns which carried value is compared with which constant; None if the condition is another one."""
+    (result,) = cond.outputs.values()
+    made = {value.number: inner for inner in cond.nodes for value in inner.results}
+    less = made.get(result.number)
+    carried = [value.number for value in cond.inputs.values()]
+    if less is None or less.op.name != "less" or less.inputs[0].number not in carried:
+        return None
+    bound = made.get(less.inputs[1].number)
+    if bound is None or bound.op.name != "constant":
+        return None
+    return carried.index(less.inputs[0].number), int(bound.attributes[0].array)
+
+
+def _choices(body: ComputeGraph) -> int:
+    """Returns from how many slices of a stacked weight each round takes one; 1 if it takes none."""
+    sizes = [
+        inner.inputs[0].spec.shape[0]
+        for inner in body.nodes
+        if inner.op.name == "dynamic_slice" and inner.attributes[0][0] == 1 and inner.inputs[0].spec.ndim > 1
+    ]
+    sizes += [inner.inputs[2].spec.shape[0] for inner in body.nodes if inner.op.name == "packed_expert_linear"]
+    return max(sizes, default=1)
+
+
+def _distinct(choices: int, draws: int) -> float:
+    """Returns how many of some choices occur among so many draws, on average."""
+    return choices * (1 - (1 - 1 / choices) ** draws)
+
+
+PRODUCTS: Final = frozenset({"dot_general", "conv", "packed_linear", "packed_expert_linear", "cached_attention"})
+"""Ops that multiply and add: they read their operands and write their results."""
+
+VIEWS: Final = frozenset({"reshape", "transpose", "broadcast", "slice", "cast", "dequantize", "dynamic_slice"})
+"""Ops that are computed where their result is read."""
+
+UPDATES: Final = {"dynamic_update_slice": 1, "scatter": 2, "put": 2}
+"""Ops that change their first operand in place, with the place of what they write."""
+
+_PICKING: Final = frozenset({"take", "gather"})
+_REDUCING: Final = frozenset({"sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "cumsum", "sort"})
+
+
+def flops_of(node: Node, factors: Factors, spread: Spread, grid: DeviceGrid) -> int:
+    """Returns the additions and multiplications of an op on one device; other functions of a number count as one."""
+    sizes = [-(-size // grid.size(cuts)) for size, cuts in zip(factors.sizes, spread.cuts, strict=True)]
+    name = node.op.name
+    if name == "cached_attention":
+        *outer, size, keys, width = sizes[:7]
+        return 2 * math.prod(outer) * keys * (size + width)
+    if name == "conv":
+        spec, (inputs, _) = node.results[0].spec, factors.operands[1][-2:]
+        inner = math.prod(sizes[factor] for factor in inputs) if inputs else node.inputs[1].spec.shape[-2]
+        made = grid.local_bytes(spec, spread.results[0]) // spec.dtype.itemsize
+        return 2 * made * math.prod(node.inputs[1].spec.shape[:-2]) * inner
+    if name in PRODUCTS:
+        return 2 * math.prod(sizes[factor] for factor in _loops(factors))
+    if name in VIEWS or name in UPDATES or name in _PICKING or not node.inputs:
+        return 0
+    if not node.inputs[0].spec.dtype.is_floating:
+        return 0
+    if name in _REDUCING:
+        spec, layout = node.inputs[0].spec, spread.operands[0]
+    else:
+        spec, layout = node.results[0].spec, spread.results[0]
+    return grid.local_bytes(spec, layout) // spec.dtype.itemsize
+
+
+def _loops(factors: Factors) -> set[int]:
+    """Returns the factors of the first operand and of the results: not the experts that are not chosen."""
+    return {factor for dims in (*factors.operands[0], *factors.results[0]) for factor in dims}
+
+
+def bytes_of(node: Node, spread: Spread, grid: DeviceGrid, sources: Sequence[int]) -> int:
+    """Returns the bytes that an op reads and writes on one device.
+
+    Args:
+        node: the op.
+        spread: how it is spread.
+        grid: the devices.
+        sources: bytes of the source of each operand, without products in between: packed weights of unpacked ones.
+    """
+    name = node.op.name
+    made = sum(grid.local_bytes(value.spec, layout) for value, layout in zip(node.results, spread.results, strict=True))
+    if name == "packed_expert_linear":
+        groups, experts = node.inputs[1].spec.shape[0], node.inputs[2].spec.shape[0]
+        return sources[0] + sources[2] * min(groups, experts) // experts + made
+    if name in PRODUCTS:
+        return sum(sources) + made
+    if name in _PICKING:
+        return 2 * made
+    if name in UPDATES:
+        place = UPDATES[name]
+        return 2 * grid.local_bytes(node.inputs[place].spec, spread.operands[place])
+    return 0
+
 
 ParameterAxes = Callable[[str, TensorSpec], Axes]
 
