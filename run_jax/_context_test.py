@@ -235,7 +235,7 @@ def test_what_is_rounded_to_integers_has_no_gradient() -> None:
         return ctx.ops.sum(ctx.ops.packed_linear(ctx.tensor(x), ctx.tensor(weight), encoding, activations="q8")).data
 
     assert float(product(jnp.ones((1, 32)))) == pytest.approx(64, rel=1e-2)
-    with pytest.raises(GraphError, match=r"block_quantize: what packed weights are multiplied with is rounded to int"):
+    with pytest.raises(GraphError, match=r"block_quantize: products with packed weights round activations to int"):
         jax.grad(product)(jnp.ones((1, 32)))
 
 

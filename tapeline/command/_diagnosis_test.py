@@ -72,7 +72,7 @@ def test_the_command_lists_and_clears(home: Path, capsys: pytest.CaptureFixture[
     assert f"modules: 30 bytes removed from {home / 'modules'}" in streams.err
     assert streams.out.splitlines()[1].split()[:3] == ["modules", "7", "bytes"]
     assert main(["cache", "--name=modules"]) == 2
-    assert "--name chooses what --action=clear empties" in capsys.readouterr().err
+    assert "--name selects caches for --action=clear" in capsys.readouterr().err
 
 
 def test_a_diagnosis_has_what_an_issue_needs_and_no_secret(

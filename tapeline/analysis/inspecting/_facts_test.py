@@ -106,7 +106,7 @@ def test_the_state_of_each_file(bundle: Bundle) -> None:
     assert states[MODULE] == (14, "differs")
     assert states["notes.txt"] == (0, "not listed")
     assert {file["name"]: file["state"] for file in files(bundle, hashes=False)}[MODULE] == "not checked"
-    with pytest.raises(InputError, match=r"module.mlir: not what was .*; tokenizer.json: missing: export the bundle"):
+    with pytest.raises(InputError, match=r"module.mlir: changed since the export .*; tokenizer.json: missing: export"):
         check_whole(bundle.path, files(bundle, hashes=True))
 
 
