@@ -6,7 +6,7 @@ from run_iree.compiler._check_text import check_text
 from run_iree.compiler._compile import CompileReport, compile_module, compiler_path
 from run_iree.compiler._data_tiling import tiling_flags
 from run_iree.compiler._eviction import evict, is_locked
-from run_iree.compiler._locate import Place, locate
+from run_iree.compiler._locate import ModuleLocation, locate
 from run_iree.compiler._module_cache import ModuleCache
 from run_iree.compiler._schedule import Schedule
 from run_iree.compiler._targets import (
@@ -26,7 +26,7 @@ __all__ = [
     "CpuRecord",
     "ModuleCache",
     "OutlineRule",
-    "Place",
+    "ModuleLocation",
     "Schedule",
     "Target",
     "check_bindings",

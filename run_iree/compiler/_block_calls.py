@@ -22,7 +22,7 @@ _WHOLE_NUMBERS: Final = re.compile(r"tensor<(?:.*x)?i(?:32|64)>")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class OutlinedCall:
     """Call of a block function: its results' name and count, and operands with their types."""
 
     name: str
@@ -41,7 +41,7 @@ class Entry:
 
     aliases: dict[str, int] = field(default_factory=dict)
     numbers: dict[str, str] = field(default_factory=dict)
-    calls: list[Call] = field(default_factory=list)
+    calls: list[OutlinedCall] = field(default_factory=list)
     returned: tuple[str, ...] = ()
     uses: Counter[str] = field(default_factory=Counter)
 
@@ -74,7 +74,7 @@ class OutlineRule:
 
 
 @dataclass(slots=True)
-class Function:
+class BlockFunction:
     """Private function.
 
     Attributes:
@@ -100,7 +100,7 @@ def note_line(entry: Entry, line: str) -> None:
     values = VALUE.findall(line)
     if call := CALL.match(line):
         operands = tuple(filter(None, call[4].split(", ")))
-        entry.calls.append(Call(call[1] or "", int(call[2] or bool(call[1])), call[3], operands))
+        entry.calls.append(OutlinedCall(call[1] or "", int(call[2] or bool(call[1])), call[3], operands))
         values = list(operands)
     elif number := NUMBER.match(line):
         entry.numbers[number[1]] = number[2]
@@ -109,7 +109,7 @@ def note_line(entry: Entry, line: str) -> None:
     entry.uses.update(values)
 
 
-def common_roles(name: str, function: Function, entries: Iterable[Entry], rule: OutlineRule) -> Roles | None:
+def common_roles(name: str, function: BlockFunction, entries: Iterable[Entry], rule: OutlineRule) -> Roles | None:
     """Returns the roles of a block function's arguments; None if calls differ, or it cannot stay a function."""
     roles: set[Roles | None] = set()
     most = 0
@@ -138,7 +138,7 @@ def _nbytes(kind: str) -> int:
     return math.prod(map(int, dims)) * int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz").split("E")[0]) // 8
 
 
-def _roles_of_call(call: Call, entry: Entry) -> Roles | None:
+def _roles_of_call(call: OutlinedCall, entry: Entry) -> Roles | None:
     caches: list[tuple[int, int]] = []
     for i, operand in enumerate(call.operands):
         if operand in entry.aliases:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 _OP = re.compile(r'^\s*(?:%[\w$.:#]+(?:\s*,\s*%[\w$.:#]+)*\s*=\s*)?"?([A-Za-z_][\w$]*(?:\.[\w$]+)+|return)"?')
 
 
-class Place(NamedTuple):
+class ModuleLocation(NamedTuple):
     """Op and module of a line; None if they are unknown.
 
     Attributes:
@@ -19,7 +19,7 @@ class Place(NamedTuple):
     module_path: str | None
 
 
-def locate(text_path: str | os.PathLike[str], line: int) -> Place:
+def locate(text_path: str | os.PathLike[str], line: int) -> ModuleLocation:
     """Finds the op at a line of a module's text, and the module of the model to which it belongs.
 
     The emitter writes the module path as a comment line (``    // model.layers.3``) before the ops of that module,
@@ -44,5 +44,5 @@ def locate(text_path: str | os.PathLike[str], line: int) -> Place:
                 comments.append((indent, stripped.removeprefix("//").strip()))
             if number == line:
                 op = _OP.match(text)
-                return Place(op[1] if op else None, comments[-1][1] if comments else None)
-    return Place(None, None)
+                return ModuleLocation(op[1] if op else None, comments[-1][1] if comments else None)
+    return ModuleLocation(None, None)

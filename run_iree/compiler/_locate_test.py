@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from run_iree.compiler._locate import Place, locate
+from run_iree.compiler._locate import ModuleLocation, locate
 
 _TEXT = """module @m {
   "util.global"() {sym_name = "w"} : () -> ()
@@ -29,19 +29,19 @@ _TEXT = """module @m {
 @pytest.mark.parametrize(
     ("line", "place"),
     [
-        (2, Place("util.global", None)),
-        (3, Place("func.func", None)),
-        (5, Place("stablehlo.add", "embed")),
-        (7, Place("stablehlo.while", "layers.0")),
-        (9, Place("stablehlo.custom_call", "layers.0.attention")),
-        (11, Place("util.global.load", "layers.0")),
-        (12, Place("return", "layers.0")),
-        (16, Place("stablehlo.tanh", None)),
-        (17, Place(None, None)),
-        (99, Place(None, None)),
+        (2, ModuleLocation("util.global", None)),
+        (3, ModuleLocation("func.func", None)),
+        (5, ModuleLocation("stablehlo.add", "embed")),
+        (7, ModuleLocation("stablehlo.while", "layers.0")),
+        (9, ModuleLocation("stablehlo.custom_call", "layers.0.attention")),
+        (11, ModuleLocation("util.global.load", "layers.0")),
+        (12, ModuleLocation("return", "layers.0")),
+        (16, ModuleLocation("stablehlo.tanh", None)),
+        (17, ModuleLocation(None, None)),
+        (99, ModuleLocation(None, None)),
     ],
 )
-def test_a_line_is_placed(tmp_path: Path, line: int, place: Place) -> None:
+def test_a_line_is_placed(tmp_path: Path, line: int, place: ModuleLocation) -> None:
     path = tmp_path / "m.mlir"
     path.write_text(_TEXT)
     assert locate(path, line) == place

@@ -28,9 +28,9 @@ from run_iree.compiler._block_calls import (
     TENSOR,
     VALUE,
     WEIGHT,
-    Call,
+    BlockFunction,
     Entry,
-    Function,
+    OutlinedCall,
     OutlineRule,
     Roles,
     common_roles,
@@ -92,10 +92,10 @@ def outline(source: Iterable[str], rule: OutlineRule) -> Outline | None:
         rule: condition on which they do.
     """
     entries: dict[str, Entry] = {}
-    functions: dict[str, Function] = {}
+    functions: dict[str, BlockFunction] = {}
     called_by_others: set[str] = set()
     entry: Entry | None = None
-    function = Function(())
+    function = BlockFunction(())
     for line in source:
         if head := HEAD.match(line):
             arguments = ARGUMENT.findall(head[3])
@@ -105,7 +105,7 @@ def outline(source: Iterable[str], rule: OutlineRule) -> Outline | None:
                     {name: int(alias[1]) for name, _, attributes in arguments if (alias := ALIAS.search(attributes))}
                 )
             else:
-                function = functions[head[2]] = Function(tuple((name, kind) for name, kind, _ in arguments))
+                function = functions[head[2]] = BlockFunction(tuple((name, kind) for name, kind, _ in arguments))
         elif entry is not None:
             note_line(entry, line)
         elif call := CALL.match(line):
@@ -144,7 +144,7 @@ class _EntryText:
             if call.callee in roles:
                 self._add(call, roles[call.callee])
 
-    def _add(self, call: Call, roles: Roles) -> None:
+    def _add(self, call: OutlinedCall, roles: Roles) -> None:
         results, caches = call.results(), dict(roles.caches)
         kept = [result for i, result in enumerate(results) if i not in caches.values()]
         self._renamed |= {result: call.name if len(kept) == 1 else f"{call.name}#{i}" for i, result in enumerate(kept)}

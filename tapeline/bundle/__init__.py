@@ -24,7 +24,7 @@ from tapeline.bundle._kernel_config import KernelConfig, signature_fields
 from tapeline.bundle._kernels import KernelRecord, kernel_record
 from tapeline.bundle._mesh import MeshTable, table_on
 from tapeline.bundle._module_cache import MODULE_CACHE, module_cache
-from tapeline.bundle._phases import Memory, PhaseCost, PhaseMeter, memory_now
+from tapeline.bundle._phases import PhaseCost, PhaseMeter, ProcessMemory, memory_now
 from tapeline.bundle._staging import check_output, staged, typed_refusals
 from tapeline.bundle._steps import Steps
 from tapeline.bundle._trust import RECORDS, note_matching
@@ -48,7 +48,7 @@ __all__ = [
     "DebugConfig",
     "KernelConfig",
     "KernelRecord",
-    "Memory",
+    "ProcessMemory",
     "MeshTable",
     "PhaseCost",
     "PhaseMeter",

@@ -14,18 +14,18 @@ _INTERVAL_S: Final = 0.002
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class ProcessMemory:
     """Resident bytes: all of them, and those that are not backed by a file."""
 
     rss: int
     anonymous: int
 
 
-def memory_now() -> Memory:
+def memory_now() -> ProcessMemory:
     """Reads this process's memory from ``/proc/self/statm`` of Linux."""
     with open("/proc/self/statm", "rb") as statm:
         _, resident, shared, *_ = map(int, statm.read().split())
-    return Memory(resident * _PAGE, (resident - shared) * _PAGE)
+    return ProcessMemory(resident * _PAGE, (resident - shared) * _PAGE)
 
 
 @dataclass(slots=True)
