@@ -5,6 +5,7 @@ works in its caller's thread (``tapeline.load``), ``Engine`` in one of its own (
 """
 
 from generation.engine._answer_steps import AnswerSteps
+from generation.engine._archive import ArchivedBlock, PrefixArchive
 from generation.engine._draft_rows import DraftRow, DraftRows
 from generation.engine._drafts import Drafting
 from generation.engine._engine import Engine
@@ -32,6 +33,7 @@ from generation.engine._times import PartTimes
 
 __all__ = [
     "AnswerSteps",
+    "ArchivedBlock",
     "AwaitedConstraint",
     "BusyError",
     "ConstraintError",
@@ -52,6 +54,7 @@ __all__ = [
     "PagePool",
     "PagesError",
     "PartTimes",
+    "PrefixArchive",
     "PromptEvent",
     "PromptPicture",
     "RowPrefix",

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from generation.engine._archive import PrefixArchive
 from generation.engine._drafts import Drafting
 from generation.engine._errors import EngineClosedError
 from generation.engine._figures import EngineFigures
@@ -26,6 +27,7 @@ class Engine:
         remake: Callable[[], ModelRunner] | None = None,
         drafting: Drafting | None = None,
         on_start: Callable[[], object] = lambda: None,
+        archive: PrefixArchive | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Starts the thread.
@@ -37,6 +39,7 @@ class Engine:
                 the engine closes then.
             drafting: speculation; None for none.
             on_start: called on the thread before it works, as to choose how the thread is scheduled.
+            archive: keeps the prefix store while the engine does not run; None keeps nothing.
             clock: seconds that only go up.
 
         Raises:
@@ -44,6 +47,7 @@ class Engine:
         """
         self._clock: Final = clock
         self._on_start: Final = on_start
+        self._archive: Final = archive
         self._steps: Final = StepEngine(model, settings, remake=remake, drafting=drafting, clock=clock)
         self._queue: Final = self._steps.queue
         self._closing = False
@@ -111,8 +115,13 @@ class Engine:
         error = EngineClosedError("the engine was closed before the answer had ended: ask again")
         try:
             self._on_start()
+            if self._archive is not None:
+                self._steps.load_prefixes(self._archive)
             while self._await_work():
                 self._steps.step()
+            self._steps.end(error)
+            if self._archive is not None:
+                self._steps.save_prefixes(self._archive)
         except EngineClosedError as raised:
             error = raised
             self._fault = "the engine has ended, since the model failed and could not be made anew: see the log"

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from generation.engine._archive import ArchivedBlock, PrefixArchive
 from generation.engine._guard import GuardedModel
 from generation.engine._pieces import whole_stops
 from generation.engine._slot import Slot
@@ -100,6 +101,31 @@ class Prefixes:
             cut = whole_stops(stored.length, self._model.chunks)
         slot.hold(prompt[: stored.length], cut, salt)
         slot.block = stored.block
+
+    def load(self, archive: PrefixArchive) -> None:
+        """Fills the store with the blocks of an archive, as far as the budget goes."""
+        added: list[Block | None] = []
+        for one in archive.load(self._rules()):
+            parent = self.store.root(one.salt) if one.parent < 0 else added[one.parent]
+            usable = parent is not None and (one.parent < 0 or self.store.holds(parent))
+            block = self.store.add(parent, one.tokens, lambda one=one: one.arrays) if parent and usable else None
+            added.append(block)
+
+    def archive(self, archive: PrefixArchive, slots: Sequence[Slot]) -> None:
+        """Saves the store and the entries of rows in an archive."""
+        for slot in slots:
+            self.save(slot, 0)
+        indices: dict[int, int] = {}
+        blocks: list[ArchivedBlock] = []
+        for salt, block in self.store.blocks():
+            assert block.parent
+            indices[id(block)] = len(blocks)
+            blocks.append(ArchivedBlock(salt, indices.get(id(block.parent), -1), block.tokens, block.arrays))
+        archive.save(self._rules(), blocks)
+
+    def _rules(self) -> str:
+        model = self._model
+        return f"{model.invariant} {model.recurrent} {model.chunks} {model.position_axes} {self._block_tokens}"
 
     def put(self, slot: Slot, prefix: RowPrefix, salt: str) -> None:
         """Makes a free row hold a prefix for a salt."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from generation import Prediction
 from generation.engine._answer import Answer
+from generation.engine._archive import PrefixArchive
 from generation.engine._drafts import Drafting, RowDrafts
 from generation.engine._errors import ModelFailedError
 from generation.engine._figures import EngineFigures
@@ -122,6 +123,14 @@ class Scheduler:
     def put_prefix(self, prefix: RowPrefix, salt: str) -> None:
         """Makes a row hold a prefix for a salt."""
         self._prefill.prefixes.put(self._slots[0], prefix, salt)
+
+    def load_prefixes(self, archive: PrefixArchive) -> None:
+        """Fills the prefix store from an archive, before the first request."""
+        self._prefill.prefixes.load(archive)
+
+    def save_prefixes(self, archive: PrefixArchive) -> None:
+        """Saves the prefix store and the rows in an archive, behind the last request."""
+        self._prefill.prefixes.archive(archive, [slot for slot in self._slots if slot.answer is None])
 
     def last_prefix(self, below: int) -> RowPrefix | None:
         """Returns the entries of the last answer's prompt in its row; None if there is nothing."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from generation.engine._answer import Answer
+from generation.engine._archive import PrefixArchive
 from generation.engine._drafts import Drafting
 from generation.engine._errors import EngineClosedError, ModelFailedError
 from generation.engine._figures import EngineFigures
@@ -172,6 +173,14 @@ class StepEngine:
             The longest prefix; None if there is none, or the model is recurrent and the prefix store has lost it.
         """
         return self._scheduler.last_prefix(below)
+
+    def load_prefixes(self, archive: PrefixArchive) -> None:
+        """Fills the prefix store from an archive, before the first request."""
+        self._scheduler.load_prefixes(archive)
+
+    def save_prefixes(self, archive: PrefixArchive) -> None:
+        """Saves the prefix store and the rows in an archive, behind the last request."""
+        self._scheduler.save_prefixes(archive)
 
     def end(self, error: TapelineError) -> None:
         """Ends all answers, running and waiting, with an error."""

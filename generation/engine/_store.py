@@ -1,7 +1,7 @@
 """Memory of the entries of prefixes: a tree of blocks of tokens, under a budget of bytes."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -131,6 +131,19 @@ class BlockStore:
         self.nbytes += block.nbytes
         self.use(block)
         return block
+
+    def blocks(self) -> Iterator[tuple[str, Block]]:
+        """Yields the salt of every block and the block: parents before their children, else the oldest use first."""
+        salts = {id(root): salt for salt, root in self.roots.items()}
+        done = set[int]()
+        for last in self._order:
+            path = last.path()
+            root = path[0].parent
+            assert root
+            for block in path:
+                if id(block) not in done:
+                    done.add(id(block))
+                    yield salts[id(root)], block
 
     def clear(self) -> None:
         """Removes all blocks."""

@@ -37,6 +37,7 @@ from tapeline.server import (
     LoadProgress,
     Log,
     ModelSource,
+    PrefixDirectory,
     ServerOptions,
     Verification,
     bundle_bytes,
@@ -165,6 +166,12 @@ _TARGET_ITL: Final = flags.DEFINE_float(
 _PREFIX_CACHE_MEMORY: Final = flags.DEFINE_string(
     "prefix_cache_memory", "256MiB", "Memory of the prefix cache, such as 256MiB; 0 disables it.", flag_values=FLAGS
 )
+_PREFIX_CACHE_DIR: Final = flags.DEFINE_string(
+    "prefix_cache_dir",
+    None,
+    "Directory in which the prefix caches are saved when models are closed, and from which they are loaded.",
+    flag_values=FLAGS,
+)
 _SPECULATE: Final = flags.DEFINE_string(
     "speculate",
     None,
@@ -229,11 +236,14 @@ def main() -> None:
     check_readable("certificate", [_CERTIFICATE.value] if _CERTIFICATE.value else ())
     check_readable("certificate_key", [_CERTIFICATE_KEY.value] if _CERTIFICATE_KEY.value else ())
     served, log = _served(), Log()
-    options = _options(served)
+    prefixes = None
+    if _PREFIX_CACHE_DIR.value is not None:
+        prefixes = PrefixDirectory.open(user_path(_PREFIX_CACHE_DIR.value), log)
+    options = dataclasses.replace(_options(served), prefix_secret=None if prefixes is None else prefixes.secret)
     if _SERVED_NAMES.value:
         name, *aliases = _served_names()
         options = dataclasses.replace(options, model_aliases=tuple((alias, name) for alias in aliases))
-    serve(_sources(log, served), options, log=log, on_listening=lambda address: print(address, flush=True))
+    serve(_sources(log, served, prefixes), options, log=log, on_listening=lambda address: print(address, flush=True))
 
 
 def _served() -> ServedModels | None:
@@ -303,18 +313,18 @@ def _models_memory(served: ServedModels | None) -> int | None:
     return None if served is None else served.memory
 
 
-def _sources(log: Log, served: ServedModels | None) -> Sequence[ModelSource]:
+def _sources(log: Log, served: ServedModels | None, prefixes: PrefixDirectory | None) -> Sequence[ModelSource]:
     """Returns the sources of the served models: bundles, models on demand, a model, or the demo model."""
     if not _BUNDLE.value and served is None:
-        return [_model_source(log)]
+        return [_model_source(log, prefixes)]
     if _MODEL.model.value is not None:
         others = "bundle" if served is None else "models_dir" if _MODELS_DIR.value is not None else "models_file"
         raise InputError(f"give either `{others}` or `model`")
     if _SLOT_COUNT.value is not None:
         raise InputError("`slots` goes with `model`; a `bundle` is exported already")
     _MODEL.refuse()
-    sources = _bundle_sources([user_path(text) for text in _BUNDLE.value])
-    on_demand = [] if served is None else [_served_source(one) for one in served.models]
+    sources = _bundle_sources([user_path(text) for text in _BUNDLE.value], prefixes)
+    on_demand = [] if served is None else [_served_source(one, prefixes) for one in served.models]
     names = [source.name for source in sources]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -342,11 +352,11 @@ def _check_memory(sources: Sequence[ModelSource], memory: int | None) -> None:
             )
 
 
-def _served_source(one: ServedBundle) -> ModelSource:
+def _served_source(one: ServedBundle, prefixes: PrefixDirectory | None) -> ModelSource:
     """Returns the source of a model on demand; a damaged bundle is refused now, and not at its first request."""
     bundle = tapeline.Bundle(one.bundle)
     template = _template() if one.chat_template is None else _text("chat_template", str(one.chat_template))
-    loading = _loading(template)
+    loading = _loading(template, prefixes)
     engine = {
         "max_waiting": one.max_waiting,
         "max_batched_tokens": one.max_batched_tokens,
@@ -380,14 +390,14 @@ def _served_drafts(one: ServedBundle, default: DraftOptions | None) -> DraftOpti
     )
 
 
-def _bundle_sources(paths: Sequence[Path]) -> list[ModelSource]:
+def _bundle_sources(paths: Sequence[Path], prefixes: PrefixDirectory | None) -> list[ModelSource]:
     """Returns the sources of bundles; other directories are refused before anything is loaded.
 
     Drafts go with the answers of bundles with slots. If none has any, they are refused when it is loaded.
     """
     bundles = [tapeline.Bundle(path) for path in paths]
     slots = [SLOTS in bundle.config.model for bundle in bundles]
-    loading = _loading(_template())
+    loading = _loading(_template(), prefixes)
     others = dataclasses.replace(loading, drafts=None) if any(slots) else loading
     sources: list[ModelSource] = []
     for path, bundle, has_slots in zip(paths, bundles, slots, strict=True):
@@ -397,7 +407,7 @@ def _bundle_sources(paths: Sequence[Path]) -> list[ModelSource]:
     return sources
 
 
-def _model_source(log: Log) -> ModelSource:
+def _model_source(log: Log, prefixes: PrefixDirectory | None) -> ModelSource:
     """Returns the source of a model, which is exported when it is loaded, unless the cache has it."""
     name = _MODEL.model.value or _DEMO
     template = _DEMO_TEMPLATE if name == _DEMO and _CHAT_TEMPLATE.value is None else _template()
@@ -431,11 +441,11 @@ def _model_source(log: Log) -> ModelSource:
     path = Path(name)
     name = _served_name(path.stem if path.suffix == ".gguf" else path.name)
     return bundle_source(
-        name, bundle, _loading(template), end=process.end, progress=progress, verification=verification
+        name, bundle, _loading(template, prefixes), end=process.end, progress=progress, verification=verification
     )
 
 
-def _loading(template: str | None) -> Loading:
+def _loading(template: str | None, prefixes: PrefixDirectory | None) -> Loading:
     engine = EngineSettings(
         max_waiting=_MAX_WAITING.value,
         max_batched_tokens=_MAX_BATCHED_TOKENS.value,
@@ -444,7 +454,7 @@ def _loading(template: str | None) -> Loading:
         if _PREFIX_CACHE_MEMORY.value == "0"
         else parse_size("prefix_cache_memory", _PREFIX_CACHE_MEMORY.value),
     )
-    return Loading(place=_PLACE.place(), engine=engine, template=template, drafts=_drafts())
+    return Loading(place=_PLACE.place(), engine=engine, template=template, drafts=_drafts(), prefixes=prefixes)
 
 
 def _drafts() -> DraftOptions | None:

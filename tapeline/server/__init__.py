@@ -9,6 +9,7 @@ from tapeline.server._log import Log
 from tapeline.server._model import ServedModel, TextModel
 from tapeline.server._models import Models, ModelSource
 from tapeline.server._options import PREFIX_CACHES, ServerOptions
+from tapeline.server._prefix_file import PrefixDirectory
 from tapeline.server._process import serve
 from tapeline.server._progress import LoadProgress
 from tapeline.server._ranking_model import RankingModel
@@ -26,6 +27,7 @@ __all__ = [
     "Log",
     "ModelSource",
     "Models",
+    "PrefixDirectory",
     "RankingModel",
     "RequestError",
     "ServedModel",

@@ -112,12 +112,13 @@ class _Exchange:
             self._rules.check_origin(self._scope["method"], self._headers)
             key, known = self._checked_key()
             self._check_state()
+            options = self._service.options
             address = (self._scope.get("client") or ("",))[0]
             client = functools.partial(_client, key, address)
             self._scope.setdefault("state", {}).update(
                 request_id=self._id,
                 client=client,
-                cache_salt=cache_salt(key, self._service.options.prefix_cache),
+                cache_salt=cache_salt(key, options.prefix_cache, options.prefix_secret),
                 service=self._service,
                 known=known,
             )

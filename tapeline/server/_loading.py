@@ -32,6 +32,7 @@ from tapeline.server._model import ServedModel, TextModel
 from tapeline.server._models import ModelSource
 from tapeline.server._paths import without_paths
 from tapeline.server._pictures import PictureReader
+from tapeline.server._prefix_file import PrefixDirectory, PrefixFile
 from tapeline.server._progress import LoadProgress
 from tapeline.server._ranking_model import RankingModel
 from tapeline.server._transcription_model import TranscriptionModel
@@ -71,12 +72,14 @@ class Loading:
         engine: settings of the engine.
         template: chat template in place of the bundle's own; None for that one.
         drafts: speculation of text models; None for none.
+        prefixes: directory of prefix caches that outlive the process; None keeps them in memory alone.
     """
 
     place: Place = field(default_factory=Place)
     engine: EngineSettings = field(default_factory=EngineSettings)
     template: str | None = None
     drafts: DraftOptions | None = None
+    prefixes: PrefixDirectory | None = None
 
 
 def bundle_source(
@@ -206,7 +209,7 @@ def _text_model(name: str, bundle: Bundle, loading: Loading) -> TextModel:
     ends = load_eos_ids(bundle.path)
     defaults = load_default_sampling(bundle.path)
     pictures = PictureReader(PicturePrompts(bundle, tokenizer)) if takes_pictures(bundle) else None
-    engine, slots = _engine(bundle, loading)
+    engine, slots = _engine(name, bundle, loading)
     return TextModel(
         name=name,
         created=_created(bundle),
@@ -247,14 +250,24 @@ def _template(directory: Path, loading: Loading, tokens: Mapping[str, str]) -> t
         return None, without_paths(str(error).replace(str(directory), "its bundle"), look=True)  # clients see this
 
 
-def _engine(bundle: Bundle, loading: Loading) -> tuple["BundleEngine", BundleSlots]:
+def _engine(name: str, bundle: Bundle, loading: Loading) -> tuple["BundleEngine", BundleSlots]:
     with contextlib.ExitStack() as stack:
         session = stack.enter_context(open_session(bundle, loading.place))
         slots = open_slots(bundle, session)
         remake = partial(BundleSlots, bundle, session, invariance=slots.invariance)
         drafting = _drafting(bundle, loading, stack)
-        engine = Engine(slots, loading.engine, remake=remake, drafting=drafting, on_start=let_workers_run)
+        archive = _archive(name, bundle, loading, slots)
+        engine = Engine(
+            slots, loading.engine, remake=remake, drafting=drafting, on_start=let_workers_run, archive=archive
+        )
         return BundleEngine(engine, stack.pop_all()), slots
+
+
+def _archive(name: str, bundle: Bundle, loading: Loading, slots: BundleSlots) -> PrefixFile | None:
+    """Returns the file of a model's prefixes; None of a model with pictures, as those have no name of their own."""
+    if loading.prefixes is None or not loading.engine.store_bytes or slots.image_token is not None:
+        return None
+    return loading.prefixes.file(name, bundle, loading.place.name, loading.engine.store_bytes)
 
 
 def _drafting(bundle: Bundle, loading: Loading, stack: contextlib.ExitStack) -> Drafting | None:

@@ -351,12 +351,13 @@ def _check_variables(variables: Mapping[str, Any], template: ChatTemplate) -> No
             raise RequestError(f"{where}: the name has a meaning of its own in templates; choose another", param=where)
 
 
-def cache_salt(key: str | None, sharing: PrefixCache) -> str | None:
+def cache_salt(key: str | None, sharing: PrefixCache, secret: bytes | None = None) -> str | None:
     """Returns the salt of a request's prefixes: the same for requests that reuse each other's.
 
     Args:
         key: API key of the request; None if the server asks for none.
         sharing: who reuses prefixes.
+        secret: secret of the salts; by default one of this process.
 
     Returns:
         The salt, from which nobody learns the key; None for a request that reuses nothing.
@@ -365,7 +366,7 @@ def cache_salt(key: str | None, sharing: PrefixCache) -> str | None:
         return None
     if sharing == "shared" or key is None:
         return ""
-    return hmac.new(_SECRET, key.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(secret or _SECRET, key.encode(), hashlib.sha256).hexdigest()
 
 
 def client_name(key: str | None, user: str | None, address: str) -> str:

@@ -1,6 +1,6 @@
 """Settings of the server."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, get_args
 
@@ -25,6 +25,7 @@ class ServerOptions:
         api_keys: keys, one of which every request but those of /health must bring; none asks for none.
         prefix_cache: requests that reuse each other's prefixes: those with the same API key, all, or none. Without
             ``api_keys`` all requests count as one key.
+        prefix_secret: secret from which the salts of API keys are made; None for a new one of this process.
         models_memory: largest memory of loaded models, in bytes; None for no limit. Models on demand are unloaded for
             it.
         model_aliases: pairs of a further name that requests may have, and the name of the model.
@@ -60,6 +61,7 @@ class ServerOptions:
     cors_origins: tuple[str, ...] = ()
     api_keys: tuple[str, ...] = ()
     prefix_cache: PrefixCache = "per_key"
+    prefix_secret: bytes | None = field(default=None, repr=False)
     models_memory: int | None = None
     model_aliases: tuple[tuple[str, str], ...] = ()
     strict_fields: bool = False

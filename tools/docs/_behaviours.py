@@ -70,6 +70,8 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "A server answers before the bundle that it exports is verified, and loads the bundle when it is", "tests/product/serve_cold_test.py::test_a_server_answers_before_its_bundle_is_verified"),
     ("results", "A model whose verification fails answers 503, and the cache keeps no bundle", "tapeline/server/_verification_test.py::test_a_failed_verification_is_told"),
     ("results", "A right bundle of packed weights with one large activation in a block is verified", "tapeline/exporting/_verify_test.py::test_a_block_with_one_large_activation_is_compared_in_the_same_blocks"),
+    ("results", "Prefixes on disk give the same answers after a restart, to the same key alone", "tests/product/serve_prefixes_test.py::test_prefixes_survive_a_restart_and_damage_is_left_out"),
+    ("results", "A damaged block of prefixes is left out", "tapeline/server/_prefix_file_test.py::test_damage_is_found_and_told"),
     ("results", "A model on demand is not unloaded while requests use it", "tapeline/server/_on_demand_test.py::test_a_model_in_use_stays_until_its_requests_have_ended"),
     ("results", "Names of special tokens in a program with a gap are text", "tapeline/server/_infill_test.py::test_names_of_tokens_in_a_program_are_text"),
     ("results", "A stuck engine fails `/health`", "tapeline/server/_failures_test.py::test_an_engine_without_progress_is_told_by_health_and_metrics"),
