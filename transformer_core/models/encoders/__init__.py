@@ -8,6 +8,7 @@ from transformer_core.models.encoders._bert import (
     BERT_TOKEN_HEADS,
 )
 from transformer_core.models.encoders._clip import CLIP, CLIP_VISION, ClipModel, ClipVisionModel
+from transformer_core.models.encoders._deberta_v2 import DEBERTA_V2
 from transformer_core.models.encoders._decoder_encoder import DecoderEncoder, DecoderEncoderConfig
 from transformer_core.models.encoders._decoder_families import DECODER_ENCODERS
 from transformer_core.models.encoders._distilbert import DISTILBERT
@@ -52,6 +53,7 @@ ENCODERS = (
     *DISTILBERT,
     *ELECTRA,
     *ALBERT,
+    *DEBERTA_V2,
     *MODERNBERT,
     *NOMIC_BERT,
     *JINA_EMBEDDINGS_V3,

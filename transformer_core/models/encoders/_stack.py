@@ -7,6 +7,8 @@ from lang_core import DType, ExecutionContext, Module, Repeated, Tensor, checked
 from transformer_core._config_fields import ConfigFields
 from transformer_core.family._packed_texts import PackedTexts
 from transformer_core.flow import CompileProfile
+from transformer_core.layers._disentangled import DisentangledAttention, DisentangledConfig, relative_rows
+from transformer_core.layers._embedding import Embedding
 from transformer_core.layers._feed_forward import Activation, FeedForward, SwiGLU
 from transformer_core.layers._masks import near_bias, token_distances
 from transformer_core.layers._moe import SparseFeedForward
@@ -45,6 +47,7 @@ class StackConfig:
         rope: RoPE of queries and keys; not rotated if None.
         order: layers in the order in which they run, each as often as it is named; all of them once if None (ALBERT
             runs few layers many times).
+        relative: relative positions of disentangled attention; None for plain attention.
         local: layers with local attention; None if there are none.
     """
 
@@ -69,6 +72,7 @@ class StackConfig:
     head_size: int | None = None
     rope: RopeConfig | None = None
     order: tuple[int, ...] | None = None
+    relative: DisentangledConfig | None = None
     local: "LocalLayers | None" = None
 
     @property
@@ -174,6 +178,8 @@ def encoder_profile(batch: int, tokens: int, dtype: DType) -> CompileProfile:
 
 def stack_attention(config: StackConfig, dtype: DType) -> MultiHeadAttention:
     """Makes the attention of a layer."""
+    if config.relative is not None:
+        return DisentangledAttention(config.hidden, config.heads, config.relative, dtype=dtype)
     return MultiHeadAttention(
         config.hidden,
         config.heads,
@@ -237,7 +243,10 @@ class EncoderStack(Module):
 
     def __init__(self, config: StackConfig, dtype: DType) -> None:
         self._rope, self._local = config.rope, config.local
-        self._order = config.order or range(config.layers)
+        self._order, self._relative = config.order or range(config.layers), config.relative
+        relative, size = config.relative, (2 * config.relative.span if config.relative else 0, config.hidden)
+        self.rel_embeddings = None if relative is None else Embedding(*size, dtype=dtype)
+        self.rel_norm = layer_norm(config, dtype) if relative is not None and relative.normed else None
         self.layers = Repeated(config.layers, lambda index: EncoderLayer(config, index, dtype))
 
     def forward(
@@ -258,7 +267,13 @@ class EncoderStack(Module):
         local, tokens = self._local, x.shape[1]
         places = ctx.ops.iota((tokens,)) if texts is None else texts.token_positions(ctx)
         keys = None if texts is None else texts.places(ctx)
-        far = near = bias, _tables(ctx, self._rope, places), keys
+        tables = _tables(ctx, self._rope, places)
+        if self._relative is not None and self.rel_embeddings is not None:
+            distances = token_distances(ctx, tokens) if texts is None else texts.distances(ctx)
+            positions = self.rel_embeddings(ctx, ctx.ops.iota((2 * self._relative.span,)))
+            normed = positions if self.rel_norm is None else self.rel_norm(ctx, positions)
+            tables = normed, relative_rows(ctx, self._relative, distances)
+        far = near = bias, tables, keys
         if local is not None:
             apart = token_distances(ctx, tokens) if texts is None else texts.distances(ctx)
             seen = near_bias(ctx, apart, local.distance, ctx.ops.constant(0.0, "f32") if bias is None else bias)

@@ -21,7 +21,7 @@ from transformer_core.flow import CompileProfile
 from transformer_core.layers._embedding import Embedding, TokenEmbedding
 from transformer_core.layers._feed_forward import Activation
 from transformer_core.layers._linear import Linear
-from transformer_core.layers._masks import padding_bias, token_distances
+from transformer_core.layers._masks import mask_bias, padding_bias, token_distances
 from transformer_core.layers._relative_bias import RelativeBias, alibi_bias
 from transformer_core.models.encoders._sentence_head import (
     SentenceHead,
@@ -207,7 +207,13 @@ class TextModel(Model[TextConfig]):
         token_type_ids: Tensor | None = None,
     ) -> Tensor:
         """Computes the last layer's states [B, T, D]; all arguments are i32 [B, T]."""
-        return self._states(ctx, self.embeddings(ctx, token_ids, token_type_ids), padding_bias(ctx, attention_mask))
+        x, bias = self.embeddings(ctx, token_ids, token_type_ids), padding_bias(ctx, attention_mask)
+        if self.config.stack.relative is not None:  # padding has no embedding and sees all tokens alike, as in DeBERTa
+            ops, (batch, tokens) = ctx.ops, attention_mask.shape
+            is_real = ops.not_equal(attention_mask, 0)
+            x = ops.select(ops.reshape(is_real, (batch, tokens, 1)), x, 0.0)
+            bias = ops.minimum(bias, mask_bias(ctx, ops.reshape(is_real, (batch, 1, 1, tokens, 1))))
+        return self._states(ctx, x, bias)
 
     def _states(self, ctx: ExecutionContext, x: Tensor, bias: Tensor, texts: PackedTexts | None = None) -> Tensor:
         """Computes the last layer's states [B, T, D] of embeddings x; ``bias`` and ``texts`` as of ``EncoderStack``."""
