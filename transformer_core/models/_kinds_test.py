@@ -14,7 +14,7 @@ from transformer_core.models.gguf.readers import READERS
 # The kind of an architecture of transformers, by the task that transformers registers it for.
 _KINDS = {
     "decoder": ["FalconForCausalLM", "BloomForCausalLM", "GPTJForCausalLM", "OPTForCausalLM", "XLNetLMHeadModel"],
-    "encoder": ["DebertaV2ForMaskedLM", "RoFormerForSequenceClassification", "XLNetModel", "FunnelModel"],
+    "encoder": ["FNetForMaskedLM", "RoFormerForSequenceClassification", "XLNetModel", "FunnelModel"],
     "encoder-decoder": [
         "BartForConditionalGeneration",
         "MT5ForConditionalGeneration",
