@@ -37,13 +37,14 @@ _FORMAT: Final = FormatFlag(FLAGS)
 
 def main() -> None:
     """Prints the answers: score, characters, and the text."""
-    if (_CONTEXT.value is None) == (_CONTEXT_FILE.value is None):
+    file, context = _CONTEXT_FILE.value, _CONTEXT.value
+    if (context is None) == (file is None):
         raise InputError("give the text that has the answer with `context`, or a file of it with `context_file`")
-    context = _CONTEXT.value if _CONTEXT.value is not None else whole_text("context_file", _CONTEXT_FILE.value)
+    text = whole_text("context_file", file) if context is None and file is not None else context or ""
     with tapeline.load(user_path(_BUNDLE.value), **_PLACE.keywords()) as model:
         answers = model.answer(
             _QUESTION.value,
-            context,
+            text,
             top_k=_TOP_K.value,
             max_answer_tokens=_MAX_ANSWER_TOKENS.value,
             allow_none=_ALLOW_NONE.value,
