@@ -6,6 +6,7 @@ Matrices are ``[out, in]``, as torch's Linear has them.
 from collections.abc import Iterator
 
 from tests.goldens._case_types import Config
+from tests.goldens._further_kind_shapes import FURTHER_KIND_SHAPES
 from tests.goldens._further_shapes import FURTHER_SHAPES
 from tests.goldens._gemma_shapes import gemma3n_shapes, gemma4_shapes
 from tests.goldens._gpt_family_shapes import GPT_FAMILY_SHAPES, gpt_sizes
@@ -57,6 +58,7 @@ _OWN = {
     **UNGATED_SHAPES,
     **FURTHER_SHAPES,
     **GPT_FAMILY_SHAPES,
+    **FURTHER_KIND_SHAPES,
 }
 
 

@@ -19,6 +19,7 @@ from tests.goldens._family_cases import (
     STABLELM_CASES,
 )
 from tests.goldens._further_cases import FURTHER_CASES
+from tests.goldens._further_kind_cases import FURTHER_KIND_CASES
 from tests.goldens._further_sparse_cases import FURTHER_SPARSE_CASES
 from tests.goldens._gemma_cases import GEMMA_TEXT_CASES
 from tests.goldens._gpt_family_cases import GPT_FAMILY_CASES
@@ -67,6 +68,7 @@ CASES: dict[str, GoldenCase] = {
         *FURTHER_CASES,
         *FURTHER_SPARSE_CASES,
         *GPT_FAMILY_CASES,
+        *FURTHER_KIND_CASES,
     )
 }
 ROPE_CASES: dict[str, RopeCase] = {case.name: case for case in _ROPE_CASES}

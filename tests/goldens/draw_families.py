@@ -28,6 +28,7 @@ from lang_core import EagerExecutionContext, InputError
 from tests.goldens import (
     _drawn_spaces_core,
     _drawn_spaces_further,
+    _drawn_spaces_further_kinds,
     _drawn_spaces_gemma,
     _drawn_spaces_gpt,
     _drawn_spaces_hybrids,
@@ -43,6 +44,7 @@ from transformer_core.models import entry_points, load_model, weights_of
 SPACES: Final[dict[str, Space]] = {
     **_drawn_spaces_core.SPACES,
     **_drawn_spaces_further.SPACES,
+    **_drawn_spaces_further_kinds.SPACES,
     **_drawn_spaces_gemma.SPACES,
     **_drawn_spaces_gpt.SPACES,
     **_drawn_spaces_hybrids.SPACES,

@@ -66,6 +66,9 @@ ALL_EXPERTS: Final[dict[str, dict[str, int]]] = {
     "hunyuan_v1_moe": {"moe_topk": 5},
     "glm4_moe_lite": {"num_experts_per_tok": 6, "topk_group": 2},
     "solar_open": {"num_experts_per_tok": 6, "topk_group": 2},
+    "flex_olmo": {"num_experts_per_tok": 6},
+    "exaone_moe": {"num_experts_per_tok": 6},
+    "afmoe": {"num_experts_per_tok": 6},
 }
 
 
@@ -75,7 +78,7 @@ def packed_case(name: str) -> GoldenCase:
     sizes = {
         key: size for key, size in _SIZES.items() if case.config.get(key) is not None or key == "n_inner" in case.config
     }
-    if name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite"):
+    if name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "minicpm3", "youtu"):
         sizes["num_key_value_heads"] = sizes["num_attention_heads"]
     sizes |= _OWN_SIZES.get(name, {})
     return dataclasses.replace(

@@ -41,7 +41,14 @@ _TORCH_NAMES: dict[StoredDType, str] = {"f32": "float32", "bf16": "bfloat16", "f
 
 
 _SCALES = ("layer_scalar", "_scale", "router.scale", "layernorm_1.weight", "layernorm_2.weight")
-_OTHER_NORMS = ("ln_attn.weight", "ln_mlp.weight", "norm_1.weight", "norm_2.weight")
+_OTHER_NORMS = (
+    "ln_attn.weight",
+    "ln_mlp.weight",
+    "norm_1.weight",
+    "norm_2.weight",
+    "post_norm1.weight",
+    "post_norm2.weight",
+)
 _NORMS = ("norm.weight", "norm_f.weight", "ln_1.weight", "ln_2.weight", "ln_f.weight", *_SCALES, *_OTHER_NORMS)
 _EMBEDDINGS = tuple(
     f"{name}.weight" for name in ("embed_tokens", "embed_tokens_per_layer", "embed_in", "embeddings", "wte", "wpe")

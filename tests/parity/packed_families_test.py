@@ -46,6 +46,8 @@ _UNPACKED: Final[dict[str, set[str]]] = {
         ("glm4_moe", "qwen2_moe", "minimax_m2", "ernie4_5_moe", "llama4_text", "phimoe", "olmoe", "dots1"), _ROUTERS
     ),
     **dict.fromkeys(("granitemoe", "granitemoeshared", "hunyuan_v1_moe", "solar_open"), _ROUTERS),
+    **dict.fromkeys(("flex_olmo", "exaone_moe", "afmoe"), _ROUTERS),
+    **{name: {"model.layers.*.self_attn.kv_b_proj.weight"} for name in ("minicpm3", "youtu")},
 }
 
 

@@ -18,6 +18,7 @@ from tests.goldens.encoders.gguf_t5 import NAMES as GGUF_T5
 from tests.goldens.gguf_cases import GGUF_CASES, HYBRID_CASES
 from tests.goldens.gguf_files import ARCHITECTURES as GGUF_NAMES
 from tests.goldens.mtp_cases import MTP_CASES
+from tests.goldens.published_forms import FORMS as PUBLISHED
 from tests.goldens.samples import config_of
 from tests.goldens.vision_language.cases import CASES as SEEING_CASES
 from transformer_core.family import family_named, text_of
@@ -45,6 +46,8 @@ options are in [supported.md](supported.md).
 - **layers**: the kinds that the family's tested models have. *state* is a state-space, convolution or delta-rule layer.
 - **verified**: tiny random models, each with twists that its configuration allows, whose logits and greedy tokens are
   transformers' to 2e-4 (eager, in pieces, recorded, on devices). How: [tests/goldens](../tests/goldens/README.md).
+  Families of remote code are read by name, and no code is run: a model that transformers has under another name, which
+  the column *devices* gives, is stored under theirs and says the same (`tests/parity/published_forms_test.py`).
 - **devices**: where a bundle of the family is held to transformers' tokens: *all* are CPU, vmvx, Vulkan and CUDA
   (`tests/product/goldens_test.py`). Ops are held to NumPy on every device ([status.md](status.md)).
 - **engines**: IREE (the same test), and JAX, which is XLA (`tests/engines/families_test.py`).
@@ -109,6 +112,11 @@ def _decoder_row(architecture: str) -> tuple[str, ...]:
     if architecture in _PICTURES:
         walked = (str(_PICTURES[architecture]), "CPU", "IREE", "")  # tests/product/vision_language_test.py
         return (f"`{architecture}`", _about(architecture), "attention", *walked, gguf)
+    if architecture in PUBLISHED:
+        case = CASES[PUBLISHED[architecture][0]]
+        other = f"`{case.config['architectures'][0]}`"  # tests/parity/published_forms_test.py
+        walked = ("1", f"as {other}", "", "")
+        return (f"`{architecture}`", _about(architecture), _kinds([config_of(case)]), *walked, gguf)
     configs = _configs().get(architecture, [])
     walked = _devices(architecture), _engines(architecture), _drafts(architecture)
     return (f"`{architecture}`", _about(architecture), _kinds(configs), str(len(configs)), *walked, gguf)

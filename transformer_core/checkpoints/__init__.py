@@ -46,6 +46,8 @@ from transformer_core.checkpoints._random_llama import (
 from transformer_core.checkpoints._recipes import (
     Cut,
     Interleaved,
+    NormedRows,
+    Paired,
     Recipe,
     Reshaped,
     Stacked,
@@ -79,6 +81,8 @@ __all__ = [
     "InputMajorKeys",
     "Interleaved",
     "LlamaSizes",
+    "NormedRows",
+    "Paired",
     "Reshaped",
     "PackedWeights",
     "PrefixedWeights",

@@ -176,6 +176,61 @@ class Interleaved:
         return mine.reshape(-1, *read.shape[1:])[begin : begin + stop - start]
 
 
+class NormedRows:
+    """Stored matrix whose rows are divided by their lengths (Baichuan 2).
+
+    Args:
+        key: key of the stored matrix.
+        shape: its shape.
+    """
+
+    keeps_rows: bool = False
+
+    def __init__(self, key: str, shape: Shape) -> None:
+        self._key: Final = key
+        self._shape: Final = shape
+
+    def stored(self) -> dict[str, Shape]:
+        """Returns the key and its shape."""
+        return {self._key: self._shape}
+
+    def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
+        """Returns these rows, [stop - start, ..], each of length 1 if it is not 0."""
+        rows = source.read_rows(self._key, start, stop)
+        lengths = np.sqrt((rows.astype(np.float32) ** 2).sum(-1, keepdims=True))
+        return (rows / np.maximum(lengths, 1e-12)).astype(rows.dtype)
+
+
+class Paired:
+    """Rows of two stored tensors by turns: a group of the first, then one of the second.
+
+    Args:
+        first: key of the tensor whose group comes first.
+        second: key of the other tensor, of the same shape.
+        shape: shape of the tensor that results, twice as many rows.
+        groups: number of groups in each.
+    """
+
+    keeps_rows: bool = True
+
+    def __init__(self, first: str, second: str, shape: Shape, groups: int) -> None:
+        self._keys: Final = first, second
+        self._shape: Final = shape[0] // 2, *shape[1:]
+        self._rows: Final = shape[0] // (2 * groups)
+
+    def stored(self) -> dict[str, Shape]:
+        """Returns both keys and their shape."""
+        return dict.fromkeys(self._keys, self._shape)
+
+    def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
+        """Returns a copy of these rows only, [stop - start, ..]."""
+        first, last = start // (2 * self._rows), -(-stop // (2 * self._rows))
+        parts = [source.read_rows(key, first * self._rows, last * self._rows) for key in self._keys]
+        grouped = [part.reshape(last - first, self._rows, *part.shape[1:]) for part in parts]
+        joined = np.stack(grouped, 1).reshape(-1, *parts[0].shape[1:])
+        return joined[start - first * 2 * self._rows : stop - first * 2 * self._rows]
+
+
 class Transposed:
     """Columns of a stored matrix, as rows.
 

@@ -61,6 +61,8 @@ class DecoderConfig:
         gated_mlp: whether the feed-forward has a gate beside its two projections.
         parallel: whether attention and feed-forward read the same residual stream, side by side.
         shared_norm: whether these read it behind one norm.
+        sandwich: whether there are norms after attention and feed-forward too, if the family leaves that open.
+        output_norm: whether attention's result is normed over all heads before its output projection.
         post_norm: whether the residual stream is normed after each addition to it, and not before.
         scale: factor of attention's scores; 1 / sqrt(H) if None.
         softcap: cap of attention's scores; none if None.
@@ -123,6 +125,8 @@ class DecoderConfig:
     gated_mlp: bool = True
     parallel: bool = False
     shared_norm: bool = False
+    sandwich: bool = False
+    output_norm: bool = False
     post_norm: bool = False
     scale: float | None = None
     softcap: float | None = None

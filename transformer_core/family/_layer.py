@@ -19,7 +19,7 @@ from transformer_core.layers._cache import Cache, CachedLayer, CacheLayout, Stat
 from transformer_core.layers._feed_forward import FeedForward, SwiGLU
 from transformer_core.layers._latent_attention import LatentAttention
 from transformer_core.layers._moe import SparseFeedForward
-from transformer_core.layers._norm import LayerNorm, RMSNorm, WeightlessLayerNorm
+from transformer_core.layers._norm import LayerNorm, RMSNorm, WeightlessLayerNorm, WeightlessRMSNorm
 from transformer_core.layers._rope_config import RopeKind
 from transformer_core.layers._step import StepInputs
 
@@ -125,10 +125,12 @@ def state_mixer(config: DecoderConfig, dtype: DType) -> StateMixer:
     return config.mixer.made(config.hidden, config.norm_eps, dtype)
 
 
-def norm(config: DecoderConfig, dtype: DType) -> RMSNorm | LayerNorm | WeightlessLayerNorm:
+def norm(config: DecoderConfig, dtype: DType) -> RMSNorm | WeightlessRMSNorm | LayerNorm | WeightlessLayerNorm:
     """Makes a norm over D."""
     if config.norm is NormKind.RMS:
         return RMSNorm(config.hidden, eps=config.norm_eps, zero_centred=config.zero_centred, dtype=dtype)
+    if config.norm is NormKind.RMS_WITHOUT_WEIGHT:
+        return WeightlessRMSNorm(config.norm_eps)
     if config.norm is NormKind.LAYER_WITHOUT_WEIGHT:
         return WeightlessLayerNorm(config.norm_eps)
     biased = config.norm is NormKind.LAYER
@@ -180,6 +182,7 @@ def _attention_config(config: DecoderConfig, index: int) -> AttentionConfig:
         sharing=CacheSharing(cache_owner(config, index), index in config.cache_owners),
         values_are_keys=sizes.values_are_keys,
         clip=config.qkv_clip,
+        output_norm=config.norm_eps if config.output_norm else None,
     )
 
 

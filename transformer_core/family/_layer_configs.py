@@ -18,6 +18,7 @@ class NormKind(enum.Enum):
     """The norms of a decoder."""
 
     RMS = "rms"
+    RMS_WITHOUT_WEIGHT = "rms_without_weight"
     LAYER = "layer"
     LAYER_WITHOUT_BIAS = "layer_without_bias"
     LAYER_WITHOUT_WEIGHT = "layer_without_weight"

@@ -9,6 +9,7 @@ from transformer_core.layers._attention_config import Alibi, AttentionConfig
 from transformer_core.layers._cache import CacheLayout, shared_layout
 from transformer_core.layers._kv_cache import KVCache, cache_spec, kv_layout
 from transformer_core.layers._linear import Linear
+from transformer_core.layers._norm import RMSNorm
 from transformer_core.layers._places import Places
 from transformer_core.layers._query_key_norm import HeadNorm, head_norm
 from transformer_core.layers._rope import apply_rope
@@ -154,6 +155,7 @@ class Attention(Module):
         own_values = own and not config.values_are_keys
         self.v_proj = Linear(size, kv_heads, bias=config.qkv_bias, dtype=dtype) if own_values else None
         self.o_proj = Linear(heads, size, bias=config.output_bias, dtype=dtype)
+        self.o_norm = None if config.output_norm is None else RMSNorm(heads, eps=config.output_norm, dtype=dtype)
         self.q_norm = head_norm(config.norm, config.heads, config.head_size, dtype)
         self.k_norm = head_norm(config.norm, config.kv_heads, config.head_size, dtype) if own else None
         self.sinks = Parameter((config.heads,), dtype) if config.sinks else None
@@ -276,7 +278,8 @@ class Attention(Module):
         heads = ops.transpose(heads, (0, 3, 1, 2, 4))  # [B, T, K, G, H]
         if gate is not None:
             heads = ops.mul(heads, ops.logistic(gate))
-        return self.o_proj(ctx, ops.reshape(heads, (*heads.shape[:2], -1)))
+        heads = ops.reshape(heads, (*heads.shape[:2], -1))
+        return self.o_proj(ctx, heads if self.o_norm is None else self.o_norm(ctx, heads))
 
     def _with_positions(
         self, ctx: ExecutionContext, alibi: Alibi, bias: Tensor | None, step: StepInputs, keys: int

@@ -152,6 +152,7 @@ class AttentionConfig:
         sharing: keys and values that other layers share.
         values_are_keys: whether the projection of keys gives the values too, before norm and RoPE (Gemma 4).
         clip: bound of queries, keys and values on both sides, after norms of all heads (OLMo); none if None.
+        output_norm: eps of a norm over all heads before the output projection (BitNet); none if None.
 
     Raises:
         ConfigError: K does not divide N, or the slopes of ALiBi are not N, or ALiBi comes with a window or sinks.
@@ -172,6 +173,7 @@ class AttentionConfig:
     sharing: CacheSharing = CacheSharing()
     values_are_keys: bool = False
     clip: float | None = None
+    output_norm: float | None = None
 
     def __post_init__(self) -> None:
         if self.heads % self.kv_heads:

@@ -5,6 +5,7 @@ from statistics import NormalDist
 
 from lang_core import ConfigError, DType, ExecutionContext, Module, Tensor, as_dtype, checked_choices
 from transformer_core.layers._linear import Linear
+from transformer_core.layers._norm import RMSNorm
 
 
 class Activation(enum.Enum):
@@ -79,6 +80,28 @@ class SwiGLU(Module):
         deviation = ops.sqrt(ops.mean(ops.mul(apart, apart), -1, keepdims=True))
         quantile = ops.mul(deviation, NormalDist().inv_cdf(self.sparsity))
         return ops.cast(ops.relu(ops.sub(apart, quantile)), x.dtype)
+
+
+class NormedSwiGLU(SwiGLU):
+    """``down(norm(activation(gate(x)) * up(x)))`` (BitNet); arguments as ``SwiGLU``, and the norm's eps."""
+
+    def __init__(
+        self,
+        size: int,
+        inner: int,
+        *,
+        activation: Activation = Activation.SILU,
+        bias: bool = False,
+        eps: float = 1e-6,
+        dtype: DType | str = "f32",
+    ) -> None:
+        super().__init__(size, inner, activation=activation, bias=bias, dtype=dtype)
+        self.down_norm = RMSNorm(inner, eps=eps, dtype=dtype)
+
+    def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """Maps x [.., D] to [.., D]; inside, [.., F]."""
+        inner = ctx.ops.mul(self.activation(ctx, self.gate_proj(ctx, x)), self.up_proj(ctx, x))
+        return self.down_proj(ctx, self.down_norm(ctx, inner))
 
 
 @checked_choices

@@ -36,6 +36,21 @@ class RMSNorm(Module):
         return ctx.composite("zero_centred_rms_norm", body, (x, weight), (self.eps,))
 
 
+class WeightlessRMSNorm(Module):
+    """``x / sqrt(mean(x^2) + eps)`` (nanochat).
+
+    Args:
+        eps: added to the mean of squares.
+    """
+
+    def __init__(self, eps: float = 1e-6) -> None:
+        self.eps = eps
+
+    def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """Maps x [.., D] to [.., D]."""
+        return ctx.ops.rms_norm(x, None, self.eps)
+
+
 class GatedRMSNorm(Module):
     """``RMSNorm(x) * silu(gate)``: the norm after linear attention in Qwen3-Next."""
 

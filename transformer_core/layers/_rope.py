@@ -69,7 +69,7 @@ def _both(config: RopeConfig, per_pair: Array) -> Array:
 
 @functools.cache
 def _signs(config: RopeConfig) -> Array:
-    half = np.ones(config.rotated // 2, np.float32)
+    half = np.full(config.rotated // 2, -1 if config.clockwise else 1, np.float32)
     if config.mode is RopeMode.SPLIT_HALF:
         return np.concatenate([-half, half])
     return np.stack([-half, half], -1).reshape(-1)

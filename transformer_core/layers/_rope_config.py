@@ -54,6 +54,7 @@ class RopeConfig:
         scaling: scaling of the frequencies beyond the trained length.
         mode: layout of the pairs.
         sections: number of the R/2 frequencies that follow each axis of the positions (multi-section RoPE).
+        clockwise: whether pairs are turned by the negative angle (nanochat).
         sections_interleaved: whether the axes take turns (Qwen3-VL), or follow one another (Qwen2-VL).
 
     Raises:
@@ -67,6 +68,7 @@ class RopeConfig:
     mode: RopeMode = RopeMode.SPLIT_HALF
     sections: tuple[int, ...] = ()
     sections_interleaved: bool = False
+    clockwise: bool = False
 
     def __post_init__(self) -> None:
         if self.rotated <= 0 or self.rotated % 2:

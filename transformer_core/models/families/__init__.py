@@ -2,9 +2,13 @@
 
 from typing import Final
 
+from transformer_core.models.families._afmoe import AFMOE
 from transformer_core.models.families._apertus import APERTUS
 from transformer_core.models.families._arcee import ARCEE
+from transformer_core.models.families._baichuan import BAICHUAN, BAICHUAN_FIRST
+from transformer_core.models.families._bitnet import BITNET
 from transformer_core.models.families._bloom import BLOOM
+from transformer_core.models.families._chatglm import CHATGLM, CHATGLM_GENERATING
 from transformer_core.models.families._cohere import COHERE
 from transformer_core.models.families._cohere2 import COHERE2
 from transformer_core.models.families._cwm import CWM
@@ -13,9 +17,12 @@ from transformer_core.models.families._deepseek_v3 import DEEPSEEK_V3
 from transformer_core.models.families._dots1 import DOTS1
 from transformer_core.models.families._ernie4_5 import ERNIE4_5
 from transformer_core.models.families._ernie4_5_moe import ERNIE4_5_MOE
+from transformer_core.models.families._exaone import EXAONE
 from transformer_core.models.families._exaone4 import EXAONE4
+from transformer_core.models.families._exaone_moe import EXAONE_MOE
 from transformer_core.models.families._falcon import FALCON
 from transformer_core.models.families._falcon_h1 import FALCON_H1
+from transformer_core.models.families._flex_olmo import FLEX_OLMO
 from transformer_core.models.families._gemma import GEMMA
 from transformer_core.models.families._gemma2 import GEMMA2
 from transformer_core.models.families._gemma3 import GEMMA3, GEMMA3_WRAPPED
@@ -38,12 +45,17 @@ from transformer_core.models.families._granitemoehybrid import GRANITE_HYBRID
 from transformer_core.models.families._helium import HELIUM
 from transformer_core.models.families._hunyuan_v1_dense import HUNYUAN_V1_DENSE
 from transformer_core.models.families._hunyuan_v1_moe import HUNYUAN_V1_MOE
+from transformer_core.models.families._hyperclovax import HYPERCLOVAX
+from transformer_core.models.families._internlm2 import INTERNLM2
+from transformer_core.models.families._internlm3 import INTERNLM3, IQUESTCODER
 from transformer_core.models.families._jais2 import JAIS2
 from transformer_core.models.families._lfm2 import LFM2
 from transformer_core.models.families._lfm2_moe import LFM2_MOE
 from transformer_core.models.families._llama import LLAMA
 from transformer_core.models.families._llama4 import LLAMA4, LLAMA4_WRAPPED
 from transformer_core.models.families._mamba2 import MAMBA2
+from transformer_core.models.families._minicpm import MINICPM
+from transformer_core.models.families._minicpm3 import MINICPM3, YOUTU
 from transformer_core.models.families._minimax_m2 import MINIMAX_M2
 from transformer_core.models.families._ministral import MINISTRAL
 from transformer_core.models.families._ministral3 import MINISTRAL3
@@ -51,6 +63,7 @@ from transformer_core.models.families._mistral import MISTRAL
 from transformer_core.models.families._mistral3 import MISTRAL3
 from transformer_core.models.families._mixtral import MIXTRAL
 from transformer_core.models.families._mpt import MPT
+from transformer_core.models.families._nanochat import NANOCHAT
 from transformer_core.models.families._nemotron import NEMOTRON
 from transformer_core.models.families._nemotron_h import NEMOTRON_H
 from transformer_core.models.families._olmo import OLMO
@@ -58,10 +71,12 @@ from transformer_core.models.families._olmo2 import OLMO2
 from transformer_core.models.families._olmo3 import OLMO3
 from transformer_core.models.families._olmoe import OLMOE
 from transformer_core.models.families._opt import BIOGPT, OPT
+from transformer_core.models.families._orion import AQUILA, INTERNLM, ORION, XVERSE
 from transformer_core.models.families._persimmon import PERSIMMON
 from transformer_core.models.families._phi import PHI
 from transformer_core.models.families._phi3 import PHI3
 from transformer_core.models.families._phimoe import PHIMOE
+from transformer_core.models.families._qwen import QWEN
 from transformer_core.models.families._qwen2 import QWEN2
 from transformer_core.models.families._qwen2_moe import QWEN2_MOE
 from transformer_core.models.families._qwen3 import QWEN3
@@ -161,6 +176,28 @@ FAMILIES = (
     FALCON,
     MPT,
     PERSIMMON,
+    INTERNLM3,
+    IQUESTCODER,
+    HYPERCLOVAX,
+    NANOCHAT,
+    FLEX_OLMO,
+    EXAONE_MOE,
+    AFMOE,
+    MINICPM3,
+    YOUTU,
+    BITNET,
+    INTERNLM2,
+    INTERNLM,
+    BAICHUAN,
+    BAICHUAN_FIRST,
+    QWEN,
+    EXAONE,
+    ORION,
+    XVERSE,
+    AQUILA,
+    MINICPM,
+    CHATGLM,
+    CHATGLM_GENERATING,
 )
 """Families of decoders."""
 

@@ -14,9 +14,8 @@ _SLIDING: Final = "sliding_attention"
 
 def _read(fields: ConfigFields) -> DecoderConfig:
     windowed = fields.has("sliding_window") or "sliding_window" not in fields.values
-    turns = (
-        _turns(fields) if windowed and not fields.has("layer_types") else [_FULL] * fields.integer("num_hidden_layers")
-    )
+    listed = not windowed or fields.has("layer_types")
+    turns = [_FULL] * fields.integer("num_hidden_layers") if listed else layers_by_turns(fields)
     rotates = [kind == _SLIDING or not windowed for kind in layer_types(fields, turns)]
     return llama_kind(
         fields,
@@ -27,7 +26,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     )
 
 
-def _turns(fields: ConfigFields) -> list[str]:
+def layers_by_turns(fields: ConfigFields) -> list[str]:
     """Returns the kinds of layers of a file that does not list them."""
     layers, every = fields.integer("num_hidden_layers"), fields.integer("sliding_window_pattern", 4)
     return [_SLIDING if (index + 1) % every else _FULL for index in range(layers)]
