@@ -21,7 +21,7 @@ from gguf import (
     quants,
 )
 
-from tests.goldens import gguf_sparse
+from tests.goldens import gguf_further, gguf_sparse
 from tests.goldens._case_types import Config, GoldenCase
 from tests.goldens._shapes import sizes_of, weight_shapes
 from tests.goldens.gguf_deepseek import add_deepseek_fields, deepseek_tensors, gpt_oss_tensors
@@ -51,15 +51,20 @@ ARCHITECTURES = {
     "cohere2": "cohere2", "exaone4": "exaone4", "hunyuan_v1_dense": "hunyuan-dense", "seed_oss": "seed_oss",
     "ernie4_5": "ernie4_5", "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "glm": "chatglm", "glm4": "glm4",
     "gpt_oss": "gpt-oss", "apertus": "apertus", **gguf_sparse.ARCHITECTURES, **HYBRIDS,
+    **gguf_further.ARCHITECTURES,
     "gemma3n_text": "gemma3n", "gemma4_text": "gemma4", **UNGATED, **STATE_KINDS, "nemotron_h": "nemotron_h",
 }  # fmt: skip
 _RENAMED = {**gguf_sparse.RENAMED, "deepseek2": deepseek_tensors, "gpt-oss": gpt_oss_tensors}
+_RENAMED |= gguf_further.RENAMED
 _RENAMED |= dict.fromkeys(HYBRIDS.values(), hybrid_tensors)
 _RENAMED |= dict.fromkeys(STATE_KINDS.values(), state_tensors)
 _RENAMED |= dict.fromkeys(("nemotron_h", "nemotron_h_moe"), nemotron_h_tensors)
 _RENAMED |= {"stablelm": stablelm_tensors, "apertus": apertus_tensors}
 _RENAMED |= dict.fromkeys(GEMMA_LAYERS, gemma_layer_tensors)
-_PERMUTED = ("llama", "olmo", "granite", "smollm3", "mistral3", "arcee", "granitehybrid")
+_PERMUTED = (
+    "llama", "olmo", "granite", "smollm3", "mistral3", "arcee", "granitehybrid", "granitemoe", "internlm2", "xverse",
+    "minicpm",
+)  # fmt: skip
 _EXPERT = re.compile(r"(model\.layers\.\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight")
 _EXPERT_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 
@@ -77,6 +82,7 @@ def write_gguf(
     tensors_per_file: int = 0,
     stack_experts: bool = True,
     weights: Mapping[str, np.ndarray] | None = None,
+    architecture: str = "",
 ) -> dict[str, np.ndarray]:
     """Writes a case's model.
 
@@ -86,13 +92,14 @@ def write_gguf(
         pack: the type of a matrix, by its name in the file and its shape; as stored in the checkpoint where None.
         tokenizer: adds the tokenizer's fields; only ids that begin and end sequences where None.
         weights: the checkpoint's; those of the case's seed where None.
+        architecture: of the file; that of the case's model type where empty.
         stack_experts: whether all experts of a projection are one tensor; in early files each is one.
         tensors_per_file: the most that a file has, where there are to be several; 0 for one file.
 
     Returns:
         The tensors in the file, by name: what packed ones unpack to.
     """
-    config, name = case.config, _architecture(case.config)
+    config, name = case.config, architecture or _architecture(case.config)
     writer = GGUFWriter(path, name, split_max_tensors=tensors_per_file)
     _add_fields(writer, config, name)
     (tokenizer or _add_tokens(config))(writer)
@@ -169,7 +176,7 @@ def _changed(key: str, array: np.ndarray, config: Config, name: str) -> np.ndarr
         return permuted(array, config.get("num_key_value_heads") or config["num_attention_heads"])
     if name in ("gemma", "gemma2", "gemma3", "nemotron") and key.endswith("norm.weight"):
         return array.astype(np.float32) + np.float32(1)
-    if ".query_key_value." in key:  # of each head queries, keys, values; then all queries, all keys, all values
+    if ".query_key_value." in key and name == "gptneox":  # head by head; then all queries, all keys, all values
         heads = config["num_attention_heads"]
         parts = array.reshape(heads, 3, array.shape[0] // heads // 3, *array.shape[1:])
         return np.ascontiguousarray(parts.swapaxes(0, 1).reshape(array.shape))
@@ -199,6 +206,9 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
     if name == "mamba2":
         add_mamba2_fields(writer, config)
         return
+    if name in gguf_further.GPTS.values():
+        gguf_further.add_gpt_fields(writer, config, name)
+        return
     if name.startswith("nemotron_h"):
         add_nemotron_h_fields(writer, config, name)
         return
@@ -225,19 +235,20 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
         add_state_fields(writer, config, name)
     else:
         writer.add_head_count_kv(config.get("num_key_value_heads") or heads)
-    if name in ("gptneox", "stablelm", *LAYER_NORMS):
+    if name in ("gptneox", "stablelm", *LAYER_NORMS, *gguf_further.LAYER_NORMS):
         writer.add_layer_norm_eps(layer_norm_eps(config))
         if "use_parallel_residual" in config:
             writer.add_parallel_residual(config["use_parallel_residual"])
     else:
         writer.add_layer_norm_rms_eps(config["norm_eps" if name.startswith("lfm2") else "rms_norm_eps"])
-    if config.get("head_dim"):
+    if config.get("head_dim") and name != "minicpm3":
         writer.add_key_length(config["head_dim"])
         writer.add_value_length(config["head_dim"])
     add_rope(writer, config, name)
     _add_experts(writer, config)
     add_llama_kind_fields(writer, config, name, rope_of(config))
     gguf_sparse.add_sparse_fields(writer, config, name)
+    gguf_further.add_further_fields(writer, config, name)
     add_hybrid_fields(writer, config, name)
     window = config.get("sliding_window")
     if window and (
@@ -261,8 +272,9 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
 def _add_experts(writer: GGUFWriter, config: Config) -> None:
     count = config.get("num_local_experts") or config.get("num_experts")
     if count:
-        writer.add_expert_count(count)
-        writer.add_expert_used_count(config["num_experts_per_tok"])
+        chosen = config.get("num_experts_per_tok") or config["moe_topk"]
+        writer.add_expert_count(count if isinstance(count, int) else count[0])  # a number, or one for each layer
+        writer.add_expert_used_count(chosen if isinstance(chosen, int) else chosen[0])
     if config["model_type"] == "gpt_oss":
         writer.add_expert_feed_forward_length(config["intermediate_size"])
     if config.get("moe_intermediate_size"):

@@ -30,6 +30,7 @@ from tests.goldens.encoders.gguf_own_encoders import OWN, texts_of, write_own_gg
 from tests.goldens.encoders.gguf_t5 import ANSWERED, GGUF_T5S, write_t5_gguf
 from tests.goldens.gguf_cases import GGUF_CASES, HYBRID_CASES, NOT_LLAMA_CPPS
 from tests.goldens.gguf_files import write_gguf
+from tests.goldens.gguf_further import OTHER_NAMES, other_name
 from tests.goldens.llama_cpp_native import Llama, top_of
 
 _DATA: Final = Path(__file__).parent / "data"
@@ -165,8 +166,12 @@ def _tokenized(address: str, text: str) -> list[int]:
 
 
 def _steps(directory: Path, name: str, case: GoldenCase) -> list[dict[str, Any]]:
-    path = directory / f"{name}.gguf"
-    write_gguf(path, case, tokenizer=_plain_tokens(sizes_of(case.config)[3]))
+    path, tokenizer = directory / f"{name}.gguf", _plain_tokens(sizes_of(case.config)[3])
+    if name in OTHER_NAMES:
+        case, weights = other_name(name, case)
+        write_gguf(path, case, tokenizer=tokenizer, weights=weights, architecture=name)
+    else:
+        write_gguf(path, case, tokenizer=tokenizer)
     request = {"prompt": list(case.prompt[0]), "n_predict": _STEPS, "top_k": 1, "n_probs": _TOP, "ignore_eos": True}
     content = _asked(path, request)["choices"][0]["logprobs"]["content"]
     return [{"token": entry["id"], "top": [[top["id"], round(top["logprob"], 5)] for top in entry["top_logprobs"]]}
@@ -200,7 +205,7 @@ def _ids(directory: Path, model: str, pre: str | None, fields: dict[str, Any], t
 
 def main(only: list[str]) -> None:
     """Writes the file; of what is not among ``only``, where there is some, as it was."""
-    cases = {**GGUF_CASES, **HYBRID_CASES}
+    cases = {**GGUF_CASES, **HYBRID_CASES, **{name: CASES[other] for name, other in OTHER_NAMES.items()}}
     models = [name for name in cases if name not in NOT_LLAMA_CPPS]
     kinds = [*(("gpt2", pre) for pre in _PRES), ("llama", None)]
     golden: dict[str, Any] = (

@@ -9,13 +9,16 @@ import pytest
 
 from lang_core import EagerExecutionContext
 from tapeline.text import gguf_tokenizer
+from tests.goldens.cases import CASES
 from tests.goldens.gguf_cases import GGUF_CASES, HYBRID_CASES, NOT_LLAMA_CPPS
 from tests.goldens.gguf_files import write_gguf
-from tests.goldens.golden_files import DATA
+from tests.goldens.gguf_further import OTHER_NAMES, other_name
+from tests.goldens.golden_files import DATA, read_golden
+from tests.parity._golden_models import relative_error
 from transformer_core.models import DecoderLM, weights_of
 from transformer_core.models.gguf import GgufModel
 
-_CASES = {**GGUF_CASES, **HYBRID_CASES}
+_CASES = {**GGUF_CASES, **HYBRID_CASES, **{name: CASES[other] for name, other in OTHER_NAMES.items()}}
 _GOLDEN: dict[str, Any] = json.loads((DATA / "llama_cpp.json").read_text())
 _VOCABULARIES: dict[str, Any] = json.loads((DATA / "gguf_tokenizers.json").read_text())
 
@@ -32,12 +35,18 @@ def test_every_case_has_its_golden() -> None:
 def test_logits_are_llama_cpps(name: str, tmp_path: Path) -> None:
     """Step by step on llama.cpp's own tokens: one call gives the logits behind all of them."""
     case, steps = _CASES[name], _GOLDEN["models"][name]
-    write_gguf(tmp_path / "model.gguf", case)
+    if name in OTHER_NAMES:
+        case, weights = other_name(name, case)
+        write_gguf(tmp_path / "model.gguf", case, weights=weights, architecture=name)
+    else:
+        write_gguf(tmp_path / "model.gguf", case)
     prompt = case.prompt[0]
     ids: Any = np.array([[*prompt, *(step["token"] for step in steps[:-1])]], np.int32)
     with GgufModel(tmp_path / "model.gguf") as file:
         model = DecoderLM(file.config())
         logits = model(EagerExecutionContext(weights_of(model, file)), ids).numpy()[0, len(prompt) - 1 :]
+    if name in OTHER_NAMES:  # and transformers', of the model that this one is, too
+        assert relative_error(logits[:1], read_golden(OTHER_NAMES[name]).logits[0, :1]) < 2e-4
     shifted = logits.astype(np.float64) - logits.max(-1, keepdims=True)
     ours = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     assert len(ours) == len(steps)

@@ -17,6 +17,7 @@ from tests.goldens.encoders.gguf_encoders import ARCHITECTURES as GGUF_ENCODERS
 from tests.goldens.encoders.gguf_t5 import NAMES as GGUF_T5
 from tests.goldens.gguf_cases import GGUF_CASES, HYBRID_CASES
 from tests.goldens.gguf_files import ARCHITECTURES as GGUF_NAMES
+from tests.goldens.gguf_further import OTHER_NAMES
 from tests.goldens.mtp_cases import MTP_CASES
 from tests.goldens.published_forms import FORMS as PUBLISHED
 from tests.goldens.samples import config_of
@@ -71,6 +72,11 @@ _REFUSED: Final = (
     ("`jina-bert-v2` of models for code", "norms of queries and keys, and one more per layer, are not built"),
     ("`bert` with a classifier and no `cls.weight`", "converters leave out BERT's pooler: the scores would be others"),
     ("`t5` with biases in each layer", "UMT5: one table of biases per layer is not built"),
+    (
+        "`baichuan`",
+        "llama.cpp takes RoPE or ALiBi by the number of layers, and whether the head's rows are normed no file says: "
+        "take the safetensors of the 7B",
+    ),
     ("`clip`", "towers of pictures beside a decoder: take the safetensors, which have both"),
 )
 
@@ -195,6 +201,8 @@ def _kinds(configs: Sequence[DecoderConfig]) -> str:
 def _gguf(architecture: str) -> str:
     model_type = _FAMILIES[architecture].model_type
     name = GGUF_NAMES.get(model_type)
+    if model_type in OTHER_NAMES:  # tests/parity/llama_cpp_test.py
+        return f"`{model_type}`"
     if name is None:
         return ""
     tested = any(case.config["model_type"] == model_type for case in (*GGUF_CASES.values(), *HYBRID_CASES.values()))

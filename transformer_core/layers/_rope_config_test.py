@@ -154,6 +154,7 @@ def test_every_field_tells_configs_apart():
         "mode": RopeMode.INTERLEAVED,
         "sections": (1, 1, 1),
         "sections_interleaved": True,
+        "clockwise": True,
     }
     assert set(changes) == {field.name for field in dataclasses.fields(RopeConfig)}
     others = [dataclasses.replace(one, **{name: value}) for name, value in changes.items()]

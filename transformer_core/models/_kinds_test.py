@@ -13,7 +13,7 @@ from transformer_core.models.gguf.readers import READERS
 
 # The kind of an architecture of transformers, by the task that transformers registers it for.
 _KINDS = {
-    "decoder": ["FalconForCausalLM", "BloomForCausalLM", "GPTJForCausalLM", "OPTForCausalLM", "XLNetLMHeadModel"],
+    "decoder": ["OlmoHybridForCausalLM", "CTRLLMHeadModel", "RwkvForCausalLM", "XLNetLMHeadModel"],
     "encoder": ["FNetForMaskedLM", "RoFormerForSequenceClassification", "XLNetModel", "FunnelModel"],
     "encoder-decoder": [
         "BartForConditionalGeneration",
@@ -33,7 +33,7 @@ _SUPPORTED = {
     "audio": {"WhisperForConditionalGeneration"},
     "decoder": {"LlamaForCausalLM", "GPT2LMHeadModel", "Lfm2MoeForCausalLM"},
 }
-_FALCON = {"architectures": ["FalconForCausalLM"], "model_type": "falcon"}
+_HYBRID = {"architectures": ["OlmoHybridForCausalLM"], "model_type": "olmo_hybrid"}
 _QWEN_VL = {"architectures": ["Qwen2VLForConditionalGeneration"], "model_type": "qwen2_vl", "vision_config": {}}
 
 
@@ -62,11 +62,11 @@ def test_every_supported_architecture_has_a_kind() -> None:
 @pytest.mark.parametrize(
     ("values", "expected", "never"),
     [
-        (_FALCON, "did you mean 'FalconH1ForCausalLM'?", "Olmo"),
+        (_HYBRID, "did you mean 'OlmoForCausalLM'", "Falcon"),
         (_QWEN_VL, "'Qwen3_5ForConditionalGeneration'", "T5"),
         (
-            {"model_type": "falcon", "vocab_size": 3},
-            "'model_type': 'falcon' is not supported; did you mean 'falcon_h1'",
+            {"model_type": "falcon_h2", "vocab_size": 3},
+            "'model_type': 'falcon_h2' is not supported; did you mean 'falcon_h1'",
             "olmo",
         ),
         ({"model_type": "qwen22"}, "'qwen22' is not supported; did you mean 'qwen2'", "t5"),
@@ -89,7 +89,7 @@ def test_every_typo_of_a_supported_name_is_found() -> None:
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("falcon", ["falcon-h1"]), ("qwen2vl", []), ("whisper", []), ("neo-bert", ["nomic-bert", "eurobert"])],
+    [("falcon-h2", ["falcon-h1", "falcon"]), ("qwen2vl", []), ("neo-bert", ["nomic-bert", "eurobert"])],
 )
 def test_architectures_of_gguf_files(name: str, near: list[str]) -> None:
     known = [(other, kind_of(other, default="decoder")) for other in READERS]

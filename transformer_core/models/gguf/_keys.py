@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from lang_core import WeightSource
-from transformer_core.checkpoints import Cut, Recipe, Reshaped, Stacked, Stored
+from transformer_core.checkpoints import Cut, Paired, Recipe, Reshaped, Stacked, Stored
 from transformer_core.layers._rope_config import RopeMode
 from transformer_core.models import DecoderConfig, Mamba2Config
 from transformer_core.models.gguf._recipes import JoinedHeads, LessOne, OneOf, SplitHalves
@@ -39,6 +39,8 @@ _IN_LAYERS: Final = {
     "self_attn.kv_a_layernorm": "attn_kv_a_norm",
     "self_attn.kv_b_proj": "attn_kv_b",
 }
+_QUERIES: Final = "self_attn.q_proj.weight"
+_FIRST_NORM: Final = "input_layernorm"
 _PLAIN_NORM: Final = "linear_attn.norm.weight"  # of a Gated DeltaNet: it adds nothing
 _CORRECTION: Final = "mlp.gate.e_score_correction_bias"
 _SHARED_GATE: Final = "mlp.shared_expert_gate.weight"
@@ -103,6 +105,9 @@ class GgufKeys:
         if path == f"{self._architecture.grouped}.weight" and isinstance(self.config.mixer, Mamba2Config):
             groups = self.config.mixer.sizes.groups
             return Reshaped(f"blk.{layer}.ssm_norm.weight", (groups, shape[0] // groups), shape)
+        if path == _QUERIES and self.config.gated and source.has(f"blk.{layer}.attn_gate.weight"):
+            keys = f"blk.{layer}.attn_q.weight", f"blk.{layer}.attn_gate.weight"
+            return Paired(*keys, shape, self.config.heads)
         if path == "self_attn.sinks":
             return Stored(f"blk.{layer}.attn_sinks.weight", shape)
         if path.removesuffix("_bias") in _EXPERTS and path.endswith("_bias"):
@@ -115,6 +120,8 @@ class GgufKeys:
             return _vector(f"blk.{layer}.exp_probs_b.bias", shape, source)
         module, _, kind = path.rpartition(".")
         key = f"blk.{layer}.{self._names.get(module, module)}.{kind}"
+        if module == _FIRST_NORM and self.config.parallel and source.has(f"blk.{layer}.attn_norm_2.{kind}"):
+            key = f"blk.{layer}.attn_norm_2.{kind}"
         fused = self._parts.get(module)
         if fused is not None and (cut := _cut(f"blk.{layer}", fused, kind, shape, source)) is not None:
             return cut

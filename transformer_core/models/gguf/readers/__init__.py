@@ -4,8 +4,10 @@ from transformer_core.models.gguf.readers._architecture import GgufArchitecture
 from transformer_core.models.gguf.readers._common import CHANGING, Source, Values
 from transformer_core.models.gguf.readers._deepseek import DEEPSEEK
 from transformer_core.models.gguf.readers._experts import EXPERTS
+from transformer_core.models.gguf.readers._further_kinds import FURTHER_KINDS
 from transformer_core.models.gguf.readers._gemma import GEMMAS
 from transformer_core.models.gguf.readers._gemma_layers import GEMMA_LAYERS
+from transformer_core.models.gguf.readers._gpt import GPT_KINDS
 from transformer_core.models.gguf.readers._layer_norms import LAYER_NORM_KINDS
 from transformer_core.models.gguf.readers._layer_numbers import LayerNumbers
 from transformer_core.models.gguf.readers._llama import LLAMA_KINDS
@@ -37,6 +39,8 @@ READERS = {
         *GEMMAS,
         *GEMMA_LAYERS,
         *LAYER_NORM_KINDS,
+        *GPT_KINDS,
+        *FURTHER_KINDS,
         *STATES,
         *NEMOTRON_HS,
         *TEXT_ENCODERS,
