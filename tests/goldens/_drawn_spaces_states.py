@@ -53,6 +53,29 @@ def _lfm2(model_type: str, architecture: str, **fields: list[Any] | Drawn) -> Sp
     )
 
 
+def _mamba_space(model_type: str, architecture: str, **fields: list[Any] | Drawn) -> Space:
+    return {
+        "architectures": [[architecture]],
+        "model_type": [model_type],
+        "vocab_size": [61, 87, 93],
+        "hidden_size": [24, 30, 36],
+        "num_hidden_layers": [1, 2, 3],
+        "state_size": [3, 5, ABSENT],
+        "expand": [1, 2, ABSENT],
+        "conv_kernel": [2, 4, ABSENT],
+        "time_step_rank": ["auto", 3, ABSENT],
+        "use_bias": _BOOLEANS,
+        "use_conv_bias": _BOOLEANS,
+        "layer_norm_epsilon": [1e-5, 1e-2, ABSENT],
+        "hidden_act": ["silu", ABSENT],
+        "tie_word_embeddings": _BOOLEANS,
+        "bos_token_id": [1],
+        "eos_token_id": [2],
+        "pad_token_id": [None],
+        **fields,
+    }
+
+
 _MAMBA: Final[Space] = {
     "mamba_expand": [1, 2],
     "mamba_n_heads": _heads_of("hidden_size", "mamba_expand"),
@@ -188,5 +211,39 @@ SPACES: Final[dict[str, Space]] = {
         moe_latent_size=[None, 10, ABSENT],
         norm_topk_prob=_BOOLEANS,
         routed_scaling_factor=[1.0, 1.7, ABSENT],
+    ),
+    "MambaForCausalLM": _mamba_space("mamba", "MambaForCausalLM"),
+    "FalconMambaForCausalLM": _mamba_space(
+        "falcon_mamba", "FalconMambaForCausalLM", mixer_rms_eps=[1e-6, 1e-2, ABSENT]
+    ),
+    "JambaForCausalLM": decoder_space(
+        "jamba",
+        "JambaForCausalLM",
+        head_dim=[ABSENT],
+        rope_parameters=[ABSENT],
+        num_experts=[1, 3, 4],
+        num_experts_per_tok=[1, 2],
+        expert_layer_period=[2, 3],
+        expert_layer_offset=[0, 1],
+        attn_layer_period=[2, 3],
+        attn_layer_offset=[0],
+        mamba_d_state=[3, 5],
+        mamba_d_conv=[2, 4],
+        mamba_expand=[1, 2],
+        mamba_dt_rank=["auto", 3, ABSENT],
+        mamba_conv_bias=_BOOLEANS,
+        mamba_proj_bias=_BOOLEANS,
+    ),
+    "BambaForCausalLM": decoder_space(
+        "bamba",
+        "BambaForCausalLM",
+        **{
+            **_MAMBA,
+            "head_dim": [ABSENT],
+            "hidden_size": lambda c, rng: c["num_attention_heads"] * rng.choice([8, 16]),
+        },
+        attn_layer_indices=lambda config, rng: sorted({0, rng.randrange(config["num_hidden_layers"])}),
+        attention_bias=_BOOLEANS,
+        mlp_bias=_BOOLEANS,
     ),
 }

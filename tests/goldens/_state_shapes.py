@@ -204,7 +204,97 @@ def _ungated(prefix: str, d: int, f: int, biased: bool) -> Shapes:
             yield f"{prefix}{name}_proj.bias", shape[:1]
 
 
+def selective_shapes(config: Config) -> Shapes:
+    """Yields keys and shapes of a Mamba or a Falcon-Mamba."""
+    d, v = config["hidden_size"], config["vocab_size"]
+    yield "backbone.embeddings.weight", (v, d)
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"backbone.layers.{layer}."
+        yield prefix + "norm.weight", (d,)
+        sizes = config["expand"] * d, config["state_size"], config["time_step_rank"], config["conv_kernel"]
+        yield from _selective(prefix + "mixer.", d, sizes, config["use_conv_bias"], config["use_bias"])
+    yield "backbone.norm_f.weight", (d,)
+    if not config["tie_word_embeddings"]:
+        yield "lm_head.weight", (v, d)
+
+
+def _selective(prefix: str, d: int, sizes: tuple[int, int, int, int], conv_bias: bool, biased: bool) -> Shapes:
+    inner, states, rank, taps = sizes
+    yield prefix + "A_log", (inner, states)
+    yield prefix + "D", (inner,)
+    for name, shape, bias in (
+        ("conv1d", (inner, 1, taps), conv_bias),
+        ("in_proj", (2 * inner, d), biased),
+        ("x_proj", (rank + 2 * states, inner), False),
+        ("dt_proj", (inner, rank), True),
+        ("out_proj", (d, inner), biased),
+    ):
+        yield f"{prefix}{name}.weight", shape
+        if bias:
+            yield f"{prefix}{name}.bias", shape[:1]
+
+
+def jamba_shapes(config: Config) -> Shapes:
+    """Yields keys and shapes of a Jamba."""
+    d, v, f = config["hidden_size"], config["vocab_size"], config["intermediate_size"]
+    h, kv = d // config["num_attention_heads"], config["num_key_value_heads"]
+    sizes = config["mamba_expand"] * d, config["mamba_d_state"], config["mamba_dt_rank"], config["mamba_d_conv"]
+    yield "model.embed_tokens.weight", (v, d)
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}."
+        if layer % config["attn_layer_period"] == config["attn_layer_offset"]:
+            for name, shape in (("q", (d, d)), ("k", (kv * h, d)), ("v", (kv * h, d)), ("o", (d, d))):
+                yield f"{prefix}self_attn.{name}_proj.weight", shape
+        else:
+            yield from _selective(prefix + "mamba.", d, sizes, config["mamba_conv_bias"], config["mamba_proj_bias"])
+            for name, size in (("dt", sizes[2]), ("b", sizes[1]), ("c", sizes[1])):
+                yield f"{prefix}mamba.{name}_layernorm.weight", (size,)
+        prefix += "feed_forward."
+        if layer % config["expert_layer_period"] == config["expert_layer_offset"]:
+            yield prefix + "router.weight", (config["num_experts"], d)
+            for expert in range(config["num_experts"]):
+                yield from _gated(f"{prefix}experts.{expert}.", d, f)
+        else:
+            yield from _gated(prefix, d, f)
+        yield f"model.layers.{layer}.input_layernorm.weight", (d,)
+        yield f"model.layers.{layer}.pre_ff_layernorm.weight", (d,)
+    yield "model.final_layernorm.weight", (d,)
+    if not config["tie_word_embeddings"]:
+        yield "lm_head.weight", (v, d)
+
+
+def _gated(prefix: str, d: int, f: int) -> Shapes:
+    for name, shape in (("gate", (f, d)), ("up", (f, d)), ("down", (d, f))):
+        yield f"{prefix}{name}_proj.weight", shape
+
+
+def bamba_shapes(config: Config) -> Shapes:
+    """Yields keys and shapes of a Bamba."""
+    d, v = config["hidden_size"], config["vocab_size"]
+    h, kv = d // config["num_attention_heads"], config["num_key_value_heads"]
+    yield "model.embed_tokens.weight", (v, d)
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}."
+        if layer in config["attn_layer_indices"]:
+            for name, shape in (("q", (d, d)), ("k", (kv * h, d)), ("v", (kv * h, d)), ("o", (d, d))):
+                yield f"{prefix}self_attn.{name}_proj.weight", shape
+        else:
+            heads = tuple(config[f"mamba_{name}"] for name in ("n_heads", "d_head", "n_groups", "d_state"))
+            biases = {"conv1d": config["mamba_conv_bias"]}
+            yield from mamba_shapes(prefix + "mamba.", d, heads, config["mamba_d_conv"], biases)
+        yield from _gated(prefix + "feed_forward.", d, config["intermediate_size"])
+        yield prefix + "input_layernorm.weight", (d,)
+        yield prefix + "pre_ff_layernorm.weight", (d,)
+    yield "model.final_layernorm.weight", (d,)
+    if not config["tie_word_embeddings"]:
+        yield "lm_head.weight", (v, d)
+
+
 STATE_SHAPES = {
+    "mamba": selective_shapes,
+    "falcon_mamba": selective_shapes,
+    "jamba": jamba_shapes,
+    "bamba": bamba_shapes,
     "lfm2": lfm2_shapes,
     "lfm2_moe": lfm2_shapes,
     "mamba2": mamba2_shapes,

@@ -30,6 +30,7 @@ from tests.goldens._moe_cases import DEEPSEEK_V3_CASES, GPT_OSS_CASES, MIXTRAL_C
 from tests.goldens._other_cases import MISTRAL_CASES, QWEN2_CASES, QWEN3_CASES
 from tests.goldens._qwen3_5_cases import QWEN3_5_CASES
 from tests.goldens._rope_cases import ROPE_CASES as _ROPE_CASES
+from tests.goldens._selective_cases import SELECTIVE_CASES
 from tests.goldens._sparse_cases import SPARSE_CASES
 from tests.goldens._sparse_own_cases import SPARSE_OWN_CASES
 from tests.goldens._state_cases import STATE_CASES
@@ -69,6 +70,7 @@ CASES: dict[str, GoldenCase] = {
         *FURTHER_SPARSE_CASES,
         *GPT_FAMILY_CASES,
         *FURTHER_KIND_CASES,
+        *SELECTIVE_CASES,
     )
 }
 ROPE_CASES: dict[str, RopeCase] = {case.name: case for case in _ROPE_CASES}

@@ -166,13 +166,20 @@ def _forced_logits(model: Any, prompt: np.ndarray, tokens: np.ndarray) -> np.nda
     steps = []
     ids = torch.from_numpy(prompt)
     for i in range(tokens.shape[1]):
-        steps.append(model(ids, **cache, use_cache=True).logits[:, -1])
+        steps.append(model(ids, **cache, **_places(model, ids, prompt.shape[1] + i - 1), use_cache=True).logits[:, -1])
         ids = torch.from_numpy(tokens[:, i : i + 1])
     return torch.stack(steps, dim=1).numpy()
 
 
+def _places(model: Any, ids: torch.Tensor, last: int) -> dict[str, torch.Tensor]:
+    """Returns the positions of tokens, the last of which is given, for a model that does not count cached ones."""
+    if model.config.model_type != "bamba":
+        return {}
+    return {"position_ids": torch.arange(last - ids.shape[1] + 1, last + 1)[None]}
+
+
 def _cache_name(model: Any) -> str:
-    return "cache_params" if model.config.model_type == "mamba2" else "past_key_values"
+    return "cache_params" if model.config.model_type in ("mamba", "falcon_mamba", "mamba2") else "past_key_values"
 
 
 def _check_config(case: GoldenCase) -> None:

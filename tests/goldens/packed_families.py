@@ -19,11 +19,25 @@ _SIZES: Final[dict[str, Any]] = {
     "shared_intermediate_size": 64, "hidden_size_per_layer_input": 32, "laurel_rank": 32, "global_head_dim": 24,
     "per_layer_config": {"2": {"head_dim": 24}, "4": {"head_dim": 24}},
 }  # fmt: skip
-CARRYING: Final = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "mamba2", "granitemoehybrid")
+CARRYING: Final = (
+    "mamba",
+    "falcon_mamba",
+    "jamba",
+    "bamba",
+    "qwen3_next",
+    "qwen3_5_text",
+    "qwen3_5_moe_text",
+    "mamba2",
+    "granitemoehybrid",
+)
 """Families whose random states carry errors along and make them larger."""
 _MAMBA: Final = {"mamba_n_heads": 8, "mamba_d_head": 16}
 _OWN_SIZES: Final[dict[str, dict[str, Any]]] = {
     "mamba2": {"num_heads": 8},
+    "mamba": {"time_step_rank": 32, "intermediate_size": 128},
+    "falcon_mamba": {"time_step_rank": 32, "intermediate_size": 128},
+    "jamba": {"mamba_dt_rank": 32},
+    "bamba": {"mamba_n_heads": 8, "mamba_d_head": 16},
     "granitemoehybrid": {**_MAMBA, "shared_intermediate_size": 96},
     "falcon_h1": {**_MAMBA, "mamba_d_ssm": 128},
     "nemotron_h": {
@@ -67,6 +81,7 @@ ALL_EXPERTS: Final[dict[str, dict[str, int]]] = {
     "glm4_moe_lite": {"num_experts_per_tok": 6, "topk_group": 2},
     "solar_open": {"num_experts_per_tok": 6, "topk_group": 2},
     "flex_olmo": {"num_experts_per_tok": 6},
+    "jamba": {"num_experts_per_tok": 4},
     "exaone_moe": {"num_experts_per_tok": 6},
     "afmoe": {"num_experts_per_tok": 6},
 }

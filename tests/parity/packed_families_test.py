@@ -35,6 +35,11 @@ _UNPACKED: Final[dict[str, set[str]]] = {
     "lfm2": {"model.layers.*.conv.conv.weight"},
     "lfm2_moe": _ROUTERS | {"model.layers.*.conv.conv.weight"},
     "mamba2": {"model.layers.*.mixer.conv1d.weight"},
+    **{
+        name: {"model.layers.*.mixer.conv1d.weight", "model.layers.*.mixer.A_log"} for name in ("mamba", "falcon_mamba")
+    },
+    "jamba": _ROUTERS | {"model.layers.*.mamba.conv1d.weight", "model.layers.*.mamba.A_log"},
+    "bamba": {"model.layers.*.mamba.conv1d.weight"},
     "granitemoehybrid": _ROUTERS | {"model.layers.*.mamba.conv1d.weight"},
     "falcon_h1": {"model.layers.*.mamba.conv1d.weight"},
     "nemotron_h": {"model.layers.*.mixer.conv1d.weight", "model.layers.*.mixer.gate.weight"},

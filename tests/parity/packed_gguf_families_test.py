@@ -30,6 +30,8 @@ _SIZES: Final[dict[str, Any]] = {
 # Rows of a table that no product is made with; routers, whose scores decide.
 _DEQUANTISED: Final = {
     "gpt2": {"embed_positions"},
+    "gpt_bigcode": {"embed_positions"},
+    "minicpm3": {"kv_b_proj"},
     "gemma3n_text": {"modality_router"},
     "mixtral": {"gate"},
     "qwen3_moe": {"gate"},
@@ -49,6 +51,11 @@ _DEQUANTISED: Final = {
             "nemotron_h",
             "olmoe",
             "dots1",
+            "granitemoe",
+            "granitemoeshared",
+            "hunyuan_v1_moe",
+            "exaone_moe",
+            "afmoe",
         )
     },
 }
@@ -61,6 +68,14 @@ def _case(name: str, given: Mapping[str, Any] = _SIZES) -> GoldenCase:
         sizes["n_inner"] = given["n_inner"]
     if name in ("deepseek_v2", "deepseek_v3"):
         sizes["num_key_value_heads"] = sizes["num_attention_heads"]
+    if name == "minicpm3":
+        sizes |= {"num_key_value_heads": 4, "head_dim": case.config["qk_rope_head_dim"], "v_head_dim": 16}
+    if name == "falcon":
+        sizes |= {"num_kv_heads": 2, "ffn_hidden_size": 96}
+    if name == "mpt":
+        sizes |= {"d_model": 64, "n_heads": 4}
+    if name == "bloom":
+        sizes["n_head"] = 4
     config = {**case.config, **sizes}
     return dataclasses.replace(case, config=config | _state_heads(name, config))
 

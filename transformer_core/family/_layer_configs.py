@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from lang_core import DType, checked_choices
 from transformer_core.layers._cache import StateMixer
 from transformer_core.layers._gated_delta_net import GatedDeltaNet, HeadOrder
+from transformer_core.layers._mamba import Mamba, MambaSizes
 from transformer_core.layers._mamba2 import Mamba2, Mamba2Sizes
 from transformer_core.layers._moe import ClampedGate
 from transformer_core.layers._routing import Routing
@@ -207,3 +208,21 @@ class Mamba2Config(MixerConfig):
     def made(self, size: int, norm_eps: float, dtype: DType) -> StateMixer:
         """Makes the Mamba-2 of a layer."""
         return Mamba2(size, self.sizes, norm_eps=norm_eps, dtype=dtype)
+
+
+@checked_choices
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MambaConfig(MixerConfig):
+    """Layers with a Mamba of the first version in place of attention (see ``Mamba``).
+
+    Attributes:
+        sizes: sizes and variant.
+    """
+
+    NAME: ClassVar[str] = "mamba"
+    sizes: MambaSizes
+
+    def made(self, size: int, norm_eps: float, dtype: DType) -> StateMixer:
+        """Makes the Mamba of a layer."""
+        del norm_eps
+        return Mamba(size, self.sizes, dtype=dtype)

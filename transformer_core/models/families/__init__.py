@@ -49,10 +49,12 @@ from transformer_core.models.families._hyperclovax import HYPERCLOVAX
 from transformer_core.models.families._internlm2 import INTERNLM2
 from transformer_core.models.families._internlm3 import INTERNLM3, IQUESTCODER
 from transformer_core.models.families._jais2 import JAIS2
+from transformer_core.models.families._jamba import BAMBA, JAMBA
 from transformer_core.models.families._lfm2 import LFM2
 from transformer_core.models.families._lfm2_moe import LFM2_MOE
 from transformer_core.models.families._llama import LLAMA
 from transformer_core.models.families._llama4 import LLAMA4, LLAMA4_WRAPPED
+from transformer_core.models.families._mamba import FALCON_MAMBA, MAMBA
 from transformer_core.models.families._mamba2 import MAMBA2
 from transformer_core.models.families._minicpm import MINICPM
 from transformer_core.models.families._minicpm3 import MINICPM3, YOUTU
@@ -186,6 +188,10 @@ FAMILIES = (
     MINICPM3,
     YOUTU,
     BITNET,
+    MAMBA,
+    FALCON_MAMBA,
+    JAMBA,
+    BAMBA,
     INTERNLM2,
     INTERNLM,
     BAICHUAN,

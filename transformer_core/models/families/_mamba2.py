@@ -52,7 +52,8 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     )
 
 
-def _layer(config: DecoderConfig, index: int, dtype: DType) -> Module:
+def mixer_layer(config: DecoderConfig, index: int, dtype: DType) -> Module:
+    """Makes layer ``index`` of a model whose layers have a state mixer and nothing else."""
     return MixerLayer(config, dtype, state_mixer(config, dtype))
 
 
@@ -69,4 +70,4 @@ def _stored(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe:
     return Stored(first if source.has(first) else key, shape)
 
 
-MAMBA2: Final = Family("Mamba2ForCausalLM", "mamba2", _read, _layer, lambda config: _stored, "backbone.layers.{}")
+MAMBA2: Final = Family("Mamba2ForCausalLM", "mamba2", _read, mixer_layer, lambda config: _stored, "backbone.layers.{}")

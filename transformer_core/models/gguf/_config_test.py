@@ -85,6 +85,17 @@ STATES = {
     "ssm.time_step_rank": 2,
     "shortconv.l_cache": 3,
 }
+OWN: dict[str, dict[str, Any]] = {
+    "bitnet": {"attention.key_length": 8, "attention.value_length": 8},
+    "bloom": {"feed_forward_length": 4 * LLAMA["embedding_length"]},
+    "mpt": {"feed_forward_length": 4 * LLAMA["embedding_length"], "attention.max_alibi_bias": 8.0},
+    "minicpm3": {
+        "attention.head_count_kv": 4,
+        "attention.q_lora_rank": 12,
+        "attention.kv_lora_rank": 10,
+        "rope.dimension_count": 8,
+    },
+}
 SPARSE = ("olmoe", "dots1", "glm4moe", "qwen2moe", "minimax-m2", "ernie4_5-moe", "phimoe", "llama4")
 
 
@@ -104,10 +115,14 @@ def test_every_architecture_says_how_it_is_stored(made: Callable[..., GgufModel]
             "gpt-oss": [*experts, "attention.sliding_window"],
             "apertus": [key for key in rest if key.startswith("xielu")],
             "cohere2": ["attention.sliding_window", "logit_scale"],
+            **{key: [*experts, "attention.sliding_window"] for key in ("exaone-moe", "afmoe")},
+            "granitemoe": [*experts, "attention.scale"],
+            "hunyuan-moe": [*experts, "expert_shared_feed_forward_length"],
         }
         fields = {**(GEMMA if name in ("gemma2", "gemma3", "gemma4") else LLAMA), "attention.layer_norm_epsilon": 1e-5}
         fields |= {key: rest[key] for key in wanted.get(name, [])}
         fields |= {"attention.key_length": 16, "attention.value_length": 16, **STATES}
+        fields |= OWN.get(name, {})
         head = ["output.weight"] if name in ("phi2", "nemotron_h", "nemotron_h_moe") else []  # which are never tied
         file = made(name, OTHERS.get(name, fields), *head)
         if file.permuted or file.config().rope.mode is RopeMode.INTERLEAVED:
