@@ -253,9 +253,9 @@ def jamba_shapes(config: Config) -> Shapes:
         if layer % config["expert_layer_period"] == config["expert_layer_offset"]:
             yield prefix + "router.weight", (config["num_experts"], d)
             for expert in range(config["num_experts"]):
-                yield from _gated(f"{prefix}experts.{expert}.", d, f)
+                yield from _gate_up_down(f"{prefix}experts.{expert}.", d, f)
         else:
-            yield from _gated(prefix, d, f)
+            yield from _gate_up_down(prefix, d, f)
         yield f"model.layers.{layer}.input_layernorm.weight", (d,)
         yield f"model.layers.{layer}.pre_ff_layernorm.weight", (d,)
     yield "model.final_layernorm.weight", (d,)
@@ -263,7 +263,7 @@ def jamba_shapes(config: Config) -> Shapes:
         yield "lm_head.weight", (v, d)
 
 
-def _gated(prefix: str, d: int, f: int) -> Shapes:
+def _gate_up_down(prefix: str, d: int, f: int) -> Shapes:
     for name, shape in (("gate", (f, d)), ("up", (f, d)), ("down", (d, f))):
         yield f"{prefix}{name}_proj.weight", shape
 
@@ -282,7 +282,7 @@ def bamba_shapes(config: Config) -> Shapes:
             heads = tuple(config[f"mamba_{name}"] for name in ("n_heads", "d_head", "n_groups", "d_state"))
             biases = {"conv1d": config["mamba_conv_bias"]}
             yield from mamba_shapes(prefix + "mamba.", d, heads, config["mamba_d_conv"], biases)
-        yield from _gated(prefix + "feed_forward.", d, config["intermediate_size"])
+        yield from _gate_up_down(prefix + "feed_forward.", d, config["intermediate_size"])
         yield prefix + "input_layernorm.weight", (d,)
         yield prefix + "pre_ff_layernorm.weight", (d,)
     yield "model.final_layernorm.weight", (d,)

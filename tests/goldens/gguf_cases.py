@@ -16,7 +16,7 @@ AS_THEY_ARE: Final = (
     "ernie4_5", "ernie4_5_biases", "phi_4x",
     "starcoder2_plain", "nemotron_plain", "arcee", "minimax_m2", "minimax_m2_4x",
     "lfm2_4x", "granite_hybrid", "deepseek_v2", "glm4", "olmo", "apertus", "bloom", "falcon", "falcon_mqa_4x",
-    "gpt_bigcode", "jais2", "granitemoe", "granitemoeshared", "hunyuan_v1_moe", "exaone_moe",
+    "jamba", "gpt_bigcode", "jais2", "granitemoe", "granitemoeshared", "hunyuan_v1_moe", "exaone_moe",
 )  # fmt: skip
 
 # Falcon-H1 without its scales, which are in the weights of GGUF files.
@@ -99,6 +99,8 @@ FIXED: Final[dict[str, dict[str, Any]]] = {
         "layers_block_type": ["linear_attention", "moe", "full_attention", "moe"],
     },
     "nemotron_h_4x": {"use_bias": False, "use_conv_bias": True},
+    "mamba": {"use_bias": False},
+    "falcon_mamba": {"mixer_rms_eps": 1e-5},
     "mpt": {"attn_config": {"clip_qkv": 1.5}},
     "bitnet": {"hidden_act": "silu", "tie_word_embeddings": True},
     "minicpm3": {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256, "v_head_dim": 12},

@@ -39,6 +39,7 @@ from tests.goldens.gguf_llama_kinds import (
 )
 from tests.goldens.gguf_nemotron_h import add_nemotron_h_fields, nemotron_h_name, nemotron_h_tensors
 from tests.goldens.gguf_rope import add_rope, rope_of, rope_tensors
+from tests.goldens.gguf_selective import SELECTIVE, add_jamba_fields, add_mamba_fields, selective_tensors
 from tests.goldens.gguf_states import STATE_KINDS, add_mamba2_fields, add_state_fields, state_tensors
 from tests.goldens.k_quants import quantize
 from tests.goldens.weights import stored_weights
@@ -52,10 +53,12 @@ ARCHITECTURES = {
     "ernie4_5": "ernie4_5", "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "glm": "chatglm", "glm4": "glm4",
     "gpt_oss": "gpt-oss", "apertus": "apertus", **gguf_sparse.ARCHITECTURES, **HYBRIDS,
     **gguf_further.ARCHITECTURES,
+    **SELECTIVE,
     "gemma3n_text": "gemma3n", "gemma4_text": "gemma4", **UNGATED, **STATE_KINDS, "nemotron_h": "nemotron_h",
 }  # fmt: skip
 _RENAMED = {**gguf_sparse.RENAMED, "deepseek2": deepseek_tensors, "gpt-oss": gpt_oss_tensors}
 _RENAMED |= gguf_further.RENAMED
+_RENAMED |= dict.fromkeys(SELECTIVE.values(), selective_tensors)
 _RENAMED |= dict.fromkeys(HYBRIDS.values(), hybrid_tensors)
 _RENAMED |= dict.fromkeys(STATE_KINDS.values(), state_tensors)
 _RENAMED |= dict.fromkeys(("nemotron_h", "nemotron_h_moe"), nemotron_h_tensors)
@@ -206,6 +209,9 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
     if name == "mamba2":
         add_mamba2_fields(writer, config)
         return
+    if name == "mamba":
+        add_mamba_fields(writer, config)
+        return
     if name in gguf_further.GPTS.values():
         gguf_further.add_gpt_fields(writer, config, name)
         return
@@ -233,6 +239,8 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
         return
     if name in STATE_KINDS.values():
         add_state_fields(writer, config, name)
+    elif name == "jamba":
+        add_jamba_fields(writer, config)
     else:
         writer.add_head_count_kv(config.get("num_key_value_heads") or heads)
     if name in ("gptneox", "stablelm", *LAYER_NORMS, *gguf_further.LAYER_NORMS):

@@ -56,6 +56,7 @@ _DEQUANTISED: Final = {
             "hunyuan_v1_moe",
             "exaone_moe",
             "afmoe",
+            "jamba",
         )
     },
 }

@@ -202,7 +202,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         LLAMA,
         r"general.architecture: 'lama' is not supported; did you mean 'llama'.*: take",
     ),
-    ("mamba", LLAMA, "'mamba' is not supported"),
+    ("rwkv7", LLAMA, "'rwkv7' is not supported"),
     (
         "deepseek2",
         {**DEEPSEEK, "expert_gating_func": 3},

@@ -21,6 +21,7 @@ from transformer_core.models.gguf.readers._metadata_fields import (
 from transformer_core.models.gguf.readers._nemotron_h import NEMOTRON_HS
 from transformer_core.models.gguf.readers._qwen_hybrids import QWEN_HYBRIDS
 from transformer_core.models.gguf.readers._rope import FREQUENCIES
+from transformer_core.models.gguf.readers._selective import SELECTIVE
 from transformer_core.models.gguf.readers._sparse import SPARSE
 from transformer_core.models.gguf.readers._states import STATES
 from transformer_core.models.gguf.readers._stored_forms import LogOfNegative
@@ -42,6 +43,7 @@ READERS = {
         *GPT_KINDS,
         *FURTHER_KINDS,
         *STATES,
+        *SELECTIVE,
         *NEMOTRON_HS,
         *TEXT_ENCODERS,
         *T5S,
