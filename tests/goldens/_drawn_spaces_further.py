@@ -152,4 +152,12 @@ SPACES: Final[dict[str, Space]] = {
     ),
     "GPT2LMHeadModel": _gpt2_space("gpt2", "GPT2LMHeadModel"),
     "GPTBigCodeForCausalLM": _gpt2_space("gpt_bigcode", "GPTBigCodeForCausalLM", multi_query=_FLAGS),
+    "OpenAIGPTLMHeadModel": {
+        **{
+            name: values
+            for name, values in _gpt2_space("openai-gpt", "OpenAIGPTLMHeadModel").items()
+            if name not in ("activation_function", "n_inner", "scale_attn_weights")
+        },
+        "afn": ["gelu", "relu", "silu", ABSENT],
+    },
 }

@@ -1,7 +1,9 @@
 """Spaces of further families of Llama's kind: InternLM3, HyperCLOVA X, nanochat, K-EXAONE, AFMoE, MiniCPM3, BitNet."""
 
+import random
 from typing import Any, Final
 
+from tests.goldens._case_types import Config
 from tests.goldens._drawn_space_types import ABSENT, Space, decoder_space, per_layer, up_to
 
 _FLAGS: Final = [True, False, ABSENT]
@@ -15,6 +17,23 @@ _LATENT: Final[dict[str, Any]] = {
     "qk_nope_head_dim": [4, 6],
     "qk_rope_head_dim": [4, 6],
     "v_head_dim": [6, 8],
+}
+
+
+def _bases(config: Config, rng: random.Random) -> Any:
+    """Draws the base of each layer's RoPE, with 0 for none; sometimes none are listed."""
+    return rng.choice([ABSENT, [rng.choice([0, 50.0, 300.0]) for _ in range(config["num_hidden_layers"])]])
+
+
+_SWA: Final[dict[str, Any]] = {
+    "attention_bias": _FLAGS,
+    "attention_multiplier": [0.3, ABSENT],
+    "embedding_multiplier": [3.0, ABSENT],
+    "residual_multiplier": [0.4, ABSENT],
+    "logits_scaling": [2.0, ABSENT],
+    "sliding_window": [3, 5],
+    "layer_types": per_layer(*_KINDS),
+    "layer_rope_theta": _bases,
 }
 
 SPACES: Final[dict[str, Space]] = {
@@ -103,5 +122,43 @@ SPACES: Final[dict[str, Space]] = {
     ),
     "BitNetForCausalLM": decoder_space(
         "bitnet", "BitNetForCausalLM", **_WHOLE_HEADS, attention_bias=_FLAGS, hidden_act=["relu2", "silu", ABSENT]
+    ),
+    "GraniteSWAForCausalLM": decoder_space(
+        "granite_swa", "GraniteSWAForCausalLM", **_SWA, **_WHOLE_HEADS, mlp_bias=_FLAGS
+    ),
+    "GraniteMoeSWAForCausalLM": decoder_space(
+        "granitemoe_swa",
+        "GraniteMoeSWAForCausalLM",
+        **_SWA,
+        **_WHOLE_HEADS,
+        num_local_experts=[3, 6],
+        num_experts_per_tok=up_to("num_local_experts"),
+        shared_intermediate_size=[0, 14, ABSENT],
+    ),
+    "MellumForCausalLM": decoder_space(
+        "mellum",
+        "MellumForCausalLM",
+        layer_types=per_layer(*_KINDS),
+        mlp_layer_types=per_layer("dense", "sparse"),
+        sliding_window=[3, 5],
+        attention_bias=_FLAGS,
+        moe_intermediate_size=[10, 14],
+        num_experts=[3, 6],
+        num_experts_per_tok=up_to("num_experts"),
+        norm_topk_prob=_FLAGS,
+        rope_parameters=lambda config, rng: rng.choice(
+            [ABSENT, {kind: {"rope_type": "default", "rope_theta": rng.choice([50.0, 1000.0])} for kind in _KINDS}]
+        ),
+    ),
+    "HYV3ForCausalLM": decoder_space(
+        "hy_v3",
+        "HYV3ForCausalLM",
+        attention_bias=_FLAGS,
+        mlp_layer_types=per_layer("dense", "sparse"),
+        moe_intermediate_size=[10, 14],
+        num_experts=[3, 6],
+        num_experts_per_tok=up_to("num_experts"),
+        num_shared_experts=[1, 2],
+        router_scaling_factor=[1.5, ABSENT],
     ),
 }

@@ -106,6 +106,55 @@ def _afmoe(config: Config) -> Shapes:
         yield key, shape
 
 
+def _granite_swa(config: Config) -> Shapes:
+    """Yields sinks beside attention; experts are stored as transformers 5 has them."""
+    n, d, f = config["num_attention_heads"], config["hidden_size"], config["intermediate_size"]
+
+    def attention(config: Config, prefix: str) -> Shapes:
+        yield from _attention(config, prefix)
+        yield prefix + "sinks", (n,)
+
+    def experts(config: Config, layer: int, prefix: str) -> Shapes:
+        if "num_local_experts" not in config:
+            yield from _dense(config, layer, prefix)
+            return
+        count, shared = config["num_local_experts"], config["shared_intermediate_size"]
+        yield prefix + "block_sparse_moe.router.weight", (count, d)
+        yield prefix + "block_sparse_moe.experts.gate_up_proj", (count, 2 * f, d)
+        yield prefix + "block_sparse_moe.experts.down_proj", (count, d, f)
+        yield prefix + "shared_mlp.input_linear.weight", (2 * shared, d)
+        yield prefix + "shared_mlp.output_linear.weight", (d, shared)
+
+    return sparse_model(config, attention, experts)
+
+
+def _mellum(config: Config) -> Shapes:
+    def experts(config: Config, layer: int, prefix: str) -> Shapes:
+        if config["mlp_layer_types"][layer] == "dense":
+            yield from _dense(config, layer, prefix)
+            return
+        yield from sparse_experts(
+            prefix + "mlp.", config["num_local_experts"], config["hidden_size"], config["moe_intermediate_size"]
+        )
+
+    return sparse_model(config, lambda c, prefix: sparse_attention(c, prefix, "", "head"), experts)
+
+
+def _hy_v3(config: Config) -> Shapes:
+    deep = {"n_routed_experts": config["num_experts"], "n_shared_experts": config["num_shared_experts"], **config}
+    deep["first_k_dense_replace"] = 1
+    renamed = {
+        "mlp.gate.weight": "mlp.router.gate.weight",
+        "mlp.gate.e_score_correction_bias": "mlp.expert_bias",
+        "shared_experts": "shared_mlp",
+    }
+    shapes = sparse_model(deep, lambda c, prefix: sparse_attention(c, prefix, "", "head"), sparse_feed_forward)
+    for key, shape in shapes:
+        for part, stored in renamed.items():
+            key = key.replace(part, stored)
+        yield key, shape
+
+
 FURTHER_KIND_SHAPES: Final[dict[str, Callable[[Config], Shapes]]] = {
     "internlm3": _llama,
     "iquestcoder": _llama,
@@ -117,4 +166,8 @@ FURTHER_KIND_SHAPES: Final[dict[str, Callable[[Config], Shapes]]] = {
     "minicpm3": lambda config: sparse_model(config, latent_attention, _dense),
     "youtu": lambda config: sparse_model(config, latent_attention, _dense),
     "bitnet": _bitnet,
+    "granite_swa": _granite_swa,
+    "granitemoe_swa": _granite_swa,
+    "mellum": _mellum,
+    "hy_v3": _hy_v3,
 }

@@ -1,4 +1,4 @@
-"""Keys and shapes of checkpoints of GPT-NeoX, GPT-2 and GPT-BigCode, which share no names with the others."""
+"""Keys and shapes of checkpoints of GPT-NeoX, GPT-1, GPT-2 and GPT-BigCode, which share no names with the others."""
 
 from collections.abc import Iterator
 
@@ -46,6 +46,25 @@ def gpt2_shapes(config: Config) -> Shapes:
             yield f"{prefix}{name}.weight", (inner, out)
             yield f"{prefix}{name}.bias", (out,)
     yield from _norm(above + "ln_f", d)
+    if not config.get("tie_word_embeddings", True):
+        yield "lm_head.weight", (v, d)
+
+
+def openai_gpt_shapes(config: Config) -> Shapes:
+    """In the order of the model; matrices are ``[in, out]``."""
+    d, v = config["n_embd"], config["vocab_size"]
+    yield "transformer.tokens_embed.weight", (v, d)
+    yield "transformer.positions_embed.weight", (config["n_positions"], d)
+    for layer in range(config["n_layer"]):
+        prefix = f"transformer.h.{layer}."
+        for name, inner, out in (("attn.c_attn", d, 3 * d), ("attn.c_proj", d, d)):
+            yield f"{prefix}{name}.weight", (inner, out)
+            yield f"{prefix}{name}.bias", (out,)
+        yield from _norm(prefix + "ln_1", d)
+        for name, inner, out in (("mlp.c_fc", d, 4 * d), ("mlp.c_proj", 4 * d, d)):
+            yield f"{prefix}{name}.weight", (inner, out)
+            yield f"{prefix}{name}.bias", (out,)
+        yield from _norm(prefix + "ln_2", d)
     if not config.get("tie_word_embeddings", True):
         yield "lm_head.weight", (v, d)
 

@@ -10,7 +10,7 @@ from tests.goldens._further_kind_shapes import FURTHER_KIND_SHAPES
 from tests.goldens._further_shapes import FURTHER_SHAPES
 from tests.goldens._gemma_shapes import gemma3n_shapes, gemma4_shapes
 from tests.goldens._gpt_family_shapes import GPT_FAMILY_SHAPES, gpt_sizes
-from tests.goldens._gpt_shapes import gpt2_shapes, gpt_bigcode_shapes, gpt_neox_shapes
+from tests.goldens._gpt_shapes import gpt2_shapes, gpt_bigcode_shapes, gpt_neox_shapes, openai_gpt_shapes
 from tests.goldens._sparse_shapes import SPARSE_SHAPES
 from tests.goldens._state_shapes import STATE_SHAPES
 from tests.goldens._ungated_shapes import UNGATED_SHAPES
@@ -49,6 +49,7 @@ def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 _OWN = {
     "gpt_neox": gpt_neox_shapes,
     "gpt2": gpt2_shapes,
+    "openai-gpt": openai_gpt_shapes,
     "gpt_bigcode": gpt_bigcode_shapes,
     "gemma3n_text": gemma3n_shapes,
     "gemma4_text": gemma4_shapes,
@@ -65,7 +66,7 @@ _OWN = {
 def sizes_of(config: Config) -> tuple[int, int, int, int]:
     """L, D, F and V."""
     config = text_of(config)
-    if config["model_type"] in ("gpt2", "gpt_bigcode"):
+    if config["model_type"] in ("gpt2", "gpt_bigcode", "openai-gpt"):
         d = config["n_embd"]
         return config["n_layer"], d, config.get("n_inner") or 4 * d, config["vocab_size"]
     if config["model_type"] in GPT_FAMILY_SHAPES:

@@ -132,13 +132,14 @@ def _prompt_forward(model: Any, prompt: np.ndarray) -> tuple[np.ndarray, np.ndar
     layers = next(getattr(base, name) for name in ("h", "blocks", "layers") if hasattr(base, name))
     for layer in layers:
         layer.register_forward_hook(lambda module, inputs, output: hidden.append(_tensor(output).numpy().copy()))
-    logits = model(torch.from_numpy(prompt), use_cache=False).logits.numpy()
+    options = {"use_cache": False} if _caches(model) else {}
+    logits = model(torch.from_numpy(prompt), **options).logits.numpy()
     return logits, np.stack(hidden)
 
 
 def _tensor(output: Any) -> torch.Tensor:
     """Returns the residual stream of a layer's result, which in some families has other things after it."""
-    return output[0] if isinstance(output, tuple) else output
+    return output[0] if isinstance(output, tuple | list) else output
 
 
 def _generate(model: Any, prompt: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
@@ -151,17 +152,20 @@ def _generate(model: Any, prompt: np.ndarray, steps: int) -> tuple[np.ndarray, n
         attention_mask=torch.ones_like(ids),
         do_sample=False,
         max_new_tokens=steps,
-        use_cache=True,
+        use_cache=_caches(model),
         output_logits=True,
         return_dict_in_generate=True,
     )
-    if not isinstance(result.past_key_values, DynamicCache):
+    if _caches(model) and not isinstance(result.past_key_values, DynamicCache):
         raise RuntimeError(f"generation used a {type(result.past_key_values).__name__}, not a DynamicCache")
     return result.sequences[:, prompt.shape[1] :].numpy(), torch.stack(result.logits, dim=1).numpy()
 
 
 def _forced_logits(model: Any, prompt: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     """Logits ``[B, steps, V]`` of a cached decode that is fed ``tokens`` whatever it would choose."""
+    if not _caches(model):
+        whole = np.concatenate([prompt, tokens[:, :-1]], 1)
+        return model(torch.from_numpy(whole)).logits[:, prompt.shape[1] - 1 :].numpy()
     cache = {_cache_name(model): DynamicCache(config=model.config)}
     steps = []
     ids = torch.from_numpy(prompt)
@@ -169,6 +173,11 @@ def _forced_logits(model: Any, prompt: np.ndarray, tokens: np.ndarray) -> np.nda
         steps.append(model(ids, **cache, **_places(model, ids, prompt.shape[1] + i - 1), use_cache=True).logits[:, -1])
         ids = torch.from_numpy(tokens[:, i : i + 1])
     return torch.stack(steps, dim=1).numpy()
+
+
+def _caches(model: Any) -> bool:
+    """Returns whether a model has caches; transformers' GPT-1 has none."""
+    return model.config.model_type != "openai-gpt"
 
 
 def _places(model: Any, ids: torch.Tensor, last: int) -> dict[str, torch.Tensor]:

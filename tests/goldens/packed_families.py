@@ -50,7 +50,7 @@ _OWN_SIZES: Final[dict[str, dict[str, Any]]] = {
     "opt": {"ffn_dim": 96, "word_embed_proj_dim": 64},
     "xglm": {"d_model": 64, "ffn_dim": 96},
     "gpt_neo": {"num_heads": 4},
-    "bloom": {"n_head": 4},
+    **{name: {"n_head": 4} for name in ("bloom", "openai-gpt")},
     "falcon": {"ffn_hidden_size": 96, "num_kv_heads": 2},
     "mpt": {"d_model": 64, "n_heads": 4},
     # Here not all experts can be chosen: few of them, and each near the best.
@@ -84,6 +84,7 @@ ALL_EXPERTS: Final[dict[str, dict[str, int]]] = {
     "jamba": {"num_experts_per_tok": 4},
     "exaone_moe": {"num_experts_per_tok": 6},
     "afmoe": {"num_experts_per_tok": 6},
+    **{name: {"num_experts_per_tok": 5} for name in ("granitemoe_swa", "mellum", "hy_v3")},
 }
 
 

@@ -23,7 +23,7 @@ from transformer_core.models import DecoderLM, load_config, weights_of
 _ROUTERS: Final = {"model.layers.*.mlp.gate.weight"}
 _UNPACKED: Final[dict[str, set[str]]] = {
     "gpt2": {"model.embed_positions.weight"},
-    **{name: {"model.embed_positions.weight"} for name in ("gpt_bigcode", "gpt_neo", "opt", "biogpt")},
+    **{name: {"model.embed_positions.weight"} for name in ("gpt_bigcode", "gpt_neo", "opt", "biogpt", "openai-gpt")},
     "gemma3n_text": {
         f"model.layers.*.altup.{name}.weight" for name in ("modality_router", "correction_coefs", "prediction_coefs")
     },
@@ -51,7 +51,7 @@ _UNPACKED: Final[dict[str, set[str]]] = {
         ("glm4_moe", "qwen2_moe", "minimax_m2", "ernie4_5_moe", "llama4_text", "phimoe", "olmoe", "dots1"), _ROUTERS
     ),
     **dict.fromkeys(("granitemoe", "granitemoeshared", "hunyuan_v1_moe", "solar_open"), _ROUTERS),
-    **dict.fromkeys(("flex_olmo", "exaone_moe", "afmoe"), _ROUTERS),
+    **dict.fromkeys(("flex_olmo", "exaone_moe", "afmoe", "granitemoe_swa", "mellum", "hy_v3"), _ROUTERS),
     **{name: {"model.layers.*.self_attn.kv_b_proj.weight"} for name in ("minicpm3", "youtu")},
 }
 

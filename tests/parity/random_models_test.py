@@ -15,7 +15,7 @@ from transformer_core.models import load_model, weights_of, write_random_model
 F32 = as_dtype("f32")
 
 # Checkpoints of these families are read in two forms, and transformers writes the other one than the one made here.
-OTHER_FORM = {"bloom_4x", "gemma3_wrapped_4x", "gpt2", "ernie4_5_moe", "ernie4_5_moe_biases"}
+OTHER_FORM = {"bloom_4x", "gemma3_wrapped_4x", "gpt2", "openai_gpt", "ernie4_5_moe", "ernie4_5_moe_biases"}
 
 
 def config_of(name: str, directory: Path, **changes: object) -> Path:

@@ -40,11 +40,13 @@ from transformer_core.models.families._gpt_neox import GPT_NEOX
 from transformer_core.models.families._gpt_oss import GPT_OSS
 from transformer_core.models.families._gptj import CODEGEN, GPTJ
 from transformer_core.models.families._granite import GRANITE
+from transformer_core.models.families._granite_swa import GRANITE_MOE_SWA, GRANITE_SWA
 from transformer_core.models.families._granitemoe import GRANITE_MOE, GRANITE_MOE_SHARED
 from transformer_core.models.families._granitemoehybrid import GRANITE_HYBRID
 from transformer_core.models.families._helium import HELIUM
 from transformer_core.models.families._hunyuan_v1_dense import HUNYUAN_V1_DENSE
 from transformer_core.models.families._hunyuan_v1_moe import HUNYUAN_V1_MOE
+from transformer_core.models.families._hy_v3 import HY_V3
 from transformer_core.models.families._hyperclovax import HYPERCLOVAX
 from transformer_core.models.families._internlm2 import INTERNLM2
 from transformer_core.models.families._internlm3 import INTERNLM3, IQUESTCODER
@@ -56,6 +58,7 @@ from transformer_core.models.families._llama import LLAMA
 from transformer_core.models.families._llama4 import LLAMA4, LLAMA4_WRAPPED
 from transformer_core.models.families._mamba import FALCON_MAMBA, MAMBA
 from transformer_core.models.families._mamba2 import MAMBA2
+from transformer_core.models.families._mellum import MELLUM
 from transformer_core.models.families._minicpm import MINICPM
 from transformer_core.models.families._minicpm3 import MINICPM3, YOUTU
 from transformer_core.models.families._minimax_m2 import MINIMAX_M2
@@ -72,6 +75,7 @@ from transformer_core.models.families._olmo import OLMO
 from transformer_core.models.families._olmo2 import OLMO2
 from transformer_core.models.families._olmo3 import OLMO3
 from transformer_core.models.families._olmoe import OLMOE
+from transformer_core.models.families._openai_gpt import OPENAI_GPT
 from transformer_core.models.families._opt import BIOGPT, OPT
 from transformer_core.models.families._orion import AQUILA, INTERNLM, ORION, XVERSE
 from transformer_core.models.families._persimmon import PERSIMMON
@@ -188,6 +192,11 @@ FAMILIES = (
     MINICPM3,
     YOUTU,
     BITNET,
+    GRANITE_SWA,
+    GRANITE_MOE_SWA,
+    MELLUM,
+    HY_V3,
+    OPENAI_GPT,
     MAMBA,
     FALCON_MAMBA,
     JAMBA,

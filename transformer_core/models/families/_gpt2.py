@@ -1,5 +1,6 @@
 """GPT-2: learned positions, layer norms, biases everywhere; checkpoints store matrices input-major."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from lang_core import WeightSource
@@ -11,7 +12,7 @@ from transformer_core.family._layer import DecoderLayer
 from transformer_core.family._layer_configs import NormKind
 from transformer_core.layers._rope_config import RopeConfig, RopeKind
 
-_BELOW_TRANSFORMER: Final = ("transformer.wte.weight", "transformer.wpe.weight")  # keys that say so of a file
+_EMBEDDINGS: Final = ("model.embed_tokens", "model.embed_positions")
 STORED: Final = {
     "model.embed_tokens": "wte",
     "model.embed_positions": "wpe",
@@ -69,15 +70,25 @@ def _read(fields: ConfigFields) -> DecoderConfig:
 
 
 def _stored(config: DecoderConfig) -> RecipeOf:
-    """Returns recipes under GPT-2's names, which begin with ``transformer.`` in some files."""
+    return gpt2_stored({})
+
+
+def gpt2_stored(names: Mapping[str, str]) -> RecipeOf:
+    """Returns recipes under GPT-2's names, which begin with ``transformer.`` in some files.
+
+    Args:
+        names: further names of modules, by path.
+    """
+    known = {**STORED, **names}
+    below = [f"transformer.{known[module]}.weight" for module in _EMBEDDINGS]
 
     def recipe_of(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
         if name == "lm_head.weight":
             return None
-        above = "transformer." if any(map(source.has, _BELOW_TRANSFORMER)) else ""
+        above = "transformer." if any(map(source.has, below)) else ""
         module, _, kind = name.rpartition(".")
-        if module in STORED:
-            return Stored(f"{above}{STORED[module]}.{kind}", shape)
+        if module in known:
+            return Stored(f"{above}{known[module]}.{kind}", shape)
         _, _, layer, part = module.split(".", 3)
         if part in PARTS:
             key, start = f"{above}h.{layer}.attn.c_attn.{kind}", PARTS.index(part) * shape[0]
