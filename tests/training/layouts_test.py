@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lang_core import EagerExecutionContext, Module, WeightSource
+from lang_core import ConfigError, EagerExecutionContext, Module, WeightSource
 from tapeline.finetuning import adapted_modules, changes_of, first_values, write_adapter
 from tests.goldens.cases import CASES
 from tests.goldens.weights import write_checkpoint
@@ -20,6 +20,7 @@ _SOME = (
     "llama_tied", "phi3_window_4x", "gpt2", "gpt_neox", "mixtral", "gpt_oss", "qwen3_next", "gemma3_wrapped_4x",
     "deepseek_v2", "falcon_h1", "granite_hybrid", "glm4", "lfm2", "ernie4_5_moe", "llama4",
 )  # fmt: skip
+_OFFSET = ("opt", "opt_post_norm_4x", "biogpt")  # a checkpoint's table of positions has two rows that no model reads
 
 
 def _parameters(model: Module, weights: WeightSource) -> dict[str, np.ndarray]:
@@ -27,7 +28,7 @@ def _parameters(model: Module, weights: WeightSource) -> dict[str, np.ndarray]:
     return {path: np.array(ctx.parameter(parameter).data) for path, parameter in model.named_parameters()}
 
 
-@pytest.mark.parametrize("name", CASES if _LONG else _SOME)
+@pytest.mark.parametrize("name", [name for name in CASES if name not in _OFFSET] if _LONG else _SOME)
 def test_stored_tensors_come_back(name: str, tmp_path: Path) -> None:
     write_checkpoint(tmp_path, CASES[name])
     model = load_model(tmp_path)
@@ -38,6 +39,16 @@ def test_stored_tensors_come_back(name: str, tmp_path: Path) -> None:
         for key, tensor in tensors.items():
             np.testing.assert_array_equal(tensor, source.read(key), err_msg=key)
         assert set(tensors) <= set(source.keys())
+
+
+@pytest.mark.parametrize("name", _OFFSET if _LONG else _OFFSET[:1])
+def test_a_table_that_is_read_in_part_is_not_trained(name: str, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, CASES[name])
+    model = load_model(tmp_path)
+    with SafetensorsCheckpoint(tmp_path) as source:
+        layout, parameters = StoredLayout(model, source), _parameters(model, weights_of(model, source))
+        with pytest.raises(ConfigError, match=r"a part of .*embed_positions\.weight: .* or train an adapter"):
+            dict(layout.tensors(parameters))
 
 
 # Per case the last parts of the names of the modules that an adapter changes by default.
