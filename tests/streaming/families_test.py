@@ -12,6 +12,7 @@ from lang_core import EntryPoint
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
 from tests.goldens.encoders.files import write_config
+from tests.goldens.published_forms import FORMS
 from tests.goldens.samples import BY_STRUCTURE, LONG
 from tests.goldens.vision_language.cases import CASES as SEEING
 from tests.goldens.vision_language.cases import VisionLanguageCase
@@ -20,7 +21,11 @@ from tests.streaming._reference import lower_graphs
 from transformer_core.models import architectures, entry_points, load_model
 
 _WHOLE = (replace(CASES[name], config=wrapped_config(architecture)) for architecture, (_, name) in WRAPPED.items())
-_ALL = (*CASES.values(), *_WHOLE, *ENCODER_CASES.values(), *SEEING.values())
+_PUBLISHED = (
+    replace(CASES[name], config={**config(CASES[name].config), "architectures": [architecture]})
+    for architecture, (name, _, config) in FORMS.items()
+)
+_ALL = (*CASES.values(), *_WHOLE, *_PUBLISHED, *ENCODER_CASES.values(), *SEEING.values())
 _ONE_EACH: dict[str, GoldenCase | EncoderCase | VisionLanguageCase] = {
     case.config["architectures"][0]: case for case in reversed(_ALL)
 }
