@@ -1,6 +1,7 @@
 """Streamed text is buffered text for every family of models."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,22 @@ _ALL = (*CASES.values(), *_WHOLE, *_PUBLISHED, *ENCODER_CASES.values(), *SEEING.
 _ONE_EACH: dict[str, GoldenCase | EncoderCase | VisionLanguageCase] = {
     case.config["architectures"][0]: case for case in reversed(_ALL)
 }
+# Families whose configurations are those of another one.
+_SAME = {"Camembert": "Roberta", "Gemma3Text": "Gemma3"}
+
+
+def _with_head(architecture: str) -> EncoderCase:
+    """Returns a case of a family's head: the configuration of another case of the family."""
+    family = re.sub("(For[A-Z].*|Model)$", "", architecture)
+    family = _SAME.get(family, family)
+    same = re.compile(f"{family}(For[A-Z].*|Model)")
+    base = next(case for name, case in _ONE_EACH.items() if same.fullmatch(name) and "text_config" not in case.config)
+    config = {**base.config, "architectures": [architecture], "pad_token_id": 0}
+    config["id2label"] = {"0": "first", "1": "second"}
+    return replace(ENCODER_CASES["qwen2_classifier"], config=config)
+
+
+_ONE_EACH |= {name: _with_head(name) for name in architectures() if name not in _ONE_EACH}
 
 
 def _lowered(points: tuple[EntryPoint, ...], streaming: bool, block_functions: bool) -> str:
@@ -74,3 +91,4 @@ def test_a_familys_entry_points(
 
 def test_every_family_has_a_case() -> None:
     assert set(_ONE_EACH) == set(architectures())
+    assert len(_ALL) > len(_ONE_EACH) - 60  # most have a case of their own
