@@ -27,6 +27,7 @@ from tapeline.bundle._module_cache import MODULE_CACHE, module_cache
 from tapeline.bundle._phases import PhaseCost, PhaseMeter, ProcessMemory, memory_now
 from tapeline.bundle._staging import check_output, staged, typed_refusals
 from tapeline.bundle._steps import Steps
+from tapeline.bundle._text_settings import TextSettings
 from tapeline.bundle._trust import RECORDS, note_matching
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "PhaseMeter",
     "SecondModule",
     "Steps",
+    "TextSettings",
     "Verify",
     "check_output",
     "compiled_target",

@@ -29,7 +29,7 @@ from tapeline.command._paths import check_bundle, check_readable
 from tapeline.command._place_flags import define_place_flags
 from tapeline.command._served_models import ServedBundle, ServedModels, models_of_directory, models_of_file
 from tapeline.hub import check_model
-from tapeline.running import SLOTS
+from tapeline.runners import SLOTS
 from tapeline.server import (
     PREFIX_CACHES,
     DraftOptions,

@@ -23,7 +23,7 @@ from tapeline.exporting._producer import producer
 from tapeline.exporting._replacing import model_title
 from tapeline.exporting._source import open_source
 from tapeline.hub import resolve_model
-from tapeline.running import RopeLengths
+from tapeline.runners import RopeLengths
 from tapeline.text import ChatTemplate, NoTemplateError
 
 BUNDLE_CACHE: Final = "TAPELINE_BUNDLE_CACHE"

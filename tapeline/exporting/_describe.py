@@ -11,7 +11,7 @@ from tapeline.bundle import MARK, KernelConfig, kernel_record
 from tapeline.exporting._load import Export
 from tapeline.exporting._options import ExportOptions
 from tapeline.exporting._producer import producer
-from tapeline.running import invariance_fields
+from tapeline.runners import invariance_fields
 
 # Facts of a compilation that say how it went, not what was compiled; the report has them. Without them two exports of a
 # model describe themselves in the same bytes.

@@ -59,7 +59,7 @@ from tapeline.exporting._verify import (
 )
 from tapeline.exporting._weights import UNFINISHED, form_of, warn, write_weights
 from tapeline.reference import reference_python
-from tapeline.running import Invariance
+from tapeline.runners import Invariance
 
 
 def run_export(

@@ -7,14 +7,14 @@ from typing import Any
 
 from compile_hlo import LoweredModule
 from lang_core import CheckpointError, EntryPoint, InputError, WeightSource, any_of, quantizable
-from tapeline.bundle import DebugConfig, PhaseMeter
+from tapeline.bundle import DebugConfig, PhaseMeter, TextSettings
 from tapeline.cli import Progress, ProgressEvent
 from tapeline.exporting._kernels import ChosenKernels
 from tapeline.exporting._mesh import ExportMesh, export_mesh
 from tapeline.exporting._options import ExportOptions, checked_entry_points
 from tapeline.exporting._packing import PackingFacts, packing_facts
 from tapeline.exporting._source import ModelSource
-from tapeline.running import Invariance, TextSettings
+from tapeline.runners import Invariance
 from tapeline.text import find_tokenizer
 from transformer_core import STORED, keep_packed
 from transformer_core.checkpoints import Audit, DequantizedWeights, PackedWeights, audit

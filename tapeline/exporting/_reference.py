@@ -28,7 +28,7 @@ from tapeline.reference import (
     reference_python,
     run_reference,
 )
-from tapeline.running import RopeLengths
+from tapeline.runners import RopeLengths
 from tapeline.text import ChatTemplate, Message, Tokenizer, find_tokenizer
 from transformer_core.models import CONFIG_FILE
 

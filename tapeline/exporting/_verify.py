@@ -39,7 +39,7 @@ from tapeline.divergence import (
 from tapeline.exporting._compared import compared
 from tapeline.exporting._memory import keeps_calls
 from tapeline.exporting._rounded import RoundedContext
-from tapeline.running import Invariance, measured_invariance
+from tapeline.runners import Invariance, measured_invariance
 
 # vmvx interprets: on more multiplications than this a check would take minutes.
 _SLOW_DEVICE_LIMIT: Final = 2_000_000_000

@@ -1,7 +1,7 @@
 """Use of a bundle on a device: generation, conversations, embeddings, transcriptions, scores."""
 
 from tapeline.running._answerer import Answer, QuestionAnswerer
-from tapeline.running._arrays import read_inputs, write_results
+from tapeline.running._arrays import encoder_inputs, read_inputs, write_results
 from tapeline.running._caller import let_workers_run
 from tapeline.running._classifier import HYPOTHESIS, TextClassifier, classifies
 from tapeline.running._conversation import Conversation
@@ -16,37 +16,25 @@ from tapeline.running._generation import (
     Generation,
     TokenStream,
 )
-from tapeline.running._invariance import Invariance, invariance_fields
 from tapeline.running._load import load
 from tapeline.running._loaded import LoadedModel
-from tapeline.running._measured_invariance import measured_invariance, open_slots
-from tapeline.running._model import (
-    BundleModel,
-    encoder_inputs,
-)
-from tapeline.running._picture_prompts import PicturePrompts, TiledPicture, takes_pictures
+from tapeline.running._picture_prompts import PicturePrompts, TiledPicture
 from tapeline.running._pictures import ImageEmbedder, ImageSource
 from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._ranker import TextRanker, ranks
-from tapeline.running._rope_lengths import RopeLengths
 from tapeline.running._row_drafts import row_drafting
 from tapeline.running._scores import Scores
-from tapeline.running._slots import SLOTS, BundleSlots
 from tapeline.running._speculating import speculating
 from tapeline.running._stats import GenerationStats, dispatches
 from tapeline.running._tagger import Aggregation, Tag, TaggedText, TokenTagger
 from tapeline.running._text_array import TextArray, similarities
-from tapeline.running._text_settings import TextSettings
 
 __all__ = [
     "DUMP_LIMITS",
     "HYPOTHESIS",
     "MOST_NEW_TOKENS",
-    "SLOTS",
     "Aggregation",
     "Answer",
-    "BundleModel",
-    "BundleSlots",
     "Conversation",
     "DumpOptions",
     "Filling",
@@ -57,19 +45,16 @@ __all__ = [
     "GenerationStats",
     "ImageEmbedder",
     "ImageSource",
-    "Invariance",
     "LoadedModel",
     "MaskFiller",
     "PicturePrompts",
     "PromptCacheFile",
     "QuestionAnswerer",
-    "RopeLengths",
     "Scores",
     "Tag",
     "TaggedText",
     "TextArray",
     "TextClassifier",
-    "TextSettings",
     "SentenceEmbedder",
     "TextRanker",
     "TiledPicture",
@@ -78,16 +63,12 @@ __all__ = [
     "classifies",
     "dispatches",
     "encoder_inputs",
-    "invariance_fields",
     "let_workers_run",
     "load",
-    "measured_invariance",
-    "open_slots",
     "ranks",
     "similarities",
     "row_drafting",
     "read_inputs",
     "speculating",
-    "takes_pictures",
     "write_results",
 ]

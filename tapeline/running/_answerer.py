@@ -9,9 +9,8 @@ import tokenizers
 
 from lang_core import InputError, checked_choices
 from runtime import Session
-from tapeline.bundle import Bundle
+from tapeline.bundle import Bundle, TextSettings
 from tapeline.running._calls import TextCalls
-from tapeline.running._text_settings import TextSettings
 from tapeline.text import EncodedText, TextEncoder, TextTokens, Tokenizer
 
 _MOST: Final = 384  # tokens of a window, and those that two share, as in transformers

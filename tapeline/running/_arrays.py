@@ -1,6 +1,6 @@
 """Arguments and results of entry points in ``.npy`` files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +8,8 @@ import numpy as np
 from compile_hlo.directions import LoweredArgument, Signature
 from lang_core import InputError, bf16, near_names
 from tapeline import cli
+from tapeline.bundle import Bundle
+from tapeline.runners import ENCODE
 from tapeline.running._pictures import PIXELS, pixel_values
 
 
@@ -38,22 +40,6 @@ def read_inputs(entry_point: Signature, pairs: Sequence[str], directory: Path | 
     if missing:
         raise InputError(f"entry point {entry_point.name!r}: `input` is missing for {', '.join(missing)}")
     return [_argument(argument.name, argument, files[argument.name], directory) for argument in entry_point.arguments]
-
-
-def ordered_inputs(entry_point: Signature, inputs: Mapping[str, np.ndarray | int]) -> list[np.ndarray | int]:
-    """Returns an entry point's arguments in its order.
-
-    Raises:
-        InputError: a name is unknown, or an argument is missing.
-    """
-    known = [argument.name for argument in entry_point.arguments]
-    for name in inputs:
-        if name not in known:
-            raise InputError(f"{entry_point.name!r} has no argument {name!r}{near_names(name, known)}")
-    missing = [name for name in known if name not in inputs]
-    if missing:
-        raise InputError(f"entry point {entry_point.name!r}: `input` is missing for {', '.join(missing)}")
-    return [inputs[name] for name in known]
 
 
 def _argument(name: str, argument: LoweredArgument, path: Path, directory: Path | None) -> np.ndarray | int:
@@ -97,3 +83,25 @@ def write_results(directory: Path, results: dict[str, np.ndarray]) -> list[Path]
     except OSError as error:
         raise InputError(f"output_dir={directory}: cannot be written: {error.strerror}") from None
     return paths
+
+
+def encoder_inputs(bundle: Bundle, pairs: Sequence[str]) -> dict[str, np.ndarray | int] | None:
+    """Reads the arguments of a bundle's encoder, of their specs' shapes; None for a bundle without an encoder.
+
+    Args:
+        bundle: the bundle.
+        pairs: ``NAME=FILE.npy`` for each argument.
+
+    Raises:
+        InputError: a file is given without an encoder, or the arrays do not fit it.
+    """
+    names = [entry_point.name for entry_point in bundle.config.entry_points]
+    if ENCODE in names:
+        point = bundle.entry_point(ENCODE)
+        return dict(zip([argument.name for argument in point.arguments], read_inputs(point, pairs), strict=True))
+    if pairs:
+        raise InputError(
+            f"input={pairs[0]}: {bundle.path} has the entry points {', '.join(names)}, and no {ENCODE} that would "
+            "take it: leave it out"
+        )
+    return None

@@ -7,9 +7,8 @@ import numpy as np
 
 from lang_core import InputError
 from runtime import Session
-from tapeline.bundle import Bundle
+from tapeline.bundle import Bundle, TextSettings
 from tapeline.running._text_rows import TextRow, plan_calls
-from tapeline.running._text_settings import TextSettings
 from tapeline.text import EncodedText
 from transformer_core.models import PACKED
 

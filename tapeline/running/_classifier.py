@@ -6,11 +6,10 @@ from typing import Final
 
 from lang_core import InputError, checked_choices
 from runtime import Session
-from tapeline.bundle import Bundle
+from tapeline.bundle import Bundle, TextSettings
 from tapeline.running._calls import TextCalls
 from tapeline.running._labels import Labels, softmax
 from tapeline.running._text_array import TextArray
-from tapeline.running._text_settings import TextSettings
 from tapeline.text import EncodedText, TextEncoder, Tokenizer
 
 HYPOTHESIS: Final = "This example is {}."

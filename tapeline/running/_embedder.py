@@ -4,11 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from runtime import Session
-from tapeline.bundle import Bundle
+from tapeline.bundle import Bundle, TextSettings
 from tapeline.running._calls import TextCalls
 from tapeline.running._prompts import Prompts
 from tapeline.running._text_array import TextArray
-from tapeline.running._text_settings import TextSettings
 from tapeline.text import EncodedText, TextEncoder, Tokenizer
 
 

@@ -11,13 +11,12 @@ from lang_core import InputError, MeshShape, checked_choices
 from tapeline.backends import Place, open_session
 from tapeline.bundle import VERIFY, Bundle, Verify
 from tapeline.cli import Progress, no_progress
+from tapeline.runners import SLOTS, OneRowSource, SlotSource
 from tapeline.running._dump import DumpOptions, dumper_of
 from tapeline.running._loaded import LoadedModel
 from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._row_drafts import row_drafting
 from tapeline.running._row_generator import RowGenerator
-from tapeline.running._row_source import OneRowSource, SlotSource
-from tapeline.running._slots import SLOTS
 from tapeline.running._speculating import speculating
 
 

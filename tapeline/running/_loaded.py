@@ -15,7 +15,7 @@ from runtime import Counters, Session
 from tapeline.bundle import Bundle
 from tapeline.cli import Progress, ProgressEvent, no_progress
 from tapeline.media.images import Tiles
-from tapeline.running._arrays import ordered_inputs
+from tapeline.runners import ordered_inputs
 from tapeline.running._conversation import Conversation
 from tapeline.running._generation import (
     GeneratedToken,

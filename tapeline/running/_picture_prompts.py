@@ -7,10 +7,11 @@ from generation.engine import PromptPicture
 from lang_core import ConfigError, InputError
 from tapeline.bundle import Bundle
 from tapeline.media.images import DEFAULT_IMAGE_LIMITS, ImageLimits, TilePreprocessor, Tiles
+from tapeline.runners import takes_pictures
 from tapeline.running._pictures import ImageSource, picture_of
 from tapeline.text import Tokenizer
 from transformer_core import config_fields
-from transformer_core.models import ENCODE_IMAGE, PREFILL_EMBEDDINGS, PREFILL_EMBEDDINGS_ROW
+from transformer_core.models import ENCODE_IMAGE, PREFILL_EMBEDDINGS
 
 MARK: Final = "<image>"
 """Text in a prompt where a picture belongs."""
@@ -33,12 +34,6 @@ class TiledPicture(Protocol):
 
     @property
     def columns(self) -> int: ...
-
-
-def takes_pictures(bundle: Bundle) -> bool:
-    """Returns whether a bundle's prompts may have pictures."""
-    points = {point.name for point in bundle.config.entry_points}
-    return ENCODE_IMAGE in points and bool({PREFILL_EMBEDDINGS, PREFILL_EMBEDDINGS_ROW} & points)
 
 
 class PicturePrompts:

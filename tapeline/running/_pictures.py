@@ -9,9 +9,10 @@ import numpy as np
 
 from compile_hlo.directions import Signature
 from lang_core import InputError
-from runtime import Function, Session
+from runtime import Session
 from tapeline.bundle import Bundle
 from tapeline.media.images import DEFAULT_IMAGE_LIMITS, ImageLimits, ImagePreprocessor, Picture, read_image
+from tapeline.runners import padded_call
 
 ImageSource = str | os.PathLike[str] | bytes | np.ndarray | Picture
 """Path of an image file, the bytes of one, pixels u8 [height, width, 3], or a picture that was read."""
@@ -65,13 +66,6 @@ def _processed(
                 f"{list(shape)}: the file is another model's"
             )
     return np.stack(pixels)
-
-
-def padded_call(function: Function, pixels: np.ndarray, batch: int, result: int = 0) -> np.ndarray:
-    """Runs an entry point for B arrays of pixels on up to as many, and returns their rows of a result."""
-    whole = np.zeros((batch, *pixels.shape[1:]), np.float32)
-    whole[: len(pixels)] = pixels
-    return function(whole)[result].numpy()[: len(pixels)]
 
 
 class ImageEmbedder:

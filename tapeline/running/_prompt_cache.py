@@ -12,7 +12,7 @@ from generation.engine import ModelRunner, RowPrefix
 from lang_core import CheckpointError, InputError, TensorSpec
 from tapeline.bundle import ARCHIVE, Bundle
 from tapeline.cli import check_writable
-from tapeline.running._model import ENCODE
+from tapeline.runners import ENCODE
 from transformer_core.checkpoints import SafetensorsFile, write_safetensors
 
 FORMAT: Final = "tapeline.prompt_cache"

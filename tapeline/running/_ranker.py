@@ -9,12 +9,11 @@ import numpy as np
 
 from lang_core import ConfigError, InputError
 from runtime import Session
-from tapeline.bundle import Bundle
+from tapeline.bundle import Bundle, TextSettings
 from tapeline.running._calls import TextCalls
 from tapeline.running._labels import logistic
 from tapeline.running._prompts import Prompts
 from tapeline.running._text_array import TextArray
-from tapeline.running._text_settings import TextSettings
 from tapeline.text import ChatTemplate, EncodedText, NoTemplateError, TextEncoder, Tokenizer
 from transformer_core import config_fields
 from transformer_core.models import MODULES_FILE

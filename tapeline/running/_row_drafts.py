@@ -9,8 +9,7 @@ from generation.engine import Drafting, DraftRows
 from lang_core import InputError
 from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle
-from tapeline.running._invariance import Invariance
-from tapeline.running._slots import SLOTS, BundleSlots
+from tapeline.runners import SLOTS, BundleSlots, Invariance
 from tapeline.running._speculating import HEAD, check_draft, check_one_way, lookup_length
 
 BeginDraft = Callable[[int, bool], Drafter]

@@ -18,9 +18,9 @@ from generation.engine import (
 from lang_core import InputError
 from tapeline.bundle import Bundle
 from tapeline.grammar import compile_constraints
+from tapeline.runners import RowSource
 from tapeline.running._generation import GenerateOptions, TokenStream, check_stops, until_another
 from tapeline.running._prompt_cache import PromptCacheFile
-from tapeline.running._row_source import RowSource
 from tapeline.running._scores import Scores, check_scored
 from tapeline.text import Tokenizer
 

@@ -8,7 +8,7 @@ import pytest
 
 import tapeline
 from lang_core import DeviceError, InputError
-from tapeline.running._slots import BundleSlots
+from tapeline.runners import BundleSlots
 
 _PROMPT = "It was the best of times,"
 _PROMPTS = [_PROMPT, f"{_PROMPT} it was the worst of times, it was", "the age of", _PROMPT]

@@ -9,7 +9,7 @@ import numpy as np
 from lang_core import InputError
 from runtime import Session
 from tapeline.bundle import Bundle
-from tapeline.running._rope_lengths import RopeLengths
+from tapeline.runners import RopeLengths
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ from generation.engine import Drafting, DraftRows, OneRow
 from lang_core import InputError
 from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle, sha256_of
-from tapeline.running._model import ENCODE, BundleModel
-from tapeline.running._slot_rows import position_axes
+from tapeline.runners import ENCODE, BundleModel, position_axes
 from tapeline.text import TOKENIZER_FILE
 from transformer_core.models import DRAFT
 

@@ -11,7 +11,7 @@ import tapeline.media.audio
 from lang_core import InputError
 from runtime import Session
 from tapeline.bundle import Bundle
-from tapeline.running._model import ENCODE, BundleModel, encoded
+from tapeline.runners import ENCODE, BundleModel, encoded
 
 Sound = str | os.PathLike[str] | bytes | np.ndarray
 """Path of a WAV or FLAC file, the bytes of one, or mono samples [samples]."""

@@ -13,19 +13,8 @@ from lang_core import InputError
 from tapeline.backends import Place, open_session
 from tapeline.bundle import ARCHIVE, Bundle
 from tapeline.media.audio import LogMel
-from tapeline.running import (
-    SLOTS,
-    BundleSlots,
-    LoadedModel,
-    PicturePrompts,
-    classifies,
-    let_workers_run,
-    load,
-    open_slots,
-    ranks,
-    row_drafting,
-    takes_pictures,
-)
+from tapeline.runners import SLOTS, BundleSlots, open_slots, takes_pictures
+from tapeline.running import LoadedModel, PicturePrompts, classifies, let_workers_run, load, ranks, row_drafting
 from tapeline.server._classifying_model import ClassifyingModel
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._model import ServedModel, TextModel

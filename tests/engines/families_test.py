@@ -9,7 +9,7 @@ from generation import StopRule
 from generation.engine._sequence_testing import steps_of
 from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle
-from tapeline.running import BundleModel
+from tapeline.runners import BundleModel
 from tests.goldens.cases import CASES
 from tests.goldens.device_cases import JAX_BY_DEFAULT, ON_JAX, DeviceCase
 from tests.goldens.golden_files import read_golden

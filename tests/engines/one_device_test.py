@@ -16,7 +16,7 @@ from run_jax.sessions import PLATFORMS
 from tapeline.backends import ENGINES, Place, model_of, open_session
 from tapeline.bundle import Bundle
 from tapeline.compare import TOLERANCE
-from tapeline.running import BundleModel, open_slots
+from tapeline.runners import BundleModel, open_slots
 from tests.product._bundles import Finished, export, invoke, refused
 from tests.product._eager_model import EagerModel
 

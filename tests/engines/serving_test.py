@@ -10,7 +10,7 @@ from generation.engine import Engine, EngineSettings, canonical_pieces
 from generation.engine._reference_testing import Received, alone, random_requests
 from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle
-from tapeline.running import BundleSlots, open_slots
+from tapeline.runners import BundleSlots, open_slots
 from tests.product._bundles import export
 
 _COUNT = 5

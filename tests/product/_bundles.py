@@ -21,7 +21,7 @@ from generation.engine import AnswerSteps, EngineSettings, OneRow, StepEngine, T
 from run_iree import CompileReport, ModuleCache, Target, available, compile_module, target_of_device
 from tapeline.bundle import MARK, Bundle
 from tapeline.command import main
-from tapeline.running import BundleModel
+from tapeline.runners import BundleModel
 from tests.goldens.cases import GoldenCase
 from tests.goldens.weights import write_checkpoint
 

@@ -20,7 +20,7 @@ NEW: dict[str, Any] = {"max_new_tokens": 7, "ignore_eos": True}
 
 
 def _table() -> dict[str, dict[str, str]]:
-    section = _PAGE.read_text(encoding="utf-8").split("## What goes with which bundle", 1)[1]
+    section = _PAGE.read_text(encoding="utf-8").split("## Features per kind of bundle", 1)[1]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
     kinds = rows[0]
     assert kinds == list(KINDS)

@@ -13,7 +13,7 @@ from generation.engine import AnswerSteps, EngineSettings, OneRow, StepEngine, T
 from lang_core import InputError
 from run_iree import Session, available, target_of_device
 from tapeline.bundle import Bundle
-from tapeline.running import BundleModel
+from tapeline.runners import BundleModel
 from tests.goldens.length_cases import LENGTHS, MODELS, PROMPTS, STEPS, prompt_of
 from tests.product._bundles import ON_FAST_DEVICES, export_case
 

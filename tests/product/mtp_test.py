@@ -10,7 +10,7 @@ import pytest
 import safetensors.numpy
 
 from tapeline.bundle import Bundle
-from tapeline.running import BundleModel
+from tapeline.runners import BundleModel
 from tests.goldens.golden_files import read_golden
 from tests.goldens.mtp_cases import MTP_CASES, checkpoint_weights, golden_path, mtp_case
 from tests.product import _bundles

@@ -15,7 +15,8 @@ from lang_core import ConfigError, DeviceError, InputError
 from run_iree import target_of_device
 from tapeline.backends import Place
 from tapeline.bundle import Bundle
-from tapeline.running import BundleSlots, row_drafting
+from tapeline.runners import BundleSlots
+from tapeline.running import row_drafting
 from tests.goldens.cases import CASES
 from tests.product import _bundles
 from tests.product._bundles import ON_FAST_DEVICES, export, export_case

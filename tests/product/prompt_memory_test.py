@@ -11,7 +11,7 @@ from generation.engine import AnswerSteps, EngineSettings, OneRow, StepEngine, T
 from run_iree import Session, available, target_of_device
 from run_iree._device_testing import sharing
 from tapeline.bundle import Bundle
-from tapeline.running import BundleModel
+from tapeline.runners import BundleModel
 from tests.goldens.cases import CASES
 from tests.product._bundles import ON_FAST_DEVICES, export_case
 

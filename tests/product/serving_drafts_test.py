@@ -15,7 +15,8 @@ from lang_core import ConfigError, InputError
 from run_iree import target_of_device
 from tapeline.backends import Place
 from tapeline.bundle import MARK, Bundle
-from tapeline.running import BundleSlots, open_slots, row_drafting
+from tapeline.runners import BundleSlots, open_slots
+from tapeline.running import row_drafting
 from tests.product import _bundles
 from tests.product._bundles import ON_FAST_DEVICES, export
 

@@ -20,7 +20,7 @@ from generation.engine._reference_testing import (
 )
 from run_iree import target_of_device
 from tapeline.bundle import Bundle
-from tapeline.running import BundleSlots, open_slots
+from tapeline.runners import BundleSlots, open_slots
 from tests.goldens.cases import CASES
 from tests.goldens.vision_language.cases import CASES as SEEING
 from tests.goldens.vision_language.cases import IMAGE_TOKEN

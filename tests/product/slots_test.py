@@ -11,7 +11,7 @@ from lang_core import InputError
 from run_iree import available, target_of_device
 from run_iree._device_testing import sharing
 from tapeline.bundle import Bundle
-from tapeline.running import BundleSlots, Invariance, measured_invariance, open_slots
+from tapeline.runners import BundleSlots, Invariance, measured_invariance, open_slots
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
 from tests.product import _bundles

@@ -12,7 +12,7 @@ from generation.engine._sequence_testing import answers_of
 from run_iree import available, target_of_device
 from run_iree._device_testing import sharing
 from tapeline.bundle import Bundle
-from tapeline.running import BundleModel
+from tapeline.runners import BundleModel
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
 from tests.product._bundles import ON_FAST_DEVICES, export_case

@@ -12,7 +12,8 @@ import tapeline
 from lang_core import ConfigError, DeviceError, InputError, MeshShape
 from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle
-from tapeline.running import BundleModel, BundleSlots, DumpOptions
+from tapeline.runners import BundleModel, BundleSlots
+from tapeline.running import DumpOptions
 from tests.product._bundles import export
 
 _PROMPT = [5, 60, 7, 200, 9, 300, 4]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lang_core import EagerExecutionContext
-from tapeline.running import TextSettings
+from tapeline.bundle import TextSettings
 from transformer_core.models import PACKED, entry_points, load_model, weights_of
 
 

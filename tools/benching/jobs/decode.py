@@ -21,7 +21,8 @@ from generation import run_prompt
 from runtime import Session
 from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle
-from tapeline.running import BundleModel, let_workers_run
+from tapeline.runners import BundleModel
+from tapeline.running import let_workers_run
 from tools.benching.jobs._measure import Meter, serve_requests
 
 _LOGITS: Final = "logits"

@@ -17,7 +17,8 @@ import numpy as np
 
 from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle
-from tapeline.running import BundleSlots, Invariance, let_workers_run
+from tapeline.runners import BundleSlots, Invariance
+from tapeline.running import let_workers_run
 from tools.benching.jobs._measure import memory_now, serve_requests
 
 _PIECE: Final = 32

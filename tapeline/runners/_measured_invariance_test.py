@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from generation import KnownLogits
-from tapeline.running._measured_invariance import all_calls_agree, all_rows_agree
+from tapeline.runners._measured_invariance import all_calls_agree, all_rows_agree
 
 
 @dataclass(frozen=True, slots=True)

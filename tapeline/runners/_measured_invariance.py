@@ -9,9 +9,9 @@ import numpy as np
 from generation import Prediction
 from runtime import Session
 from tapeline.bundle import Bundle
-from tapeline.running._invariance import Invariance, known_invariance
-from tapeline.running._sized_calls import SizedCall
-from tapeline.running._slots import SLOTS, BundleSlots
+from tapeline.runners._invariance import Invariance, known_invariance
+from tapeline.runners._sized_calls import SizedCall
+from tapeline.runners._slots import SLOTS, BundleSlots
 
 _STEPS: Final = 3  # tokens that are decoded one by one
 _FEW: Final = 11  # tokens that go on in a row that is filled already

@@ -1,6 +1,6 @@
 import pytest
 
-from tapeline.running._rope_lengths import RopeLengths
+from tapeline.runners._rope_lengths import RopeLengths
 
 _LONGROPE = {"type": "longrope", "short_factors": [1.0], "long_factors": [2.0], "original_length": 16}
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from runtime import Session
 from tapeline.bundle import Bundle
-from tapeline.running._predictions import LOGITS
+from tapeline.runners._predictions import LOGITS
 from transformer_core import NEXT_IDS
 
 

@@ -7,22 +7,21 @@ from typing import Final
 
 import numpy as np
 
+from compile_hlo.directions import Signature
 from generation import Prediction
 from generation.engine import SequenceModel
-from lang_core import InputError
+from lang_core import InputError, near_names
 from runtime import Session, Tensor
 from tapeline.bundle import Bundle
-from tapeline.running._arrays import ordered_inputs, read_inputs
-from tapeline.running._picture_prompts import takes_pictures
-from tapeline.running._pictures import padded_call
-from tapeline.running._predictions import LOGITS, Rows, Single
-from tapeline.running._rope_lengths import RopeLengths
-from tapeline.running._slot_rows import WholeRows, position_axes
+from tapeline.runners._pictures import padded_call, takes_pictures
+from tapeline.runners._predictions import LOGITS, Rows, Single
+from tapeline.runners._rope_lengths import RopeLengths
+from tapeline.runners._slot_rows import WholeRows, position_axes
 from transformer_core import NEXT_IDS
 from transformer_core.models import DRAFT, ENCODE_IMAGE, PREFILL_EMBEDDINGS
 
-# The entry point of a model whose decoder attends to an encoder's states (Whisper).
 ENCODE: Final = "encode"
+"""Entry point of a model with a decoder that attends to an encoder's states (Whisper)."""
 Given = Sequence[np.ndarray | int]
 
 _TOKENS: Final = "token_ids"
@@ -31,30 +30,32 @@ _SCORE: Final = "score"
 _SCALARS: Final = ("position", "last", _LENGTH)
 
 
-def encoder_inputs(bundle: Bundle, pairs: Sequence[str]) -> dict[str, np.ndarray | int] | None:
-    """Reads the arguments of a bundle's encoder, of their specs' shapes; None for a bundle without an encoder.
+def ordered_inputs(entry_point: Signature, inputs: Mapping[str, np.ndarray | int]) -> list[np.ndarray | int]:
+    """Returns an entry point's arguments in its order: arrays of the shapes of their specs.
 
     Args:
-        bundle: the bundle.
-        pairs: ``NAME=FILE.npy`` for each argument.
+        entry_point: signature of the entry point.
+        inputs: arguments by name, of the shapes of their specs.
 
     Raises:
-        InputError: a file is given without an encoder, or the arrays do not fit it.
+        InputError: a name is unknown, or an argument is missing.
     """
-    names = [entry_point.name for entry_point in bundle.config.entry_points]
-    if ENCODE in names:
-        point = bundle.entry_point(ENCODE)
-        return dict(zip([argument.name for argument in point.arguments], read_inputs(point, pairs), strict=True))
-    if pairs:
-        raise InputError(
-            f"input={pairs[0]}: {bundle.path} has the entry points {', '.join(names)}, and no {ENCODE} that would "
-            "take it: leave it out"
-        )
-    return None
+    known = [argument.name for argument in entry_point.arguments]
+    for name in inputs:
+        if name not in known:
+            raise InputError(f"{entry_point.name!r} has no argument {name!r}{near_names(name, known)}")
+    missing = [name for name in known if name not in inputs]
+    if missing:
+        raise InputError(f"entry point {entry_point.name!r}: `input` is missing for {', '.join(missing)}")
+    return [inputs[name] for name in known]
 
 
 def encoder_arguments(bundle: Bundle, inputs: Mapping[str, np.ndarray | int] | None) -> Given:
-    """Returns the arguments of a bundle's encoder in its order, by their names; none for a bundle without an encoder.
+    """Returns the arguments of a bundle's encoder in its order; none for a bundle without an encoder.
+
+    Args:
+        bundle: the bundle.
+        inputs: arguments by name, of the shapes of their specs; None for none.
 
     Raises:
         InputError: they do not fit the encoder, or the encoder is missing.
@@ -64,7 +65,14 @@ def encoder_arguments(bundle: Bundle, inputs: Mapping[str, np.ndarray | int] | N
 
 
 def encoded(bundle: Bundle, session: Session, given: Given) -> tuple[Tensor, ...]:
-    """Runs the encoder and returns its results that prefill and decode take; none in a bundle of a decoder alone.
+    """Runs the encoder and returns its results that prefill and decode take, of the shapes of their specs.
+
+    None in a bundle of a decoder alone.
+
+    Args:
+        bundle: the bundle.
+        session: the bundle's.
+        given: the encoder's arguments in its order, of the shapes of their specs.
 
     Raises:
         InputError: the bundle lacks an encoder, and they need its results.

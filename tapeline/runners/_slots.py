@@ -10,11 +10,11 @@ from generation.engine import PagePool
 from lang_core import InputError, checked_choices
 from runtime import Results, Session
 from tapeline.bundle import Bundle
-from tapeline.running._invariance import Invariance, known_invariance
-from tapeline.running._pictures import padded_call
-from tapeline.running._predictions import LOGITS, Row, Rows
-from tapeline.running._sized_calls import SizedCall, sized_calls, smallest
-from tapeline.running._slot_rows import position_axes, slot_rows
+from tapeline.runners._invariance import Invariance, known_invariance
+from tapeline.runners._pictures import padded_call
+from tapeline.runners._predictions import LOGITS, Row, Rows
+from tapeline.runners._sized_calls import SizedCall, sized_calls, smallest
+from tapeline.runners._slot_rows import position_axes, slot_rows
 from transformer_core.models import ENCODE_IMAGE, PREFILL_EMBEDDINGS_ROW
 
 SLOTS: Final = "slots"

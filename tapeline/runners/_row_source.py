@@ -6,12 +6,12 @@ from typing import Final, Protocol
 import numpy as np
 
 from generation.engine import EngineSettings, ModelRunner, OneRow
-from lang_core import InputError, TensorSpec
+from lang_core import InputError, TensorSpec, checked_choices
 from runtime import Session
 from tapeline.bundle import Bundle
-from tapeline.running._measured_invariance import open_slots
-from tapeline.running._model import BundleModel, encoder_arguments
-from tapeline.running._slots import BundleSlots
+from tapeline.runners._measured_invariance import open_slots
+from tapeline.runners._model import BundleModel, encoder_arguments
+from tapeline.runners._slots import BundleSlots
 
 _STORE: Final = 256 << 20  # bytes
 
@@ -86,6 +86,7 @@ class SlotSource:
         return 0
 
 
+@checked_choices
 class OneRowSource:
     """Opens a bundle without slots: a ``RowSource``."""
 
@@ -97,7 +98,7 @@ class OneRowSource:
         Args:
             bundle: the bundle.
             session: the bundle's.
-            inputs: arguments of the bundle's encoder by name.
+            inputs: arguments of the bundle's encoder by name, of the shapes of their specs.
             drafts: whether the bundle has to verify drafts.
         """
         self._bundle: Final = bundle
@@ -107,7 +108,11 @@ class OneRowSource:
         self._model: BundleModel | None = None
 
     def open(self) -> OneRow:
-        """Returns a runner with an empty row."""
+        """Returns a runner with an empty row.
+
+        Raises:
+            InputError: the bundle lacks prefill or decode, or is for several sequences; or drafts need a score.
+        """
         bundle = self._bundle
         model = BundleModel(bundle, self._session, encoder_arguments(bundle, self._inputs))
         if self._drafts and not model.score_tokens:
