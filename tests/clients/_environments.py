@@ -105,7 +105,9 @@ def command_of(client: Client, environment: Path) -> list[str]:
     return ["node", str(environment / client.script.name)]
 
 
-def results(command: Sequence[str], url: str, model: str, bundle: Path) -> Iterator[dict[str, Any]]:
+def results(
+    command: Sequence[str], url: str, model: str, bundle: Path, packages: Sequence[str] = ()
+) -> Iterator[dict[str, Any]]:
     """Runs the checks of a client, and yields the result of each: ``check``, ``ok``, ``detail`` and ``seconds``.
 
     Args:
@@ -113,13 +115,17 @@ def results(command: Sequence[str], url: str, model: str, bundle: Path) -> Itera
         url: the server's URL, without a path.
         model: name of the model.
         bundle: directory with its tokenizer.
+        packages: folders of packages for the program; without any it has those of its environment.
 
     Raises:
         RuntimeError: the program ended without a result.
     """
     arguments = [*command, url, model, str(bundle)]
     environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "PYTHONWARNINGS": "ignore"}
-    environment.pop("PYTHONPATH", None)
+    for name in ("PYTHONPATH", "PYTHONSAFEPATH"):  # Bazel sets the second: a program's own folder is no package then
+        environment.pop(name, None)
+    if packages:
+        environment["PYTHONPATH"] = os.pathsep.join(packages)
     done = subprocess.run(
         arguments, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False, cwd=bundle.parent
     )

@@ -30,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, bundle: Path) -> Iterator[S
 @pytest.mark.parametrize("name", ["openai", "llm"])
 def test_a_client(name: str, server: ServerProcess, bundle: Path) -> None:
     command = [sys.executable, str(CLIENTS[name].script)]
-    done = list(results(command, server.url.removesuffix("/v1"), bundle.name, bundle))
+    done = list(results(command, server.url.removesuffix("/v1"), bundle.name, bundle, sys.path))
     assert [result["check"] for result in done] == ["chat", "stream", "tools", "structured", "error"]
     for result in done:
         assert result["ok"], result["detail"]

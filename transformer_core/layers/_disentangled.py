@@ -51,7 +51,7 @@ def log_buckets(distances: np.ndarray, span: int, longest: int) -> np.ndarray:
     """Returns distances, of which those above ``span / 2`` grow with the logarithm only.
 
     >>> log_buckets(np.array([-100, -3, 0, 4, 9, 100]), 8, 32).tolist()
-    [-10, -3, 0, 4, 6, 10]
+    [-9, -3, 0, 4, 6, 9]
     """
     middle = span // 2
     apart = np.where(np.abs(distances) < middle, middle - 1, np.abs(distances)).astype(np.float32)
