@@ -79,10 +79,10 @@ def test_slots_choose_their_own_sizes_and_names(tmp_path: Path) -> None:
         names = [point.name for point in points]
         assert names == [
             *("prefill_row", "prefill_row_32", "prefill_row_8"),
-            *("decode", "decode_1", "decode_4", "copy_row"),
+            *("decode", "decode_1", "decode_2", "decode_4", "copy_row"),
         ]
         shapes = [point.arguments[0].spec.shape for point in points[:-1]]
-        assert shapes == [(1, 40), (1, 32), (1, 8), (6, 1), (1, 1), (4, 1)]
+        assert shapes == [(1, 40), (1, 32), (1, 8), (6, 1), (1, 1), (2, 1), (4, 1)]
         points = entry_points(model, slots=2, sequence=8, max_sequence=48, score_tokens=5)
         score = next(point for point in points if point.name == "score_row")
         assert [argument.spec.shape for argument in score.arguments[:4]] == [(1, 5), (), (), ()]

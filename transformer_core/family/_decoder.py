@@ -29,18 +29,10 @@ _SLOT_CHUNKS: Final = (32, 8)
 def sized_names(name: str, largest: int, sizes: Sequence[int]) -> dict[str, int]:
     """Returns the sizes of an entry point by name: the largest as it is, smaller ones with their size.
 
-    >>> sized_names("decode", 8, [1, 4, 8])
-    {'decode': 8, 'decode_1': 1, 'decode_4': 4}
+    >>> sized_names("decode", 8, [1, 2, 4, 8])
+    {'decode': 8, 'decode_1': 1, 'decode_2': 2, 'decode_4': 4}
     """
     return {name: largest, **{f"{name}_{size}": size for size in sizes if size < largest}}
-
-
-def _decode_sizes(slots: int) -> list[int]:
-    """Returns the numbers of rows of ``decode``: 1, and powers of two from 4 on.
-
-    A step of two rows takes little less time than one of four, and each size takes seconds to compile.
-    """
-    return [1, *(2**power for power in range(2, slots.bit_length()))]
 
 
 def decoder_flow(
@@ -252,7 +244,7 @@ class DecoderLM(Model[DecoderConfig]):
         ]
         decodes = [
             CompileProfile.preset("decode", name=name, batch=size, positions="per_row", **common)
-            for name, size in sized_names("decode", slots, _decode_sizes(slots)).items()
+            for name, size in sized_names("decode", slots, [2**power for power in range(slots.bit_length())]).items()
         ]
         scores = [
             CompileProfile.preset("score", name="score_row", sequence=size, **common)
