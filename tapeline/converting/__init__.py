@@ -1,5 +1,5 @@
 """Checkpoints of Hugging Face's form out of any model that is read: GGUF files, packed weights, merged adapters."""
 
-from tapeline.converting._convert import CONVERTED_DTYPES, Converted, convert
+from tapeline.converting._convert import CONVERTED_DTYPES, Converted, convert, write_description
 
-__all__ = ["CONVERTED_DTYPES", "Converted", "convert"]
+__all__ = ["CONVERTED_DTYPES", "Converted", "convert", "write_description"]

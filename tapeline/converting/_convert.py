@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -96,7 +96,7 @@ def convert(
             staging = Path(folder)
             writing = _Writing(tensors, chosen, progress)
             write_sharded_safetensors(staging, specs, writing.chunks, shards)
-            _describe(staging, source.directory, chosen)
+            write_description(staging, source.directory, chosen.name, bundled_files())
             _check(staging, name)
             staging.chmod(0o755)
             if target.is_dir():
@@ -228,13 +228,20 @@ def _check(directory: Path, name: str) -> None:
                 )
 
 
-def _describe(staging: Path, directory: Path, dtype: DType) -> None:
-    """Writes config.json without how weights were stored before, and copies the tokenizer and what else is read."""
-    fields: dict[str, Any] = read_json(directory / CONFIG_FILE, "give the model's directory", nonfinite=True)
+def write_description(directory: Path, source: Path, dtype: str, names: Iterable[str]) -> None:
+    """Writes ``config.json`` beside weights of a dtype, without how they were stored before, and copies other files.
+
+    Args:
+        directory: directory of the weights.
+        source: directory of the model's files.
+        dtype: dtype of the weights.
+        names: names of files that are copied if they are there.
+    """
+    fields: dict[str, Any] = read_json(source / CONFIG_FILE, "give the model's directory", nonfinite=True)
     kept = {name: value for name, value in fields.items() if name not in _OF_STORAGE}
-    text = json.dumps({**kept, "torch_dtype": _TORCH[dtype.name]}, indent=2)
-    (staging / CONFIG_FILE).write_text(text + "\n", encoding="utf-8")
-    for name in bundled_files():
-        if name != CONFIG_FILE and (directory / name).is_file():
-            (staging / name).parent.mkdir(exist_ok=True)
-            shutil.copyfile(directory / name, staging / name)
+    text = json.dumps({**kept, "torch_dtype": _TORCH[dtype]}, indent=2)
+    (directory / CONFIG_FILE).write_text(text + "\n", encoding="utf-8")
+    for name in names:
+        if name != CONFIG_FILE and (source / name).is_file():
+            (directory / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(source / name, directory / name)

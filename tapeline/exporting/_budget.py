@@ -8,7 +8,7 @@ from tapeline.cli import size_text
 from tapeline.exporting._options import ExportOptions
 from tapeline.exporting._predict import Prediction
 
-# What to do if a phase needs too much.
+# Remedy for a phase that needs too much.
 _ADVICE: Final = {
     "lower": "choose lowering=streaming and weights=external",
     "parameters": "choose weights=none",

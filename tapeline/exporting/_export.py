@@ -328,7 +328,7 @@ class _Run:
         by_rows = options.slots is not None and options.verify not in ("interpreter", "jax")
         compared = [device for device in devices if skipped(device, work) is None]
         measured = invariances(bundle, compared, export.progress) if by_rows else {}
-        # What gives the same bits as another entry point needs no comparison of its own.
+        # Entry points with the bits of another one need no comparison of their own.
         alike = measured and all(invariance is Invariance.CALLS for invariance in measured.values())
         references = References(
             one_of_each_kind(export.written) if alike else export.written,

@@ -1,23 +1,20 @@
 """The result of a fine-tuning: an adapter that PEFT reads, or a checkpoint with its configuration and tokenizer."""
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from lang_core import TensorSpec, WeightSource, as_dtype, read_json
+from lang_core import TensorSpec, WeightSource, as_dtype
+from tapeline.converting import write_description
 from tapeline.finetuning._adapter import AdaptedModule
 from tapeline.text import tokenizer_files
 from transformer_core.checkpoints import SINGLE_FILE, write_safetensors
-from transformer_core.models import CONFIG_FILE, DecoderLM, StoredLayout
+from transformer_core.models import DecoderLM, StoredLayout
 
 _PREFIX: Final = "base_model.model."
-_TORCH: Final = {"f32": "float32", "bf16": "bfloat16"}
-# Fields of config.json that say how the weights were stored before.
-_OF_STORAGE: Final = ("quantization_config", "torch_dtype", "dtype")
 
 
 def write_adapter(
@@ -78,13 +75,7 @@ def write_checkpoint(
     """
     stored = dict(StoredLayout(model, source).tensors(parameters))
     _write(directory / SINGLE_FILE, stored, dtype)
-    fields = read_json(files / CONFIG_FILE, "give the model's directory", nonfinite=True)
-    kept = {name: value for name, value in fields.items() if name not in _OF_STORAGE}
-    _write_json(directory / CONFIG_FILE, {**kept, "torch_dtype": _TORCH[dtype]})
-    for name in ("generation_config.json", *tokenizer_files()):
-        if (files / name).exists():
-            (directory / name).parent.mkdir(exist_ok=True)
-            shutil.copyfile(files / name, directory / name)
+    write_description(directory, files, dtype, ("generation_config.json", *tokenizer_files()))
 
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray], dtype: str) -> None:

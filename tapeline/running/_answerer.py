@@ -9,9 +9,9 @@ import tokenizers
 
 from lang_core import InputError, checked_choices
 from runtime import Session
-from tapeline.bundle import Bundle, TextSettings
+from tapeline.bundle import Bundle
 from tapeline.running._calls import TextCalls
-from tapeline.text import EncodedText, TextEncoder, TextTokens, Tokenizer
+from tapeline.text import TextEncoder, TextTokens, Tokenizer
 
 _MOST: Final = 384  # tokens of a window, and those that two share, as in transformers
 _STRIDE: Final = 128
@@ -52,9 +52,7 @@ class QuestionAnswerer:
             "answers no questions",
             "export a model ForQuestionAnswering",
         )
-        settings = TextSettings.read(bundle.path)
-        self._types = settings.token_types
-        self._encoder = TextEncoder(tokenizer, self._calls.max_tokens, lower_case=settings.lower_case)
+        self._encoder = TextEncoder(tokenizer, self._calls.max_tokens, lower_case=self._calls.settings.lower_case)
         self._first = self._encoder.id_of(tokenizer.tokens.get("cls_token"))
 
     @checked_choices
@@ -92,7 +90,7 @@ class QuestionAnswerer:
         windows = self._encoder.encode_windows(
             question, context, self._calls.vocabulary, most=most, stride=min(most // 2, _STRIDE)
         )
-        texts = [self._typed(window.encoded) for window in windows]
+        texts = [self._calls.typed(window.encoded) for window in windows]
         answers: list[Answer] = []
         nothing = np.inf
         for window, logits in zip(windows, self._calls.of_tokens(texts, check), strict=True):
@@ -104,9 +102,6 @@ class QuestionAnswerer:
         if may_have_none:
             answers.append(Answer("", nothing, 0, 0))
         return sorted(answers, key=lambda answer: -answer.score)[:top_k]
-
-    def _typed(self, encoded: EncodedText) -> EncodedText:
-        return encoded if self._types else replace(encoded, types=[0] * len(encoded.ids))
 
     def _allowed(self, window: TextTokens) -> np.ndarray:
         """Returns bool [tokens], true for tokens of the context and the first one."""

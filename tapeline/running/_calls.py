@@ -1,6 +1,7 @@
 """Calls of the entry points of a bundle that take whole texts."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -9,7 +10,7 @@ from lang_core import InputError
 from runtime import Session
 from tapeline.bundle import Bundle, TextSettings
 from tapeline.running._text_rows import TextRow, plan_calls
-from tapeline.text import EncodedText
+from tapeline.text import EncodedText, TextEncoder, Tokenizer
 from transformer_core.models import PACKED
 
 FORWARD = "forward"
@@ -26,6 +27,7 @@ class TextCalls:
         sequence: largest number of tokens of a text that the bundle takes, special ones included.
         max_tokens: largest number of tokens of a text that the model reads; longer texts are truncated.
         vocabulary: size of the vocabulary, V.
+        settings: settings of texts in the bundle's files.
     """
 
     def __init__(self, bundle: Bundle, session: Session, results: Sequence[str], does_not: str, remedy: str) -> None:
@@ -55,9 +57,18 @@ class TextCalls:
         self._function = cache(session.function)
         model = bundle.config.model
         self.vocabulary = int(model["vocabulary"])
-        settings = TextSettings.read(bundle.path)
-        limits = (settings.max_tokens, model.get("positions"))
+        self.settings = TextSettings.read(bundle.path)
+        limits = (self.settings.max_tokens, model.get("positions"))
         self.max_tokens = min((int(one) for one in limits if one is not None), default=None)
+
+    def encoder(self, tokenizer: Tokenizer) -> TextEncoder:
+        """Returns the encoder of texts for the model, with a tokenizer of its bundle."""
+        settings = self.settings
+        return TextEncoder(tokenizer, self.max_tokens, lower_case=settings.lower_case, from_left=settings.from_left)
+
+    def typed(self, text: EncodedText) -> EncodedText:
+        """Returns a text with the token types that the model was trained on: all 0 if its tokenizer tells none."""
+        return text if self.settings.token_types else replace(text, types=[0] * len(text.ids))
 
     def __call__(
         self, texts: Sequence[EncodedText], skipped: int = 0, check: Callable[[], object] = lambda: None

@@ -1,16 +1,15 @@
 """Classes of texts and of pairs of texts, with a bundle of a classifier."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from lang_core import InputError, checked_choices
 from runtime import Session
-from tapeline.bundle import Bundle, TextSettings
+from tapeline.bundle import Bundle
 from tapeline.running._calls import TextCalls
 from tapeline.running._labels import Labels, softmax
 from tapeline.running._text_array import TextArray
-from tapeline.text import EncodedText, TextEncoder, Tokenizer
+from tapeline.text import EncodedText, Tokenizer
 
 HYPOTHESIS: Final = "This example is {}."
 """Hypothesis of a class, as in transformers' zero-shot classification."""
@@ -33,18 +32,14 @@ class TextClassifier:
             InputError: it does not.
             ConfigError: its files are damaged, or say what is not supported.
         """
-        if not classifies(bundle):
-            raise InputError(f"{bundle.path} classifies no texts: export a model ForSequenceClassification")
         remedy = "export a model ForSequenceClassification"
+        if not classifies(bundle):
+            raise InputError(f"{bundle.path} classifies no texts: {remedy}")
         self._calls = TextCalls(bundle, session, ("logits",), "classifies no texts", remedy)
         self._labels = Labels.read(bundle, int(bundle.config.model["labels"]))
         self.labels = self._labels.names
         self._path = bundle.path
-        settings = TextSettings.read(bundle.path)
-        self._types = settings.token_types
-        self._encoder = TextEncoder(
-            tokenizer, self._calls.max_tokens, lower_case=settings.lower_case, from_left=settings.from_left
-        )
+        self._encoder = self._calls.encoder(tokenizer)
 
     @checked_choices
     def __call__(
@@ -131,7 +126,7 @@ class TextClassifier:
 
     def _checked(self, text: str, encoded: EncodedText, *, truncate: bool) -> EncodedText:
         self._calls.check(text, encoded, truncate=truncate)
-        return encoded if self._types else replace(encoded, types=[0] * len(encoded.ids))
+        return self._calls.typed(encoded)
 
 
 def classifies(bundle: Bundle) -> bool:

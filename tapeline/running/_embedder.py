@@ -1,14 +1,13 @@
 """Sentence embeddings with a bundle."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from runtime import Session
-from tapeline.bundle import Bundle, TextSettings
+from tapeline.bundle import Bundle
 from tapeline.running._calls import TextCalls
 from tapeline.running._prompts import Prompts
 from tapeline.running._text_array import TextArray
-from tapeline.text import EncodedText, TextEncoder, Tokenizer
+from tapeline.text import EncodedText, Tokenizer
 
 
 class SentenceEmbedder:
@@ -35,11 +34,7 @@ class SentenceEmbedder:
             "export a model that has modules.json of sentence-transformers beside its config.json",
         )
         self._prompts = Prompts.read(bundle.path)
-        settings = TextSettings.read(bundle.path)
-        self._encoder = TextEncoder(
-            tokenizer, self._calls.max_tokens, lower_case=settings.lower_case, from_left=settings.from_left
-        )
-        self._types = settings.token_types
+        self._encoder = self._calls.encoder(tokenizer)
         self._skips_prompt = not bundle.config.model.get("pooling", {}).get("include_prompt", True)
         self.sequence = self._calls.sequence
         self.max_tokens = self._calls.max_tokens
@@ -70,6 +65,6 @@ class SentenceEmbedder:
             check()
             one = self._encoder.encode(f"{before}{text}", vocabulary)
             self._calls.check(text, one, truncate=truncate)
-            encoded.append(one if self._types else replace(one, types=[0] * len(one.ids)))
+            encoded.append(self._calls.typed(one))
         skipped = self._encoder.prompt_tokens(before, vocabulary) if before and self._skips_prompt else 0
         return TextArray.of(self._calls(encoded, skipped, check), encoded)

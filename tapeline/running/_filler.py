@@ -1,16 +1,16 @@
 """Tokens for the masks in texts, with a bundle of a masked language model."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from lang_core import InputError
 from runtime import Session
-from tapeline.bundle import Bundle, TextSettings
+from tapeline.bundle import Bundle
 from tapeline.running._calls import TextCalls
 from tapeline.running._labels import softmax
-from tapeline.text import EncodedText, TextEncoder, Tokenizer
+from tapeline.text import EncodedText, Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,8 @@ class MaskFiller:
         self._calls = TextCalls(bundle, session, ("logits",), "fills no masks", remedy)
         if any(bundle.config.model.get(name) for name in ("labels", "token_labels")):
             raise InputError(f"{bundle.path} fills no masks, its logits are of classes: {remedy}")
-        settings = TextSettings.read(bundle.path)
-        self._types = settings.token_types
         self._tokenizer = tokenizer
-        self._encoder = TextEncoder(
-            tokenizer, self._calls.max_tokens, lower_case=settings.lower_case, from_left=settings.from_left
-        )
+        self._encoder = self._calls.encoder(tokenizer)
         name = tokenizer.tokens.get("mask_token")
         mask = self._encoder.id_of(name)
         if name is None or mask is None:
@@ -94,7 +90,7 @@ class MaskFiller:
                 raise InputError(
                     f"{text[:40]!r} has no mask{' left' if one.truncated else ''}: write {self.mask} in it"
                 )
-            encoded.append(one if self._types else replace(one, types=[0] * len(one.ids)))
+            encoded.append(self._calls.typed(one))
         rows = self._calls.of_tokens(encoded, check)
         return [self._filled(one.ids, logits, top_k, among) for one, logits in zip(encoded, rows, strict=True)]
 

@@ -1,7 +1,6 @@
 """Scores of documents for a query, with a bundle of a cross-encoder or of a reranker that is a language model."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,12 +8,12 @@ import numpy as np
 
 from lang_core import ConfigError, InputError
 from runtime import Session
-from tapeline.bundle import Bundle, TextSettings
+from tapeline.bundle import Bundle
 from tapeline.running._calls import TextCalls
 from tapeline.running._labels import logistic
 from tapeline.running._prompts import Prompts
 from tapeline.running._text_array import TextArray
-from tapeline.text import ChatTemplate, EncodedText, NoTemplateError, TextEncoder, Tokenizer
+from tapeline.text import ChatTemplate, EncodedText, NoTemplateError, Tokenizer
 from transformer_core import config_fields
 from transformer_core.models import MODULES_FILE
 
@@ -52,11 +51,7 @@ class TextRanker:
         self._activation = _ACTIVATIONS[_activation(bundle.path)]
         self._prompt = _prompt(bundle) if "kv_heads" in bundle.config.model else None
         self._before = "" if self._prompt is not None else Prompts.read(bundle.path).text()
-        settings = TextSettings.read(bundle.path)
-        self._types = settings.token_types
-        self._encoder = TextEncoder(
-            tokenizer, self._calls.max_tokens, lower_case=settings.lower_case, from_left=settings.from_left
-        )
+        self._encoder = self._calls.encoder(tokenizer)
 
     def __call__(
         self,
@@ -94,7 +89,7 @@ class TextRanker:
     def _pair(self, query: str, document: str) -> EncodedText:
         if self._prompt is None:
             pair = self._encoder.encode_pair(f"{self._before}{query}", document, self._calls.vocabulary)
-            return pair if self._types else replace(pair, types=[0] * len(pair.ids))
+            return self._calls.typed(pair)
         text = self._prompt(query, document)
         ids = self._tokenizer.encode(text, self._calls.vocabulary, special_tokens=False)
         return EncodedText(ids, [0] * len(ids))

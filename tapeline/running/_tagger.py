@@ -1,17 +1,17 @@
 """Classes of the tokens of texts, and spans of them, with a bundle of a classifier of tokens."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
 
 from lang_core import InputError, checked_choices
 from runtime import Session
-from tapeline.bundle import Bundle, TextSettings
+from tapeline.bundle import Bundle
 from tapeline.running._calls import TextCalls
 from tapeline.running._labels import Labels, softmax
-from tapeline.text import EncodedText, TextEncoder, TextTokens, Tokenizer
+from tapeline.text import EncodedText, TextTokens, Tokenizer
 
 Aggregation = Literal["none", "simple", "first", "average", "max"]
 """Way to spans, as in transformers: tokens alone; equal neighbours; words by their first, average or surest token."""
@@ -87,11 +87,7 @@ class TokenTagger:
             raise InputError(f"{bundle.path} tags no tokens: {remedy}")
         self._calls = TextCalls(bundle, session, ("logits",), "tags no tokens", remedy)
         self.labels = Labels.read(bundle, int(count)).names
-        settings = TextSettings.read(bundle.path)
-        self._types = settings.token_types
-        self._encoder = TextEncoder(
-            tokenizer, self._calls.max_tokens, lower_case=settings.lower_case, from_left=settings.from_left
-        )
+        self._encoder = self._calls.encoder(tokenizer)
         self._unknown = self._encoder.id_of(tokenizer.tokens.get("unk_token"))
 
     @checked_choices
@@ -123,7 +119,7 @@ class TokenTagger:
             one = self._encoder.encode_tokens(text, self._calls.vocabulary)
             self._calls.check(text, one.encoded, truncate=truncate)
             tokens.append(one)
-            encoded.append(one.encoded if self._types else replace(one.encoded, types=[0] * len(one.encoded.ids)))
+            encoded.append(self._calls.typed(one.encoded))
         logits = self._calls.of_tokens(encoded, check)
         tagged: list[TaggedText] = []
         for text, one, values in zip(texts, tokens, logits, strict=True):
