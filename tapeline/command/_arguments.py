@@ -14,6 +14,7 @@ from absl import flags
 
 from lang_core import DTYPE_ALIASES, InputError, near_names, some_of
 from tapeline.cli import user_path
+from tapeline.command._flags import FORMER
 
 ENVIRONMENT_PREFIX: Final = "TAPELINE_"
 """Prefix of the variables of the environment that stand for flags."""
@@ -35,14 +36,6 @@ _TRUTHS: Final[Mapping[str, str]] = {
     "off": "false",
     "0": "false",
 }
-_FORMER: Final[Mapping[str, str]] = {
-    "found": "actual",
-    "prefix_store": "prefix_cache_memory",
-    "stall": "target_itl",
-    "tick_tokens": "max_batched_tokens",
-}
-"""Former names of flags, which are still read but not shown, with the present names."""
-
 _ALIASES: Final[Mapping[str, Mapping[str, str]]] = {"dtype": DTYPE_ALIASES}
 
 
@@ -174,7 +167,7 @@ def from_environment(
     outdone |= {other for group in exclusive for other in group if not outdone.isdisjoint(group)}
     variables: list[tuple[str, str]] = []
     for name in values:
-        variables_of = [variable_of(name), *(variable_of(old) for old, new in _FORMER.items() if new == name)]
+        variables_of = [variable_of(name), *(variable_of(old) for old, new in FORMER.items() if new == name)]
         variable = next((variable for variable in variables_of if environment.get(variable)), variables_of[0])
         text = environment.get(variable, "")
         if text and name not in outdone:
@@ -203,8 +196,8 @@ def _flag_named(values: flags.FlagValues, typed: str) -> tuple[str, str | None]:
         InputError: the flag does not exist.
     """
     name = typed.removeprefix("-").removeprefix("-").replace("-", "_")
-    if _FORMER.get(name, "") in values:
-        name = _FORMER[name]
+    if FORMER.get(name, "") in values:
+        name = FORMER[name]
     if name in values or name in _ABSL:
         return name, None
     for prefix in ("no_", "no"):

@@ -45,10 +45,10 @@ _MODEL: Final = flags.DEFINE_string(
 )
 _PLACE: Final = define_place_flags(FLAGS)
 _REFERENCE_ENGINE: Final = flags.DEFINE_enum(
-    "reference_engine",
+    "reference_backend",
     None,
     list(engine_names()),
-    "Engine that runs the bundle of --reference. Default: the engine of --actual.",
+    "Backend that runs the bundle of --reference. Default: the backend of --actual.",
     flag_values=FLAGS,
 )
 _REFERENCE_DEVICE: Final = define_choice(

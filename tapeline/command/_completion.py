@@ -11,6 +11,7 @@ from typing import Final
 import shtab
 from absl import flags
 
+from tapeline.command._flags import shown_flags
 from tapeline.command._program import COMMANDS, Command, load_command
 
 FLAGS: Final = flags.FlagValues()
@@ -39,12 +40,11 @@ def _add_flags(parser: argparse.ArgumentParser, command: Command) -> None:
     positional, values = getattr(command, "POSITIONAL", ("", ()))
     if positional:
         parser.add_argument(positional, choices=values, nargs="?")
-    for name in command.FLAGS:
-        flag = command.FLAGS[name]
+    for flag in shown_flags(command.FLAGS):
         text = " ".join((flag.help or "").split()).replace("%", "%%")
         if flag.boolean:
-            parser.add_argument(f"--{name}", f"--no{name}", action="store_true", help=text)
+            parser.add_argument(f"--{flag.name}", f"--no{flag.name}", action="store_true", help=text)
         elif isinstance(flag, flags.EnumFlag):
-            parser.add_argument(f"--{name}", choices=flag.parser.enum_values, help=text)
+            parser.add_argument(f"--{flag.name}", choices=flag.parser.enum_values, help=text)
         else:
-            parser.add_argument(f"--{name}", help=text).complete = shtab.FILE  # type: ignore[attr-defined]
+            parser.add_argument(f"--{flag.name}", help=text).complete = shtab.FILE  # type: ignore[attr-defined]

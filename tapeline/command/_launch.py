@@ -1,6 +1,6 @@
 """Runs a command in several processes on the JAX backend, one device per process.
 
-launch --processes=N -- generate|chat|run|serve|embed|train FLAGS --engine=jax --mesh=tp=N    N ranks on this machine
+launch --processes=N -- generate|chat|run|serve|embed|train FLAGS --backend=jax --mesh=tp=N    N ranks on this machine
 srun tapeline launch -- generate FLAGS    one rank of a SLURM, Open MPI or Kubernetes job
 launch --coordinator=HOST:PORT --num_processes=N --process_id=I -- generate FLAGS    one rank, by hand
 
@@ -84,8 +84,8 @@ def _checked_command() -> str:
     code = parse_command(name, REST[1:])
     if code is not None:
         sys.exit(code)
-    if "engine" in command.FLAGS and command.FLAGS["engine"].value != _ENGINE:
-        raise InputError(f"launch: {name} with --engine={command.FLAGS['engine'].value}: give it --engine={_ENGINE}")
+    if "backend" in command.FLAGS and command.FLAGS["backend"].value != _ENGINE:
+        raise InputError(f"launch: {name} with --backend={command.FLAGS['backend'].value}: give it --backend={_ENGINE}")
     return name
 
 
@@ -106,4 +106,4 @@ def _able() -> list[str]:
 
 
 def _is_able(command: Command) -> bool:
-    return getattr(command, "EVERY_RANK", False) or "engine" in command.FLAGS
+    return getattr(command, "EVERY_RANK", False) or "backend" in command.FLAGS

@@ -4,7 +4,7 @@ import pytest
 
 from tapeline.command import main
 
-_DEMO = "--bundle=no-such --engine=jax"
+_DEMO = "--bundle=no-such --backend=jax"
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ _DEMO = "--bundle=no-such --engine=jax"
         ("--processes=2", "launch: no command to run: give one behind --, such as launch --processes=2 -- generate"),
         ("--processes=2 -- generat", "launch: command 'generat' not found; available: generate, chat, run, serve"),
         ("--processes=2 -- export --model=demo", "launch: export runs in one process; available: generate, chat, run"),
-        ("--processes=2 -- generate --bundle=b", "launch: generate with --engine=iree: give it --engine=jax"),
+        ("--processes=2 -- generate --bundle=b", "launch: generate with --backend=iree: give it --backend=jax"),
         (
             f"--processes=4 -- generate {_DEMO} --mesh=tp=2",
             "--processes=4 with --mesh=tp=2, which is of 2 devices: each process has one: give as many",

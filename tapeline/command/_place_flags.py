@@ -29,7 +29,7 @@ class PlaceFlags:
     """Holders of the flags.
 
     Attributes:
-        engine: ``--engine``.
+        engine: ``--backend``.
         device: ``--device``.
         mesh: ``--mesh``.
         checkpoint: ``--checkpoint``.
@@ -82,7 +82,7 @@ def define_place_flags(values: flags.FlagValues) -> PlaceFlags:
     further = "; ".join(f"{name}: {', '.join(engine_named(name).devices)}" for name in others)
     return PlaceFlags(
         flags.DEFINE_enum(
-            "engine",
+            "backend",
             "iree",
             list(engine_names()),
             "Backend that runs the bundle: iree runs the compiled module, jax compiles the portable module with XLA, "
@@ -100,13 +100,13 @@ def define_place_flags(values: flags.FlagValues) -> PlaceFlags:
         flags.DEFINE_string(
             "mesh",
             None,
-            "Device mesh that the bundle is sharded over, such as tp=2,dp=2. Needs --engine=jax.",
+            "Device mesh that the bundle is sharded over, such as tp=2,dp=2. Needs --backend=jax.",
             flag_values=values,
         ),
         flags.DEFINE_string(
             "checkpoint",
             None,
-            "Directory of the weights, for bundles exported with --weights=none. Needs --engine=jax.",
+            "Directory of the weights, for bundles exported with --weights=none. Needs --backend=jax.",
             flag_values=values,
         ),
         flags.DEFINE_enum(

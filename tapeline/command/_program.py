@@ -19,7 +19,7 @@ from tapeline.command._arguments import (
     with_operands,
 )
 from tapeline.command._explanations import see_also
-from tapeline.command._flags import as_flags
+from tapeline.command._flags import as_flags, shown_flags
 
 COMMANDS: Final = {
     "export": "writes a verified bundle of a checkpoint",
@@ -154,8 +154,11 @@ def _asks_for_help(arguments: Sequence[str]) -> bool:
 
 
 def _help(name: str, command: Command) -> str:
-    modules = command.FLAGS.flags_by_module_dict()  # flags that commands share are defined in another module
-    texts = [_plain(command.FLAGS.module_help(module).partition(":\n")[2]) for module in modules]
+    shown = flags.FlagValues()
+    for flag in shown_flags(command.FLAGS):  # flags that commands share are defined in another module
+        shown[flag.name] = flag
+        shown.register_flag_by_module(command.FLAGS.find_module_defining_flag(flag.name) or "", flag)
+    texts = [_plain(shown.module_help(module).partition(":\n")[2]) for module in shown.flags_by_module_dict()]
     return "\n".join([(command.__doc__ or "").strip(), "", f"usage: {_usage(name, command)}", "", "Flags:", *texts])
 
 

@@ -7,11 +7,13 @@ from tapeline.exporting._dry_run import dry_run, prediction_text, write_predicti
 from tapeline.exporting._export import run_export
 from tapeline.exporting._options import (
     CHOICES,
+    RARE,
     TARGETS,
     ExportKeywords,
     ExportOptions,
     canonical_targets,
     check_names,
+    option_texts,
 )
 from tapeline.exporting._predict import bundled_files
 from tapeline.exporting._replacing import default_output
@@ -20,6 +22,7 @@ from tapeline.exporting._source import ModelSource, open_source
 
 __all__ = [
     "CHOICES",
+    "RARE",
     "TARGETS",
     "ExportKeywords",
     "ExportOptions",
@@ -34,6 +37,7 @@ __all__ = [
     "dry_run",
     "export",
     "open_source",
+    "option_texts",
     "predict_export",
     "prediction_text",
     "report_summary",

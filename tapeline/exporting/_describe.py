@@ -112,7 +112,7 @@ def _caching(export: Export) -> dict[str, Any]:
     if not export.caches["bytes"]:
         return {}
     options = export.options
-    forms = {"positions": "shared", "window_caches": options.window_caches}
+    forms = {"positions": "shared", "window_caches": options.cache_form}
     return {"caching": {**forms, "score_tokens": options.score_tokens, **export.caches}}
 
 
@@ -121,7 +121,7 @@ def _slots(export: Export) -> dict[str, Any]:
     options = export.options
     if options.slots is None:
         return {}
-    pages = {} if options.pages is None else {"pages": options.pages, "page_tokens": options.page_tokens}
+    pages = {} if options.paging is None else dict(zip(("pages", "page_tokens"), options.paging, strict=True))
     return {"slots": options.slots, **pages, "chunks": _chunks(export), **invariance_fields(export.invariance)}
 
 

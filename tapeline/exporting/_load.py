@@ -116,7 +116,7 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
     if options.mesh_shape is not None:
         divide_experts(model, options.mesh_shape)
     shorter = lengths[:-1], _packed_lengths(model, options, lengths)
-    points, whole = (_entry_points(model, options, sizes, kind, *shorter) for kind in (options.window_caches, "whole"))
+    points, whole = (_entry_points(model, options, sizes, kind, *shorter) for kind in (options.cache_form, "whole"))
     mesh = export_mesh(options.mesh_shape, model, points, sizes.batch, progress)
     report = weights = None
     facts = PackingFacts()
@@ -179,16 +179,14 @@ def _sizes(model: Model[Any], options: ExportOptions) -> CompileProfile:
 def entry_points_of(export: Export, batch: int) -> tuple[EntryPoint, ...]:
     """Returns the entry points for another number of sequences, without kernels."""
     sizes = dataclasses.replace(export.sizes, batch=batch)
-    return _entry_points(
-        export.model, export.options, sizes, export.options.window_caches, export.lengths, export.packed
-    )
+    return _entry_points(export.model, export.options, sizes, export.options.cache_form, export.lengths, export.packed)
 
 
 def exact_entry_points(export: Export, source: ModelSource) -> tuple[EntryPoint, ...]:
     """Returns the entry points in f32, on weights that are not packed."""
     options = dataclasses.replace(export.options, quantize="none")
     model, _ = _model(options, "f32", source)
-    return _entry_points(model, options, export.sizes, options.window_caches, export.lengths, export.packed)
+    return _entry_points(model, options, export.sizes, options.cache_form, export.lengths, export.packed)
 
 
 def reference_entry_points(
@@ -203,7 +201,7 @@ def reference_entry_points(
         batch=batch,
         sequence=sequence,
         max_sequence=max_sequence,
-        window_caches=options.window_caches,
+        window_caches=options.cache_form,
     )
 
 
@@ -278,7 +276,7 @@ def _entry_points(
             window_caches=caches,
             score_tokens=options.score_tokens,
             slots=options.slots,
-            pages=None if options.pages is None else (options.pages, options.page_tokens),
+            pages=options.paging,
         )
         if options.positions == "per_row":
             _check_one_rope(model, options.slots)

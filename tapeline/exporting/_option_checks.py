@@ -45,7 +45,7 @@ def check_options(options: ExportOptions) -> None:
         raise InputError(
             f"pages={options.pages} without slots: pages are shared by the slots of a server: give `slots` too"
         )
-    if options.page_tokens % _LANES:
+    if options.page_tokens is not None and options.page_tokens % _LANES:
         raise InputError(
             f"page_tokens={options.page_tokens}: kernels read {_LANES} positions at a time: choose a multiple of them"
         )

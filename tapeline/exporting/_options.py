@@ -40,6 +40,18 @@ CHOICES: Final = {
 }
 """Options that take one of a few values, with the values."""
 
+RARE: Final = (
+    "locations",
+    "lowering",
+    "page_tokens",
+    "positions",
+    "reference_python",
+    "report",
+    "stablehlo_target_version",
+    "window_caches",
+)
+"""Options that the help of ``tapeline export`` leaves out, because their defaults suit nearly everyone."""
+
 _ROW_ENTRY_POINTS: Final = ("prefill", "decode")
 _COUNTS: Final = (
     "batch",
@@ -55,6 +67,8 @@ _COUNTS: Final = (
 _TARGET_ALIASES: Final = {"cpu": "llvm-cpu", "llvm_cpu": "llvm-cpu", "vulkan": "vulkan-spirv"}
 _MIX: Final = re.compile(r"(?<=_k)_(?:s|m|l|xl)$")
 _BITS: Final = re.compile(r"\d+")
+_PAGE_TOKENS: Final = 32
+_ATTRIBUTE: Final = re.compile(r"^ {8}(\w+): (.*(?:\n {12}.*)*)", re.MULTILINE)
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 
 
@@ -67,11 +81,11 @@ class ExportKeywords(TypedDict, total=False):
     sequence: int | None
     max_sequence: int | None
     positions: str
-    window_caches: str
+    window_caches: str | None
     score_tokens: int | None
     slots: int | None
     pages: int | None
-    page_tokens: int
+    page_tokens: int | None
     mesh: str | None
     dtype: str
     quantize: str | None
@@ -97,56 +111,64 @@ class ExportKeywords(TypedDict, total=False):
 @checked_choices
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """Options of an export. The flags of ``tapeline export`` have the same names.
+    """Options of an export.
+
+    The flags of ``tapeline export`` are these attributes, with these texts as their help.
 
     Attributes:
-        model: Hugging Face directory, ``.gguf`` file, name of the hub, or ``demo`` for the built-in model.
-        output: directory of the bundle.
-        adapter: LoRA adapters, merged in this order: directories of PEFT or names of the hub, each with ``=WEIGHT`` if
-            that is not 1.
-        entry_points: names of the entry points; None takes the model's default: prefill and decode of causal language
-            models, forward of encoders.
-        batch: sequences per call, B.
-        sequence: tokens that one call of forward or prefill takes; None is 64, or fewer if the model can less.
-        max_sequence: positions that the key/value caches hold; None is the model's context length, 2048 at most.
-        positions: ``shared`` by all sequences of a batch; ``per_row`` is an older spelling of ``slots``, as many as
-            ``batch`` says.
-        window_caches: ``ring`` keeps a layer's window, ``whole`` every position.
-        score_tokens: tokens that one call of score takes; None is as ``sequence``. With ``slots``, those of
-            ``score_row``, with which a server verifies drafts; None is a bundle without.
-        slots: maximum number of sequences that a server decodes at once; None is a bundle without.
-            ``sequence`` is then the most tokens that a call of prefill_row takes: 128 if None, or the capacity.
-        pages: pages that the caches of a bundle with slots are, which rows then share by the length of their
-            sequences, one of them for nobody; None gives every row ``max_sequence`` positions of its own.
-        page_tokens: positions of a page, of which ``max_sequence`` is a multiple: 32, or another multiple of 16.
-        mesh: axes of a mesh of devices such as ``tp=4,dp=2``: the description then says how tensors are cut; None is
-            one device. docs/sharding.md has the rules.
-        dtype: dtype of activations and unquantized weights.
-        quantize: encoding of matrices: ``none``, ``stored`` as a GGUF file has them, or one to quantise to, such as
-            ``q8_0``; None is ``stored`` for a GGUF file with packed matrices, else ``none``.
-        activations: form in which products with packed weights take x: ``exact``, which is 16-bit integers in blocks of
-            32 on devices, or ``q8``, rounded to 8 bits.
-        weights: ``external`` archive, ``inline`` constants of the module, or ``none``.
-        lowering: ``streaming`` keeps the recording on disk, ``buffered`` in memory; the module's text is the same.
-        num_layers: number of layers, the first ones; None is all.
-        target: kinds of device to compile for; may be empty. ``stablehlo-per-device`` writes the program of one device
-            of the mesh, with explicit collectives.
-        verify: ``parse`` checks the module, ``interpreter``, ``iree`` and ``jax`` also the results; ``jax`` on one
-            device, and on those of the mesh if they are there; ``reference`` also against transformers or
-            llama.cpp; ``auto`` is ``iree`` if there are weights and a target.
-        reference_python: Python interpreter that has the packages of ``verify=reference``; None is that of the
-            environment variable ``TAPELINE_REFERENCE_PYTHON``, or the one that runs the export.
-        stablehlo_target_version: oldest version of StableHLO that has to read ``module.vhlo``.
-        max_memory: budget in bytes for anonymous memory; None is unlimited.
-        resume: True continues an interrupted export.
-        overwrite: True replaces a bundle of another model; a directory that is not a bundle is never replaced.
-        tune: True compiles with several sets of flags and keeps the fastest on this machine.
-        kernels: ``tuned`` puts kernels in place of a model's composites.
-        locations: True writes each op's module path, with a kernel's label, as its location, which IREE's dumps and
-            profiles show.
-        report: file for a copy of the report.
-        dump_tags: tags and tensors of kernels, or globs of them, that a dump can show; builds the debug module.
-        graph: forms of the graph that the bundle holds.
+        model: Model to export: a Hugging Face directory, a .gguf file, org/name[@revision] or org/name:Q4_K_M on the
+            hub, or demo.
+        output: Output directory of the bundle. Default: the name of the model's file, directory or repository, or
+            tapeline-demo.
+        adapter: LoRA adapter to merge, as DIR[=WEIGHT]: a PEFT directory or a name on the hub.
+        entry_points: Entry points, separated by commas. Default: prefill,decode for causal language models, forward
+            for encoders.
+        batch: Number of sequences per call.
+        sequence: Number of tokens per call of forward or prefill. Default: 64, or the model's limit if it is lower;
+            encoders of texts get several lengths, up to the model's limit or 2048; 128 with `slots`.
+        max_sequence: Capacity of the KV cache, in tokens. Default: the model's context length, at most 2048.
+        positions: per_row, with batch=N, is an older spelling of slots=N.
+        window_caches: KV caches of sliding-window layers: ring keeps the window only, whole keeps every position.
+            Default: ring, or whole with `pages`.
+        score_tokens: Number of tokens per call of score, or of score_row with `slots`. Default: `sequence`; without
+            score_row if `slots` is given.
+        slots: Maximum number of sequences the server decodes at once. Default: a bundle for generate and chat, without
+            slots.
+        pages: Number of KV-cache pages shared by all sequences (one is reserved). Needs `slots`. Default: a contiguous
+            cache per slot.
+        page_tokens: Number of tokens per KV-cache page: a multiple of 16 that divides `max_sequence`. Default: 32, or
+            16 if 32 does not divide it.
+        mesh: Axes of a device mesh, such as tp=4,dp=2: writes the shardings of all tensors to kernel_config.json.
+        dtype: Dtype of activations and unquantized weights.
+        quantize: Encoding of weight matrices: none, stored (as in the GGUF file), or one of QUANTIZABLE. Default:
+            stored for quantized GGUF files, else none.
+        activations: Activations of products with quantized weights: exact (16-bit integers in blocks of 32 on
+            devices), or q8 (rounded to 8 bits).
+        weights: Location of the weights: an archive beside the module (external), constants in the module (inline), or
+            none (only the module and its configuration).
+        lowering: streaming records the model twice in bounded memory, buffered records it once and keeps the graph.
+            Both write the same text.
+        num_layers: Number of layers to export, counted from the first. Default: all.
+        target: Compiler targets, separated by commas: llvm-cpu, vmvx, vulkan-spirv, cuda; or none.
+        verify: Verification. parse: StableHLO's verifier. interpreter, iree, jax: also compares the results with the
+            eager context. reference: also compares tokens and logits with transformers or llama.cpp. auto: same as
+            iree.
+        reference_python: Python interpreter with the packages for verify=reference. Default: the environment variable
+            TAPELINE_REFERENCE_PYTHON, or the current interpreter.
+        stablehlo_target_version: Oldest version of StableHLO that can read module.vhlo.
+        max_memory: Memory budget of the export, such as 1GiB (in Python, a number of bytes). The export works in chunks
+            that fit, or fails before it starts. Default: unlimited.
+        resume: Continue an interrupted export: redo only missing or changed files.
+        overwrite: Replace a bundle of another model or, without `output`, of other settings. Directories that are not
+            bundles are never replaced.
+        tune: Compile with several sets of compiler flags, measure each on this machine, and keep the fastest.
+        kernels: Kernels for attention, linear layers and norms. tuned: the configurations that `tapeline tune`
+            selected, or else the kernels' heuristics.
+        locations: Write module paths and kernel labels as locations of ops, for IREE's dumps and profiles.
+        report: File for a copy of the JSON report.
+        dump_tags: Tags and kernel tensors to keep dumpable, separated by commas (globs allowed): also builds the debug
+            module.
+        graph: Formats of the graph with repeated blocks collapsed, separated by commas: dot, svg, json.
 
     Raises:
         InputError: a value is out of its range or not among the choices.
@@ -165,11 +187,11 @@ class ExportOptions:
     sequence: int | None = None
     max_sequence: int | None = None
     positions: str = "shared"
-    window_caches: str = "ring"
+    window_caches: str | None = None
     score_tokens: int | None = None
     slots: int | None = None
     pages: int | None = None
-    page_tokens: int = 32
+    page_tokens: int | None = None
     mesh: str | None = None
     dtype: str = "f32"
     quantize: str | None = None
@@ -202,7 +224,8 @@ class ExportOptions:
         for name in _COUNTS:
             _check_count(name, getattr(self, name))
         for name, values in CHOICES.items():
-            check_names(name, (getattr(self, name),), values)
+            if name != "window_caches" or self.window_caches is not None:
+                check_names(name, (getattr(self, name),), values)
         for name, values in (("target", TARGETS), ("graph", GRAPH_FORMATS)):
             _check_sequence(name, getattr(self, name))
             if getattr(self, name):
@@ -251,6 +274,19 @@ class ExportOptions:
         return None if self.mesh is None else MeshShape.parse(self.mesh)
 
     @property
+    def cache_form(self) -> str:
+        """Form of the caches of sliding-window layers: ``ring`` or ``whole``; rings have no pages."""
+        return self.window_caches or ("ring" if self.pages is None else "whole")
+
+    @property
+    def paging(self) -> tuple[int, int] | None:
+        """Number of pages and tokens per page; None without pages."""
+        if self.pages is None:
+            return None
+        whole = self.max_sequence is None or self.max_sequence % _PAGE_TOKENS == 0
+        return self.pages, self.page_tokens or (_PAGE_TOKENS if whole else _PAGE_TOKENS // 2)
+
+    @property
     def compiled(self) -> tuple[str, ...]:
         """Targets that a compiler makes a module for."""
         return tuple(target for target in self.target if target != PER_DEVICE_TARGET)
@@ -259,6 +295,17 @@ class ExportOptions:
     def encoding(self) -> str | None:
         """Encoding of packed matrices, or ``stored``; None if matrices are not packed, or the file decides."""
         return None if self.quantize == "none" else self.quantize
+
+
+def option_texts() -> dict[str, str]:
+    """Returns the description of each option, from the docstring of ``ExportOptions``.
+
+    >>> option_texts()["batch"]
+    'Number of sequences per call.'
+    """
+    attributes = (ExportOptions.__doc__ or "").partition("Attributes:\n")[2].partition("\n\n")[0]
+    texts = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(attributes)}
+    return {name: text.replace("QUANTIZABLE", ", ".join(quantizable())) for name, text in texts.items()}
 
 
 def export_options(model: str, output: Path, given: ExportKeywords) -> ExportOptions:

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from tapeline.command import COMMANDS, load_command
+from tapeline.command import COMMANDS, load_command, shown_flags
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _PAGES: Final = sorted(
@@ -18,8 +18,7 @@ _LINK: Final = re.compile(r"\]\(([^)#\s]+)")
 _CALL: Final = re.compile(r"//tools:(\w+) -- ([^`\n]*)")
 _INSTALLED: Final = re.compile(r"(?m)^(?:\S+/)?tapeline ([a-z-]+) ([^`\n#|&;]*)")
 _FLAG: Final = re.compile(r"--(\w+)")
-_DEFINED: Final = re.compile(r"(?:flags\.DEFINE_\w+|define_choice)\(\s*\"(\w+)\"")
-_SHARED_FLAGS: Final = tuple(f"tapeline/command/_{kind}_flags.py" for kind in ("dump", "format", "model", "place"))
+_DEFINED: Final = re.compile(r"flags\.DEFINE_\w+\(\s*\"(\w+)\"")
 # A path in backquotes that begins with one of our folders, and what it may end with besides a name.
 _PATH: Final = re.compile(
     r"`((?:autotune|build_defs|compile_dag|compile_hlo|docs|generation|lang_core|run_iree|run_jax|runtime|tapeline|tests|tools|transformer_core)/[^`\s:]*)"
@@ -49,11 +48,10 @@ def test_paths_exist(page: str) -> None:
 
 
 def _flags_of(tool: str) -> set[str]:
-    """The flags of a tool: those of a subcommand are in tapeline/command, others in the tool's own file."""
-    command = _ROOT / "tapeline" / "command" / f"_{tool}.py"
-    source = command if command.exists() else _ROOT / "tools" / f"{tool}.py"
-    files = [source, *(_ROOT / shared for shared in _SHARED_FLAGS)]
-    return {"help"}.union(*(_DEFINED.findall(file.read_text(encoding="utf-8")) for file in files))
+    """Returns the flags of a tool, by the subcommand that it starts or from its file."""
+    if (command := tool.replace("_", "-")) in COMMANDS:
+        return {"help", *load_command(command).FLAGS}
+    return {"help", *_DEFINED.findall((_ROOT / "tools" / f"{tool}.py").read_text(encoding="utf-8"))}
 
 
 @pytest.mark.parametrize("page", _PAGES)
@@ -78,9 +76,10 @@ def test_commands_name_tools_and_flags(page: str) -> None:
 def test_every_flag_is_on_a_page(command: str) -> None:
     text = "\n".join((_ROOT / page).read_text(encoding="utf-8") for page in _PAGES if page.count("/") < 2)
     module = load_command(command)
-    named = {name for name in module.FLAGS if re.search(rf"--(?:\[no\]|no)?{name}\b", text)}
+    flags = {flag.name for flag in shown_flags(module.FLAGS)}
+    named = {name for name in flags if re.search(rf"--(?:\[no\]|no)?{name}\b", text)}
     operand = {getattr(module, "POSITIONAL", ("",))[0]}  # which is written without its name
-    missing = sorted(set(module.FLAGS) - named - operand)
+    missing = sorted(flags - named - operand)
     assert not missing, "show these flags on the page of their task in docs"
 
 

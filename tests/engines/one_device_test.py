@@ -139,11 +139,11 @@ def calling(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyt
 
 def test_commands_run_a_bundle_without_compiled_modules(calling: Callable[..., Finished], slots: Path) -> None:
     ids = f"--token_ids={','.join(map(str, _PROMPT))}"
-    done = calling("generate", f"--bundle={slots}", "--engine=jax", ids, "--max_new_tokens=3", "--ignore_eos")
+    done = calling("generate", f"--bundle={slots}", "--backend=jax", ids, "--max_new_tokens=3", "--ignore_eos")
     with tapeline.load(slots, engine="jax") as model:
         answer = model.generate(token_ids=_PROMPT, max_new_tokens=3, ignore_eos=True)
     assert (done.code, done.err, done.out) == (0, "", f"{answer.text}\n")
-    compared = calling("compare", f"--actual={slots}", "--engine=jax", "--entry_point=prefill_row")
+    compared = calling("compare", f"--actual={slots}", "--backend=jax", "--entry_point=prefill_row")
     assert (compared.code, "0 differ" in compared.out) == (0, True), compared.out + compared.err
     refused(
         calling("generate", f"--bundle={slots}", ids), "was compiled for no target: export it with --target=llvm-cpu"
@@ -153,10 +153,11 @@ def test_commands_run_a_bundle_without_compiled_modules(calling: Callable[..., F
 def test_what_does_not_go_together_is_refused(calling: Callable[..., Finished], demo: Path, tmp_path: Path) -> None:
     bundle, ids = f"--bundle={demo}", "--token_ids=1,2"
     refused(
-        calling("generate", bundle, ids, "--engine=jax", "--device=vulkan"),
-        "--device=vulkan: not a device of --engine=jax; available: cpu, cuda, rocm, tpu: with --engine=iree it is one",
+        calling("generate", bundle, ids, "--backend=jax", "--device=vulkan"),
+        "--device=vulkan: not a device of --backend=jax; available: cpu, cuda, rocm, tpu: "
+        "with --backend=iree it is one",
     )
-    refused(calling("generate", bundle, ids, "--mesh=tp=2"), "--mesh=tp=2 goes with --engine=jax: iree runs a bundle")
+    refused(calling("generate", bundle, ids, "--mesh=tp=2"), "--mesh=tp=2 goes with --backend=jax: iree runs a bundle")
 
 
 def test_a_bundle_that_lacks_a_file_is_refused(demo: Path, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_a_server_in_the_background_says_once_that_it_was_interrupted(home: Path
 
 
 def test_a_launch_ends_with_its_ranks(home: Path) -> None:
-    flags = ("--bundle=mesh", "--engine=jax", "--mesh=tp=2", *_STORY)
+    flags = ("--bundle=mesh", "--backend=jax", "--mesh=tp=2", *_STORY)
     with on_terminal(home, "launch", "--processes=2", "--", "generate", *flags) as terminal:
         assert terminal.read_for(1.0)
         terminal.press()

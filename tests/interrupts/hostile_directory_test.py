@@ -98,7 +98,7 @@ def test_no_module_of_the_directory_is_run_for_help(marks: Path) -> None:
         ("compare", "--actual=out", "--reference=eager"),
         ("tune", "list"),
         ("make-checkpoint", "--output=checkpoint"),
-        ("launch", "--processes=2", "--", "generate", "--bundle=mesh", "--prompt=a", "--engine=jax", "--mesh=tp=2"),
+        ("launch", "--processes=2", "--", "generate", "--bundle=mesh", "--prompt=a", "--backend=jax", "--mesh=tp=2"),
     ],
     ids=lambda arguments: arguments[0],
 )

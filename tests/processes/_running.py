@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 PROMPT: Final = "It was the best of times,"
-GENERATE: Final = ("generate", "--bundle=demo", "--engine=jax", "--mesh=tp=2", f"--prompt={PROMPT}")
+GENERATE: Final = ("generate", "--bundle=demo", "--backend=jax", "--mesh=tp=2", f"--prompt={PROMPT}")
 ENDS_WITHIN: Final = 10.0  # seconds that ranks have to end after one of them: what docs/distributed.md promises
 
 MAIN: Final = "import sys; from tapeline.command import main; sys.exit(main())"

@@ -158,7 +158,7 @@ def test_a_rank_whose_shard_is_cut_off(two_homes: tuple[Path, Path]) -> None:
         )
     shard = two_homes[1] / "model/model.safetensors"
     shard.write_bytes(shard.read_bytes()[:-20_000])
-    flags = ("generate", "--bundle=model/bare", "--engine=jax", "--mesh=tp=2", f"--prompt={PROMPT}")
+    flags = ("generate", "--bundle=model/bare", "--backend=jax", "--mesh=tp=2", f"--prompt={PROMPT}")
     (code, _, errors), _ = apart(two_homes, flags)
     assert code == 2
     assert f"error: rank 1: {shard}: tensor 'lm_head.weight' ends at byte " in errors
@@ -192,7 +192,7 @@ def test_a_rank_that_does_not_come(home: Path) -> None:
 @pytest.mark.skipif(not os.environ.get("TAPELINE_LONG"), reason="a server of two ranks: TAPELINE_LONG=1")
 def test_a_server_of_two_ranks_ends_well(home: Path) -> None:
     tapeline.export("demo", home / "slots", mesh="tp=2", target=[], slots=2, max_sequence=64)
-    flags = ("serve", "--bundle=slots", "--engine=jax", "--mesh=tp=2", "--port=0")
+    flags = ("serve", "--bundle=slots", "--backend=jax", "--mesh=tp=2", "--port=0")
     with launched(home, "--", *flags) as launch:
         assert launch.process.stdout is not None
         address = launch.process.stdout.readline().decode().strip()

@@ -56,13 +56,13 @@ def on_iree(
 
 @pytest.fixture(params=ENGINES)
 def generating(request: pytest.FixtureRequest, on_iree: Callable[..., Finished]) -> Callable[..., Finished]:
-    return lambda bundle, *flags: on_iree(bundle, f"--engine={request.param}", *flags)
+    return lambda bundle, *flags: on_iree(bundle, f"--backend={request.param}", *flags)
 
 
 @pytest.fixture(params=ENGINES if os.environ.get("TAPELINE_LONG") else ("iree",))
 def generating_fast(request: pytest.FixtureRequest, on_iree: Callable[..., Finished]) -> Callable[..., Finished]:
     """Runs ``generate``; on JAX, which compiles for each call of the command, with TAPELINE_LONG=1."""
-    return lambda bundle, *flags: on_iree(bundle, f"--engine={request.param}", *flags)
+    return lambda bundle, *flags: on_iree(bundle, f"--backend={request.param}", *flags)
 
 
 def test_the_module_itself_is_as_without_dump_tags(bundle: Path, plain: Path) -> None:
@@ -156,7 +156,7 @@ def _check_with_eager(bundle: Path, dump: Dump, directory: Path, level: int) -> 
 
 def test_engines_dump_the_same_tensors(bundle: Path, on_iree: Callable[..., Finished], tmp_path: Path) -> None:
     for engine in ENGINES:
-        done = on_iree(bundle, f"--engine={engine}", f"--dump={engine}", "--dump_level=2")
+        done = on_iree(bundle, f"--backend={engine}", f"--dump={engine}", "--dump_level=2")
         assert done.code == 0, done.err
     comparison = tapeline.compare_dumps(tmp_path / "jax", tmp_path / "iree")
     assert {tensor.state for tensor in comparison.tensors} == {"agrees"}

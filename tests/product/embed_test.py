@@ -50,7 +50,7 @@ def _expected(bundle: Path, text: str) -> np.ndarray:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_vectors_and_how_alike_they_are(engine: str, bundle: Path, embedding: Embed, tmp_path: Path) -> None:
-    done = embedding(bundle, f"--engine={engine}", *(f"--text={text}" for text in _TEXTS), "--output=vectors.npy")
+    done = embedding(bundle, f"--backend={engine}", *(f"--text={text}" for text in _TEXTS), "--output=vectors.npy")
     assert done.code == 0, done.err
     vectors = np.load(tmp_path / "vectors.npy")
     expected = np.stack([_expected(bundle, text) for text in _TEXTS])

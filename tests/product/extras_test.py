@@ -77,13 +77,13 @@ _SIZES: Final = ("--sequence=8", "--max_sequence=64", "--num_layers=1")
 _SETTINGS: Final = {"image_processor_type": "ViTImageProcessor", "size": {"height": 14, "width": 14}}
 # Commands, the extra that each needs, and the beginning of its error.
 _REFUSED: Final[Sequence[tuple[list[str], str, str]]] = (
-    (["generate", "--bundle=demo", "--engine=jax", "--prompt=x"], "jax", "--engine=jax"),
+    (["generate", "--bundle=demo", "--backend=jax", "--prompt=x"], "jax", "--backend=jax"),
     (["export", "--verify=jax", "--output=x"], "jax", "--verify=jax"),
     (["export", "--verify=interpreter", "--output=x"], "jax", "--verify=interpreter"),
     (["export", "--mesh=tp=2", "--output=x"], "jax", "--mesh=tp=2"),
     (["export", "--stablehlo_target_version=1.1.0", "--output=x"], "jax", "--stablehlo_target_version=1.1.0"),
     (
-        ["launch", "--processes=2", "--", "generate", "--bundle=demo", "--engine=jax", "--mesh=tp=2", "--prompt=x"],
+        ["launch", "--processes=2", "--", "generate", "--bundle=demo", "--backend=jax", "--mesh=tp=2", "--prompt=x"],
         "jax",
         "launch",
     ),

@@ -1,5 +1,6 @@
 """Bundles whose rows are pages: the bits of rows that have all positions, in less memory."""
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -174,13 +175,21 @@ def test_pages_that_no_row_could_use_are_refused(options: Any, message: str, tmp
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "caches", "message"),
     [
-        ("qwen3_next_mixed_4x", r"keeps .*state, and pages hold keys and values alone: leave pages out"),
-        ("gemma3_4x", r"would keep a ring of .*, which has no pages: choose window_caches=whole"),
+        ("qwen3_next_mixed_4x", None, r"keeps .*state, and pages hold keys and values alone: leave pages out"),
+        ("gemma3_4x", "ring", r"would keep a ring of .*, which has no pages: choose window_caches=whole"),
     ],
 )
-def test_states_and_rings_are_no_pages(name: str, message: str, tmp_path: Path) -> None:
+def test_states_and_rings_are_no_pages(name: str, caches: str | None, message: str, tmp_path: Path) -> None:
     options: Any = {"slots": 2, "sequence": 16, "max_sequence": 64, "target": (), "verify": "none"}
+    options["window_caches"] = caches
     with pytest.raises(ConfigError, match=message):
         export_case(CASES[name], tmp_path, pages=9, page_tokens=16, **options)
+
+
+def test_pages_of_layers_with_windows_hold_every_position(tmp_path: Path) -> None:
+    options: Any = {"slots": 2, "sequence": 16, "max_sequence": 80, "target": ("llvm-cpu",), "verify": "iree"}
+    model = export_case(CASES["gemma3_4x"], tmp_path, pages=9, **options)
+    config = json.loads((model / "kernel_config.json").read_text())["model"]
+    assert (config["caching"]["window_caches"], config["page_tokens"]) == ("whole", 16)

@@ -87,7 +87,7 @@ def test_without_extras_the_command_exports_and_generates(base: Path, tmp_path: 
     flags = ("--bundle=demo", "--prompt=It was the best of times,", "--max_new_tokens=12")
     done = run(base / "tapeline", "generate", *flags, cwd=tmp_path)
     assert (done.returncode, done.stdout[:17]) == (0, " it was the worst"), done.stderr
-    done = run(base / "tapeline", "generate", *flags, "--engine=jax", cwd=tmp_path)
+    done = run(base / "tapeline", "generate", *flags, "--backend=jax", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.endswith("pip install 'tapeline[jax]'\n")
 

@@ -13,9 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from absl import flags
-
-from tapeline.command import COMMANDS, load_command
+from tapeline.command import COMMANDS, load_command, shown_flags
 from tests.layering._layers import LAYERS
 from tests.layering._measures import Tree, public_names
 from tests.layering._sources import module_name, workspace_root
@@ -165,8 +163,7 @@ def report(tree: Tree, root: Path) -> str:
 
 
 def _export_flags() -> list[str]:
-    values: flags.FlagValues = load_command("export").FLAGS
-    return list(values)
+    return [flag.name for flag in shown_flags(load_command("export").FLAGS)]
 
 
 def _listed(tree: Tree, root: Path, wanted: str) -> list[str]:

@@ -176,11 +176,11 @@ def test_flags_take_the_engine_and_the_doctor_lists_what_is_registered(bundle, c
     flags = (f"--bundle={bundle}", "--token_ids=5,6,7", "--max_new_tokens=4", "--ignore_eos")
     texts = []
     for engine in ("acme-numpy", "iree"):
-        assert main(["generate", *flags, f"--engine={engine}"]) == 0
+        assert main(["generate", *flags, f"--backend={engine}"]) == 0
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1]
-    assert main(["generate", *flags, "--engine=acme-numpy", "--device=tpu"]) == 2
-    assert "--device=tpu: not a device of --engine=acme-numpy; available: host" in capsys.readouterr().err
+    assert main(["generate", *flags, "--backend=acme-numpy", "--device=tpu"]) == 2
+    assert "--device=tpu: not a device of --backend=acme-numpy; available: host" in capsys.readouterr().err
     assert main(["doctor", "--format=json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert {"name": "acme-numpy", "devices": ["host"]} in facts["engines"]

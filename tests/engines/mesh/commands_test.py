@@ -37,7 +37,7 @@ def generating(
     def run(bundle: Path, mesh: str | None, *flags: str, lines: str = "") -> Finished:
         monkeypatch.setattr("sys.stdin", io.StringIO(lines))
         cut = [] if mesh is None else [f"--mesh={mesh}"]
-        return invoke("generate", capsys, f"--bundle={bundle}", "--engine=jax", *cut, *flags)
+        return invoke("generate", capsys, f"--bundle={bundle}", "--backend=jax", *cut, *flags)
 
     return run
 

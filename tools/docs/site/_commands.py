@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from absl import flags
 
-from tapeline.command import COMMANDS, load_command
+from tapeline.command import COMMANDS, load_command, shown_flags
 
 # absl writes the values of a choice before its help.
 _CHOICES = re.compile(r"^<[^>]*>: ")
@@ -29,7 +29,7 @@ def _command(name: str) -> Iterator[str]:
 
 
 def _flags(values: flags.FlagValues) -> list[flags.Flag]:
-    return sorted((values[name] for name in values), key=lambda flag: flag.name)
+    return sorted(shown_flags(values), key=lambda flag: flag.name)
 
 
 def _row(flag: flags.Flag) -> str:
