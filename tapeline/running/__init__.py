@@ -18,7 +18,8 @@ from tapeline.running._generation import (
 )
 from tapeline.running._load import load
 from tapeline.running._loaded import LoadedModel
-from tapeline.running._picture_prompts import PicturePrompts, TiledPicture
+from tapeline.running._picture_forms import PICTURE_FORMS, TiledPicture
+from tapeline.running._picture_prompts import PicturePrompts
 from tapeline.running._pictures import ImageEmbedder, ImageSource
 from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._ranker import TextRanker, ranks
@@ -47,6 +48,7 @@ __all__ = [
     "ImageSource",
     "LoadedModel",
     "MaskFiller",
+    "PICTURE_FORMS",
     "PicturePrompts",
     "PromptCacheFile",
     "QuestionAnswerer",

@@ -1,39 +1,17 @@
-"""Prompts with pictures of SmolVLM and Idefics 3: pictures cut into tiles, and the text around these."""
+"""Prompts with pictures: pictures cut into tiles, and the text around these."""
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from generation.engine import PromptPicture
-from lang_core import ConfigError, InputError
+from lang_core import InputError
 from tapeline.bundle import Bundle
-from tapeline.media.images import DEFAULT_IMAGE_LIMITS, ImageLimits, TilePreprocessor, Tiles
+from tapeline.media.images import DEFAULT_IMAGE_LIMITS, ImageLimits, Tiles
 from tapeline.runners import takes_pictures
+from tapeline.running._picture_forms import PICTURE_FORMS, PictureForm, TiledPicture
 from tapeline.running._pictures import ImageSource, picture_of
 from tapeline.text import Tokenizer
-from transformer_core import config_fields
 from transformer_core.models import ENCODE_IMAGE, PREFILL_EMBEDDINGS
-
-MARK: Final = "<image>"
-"""Text in a prompt where a picture belongs."""
-
-_AROUND: Final = "<fake_token_around_image>"
-_WHOLE: Final = "<global-img>"
-_PROCESSOR_FILE: Final = "processor_config.json"
-
-
-class TiledPicture(Protocol):
-    """Picture that was cut into tiles.
-
-    Attributes:
-        rows: rows of tiles; 0 of a picture that is one tile.
-        columns: columns of tiles; 0 of a picture that is one tile.
-    """
-
-    @property
-    def rows(self) -> int: ...
-
-    @property
-    def columns(self) -> int: ...
 
 
 class PicturePrompts:
@@ -50,21 +28,19 @@ class PicturePrompts:
         if not takes_pictures(bundle):
             raise InputError(
                 f"{bundle.path} has the entry points {', '.join(points)}, and takes no pictures: these need a bundle "
-                f"of a SmolVLM with {ENCODE_IMAGE} and {PREFILL_EMBEDDINGS}"
+                f"of a model that sees, with {ENCODE_IMAGE} and {PREFILL_EMBEDDINGS}"
             )
         model = bundle.config.model
         self._token, self._tokens = model["image_token"], model["image_tokens"]
-        shape = points[ENCODE_IMAGE].arguments[0].spec.shape[1:]
-        self._preprocess: Final = TilePreprocessor.load(bundle.path)
-        if (3, self._preprocess.side, self._preprocess.side) != tuple(shape):
+        self._shape: Final = tuple(points[ENCODE_IMAGE].arguments[0].spec.shape[1:])
+        self._form: Final = _form_of(bundle)(bundle.path, model, tokenizer)
+        self._directory: Final = bundle.path
+        side, mark = self._form.side(), self._form.mark
+        if side is not None:
+            self._check_shape((3, *side))
+        if tokenizer is not None and tokenizer.added_id(mark) != self._token:
             raise InputError(
-                f"{bundle.path}: its preprocessor_config.json makes tiles of {self._preprocess.side} pixels, the "
-                f"bundle takes {list(shape)}: the file is another model's"
-            )
-        _check_tokens(bundle, self._tokens)
-        if tokenizer is not None and tokenizer.added_id(MARK) != self._token:
-            raise InputError(
-                f"{tokenizer.path}: {MARK} is {tokenizer.added_id(MARK)}, in config.json it is {self._token}: the "
+                f"{tokenizer.path}: {mark} is {tokenizer.added_id(mark)}, in config.json it is {self._token}: the "
                 "file is another model's"
             )
 
@@ -74,7 +50,9 @@ class PicturePrompts:
         Raises:
             InputError: it cannot be read, or is beyond a bound.
         """
-        return self._preprocess(picture_of(image, limits))
+        tiles = self._form.tiles(picture_of(image, limits))
+        self._check_shape(tiles.pixels.shape[1:])
+        return tiles
 
     def see(self, images: Sequence[ImageSource]) -> list[Tiles]:
         """Returns pictures as tiles. Errors are those of ``tiles``."""
@@ -98,24 +76,30 @@ class PicturePrompts:
         Raises:
             InputError: it has.
         """
-        if MARK in text:
+        mark = self._form.mark
+        if mark in text:
             raise InputError(
-                f"the turn has {MARK} in its text: give pictures beside it, and the chat template places them"
+                f"the turn has {mark} in its text: give pictures beside it, and the chat template places them"
             )
 
     def written(self, text: str, pictures: Sequence[TiledPicture]) -> str:
-        """Returns a prompt in which each ``<image>`` is the tokens of a picture, as transformers' processors write it.
+        """Returns a prompt in which each mark is the tokens of a picture, as transformers' processors write it.
+
+        The mark is ``<image>`` in most models.
 
         Raises:
             InputError: there are more or fewer of them than pictures.
         """
-        first, *rest = text.split(MARK)
+        first, *rest = text.split(self._form.mark)
         if len(rest) != len(pictures):
+            mark = self._form.mark
             raise InputError(
-                f"the prompt has {len(rest)} places for pictures, {len(pictures)} given: put {MARK} where each "
+                f"the prompt has {len(rest)} places for pictures, {len(pictures)} given: put {mark} where each "
                 "belongs, or ask in a chat, whose template does"
             )
-        return first + "".join(self._around(picture) + after for picture, after in zip(pictures, rest, strict=True))
+        return first + "".join(
+            self._form.around(picture) + after for picture, after in zip(pictures, rest, strict=True)
+        )
 
     def _starts(self, token_ids: Sequence[int], tiles: int) -> list[int]:
         """Returns the position of the first token of each of some tiles in a prompt."""
@@ -135,25 +119,20 @@ class PicturePrompts:
             )
         return starts
 
-    def _around(self, picture: TiledPicture) -> str:
-        tokens = MARK * self._tokens
-        whole = f"{_AROUND}{_WHOLE}{tokens}{_AROUND}"
-        if not picture.rows:
-            return whole
-        rows = (
-            "".join(f"{_AROUND}<row_{row + 1}_col_{column + 1}>{tokens}" for column in range(picture.columns))
-            for row in range(picture.rows)
-        )
-        return "".join(f"{row}\n" for row in rows) + f"\n{whole}"
-
-
-def _check_tokens(bundle: Bundle, tokens: int) -> None:
-    """Checks that the processor's settings, if there are some, have as many tokens per tile as the model."""
-    path = bundle.path / _PROCESSOR_FILE
-    if path.exists():
-        fields = config_fields(str(path), "export again")
-        if fields.integer("image_seq_len", tokens) != tokens:
-            raise ConfigError(
-                f"{path}: field 'image_seq_len': expected {tokens}, the tokens of a tile; found "
-                f"{fields.values['image_seq_len']}"
+    def _check_shape(self, shape: Sequence[int]) -> None:
+        if tuple(shape) != self._shape:
+            height, width = shape[1:]
+            raise InputError(
+                f"{self._directory}: its preprocessor_config.json makes tiles of {height} x {width} pixels, the bundle "
+                f"takes {list(self._shape)}: the file is another model's"
             )
+
+
+def _form_of(bundle: Bundle) -> type[PictureForm]:
+    name = bundle.config.model.get("image_form", "grid")  # bundles of older versions have SmolVLM's form
+    if name not in PICTURE_FORMS:
+        raise InputError(
+            f"{bundle.path}: its pictures have the form {name!r}; expected one of {', '.join(PICTURE_FORMS)}: a "
+            "newer version made the bundle: update tapeline"
+        )
+    return PICTURE_FORMS[name]

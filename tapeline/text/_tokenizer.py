@@ -276,6 +276,10 @@ class Tokenizer:
         token_id = self._inner.token_to_id(token)
         return token_id if token_id in self._added else None
 
+    def added_text(self, token_id: int) -> str | None:
+        """Returns the text of a token that is matched whole, special or not; None if the id is another token's."""
+        return self._inner.id_to_token(token_id) if token_id in self._added else None
+
     def text_ids(self) -> frozenset[int]:
         """Returns the ids of tokens that are matched whole and are text."""
         return self._added - self._special

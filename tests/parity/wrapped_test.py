@@ -74,10 +74,10 @@ def test_mistrals_of_both_kinds_as_published(tmp_path: Path) -> None:
 
 
 def test_wholes_that_are_not_read_name_their_text_model(tmp_path: Path) -> None:
-    config = wrapped_config(_MISTRAL, architectures=["LlavaForConditionalGeneration"])
+    config = wrapped_config(_MISTRAL, architectures=["AyaVisionForConditionalGeneration"])
     (tmp_path / "config.json").write_text(json.dumps(config))
     remedy = "its text_config is a 'ministral3', which is supported: load the checkpoint with transformers, save its"
-    with pytest.raises(ConfigError, match=f"'LlavaForConditionalGeneration' is not supported.*; {remedy}"):
+    with pytest.raises(ConfigError, match=f"'AyaVisionForConditionalGeneration' is not supported.*; {remedy}"):
         load_config(tmp_path)
     config["text_config"]["model_type"] = "mistral4"
     (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": [_MISTRAL]}))

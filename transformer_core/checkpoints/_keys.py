@@ -75,8 +75,8 @@ class RenamedModules:
     """Recipes of a model with other names for all modules in its checkpoints.
 
     Args:
-        renamed: path of a module in the checkpoint, by that in the model, with ``{}`` for the number of a layer. A
-            parameter of another module is looked up by its whole path.
+        renamed: path of a module in the checkpoint, by that in the model, with ``{}`` for the number of a layer.
+            Paths of parameters count before those of modules.
         above: prefixes that the checkpoint's keys may have; the first one that is there counts.
         optional: prefix of the stored names that the checkpoint's keys may lack.
     """
@@ -93,6 +93,8 @@ class RenamedModules:
         path = module if number is None else f"{module[: number.start()]}.{{}}{module[number.end() :]}"
         if name in self._renamed:
             stored = self._renamed[name]
+        elif f"{path}.{kind}" in self._renamed:
+            stored = self._renamed[f"{path}.{kind}"].format("" if number is None else number[1])
         elif path in self._renamed:
             stored = f"{self._renamed[path].format('' if number is None else number[1])}.{kind}"
         else:

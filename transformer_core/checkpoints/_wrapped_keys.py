@@ -9,7 +9,9 @@ from lang_core import WeightSource
 from transformer_core.checkpoints._composed import RecipeOf
 from transformer_core.checkpoints._recipes import Recipe, Shape, Stored
 
-_PLACES: Final = ("model.language_model.", "language_model.model.", "language_model.", "model.")
+PLACES: Final = ("model.language_model.", "language_model.model.", "language_model.", "model.")
+"""Prefixes of the keys of a decoder within another model."""
+
 _HEADS: Final = ("", "language_model.")
 
 
@@ -21,42 +23,48 @@ class WrappedKeys:
 
     Args:
         inner: recipes of the decoder alone; None if its checkpoints store its parameters.
+        places: prefixes that the decoder's keys may have.
     """
 
-    def __init__(self, inner: RecipeOf | None = None) -> None:
+    def __init__(self, inner: RecipeOf | None = None, places: Sequence[str] = PLACES) -> None:
         self._inner: Final = inner
+        self._places: Final = places
 
     def __call__(self, name: str, shape: Shape, source: WeightSource) -> Recipe | None:
         """Returns the recipe of a parameter."""
-        within: Any = _Within(source)
+        within: Any = _Within(source, self._places)
         recipe = None if self._inner is None else self._inner(name, shape, within)
-        return Stored(wrapped_key(name, source), shape) if recipe is None else _Moved(recipe, source)
+        if recipe is None:
+            return Stored(wrapped_key(name, source, self._places), shape)
+        return _Moved(recipe, source, self._places)
 
 
-def wrapped_key(key: str, source: WeightSource) -> str:
+def wrapped_key(key: str, source: WeightSource, places: Sequence[str] = PLACES) -> str:
     """Returns the key in a checkpoint that wraps a decoder of a tensor of that decoder."""
     below, inner = key.removeprefix("model."), key.startswith("model.")
-    places: Sequence[str] = [f"{place}{below}" for place in _PLACES] if inner else [f"{head}{key}" for head in _HEADS]
-    return next(filter(source.has, places), places[0])
+    keys = [f"{place}{below}" for place in places] if inner else [f"{head}{key}" for head in _HEADS]
+    return next(filter(source.has, keys), keys[0])
 
 
 class _Within:
     """Checkpoint seen as that of the decoder alone."""
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Any, places: Sequence[str]) -> None:
         self._source: Final = source
+        self._places: Final = places
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._source, name)
-        return lambda key, *rest: method(wrapped_key(key, self._source), *rest)
+        return lambda key, *rest: method(wrapped_key(key, self._source, self._places), *rest)
 
 
 class _Moved:
     """Recipe with stored tensors at other keys of a checkpoint."""
 
-    def __init__(self, recipe: Recipe, source: WeightSource) -> None:
+    def __init__(self, recipe: Recipe, source: WeightSource, places: Sequence[str]) -> None:
         self._recipe: Final = recipe
         self._source: Final = source
+        self._places: Final = places
 
     @property
     def keeps_rows(self) -> bool:
@@ -64,9 +72,9 @@ class _Moved:
 
     def stored(self) -> dict[str, Shape]:
         """Returns the keys as the checkpoint has them, and their shapes."""
-        return {wrapped_key(key, self._source): shape for key, shape in self._recipe.stored().items()}
+        return {wrapped_key(key, self._source, self._places): shape for key, shape in self._recipe.stored().items()}
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
         """Returns the recipe's rows."""
-        within: Any = _Within(source)
+        within: Any = _Within(source, self._places)
         return self._recipe.rows(within, start, stop)

@@ -250,7 +250,16 @@ def family_of(config: DecoderConfig) -> Family:
     Raises:
         ConfigError: a family of decoders is not registered for its architecture.
     """
-    return _decoder_family(family_named(config.architecture), "")
+    return decoder_family(config.architecture)
+
+
+def decoder_family(architecture: str) -> Family:
+    """Returns the family of decoders of an architecture.
+
+    Raises:
+        ConfigError: a family of decoders is not registered for it.
+    """
+    return _decoder_family(family_named(architecture), "")
 
 
 @checked_choices

@@ -4,6 +4,7 @@ from lang_core import ConfigError, DType, ExecutionContext, Module, Tensor, chec
 from transformer_core.layers._attention import fused_attention
 from transformer_core.layers._kv_cache import KVCache
 from transformer_core.layers._linear import Linear
+from transformer_core.layers._norm import RMSNorm
 from transformer_core.layers._rope import apply_rope
 from transformer_core.layers._rope_config import RopeMode
 
@@ -26,6 +27,7 @@ class MultiHeadAttention(Module):
         key_bias: whether the projection of keys has a bias, if that differs (Whisper).
         output_bias: whether the output projection has one.
         scale: factor of the scores; 1 / sqrt(H) if None.
+        norm_eps: eps of RMSNorms of queries and of keys, over all heads at once; None without.
         dtype: dtype of the parameters.
 
     Raises:
@@ -42,6 +44,7 @@ class MultiHeadAttention(Module):
         key_bias: bool | None = None,
         output_bias: bool = True,
         scale: float | None = None,
+        norm_eps: float | None = None,
         dtype: DType | str = "f32",
     ) -> None:
         if head_size is None and size % heads:
@@ -52,6 +55,8 @@ class MultiHeadAttention(Module):
         self.k_proj = Linear(size, inner, bias=qkv_bias if key_bias is None else key_bias, dtype=dtype)
         self.v_proj = Linear(size, inner, bias=qkv_bias, dtype=dtype)
         self.o_proj = Linear(inner, size, bias=output_bias, dtype=dtype)
+        self.q_norm = None if norm_eps is None else RMSNorm(inner, eps=norm_eps, dtype=dtype)
+        self.k_norm = None if norm_eps is None else RMSNorm(inner, eps=norm_eps, dtype=dtype)
 
     def forward(
         self,
@@ -74,7 +79,8 @@ class MultiHeadAttention(Module):
 
     def keys_values(self, ctx: ExecutionContext, memory: Tensor, tables: RopeTables | None = None) -> KVCache:
         """Computes keys and values [B, N, S, H] of ``memory`` [B, S, D]."""
-        keys = self._heads(ctx, self.k_proj(ctx, memory), tables)
+        k = self.k_proj(ctx, memory)
+        keys = self._heads(ctx, k if self.k_norm is None else self.k_norm(ctx, k), tables)
         return KVCache(keys, self._heads(ctx, self.v_proj(ctx, memory)))
 
     @checked_choices
@@ -103,7 +109,8 @@ class MultiHeadAttention(Module):
         """
         ops = ctx.ops
         batch, queries, _ = x.shape
-        q = self._heads(ctx, self.q_proj(ctx, x), tables)
+        q = self.q_proj(ctx, x)
+        q = self._heads(ctx, q if self.q_norm is None else self.q_norm(ctx, q), tables)
         q = ops.reshape(q, (batch, self.heads, 1, queries, self.head_size))
         heads = fused_attention(ctx, q, memory.key, memory.value, bias, self.scale, skips=skips)  # [B, N, 1, T, H]
         heads = ops.transpose(ops.reshape(heads, (batch, self.heads, queries, self.head_size)), (0, 2, 1, 3))

@@ -22,7 +22,7 @@ _KINDS = {
         "M2M100ForConditionalGeneration",
     ],
     "vision": ["Dinov2Model", "SwinForImageClassification", "Siglip2Model", "ConvNextForImageClassification"],
-    "vision-language": ["Qwen2VLForConditionalGeneration", "LlavaForConditionalGeneration", "InternVLForCausalLM"],
+    "vision-language": ["Qwen2VLForConditionalGeneration", "LlavaNextForConditionalGeneration", "InternVLForCausalLM"],
     "audio": ["Wav2Vec2ForCTC", "Qwen2AudioForConditionalGeneration", "SpeechT5ForSpeechToText"],
 }
 _SUPPORTED = {

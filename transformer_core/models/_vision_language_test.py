@@ -4,7 +4,10 @@ import pytest
 
 from lang_core import ConfigError, encoding_named
 from transformer_core._packing import pack_weights
-from transformer_core.models import DecoderConfig, VisionLanguageConfig, VisionLanguageLM, entry_points
+from transformer_core.models import DecoderConfig, entry_points
+from transformer_core.models.vision_language._internvl import InternVLConfig
+from transformer_core.models.vision_language._llava import LlavaConfig
+from transformer_core.models.vision_language._smolvlm import PixelShuffle, SmolVLM, SmolVLMConfig
 
 _TEXT = {
     "hidden_size": 32,
@@ -27,7 +30,7 @@ _VISION = {
 }
 
 
-def _read(**changes: Any) -> VisionLanguageConfig:
+def _read(**changes: Any) -> SmolVLMConfig:
     values = {
         "architectures": ["SmolVLMForConditionalGeneration"],
         "image_token_id": 7,
@@ -36,7 +39,7 @@ def _read(**changes: Any) -> VisionLanguageConfig:
         "vision_config": _VISION,
     }
     config = DecoderConfig.from_hf({**values, **changes})
-    assert isinstance(config, VisionLanguageConfig)
+    assert isinstance(config, SmolVLMConfig)
     return config
 
 
@@ -54,7 +57,7 @@ def test_what_is_not_said_is_as_transformers_has_it() -> None:
     facts = config.facts()
     assert (facts["image_token"], facts["image_tokens"], facts["vision"]["image"]) == (7, 4, [24, 24])
     first = config.first_layers(1)
-    assert isinstance(first, VisionLanguageConfig)
+    assert isinstance(first, SmolVLMConfig)
     assert (first.layers, first.image_token) == (1, 7)
 
 
@@ -84,7 +87,7 @@ def test_what_is_not_supported_is_refused(changes: dict[str, Any], message: str)
 
 
 def test_entry_points() -> None:
-    model = VisionLanguageLM(_read())
+    model = SmolVLM(_read())
     points = {point.name: point for point in entry_points(model, sequence=8, max_sequence=32)}
     assert list(points) == ["encode_image", "prefill_embeddings", "prefill", "decode"]
     arguments = [argument.name for argument in points["prefill_embeddings"].arguments]
@@ -97,12 +100,100 @@ def test_entry_points() -> None:
 
 
 def test_packed_weights_change_no_argument() -> None:
-    plain, packed = VisionLanguageLM(_read()), VisionLanguageLM(_read())
+    plain, packed = SmolVLM(_read()), SmolVLM(_read())
     pack_weights(packed, encoding_named("q8_0"), packed.dtype)
-    assert packed.connector.proj.weight.encoding is None  # rows of 144
+    projector = packed.connector
+    assert isinstance(projector, PixelShuffle)
+    assert projector.proj.weight.encoding is None  # rows of 144
     embedding = dict(packed.named_parameters())["model.embed_tokens.weight"]
     assert embedding.encoding is not None
     for one, other in zip(entry_points(plain, sequence=8), entry_points(packed, sequence=8), strict=True):
         assert [(argument.name, argument.spec) for argument in one.arguments] == [
             (argument.name, argument.spec) for argument in other.arguments
         ]
+
+
+_QWEN2 = {**_TEXT, "model_type": "qwen2"}
+
+
+def _read_llava(**changes: Any) -> LlavaConfig:
+    vision = {**_VISION, "hidden_act": "quick_gelu", "model_type": "clip_vision_model", "num_hidden_layers": 3}
+    values = {
+        "architectures": ["LlavaForConditionalGeneration"],
+        "image_token_index": 7,
+        "text_config": _TEXT,
+        "vision_config": vision,
+    }
+    config = DecoderConfig.from_hf({**values, **changes})
+    assert isinstance(config, LlavaConfig)
+    return config
+
+
+def test_a_llava_runs_its_towers_layers_up_to_the_state_that_it_takes() -> None:
+    config = _read_llava()
+    assert (config.image_tokens, config.vision.stack.order, config.dropped) == (36, (0, 1), 1)
+    assert _read_llava(vision_feature_layer=3).vision.stack.order == (0, 1, 2)
+    full = _read_llava(vision_feature_select_strategy="full", text_config=_QWEN2)
+    assert (full.image_tokens, full.decoder, full.qkv_bias) == (37, "Qwen2ForCausalLM", True)
+    bare = _read_llava(text_config={"model_type": "llama", "vocab_size": 32064}, image_token_index=None)
+    assert (bare.hidden, bare.layers, bare.image_token) == (4096, 32, 32000)
+    assert _read_llava(text_config={**_TEXT, "tie_word_embeddings": True}).tied
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"vision_feature_layer": [-2, -5]},
+            "'vision_feature_layer': expected the number of one state, -3 to 3, not 0",
+        ),
+        ({"vision_feature_layer": 0}, "'vision_feature_layer': expected the number of one state"),
+        ({"vision_feature_select_strategy": "patch"}, "'vision_feature_select_strategy': expected one of default"),
+        ({"text_config": {**_TEXT, "model_type": "gpt2"}}, "text_config: field 'model_type': expected one of llama"),
+        ({"vision_config": {**_VISION, "model_type": "pixtral"}}, "vision_config: field 'model_type': expected one of"),
+        ({"image_token_id": 50}, r"'image_token_id': expected below vocab_size \(50\)"),
+    ],
+)
+def test_llavas_that_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        _read_llava(**changes)
+
+
+def _read_internvl(**changes: Any) -> InternVLConfig:
+    vision = {**_VISION, "model_type": "internvl_vision"}
+    values = {
+        "architectures": ["InternVLForConditionalGeneration"],
+        "image_token_id": 7,
+        "text_config": _QWEN2,
+        "vision_config": vision,
+    }
+    config = DecoderConfig.from_hf({**values, **changes})
+    assert isinstance(config, InternVLConfig)
+    return config
+
+
+def test_an_internvl_as_transformers_has_it() -> None:
+    config = _read_internvl()
+    assert (config.image_tokens, config.shuffle, config.tied, config.positions, config.normed) == (
+        9,
+        2,
+        True,
+        True,
+        False,
+    )
+    assert (config.vision.stack.qkv_bias, config.vision.stack.layer_scale) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"downsample_ratio": 1 / 3}, "'downsample_ratio': expected a power of 1 / 2"),
+        ({"downsample_ratio": 0.25}, "'image_size': expected a square with a multiple of 4 patches a side"),
+        ({"vision_feature_layer": -2}, "'vision_feature_layer': expected -1, the last layer"),
+        ({"vision_feature_select_strategy": "full"}, "'vision_feature_select_strategy': expected one of default"),
+        ({"vision_config": {**_VISION, "norm_type": "batch"}}, "'norm_type': expected one of layer_norm, rms_norm"),
+    ],
+)
+def test_internvls_that_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        _read_internvl(**changes)

@@ -3,9 +3,10 @@
 from tapeline.media.images._files import read_image
 from tapeline.media.images._limits import DEFAULT_IMAGE_LIMITS, ImageLimits
 from tapeline.media.images._picture import Picture
-from tapeline.media.images._preprocessor import ImagePreprocessor, TilePreprocessor, Tiles
+from tapeline.media.images._preprocessor import CanvasPreprocessor, ImagePreprocessor, TilePreprocessor, Tiles
 
 __all__ = [
+    "CanvasPreprocessor",
     "DEFAULT_IMAGE_LIMITS",
     "ImageLimits",
     "ImagePreprocessor",

@@ -10,7 +10,7 @@ from tapeline.media.images._limits import DEFAULT_IMAGE_LIMITS, ImageLimits
 from tapeline.media.images._picture import Picture
 from tapeline.media.images._pixels import cropped, normalized, resized
 from tapeline.media.images._settings import PREPROCESSOR_FILE, ImageSettings
-from tapeline.media.images._sizes import tiled_size
+from tapeline.media.images._sizes import best_canvas, tiled_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class ImagePreprocessor:
             ConfigError: there are none, they cut pictures into tiles, or as for ``ImageSettings``.
         """
         settings = ImageSettings.load(directory)
-        if settings.tile is not None:
+        if settings.tile is not None or settings.canvas is not None:
             raise ConfigError(
                 f"{directory / PREPROCESSOR_FILE}: cuts pictures into tiles, and the model takes one picture: expected "
                 "settings of another kind"
@@ -128,6 +128,55 @@ class TilePreprocessor:
 
     def _resized(self, pixels: np.ndarray, height: int, width: int) -> np.ndarray:
         return resized(pixels, (height, width), self.settings.resample, self.limits)
+
+
+@dataclass(frozen=True, slots=True)
+class CanvasPreprocessor:
+    """Image processor of InternVL: a picture is resized to a grid of tiles of nearly its shape, and is one tile too.
+
+    Attributes:
+        settings: steps that are taken.
+        limits: bounds of the sizes between.
+    """
+
+    settings: ImageSettings
+    limits: ImageLimits = DEFAULT_IMAGE_LIMITS
+
+    @classmethod
+    def load(cls, directory: Path, limits: ImageLimits = DEFAULT_IMAGE_LIMITS) -> "CanvasPreprocessor":
+        """Reads the settings of a checkpoint or a bundle.
+
+        Raises:
+            ConfigError: there are none, they do not cut pictures into such tiles, or as for ``ImageSettings``.
+        """
+        settings = ImageSettings.load(directory)
+        if settings.canvas is None or settings.resize is None:
+            raise ConfigError(
+                f"{directory / PREPROCESSOR_FILE}: the model takes tiles of a canvas: expected settings of "
+                "GotOcr2ImageProcessor with do_resize"
+            )
+        return cls(settings, limits)
+
+    def __call__(self, picture: Picture) -> Tiles:
+        """Returns the tiles of a picture, row by row, then the whole of it if there are several.
+
+        Raises:
+            InputError: it is too narrow.
+        """
+        settings, pixels = self.settings, _seen(picture, self.settings)
+        assert settings.resize is not None
+        assert settings.canvas is not None
+        size = settings.resize(_size(pixels))
+        columns, rows = best_canvas(_size(pixels), size, *settings.canvas)
+        whole = resized(pixels, (rows * size[0], columns * size[1]), settings.resample, self.limits)
+        parts = [
+            whole[row * size[0] : (row + 1) * size[0], column * size[1] : (column + 1) * size[1]]
+            for row in range(rows)
+            for column in range(columns)
+        ]
+        if len(parts) > 1:
+            parts.append(resized(pixels, size, settings.resample, self.limits))
+        return Tiles(np.stack([normalized(part, settings) for part in parts]), rows, columns)
 
 
 def _size(pixels: np.ndarray) -> tuple[int, int]:

@@ -19,6 +19,7 @@ _LARGEST: Final = 2**14  # pixels of a side
 _CHANNELS: Final = 3
 _HALVES: Final = (0.5, 0.5, 0.5)
 _PLAIN_STEPS: Final = ("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb")
+_CANVAS_STEPS: Final = ("do_resize", "do_rescale", "do_normalize", "do_convert_rgb")
 _TILED_STEPS: Final = ("do_resize", "do_rescale", "do_normalize", "do_convert_rgb", "do_image_splitting", "do_pad")
 
 
@@ -35,10 +36,20 @@ class _Kind:
     mean: tuple[float, ...] = _HALVES
     std: tuple[float, ...] = _HALVES
     tile: int | None = None
+    canvas: tuple[int, int] | None = None
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Fields of the steps that are known."""
+        if self.canvas is not None:
+            return _CANVAS_STEPS
+        return _PLAIN_STEPS if self.tile is None else _TILED_STEPS
 
 
 _LANCZOS, _BILINEAR, _BICUBIC = 1, 2, 3
 _SQUARE: Final = {"height": 224, "width": 224}
+_CLIP_MEAN: Final = (0.48145466, 0.4578275, 0.40821073)
+_CLIP_STD: Final = (0.26862954, 0.26130258, 0.27577711)
 _KINDS: Final = {
     "ViTImageProcessor": _Kind(models=("vit",), resample=_BILINEAR, size=_SQUARE, square=True, on_white=False),
     "SiglipImageProcessor": _Kind(models=("siglip", "siglip_vision_model"), resample=_BICUBIC, size=_SQUARE),
@@ -47,8 +58,25 @@ _KINDS: Final = {
         resample=_BICUBIC,
         size={"shortest_edge": 224},
         crop=(224, 224),
-        mean=(0.48145466, 0.4578275, 0.40821073),
-        std=(0.26862954, 0.26130258, 0.27577711),
+        mean=_CLIP_MEAN,
+        std=_CLIP_STD,
+    ),
+    "LlavaImageProcessor": _Kind(
+        models=("llava",),
+        resample=_BICUBIC,
+        size={"shortest_edge": 224},
+        crop=(224, 224),
+        mean=_CLIP_MEAN,
+        std=_CLIP_STD,
+    ),
+    "GotOcr2ImageProcessor": _Kind(
+        models=("internvl",),
+        resample=_BICUBIC,
+        size={"height": 384, "width": 384},
+        square=True,
+        mean=_CLIP_MEAN,
+        std=_CLIP_STD,
+        canvas=(1, 12),
     ),
     "SmolVLMImageProcessor": _Kind(models=("smolvlm",), resample=_LANCZOS, size={"longest_edge": 1456}, tile=364),
     "Idefics3ImageProcessor": _Kind(models=("idefics3",), resample=_LANCZOS, size={"longest_edge": 1456}, tile=364),
@@ -69,6 +97,7 @@ class ImageSettings:
         on_white: whether transparency becomes white, or is left out of account.
         tile: side of the tiles of a model that sees several per picture, or None.
         splits: whether a larger picture is cut into tiles, or only resized to one.
+        canvas: fewest and most tiles of a model that sees a picture as tiles of ``resize``'s size, or None.
     """
 
     resize: Callable[[Size], Size] | None
@@ -80,6 +109,7 @@ class ImageSettings:
     on_white: bool
     tile: int | None = None
     splits: bool = False
+    canvas: tuple[int, int] | None = None
 
     @classmethod
     def load(cls, directory: Path) -> "ImageSettings":
@@ -90,10 +120,9 @@ class ImageSettings:
         """
         fields = _fields(directory)
         kind = _KINDS[_name_of_kind(fields, directory)]
-        steps = _PLAIN_STEPS if kind.tile is None else _TILED_STEPS
         for name, value in fields.values.items():
-            if name.startswith("do_") and name not in steps and value:
-                fields.refuse(name, f"false, or no such field: known steps are {', '.join(steps)}")
+            if name.startswith("do_") and name not in kind.steps and value:
+                fields.refuse(name, f"false, or no such field: known steps are {', '.join(kind.steps)}")
         if fields.values.get("use_square_size"):
             fields.refuse("use_square_size", "false, or no such field: say height and width in `size`")
         normalizes = fields.boolean("do_normalize", True)
@@ -107,6 +136,7 @@ class ImageSettings:
             on_white=fields.boolean("do_convert_rgb", kind.on_white),
             tile=None if kind.tile is None else _tile(fields, kind.tile),
             splits=kind.tile is not None and fields.boolean("do_image_splitting", True),
+            canvas=None if kind.canvas is None else _canvas(fields, *kind.canvas),
         )
 
 
@@ -167,8 +197,16 @@ def _sides(fields: ConfigFields, name: str, given: Any, *, square: bool) -> dict
     return sides
 
 
+def _canvas(fields: ConfigFields, fewest: int, most: int) -> tuple[int, int]:
+    least = fields.integer("min_patches", fewest)
+    most = fields.integer("max_patches", most)
+    if least > most:
+        fields.refuse("min_patches", f"at most max_patches ({most})")
+    return least, most
+
+
 def _crop(fields: ConfigFields, kind: _Kind) -> Size | None:
-    if kind.tile is not None or not fields.boolean("do_center_crop", kind.crop is not None):
+    if kind.tile is not None or kind.canvas is not None or not fields.boolean("do_center_crop", kind.crop is not None):
         return None
     given = fields.values.get("crop_size", None if kind.crop is None else list(kind.crop))
     sides = _sides(fields, "crop_size", given, square=True)

@@ -60,6 +60,24 @@ def tiled_size(size: Size, tile: int) -> Size:
     return height, _multiple(int(height * ratio), tile)
 
 
+def best_canvas(size: Size, tile: Size, fewest: int, most: int) -> tuple[int, int]:
+    """Returns the columns and rows of tiles with the shape nearest to a picture's.
+
+    Of grids of one shape, the first one is taken, and a larger one if the picture has more than half of its pixels.
+    """
+    (height, width), best, least = size, (1, 1), math.inf
+    grids = [(columns, rows) for columns in range(1, most + 1) for rows in range(1, most + 1)]
+    for columns, rows in sorted(grids, key=math.prod):
+        if not fewest <= columns * rows <= most:
+            continue
+        apart = abs(width / height - columns / rows)
+        if apart < least:
+            least, best = apart, (columns, rows)
+        elif apart == least and width * height > 0.5 * tile[0] * tile[1] * columns * rows:
+            best = columns, rows
+    return best
+
+
 def _longest(size: Size, asked: Mapping[str, int]) -> Size:
     """Makes the longer side ``longest_edge``, and the shorter one even, or one pixel."""
     (height, width), ratio, longest = size, size[1] / size[0], asked["longest_edge"]

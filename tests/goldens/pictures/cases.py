@@ -119,6 +119,23 @@ PROCESSORS: Final[Mapping[str, Mapping[str, Any]]] = {
         "size": 40,
         "crop_size": {"height": 30, "width": 51},
     },
+    "llava": {
+        "image_processor_type": "LlavaImageProcessor",
+        "size": {"shortest_edge": 31},
+        "crop_size": {"height": 33, "width": 28},
+    },
+    "internvl": {
+        "image_processor_type": "GotOcr2ImageProcessor",
+        "size": {"height": 24, "width": 20},
+        "max_patches": 7,
+    },
+    "internvl_several": {
+        "image_processor_type": "GotOcr2ImageProcessorFast",
+        "crop_to_patches": True,
+        "min_patches": 3,
+        "max_patches": 4,
+        "size": {"height": 22, "width": 22},
+    },
     "smolvlm": {
         "image_processor_type": "SmolVLMImageProcessor",
         "size": {"longest_edge": 60},

@@ -17,7 +17,9 @@ import PIL
 import transformers
 from transformers.image_utils import load_image
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
@@ -29,6 +31,8 @@ _CLASSES = {
     "ViTImageProcessor": ViTImageProcessorPil,
     "SiglipImageProcessor": SiglipImageProcessorPil,
     "CLIPImageProcessor": CLIPImageProcessorPil,
+    "GotOcr2ImageProcessor": GotOcr2ImageProcessorPil,
+    "LlavaImageProcessor": LlavaImageProcessorPil,
     "SmolVLMImageProcessor": SmolVLMImageProcessorPil,
     "Idefics3ImageProcessor": Idefics3ImageProcessorPil,
 }
@@ -83,6 +87,9 @@ def _processed_or_refused(processor: Any, path: str) -> Any:
 
 
 def _processed(processor: Any, path: str) -> Any:
+    if isinstance(processor, GotOcr2ImageProcessorPil):  # InternVL's processor always asks for tiles
+        made = processor(images=path, crop_to_patches=True, return_tensors="np")
+        return [picture_digest(made["pixel_values"].astype(np.float32)), int(made["num_patches"][0])]
     if not isinstance(processor, SmolVLMImageProcessorPil | Idefics3ImageProcessorPil):
         return picture_digest(processor(images=path, return_tensors="np")["pixel_values"][0].astype(np.float32))
     made = processor(images=path, return_row_col_info=True, return_tensors="np")

@@ -6,7 +6,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 _GRID: Final = 4  # rows and columns of tiles that have tokens
@@ -55,6 +55,9 @@ class VisionLanguageCase:
         seed: of the weights.
         turns: prompts, each by itself.
         must_matter: config changes, each of which must move the logits visibly.
+        processor: ``processor_config.json``.
+        special: special tokens behind those of bytes.
+        template: chat template.
     """
 
     name: str
@@ -65,11 +68,20 @@ class VisionLanguageCase:
     seed: int
     turns: tuple[Turn, ...]
     must_matter: tuple[Mapping[str, Any], ...] = ()
+    processor: Mapping[str, Any] = field(default_factory=dict)
+    special: tuple[str, ...] = SPECIAL
+    template: str = CHAT_TEMPLATE
+
+    @property
+    def image_token(self) -> int:
+        """Placeholder token id for image embeddings."""
+        return self.config.get("image_token_id", self.config.get("image_token_index"))
 
     def digest(self) -> str:
         """SHA-256 of everything the golden file depends on."""
         turns = [[turn.pictures, turn.text] for turn in self.turns]
-        facts = [dict(self.config), dict(self.preprocessor), self.image_tokens, self.seed, turns]
+        text = [dict(self.processor), self.special, self.template]
+        facts = [dict(self.config), dict(self.preprocessor), self.image_tokens, self.seed, turns, text]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
@@ -102,6 +114,41 @@ _VISION: Final = {
     "patch_size": 4,
 }
 
+_CLIP_CHANGES: Final = {
+    "hidden_act": "quick_gelu",
+    "image_size": 20,
+    "model_type": "clip_vision_model",
+    "num_hidden_layers": 3,
+    "patch_size": 5,
+}
+_LLAVA_SPECIAL: Final = ("<|end|>", "<image>")
+_LLAVA_TEMPLATE: Final = (
+    "{% for message in messages %}{{ message['role'] | upper }}: "
+    "{% for part in message['content'] %}{% if part['type'] == 'image' %}{{ '<image>\n' }}{% endif %}{% endfor %}"
+    "{% for part in message['content'] %}{% if part['type'] == 'text' %}{{ part['text'] }}{% endif %}{% endfor %}"
+    "<|end|>{% endfor %}{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}"
+)
+_INTERNVL_SPECIAL: Final = ("<|end|>", "<img>", "<IMG_CONTEXT>", "</img>", "<video>")
+_INTERNVL_VISION: Final = {
+    "attention_bias": True,
+    "hidden_act": "gelu",
+    "hidden_size": 18,
+    "image_size": [24, 24],
+    "intermediate_size": 31,
+    "layer_norm_eps": 1e-3,
+    "layer_scale_init_value": 0.1,
+    "model_type": "internvl_vision",
+    "norm_type": "layer_norm",
+    "num_attention_heads": 3,
+    "num_channels": 3,
+    "num_hidden_layers": 2,
+    "patch_size": [4, 4],
+    "use_absolute_position_embeddings": True,
+    "use_mask_token": False,
+    "use_mean_pooling": True,
+    "use_qk_norm": False,
+}
+
 CASES: Final = {
     case.name: case
     for case in (
@@ -124,6 +171,7 @@ CASES: Final = {
                 "size": {"longest_edge": 60},
             },
             image_tokens=9,
+            processor={"image_seq_len": 9, "processor_class": "Idefics3Processor"},
             seed=3,
             turns=(
                 Turn(("rgb",), "What is this?"),
@@ -157,9 +205,171 @@ CASES: Final = {
                 "size": {"longest_edge": 52},
             },
             image_tokens=4,
+            processor={"image_seq_len": 4, "processor_class": "Idefics3Processor"},
             seed=5,
             turns=(Turn(("rgb_wide", "cmyk_jpeg"), "And now?"), Turn(("palette",), "Yes.")),
             must_matter=({"text_config": {**_TEXT, "num_hidden_layers": 2, "num_key_value_heads": 4}},),
+        ),
+        VisionLanguageCase(
+            name="llava",
+            twist="CLIP's tower up to its last layer but one, one tile per picture, a Llama",
+            config={
+                "architectures": ["LlavaForConditionalGeneration"],
+                "image_seq_length": 12,
+                "image_token_index": FIRST_SPECIAL + 1,
+                "model_type": "llava",
+                "projector_hidden_act": "gelu",
+                "text_config": {**_TEXT, "num_hidden_layers": 2},
+                "tie_word_embeddings": False,
+                "vision_config": {**_VISION, **_CLIP_CHANGES},
+                "vision_feature_layer": -2,
+                "vision_feature_select_strategy": "default",
+            },
+            preprocessor={
+                "crop_size": {"height": 20, "width": 20},
+                "image_processor_type": "CLIPImageProcessor",
+                "size": {"shortest_edge": 20},
+            },
+            image_tokens=16,
+            processor={
+                "image_token": "<image>",
+                "num_additional_image_tokens": 1,
+                "patch_size": 5,
+                "processor_class": "LlavaProcessor",
+                "vision_feature_select_strategy": "default",
+            },
+            special=_LLAVA_SPECIAL,
+            template=_LLAVA_TEMPLATE,
+            seed=7,
+            turns=(
+                Turn(("rgb",), "What is this?"),
+                Turn(("turned_6", "rgb_one_row"), "Which is larger?"),
+                Turn((), "Hello"),
+            ),
+            must_matter=(
+                {"vision_feature_layer": -1},
+                {"projector_hidden_act": "relu"},
+                {"vision_config": {**_VISION, **_CLIP_CHANGES, "num_attention_heads": 6}},
+            ),
+        ),
+        VisionLanguageCase(
+            name="llava_siglip",
+            twist="SigLIP's tower up to its last layer without the norm, all states, no biases, a tied Qwen2",
+            config={
+                "architectures": ["LlavaForConditionalGeneration"],
+                "image_seq_length": 12,
+                "image_token_index": FIRST_SPECIAL + 1,
+                "model_type": "llava",
+                "multimodal_projector_bias": False,
+                "projector_hidden_act": "gelu",
+                "text_config": {
+                    **{name: value for name, value in _TEXT.items() if name not in ("head_dim", "attention_bias")},
+                    "hidden_size": 24,
+                    "model_type": "qwen2",
+                    "num_hidden_layers": 2,
+                    "tie_word_embeddings": True,
+                },
+                "tie_word_embeddings": True,
+                "vision_config": {**_VISION, "model_type": "siglip_vision_model", "vision_use_head": False},
+                "vision_feature_layer": -1,
+                "vision_feature_select_strategy": "full",
+            },
+            preprocessor={
+                "do_center_crop": False,
+                "image_processor_type": "LlavaImageProcessor",
+                "size": {"height": 24, "width": 24},
+            },
+            image_tokens=36,
+            processor={
+                "image_token": "<image>",
+                "num_additional_image_tokens": 0,
+                "patch_size": 4,
+                "processor_class": "LlavaProcessor",
+                "vision_feature_select_strategy": "full",
+            },
+            special=_LLAVA_SPECIAL,
+            template=_LLAVA_TEMPLATE,
+            seed=12,
+            turns=(Turn(("rgb", "rgb_wide"), "What is this?"), Turn(("rgba",), "")),
+        ),
+        VisionLanguageCase(
+            name="internvl",
+            twist="tiles in the grid nearest to the picture's shape, layer scales, squares of patches, a Qwen2",
+            config={
+                "architectures": ["InternVLForConditionalGeneration"],
+                "downsample_ratio": 0.5,
+                "image_seq_length": 9,
+                "image_token_id": FIRST_SPECIAL + 2,
+                "model_type": "internvl",
+                "projector_hidden_act": "gelu",
+                "text_config": {
+                    **{name: value for name, value in _TEXT.items() if name not in ("head_dim", "attention_bias")},
+                    "hidden_size": 24,
+                    "model_type": "qwen2",
+                    "num_hidden_layers": 2,
+                },
+                "tie_word_embeddings": False,
+                "vision_config": _INTERNVL_VISION,
+                "vision_feature_layer": -1,
+                "vision_feature_select_strategy": "default",
+            },
+            preprocessor={
+                "crop_to_patches": False,
+                "image_processor_type": "GotOcr2ImageProcessor",
+                "max_patches": 5,
+                "min_patches": 1,
+                "size": {"height": 24, "width": 24},
+            },
+            image_tokens=9,
+            processor={"image_seq_length": 9, "processor_class": "InternVLProcessor"},
+            special=_INTERNVL_SPECIAL,
+            template=_LLAVA_TEMPLATE.replace("<image>", "<IMG_CONTEXT>"),
+            seed=13,
+            turns=(
+                Turn(("rgb",), "What is this?"),
+                Turn(("turned_6", "rgb_wide"), "Which is larger?"),
+                Turn(("rgb_square",), ""),
+            ),
+            must_matter=(
+                {"vision_config": {**_INTERNVL_VISION, "attention_bias": False}},
+                {"vision_config": {**_INTERNVL_VISION, "hidden_act": "relu"}},
+            ),
+        ),
+        VisionLanguageCase(
+            name="internvl_normed",
+            twist="RMSNorms, normed queries and keys, a last norm, no positions, squares of 16 patches, a tied Qwen3",
+            config={
+                "architectures": ["InternVLForConditionalGeneration"],
+                "downsample_ratio": 0.25,
+                "image_seq_length": 4,
+                "image_token_id": FIRST_SPECIAL + 2,
+                "model_type": "internvl",
+                "projector_hidden_act": "relu",
+                "text_config": {**_TEXT, "model_type": "qwen3", "num_hidden_layers": 2},
+                "tie_word_embeddings": True,
+                "vision_config": {
+                    **_INTERNVL_VISION,
+                    "attention_bias": False,
+                    "image_size": [32, 32],
+                    "norm_type": "rms_norm",
+                    "use_absolute_position_embeddings": False,
+                    "use_mean_pooling": False,
+                    "use_qk_norm": True,
+                },
+                "vision_feature_layer": -1,
+                "vision_feature_select_strategy": "default",
+            },
+            preprocessor={
+                "image_processor_type": "GotOcr2ImageProcessor",
+                "max_patches": 2,
+                "size": {"height": 32, "width": 32},
+            },
+            image_tokens=4,
+            processor={"image_seq_length": 4, "processor_class": "InternVLProcessor"},
+            special=_INTERNVL_SPECIAL,
+            template=_LLAVA_TEMPLATE.replace("<image>", "<IMG_CONTEXT>"),
+            seed=18,
+            turns=(Turn(("rgb", "rgb_tall"), "What is this?"),),
         ),
     )
 }

@@ -11,7 +11,7 @@ import safetensors.numpy
 from tests.goldens.byte_level import ADDED_FLAGS, byte_level_tokenizer
 from tests.goldens.pictures.cases import PICTURES
 from tests.goldens.pictures.files import picture_bytes
-from tests.goldens.vision_language.cases import CHAT_TEMPLATE, FIRST_SPECIAL, SPECIAL, VisionLanguageCase
+from tests.goldens.vision_language.cases import FIRST_SPECIAL, VisionLanguageCase
 from tests.goldens.weights import unit_values
 
 DATA = Path(__file__).parent / "data"
@@ -52,11 +52,11 @@ def write_vision_language_checkpoint(
     files = {
         "config.json": config or case.config,
         "preprocessor_config.json": case.preprocessor,
-        "processor_config.json": {"image_seq_len": case.image_tokens, "processor_class": "Idefics3Processor"},
-        "tokenizer.json": _tokenizer(),
+        "processor_config.json": case.processor,
+        "tokenizer.json": _tokenizer(case.special),
         "tokenizer_config.json": {
-            "chat_template": CHAT_TEMPLATE,
-            "eos_token": "<end_of_utterance>",
+            "chat_template": case.template,
+            "eos_token": "<end_of_utterance>" if "<end_of_utterance>" in case.special else case.special[0],
             "tokenizer_class": "PreTrainedTokenizerFast",
         },
     }
@@ -71,9 +71,9 @@ def turn_picture(name: str) -> bytes:
     return picture_bytes(name, PICTURES[name])
 
 
-def _tokenizer() -> dict[str, Any]:
+def _tokenizer(special: tuple[str, ...]) -> dict[str, Any]:
     flags = {**ADDED_FLAGS, "special": True}
-    added = [{"id": FIRST_SPECIAL + place, "content": name, **flags} for place, name in enumerate(SPECIAL)]
+    added = [{"id": FIRST_SPECIAL + place, "content": name, **flags} for place, name in enumerate(special)]
     return byte_level_tokenizer(_byte_letters(), added)
 
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from lang_core import EagerExecutionContext, EntryPoint, MappingWeights
-from tapeline.media.images import TilePreprocessor, read_image
-from tests.goldens.vision_language.cases import CASES, IMAGE_TOKEN, Turn
+from tapeline.media.images import read_image
+from tapeline.running import PICTURE_FORMS
+from tapeline.text import Tokenizer
+from tests.goldens.vision_language.cases import CASES, Turn
 from tests.goldens.vision_language.files import (
     read_vision_language_golden,
     read_vision_language_manifest,
@@ -34,16 +36,17 @@ class _Seeing:
         self.hidden = model.config.hidden
         self._ctx = EagerExecutionContext(weights_of(model, MappingWeights(vision_language_weights(shapes, case.seed))))
         self._points = {point.name: point for point in entry_points(model, sequence=_CHUNK, max_sequence=256)}
-        self._preprocess = TilePreprocessor.load(directory)
+        self._token = case.image_token
+        self._form = PICTURE_FORMS[model.config.image_form](directory, model.config.facts(), Tokenizer.load(directory))
         caches = [argument for argument in self._points["decode"].arguments if argument.alias_result]
         self._caches: Any = {cache.name: np.zeros(cache.spec.shape, np.float32) for cache in caches}
 
     def embeddings(self, turn: Turn, prompt: np.ndarray) -> np.ndarray:
         """Returns f32 [T, D]: those of pictures where image tokens are, and NaN elsewhere."""
-        tiles = [tile for name in turn.pictures for tile in self._preprocess(read_image(turn_picture(name))).pixels]
+        tiles = [tile for name in turn.pictures for tile in self._form.tiles(read_image(turn_picture(name))).pixels]
         rows = np.full((len(prompt), self.hidden), np.nan, np.float32)
         seen = [self._call("encode_image", {"pixel_values": tile[None]})["image_embeds"][0] for tile in tiles]
-        rows[prompt == IMAGE_TOKEN] = np.concatenate(seen) if seen else np.zeros((0, self.hidden), np.float32)
+        rows[prompt == self._token] = np.concatenate(seen) if seen else np.zeros((0, self.hidden), np.float32)
         return rows
 
     def prefill(self, prompt: np.ndarray, embeddings: np.ndarray) -> np.ndarray:

@@ -1,10 +1,10 @@
 """Compute the golden files of decoders that see pictures with transformers: run by hand (see ../README.md).
 
-    python -m tests.goldens.vision_language.make_vision_language_goldens
+    python -m tests.goldens.vision_language.make_vision_language_goldens [--only llava internvl]
 
-Pixels come from the processors for Pillow, prompts from Idefics 3's processor, whose text is SmolVLM's, too (that needs
-a package for videos). Each case is checked while it is made: choices are clear, pictures matter, and so does each
-change in ``must_matter``.
+Pixels come from the processors for Pillow, prompts from the processor of each family, of SmolVLM from Idefics 3's,
+whose text is the same. Those of families that see videos need torchvision. Each case is checked while it is made:
+choices are clear, pictures matter, and so does each change in ``must_matter``.
 """
 
 import json
@@ -19,12 +19,22 @@ import numpy as np
 import safetensors
 import torch
 import transformers
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
-from tests.goldens.vision_language.cases import CASES, CHAT_TEMPLATE, Turn, VisionLanguageCase
+from tests.goldens.vision_language.cases import CASES, Turn, VisionLanguageCase
 from tests.goldens.vision_language.files import DATA, STEPS, turn_picture, write_vision_language_checkpoint
 
+_IMAGE_PROCESSORS: dict[str, Any] = {
+    "CLIPImageProcessor": CLIPImageProcessorPil,
+    "GotOcr2ImageProcessor": GotOcr2ImageProcessorPil,
+    "Idefics3ImageProcessor": Idefics3ImageProcessorPil,
+    "LlavaImageProcessor": LlavaImageProcessorPil,
+    "SmolVLMImageProcessor": SmolVLMImageProcessorPil,
+}
 _VISIBLE = 1e-2
 _CLEAR_MARGIN = 1e-3
 _DISTINCT_TOKENS = 5
@@ -44,7 +54,9 @@ def main() -> int:
         "torch": torch.__version__,
         "transformers": transformers.__version__,
     }
-    made = {name: _made(case) for name, case in CASES.items()}
+    only = sys.argv[sys.argv.index("--only") + 1 :] if "--only" in sys.argv else list(CASES)
+    known = json.loads((DATA / "manifest.json").read_text())["cases"] if (DATA / "manifest.json").exists() else {}
+    made = {name: _made(case) if name in only else known[name] for name, case in CASES.items()}
     script = "tests/goldens/vision_language/make_vision_language_goldens.py"
     manifest = {"script": script, "versions": versions, "cases": made}
     (DATA / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
@@ -96,11 +108,34 @@ def _load(case: VisionLanguageCase, shapes: Shapes, config: Mapping[str, Any], *
     if problems and strict:
         raise RuntimeError(f"{case.name}: transformers does not take the checkpoint as it is: {problems}")
     settings = {key: value for key, value in case.preprocessor.items() if key != "image_processor_type"}
-    kind = SmolVLMImageProcessorPil if "smolvlm" in case.name else Idefics3ImageProcessorPil
-    processor = transformers.Idefics3Processor(
-        kind(**settings), tokenizer, image_seq_len=case.image_tokens, chat_template=CHAT_TEMPLATE
-    )
+    images = _IMAGE_PROCESSORS[case.preprocessor["image_processor_type"]](**settings)
+    processor = _PROCESSORS[case.processor["processor_class"]](images, tokenizer, case)
     return model.eval(), processor
+
+
+def _internvl(images: Any, tokenizer: Any, case: VisionLanguageCase) -> Any:
+    names = {"start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>"}
+    for name, token in {**names, "video_token": "<video>"}.items():
+        setattr(tokenizer, name, token)
+        setattr(tokenizer, f"{name}_id", tokenizer.convert_tokens_to_ids(token))
+    video = transformers.InternVLVideoProcessor()
+    return transformers.InternVLProcessor(
+        images, tokenizer, video, image_seq_length=case.image_tokens, chat_template=case.template
+    )
+
+
+_PROCESSORS: dict[str, Any] = {
+    "Idefics3Processor": lambda images, tokenizer, case: transformers.Idefics3Processor(
+        images, tokenizer, image_seq_len=case.image_tokens, chat_template=case.template
+    ),
+    "LlavaProcessor": lambda images, tokenizer, case: transformers.LlavaProcessor(
+        images,
+        tokenizer,
+        chat_template=case.template,
+        **{key: value for key, value in case.processor.items() if key != "processor_class"},
+    ),
+    "InternVLProcessor": _internvl,
+}
 
 
 def _answered(model: Any, processor: Any, turn: Turn) -> Arrays:

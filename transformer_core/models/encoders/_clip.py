@@ -39,16 +39,22 @@ class ClipConfig(PairConfig):
 
 
 class ClipVisionTower(Module):
-    """Vision model: a class token, patches, positions, a norm and the layers."""
+    """Vision model: a class token, patches, positions, a norm and the layers.
 
-    def __init__(self, config: VisionConfig, dtype: DType) -> None:
+    Args:
+        config: sizes.
+        dtype: dtype of the parameters.
+        normed: whether there is the norm of ``pooled``.
+    """
+
+    def __init__(self, config: VisionConfig, dtype: DType, *, normed: bool = True) -> None:
         hidden = config.stack.hidden
         self.class_token = Parameter((hidden,), dtype)
         self.patches = PatchEmbedding(config.channels, hidden, config.patch, bias=False, dtype=dtype)
         self.positions = Embedding(config.tokens, hidden, dtype=dtype, packable=False)
         self.first_norm = layer_norm(config.stack, dtype)
         self.encoder = EncoderStack(config.stack, dtype)
-        self.norm = layer_norm(config.stack, dtype)
+        self.norm = layer_norm(config.stack, dtype) if normed else None
 
     def forward(self, ctx: ExecutionContext, pixel_values: Tensor) -> Tensor:
         """Maps pixel_values [B, C, height, width] to states [B, T, D], which are not normed."""
@@ -61,7 +67,7 @@ class ClipVisionTower(Module):
     def pooled(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         """Maps states x [B, T, D] to the class token's, normed: [B, D]."""
         first = ctx.ops.reshape(ctx.ops.slice_axis(x, 1, 0, 1), (x.shape[0], x.shape[2]))
-        return self.norm(ctx, first)
+        return first if self.norm is None else self.norm(ctx, first)
 
 
 class ClipTextTower(Module):
@@ -142,7 +148,7 @@ def _read(fields: ConfigFields) -> ClipConfig:
     return ClipConfig(
         architecture="CLIPModel",
         stack=read_stack(text, _TEXT),
-        vision=_read_vision(_inner(fields, "vision_config"), "CLIPModel"),
+        vision=read_clip_vision(_inner(fields, "vision_config"), "CLIPModel"),
         vocabulary=text.integer("vocab_size", 49408),
         positions=text.integer("max_position_embeddings", 77),
         projected=fields.integer("projection_dim", 512),
@@ -163,7 +169,8 @@ def _inner(fields: ConfigFields, name: str) -> ConfigFields:
     return inner
 
 
-def _read_vision(fields: ConfigFields, architecture: str) -> VisionConfig:
+def read_clip_vision(fields: ConfigFields, architecture: str) -> VisionConfig:
+    """Reads the vision model of a config.json."""
     stack, picture = read_stack(fields, _VISION), read_picture(fields, _VISION)
     for name in ("image", "patch"):
         if len(set(picture[name])) > 1:
@@ -171,7 +178,7 @@ def _read_vision(fields: ConfigFields, architecture: str) -> VisionConfig:
     return VisionConfig(architecture=architecture, stack=stack, first_tokens=1, pooled=stack.hidden, **picture)
 
 
-def _vision_names(stored: str) -> dict[str, str]:
+def clip_vision_names(stored: str) -> dict[str, str]:
     """Returns the stored names of the vision model, below a prefix."""
     return {
         **stack_names("vision_model.encoder", f"{stored}encoder"),
@@ -185,14 +192,14 @@ def _vision_names(stored: str) -> dict[str, str]:
 
 _KEYS: Final = RenamedModules(
     {
-        **_vision_names("vision_model."),
+        **clip_vision_names("vision_model."),
         **stack_names("text_model.encoder", "text_model.encoder"),
         "text_model.tokens": "text_model.embeddings.token_embedding",
         "text_model.positions": "text_model.embeddings.position_embedding",
         "text_model.norm": "text_model.final_layer_norm",
     }
 )
-_VISION_KEYS: Final = RenamedModules(_vision_names(""), above=("vision_model.",))
+_VISION_KEYS: Final = RenamedModules(clip_vision_names(""), above=("vision_model.",))
 _LAYER: Final = "*encoder.layers.{}"
 _BUFFERS: Final = ("*embeddings.position_ids",)
 
@@ -202,7 +209,7 @@ CLIP: Final[ModelFamily[Any]] = ModelFamily(
 CLIP_VISION: Final[ModelFamily[Any]] = ModelFamily(
     "CLIPVisionModel",
     "clip_vision_model",
-    lambda fields: _read_vision(fields, "CLIPVisionModel"),
+    lambda fields: read_clip_vision(fields, "CLIPVisionModel"),
     ClipVisionModel,
     lambda config: _VISION_KEYS,
     _LAYER,

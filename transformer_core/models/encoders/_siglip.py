@@ -38,21 +38,27 @@ class PoolingHead(Module):
 
 
 class VisionTower(Module):
-    """Vision model: patches, positions, layers, a norm, and the head if the model has one."""
+    """Vision model: patches, positions, layers, a norm, and the head if the model has one.
 
-    def __init__(self, config: VisionConfig, dtype: DType) -> None:
+    Args:
+        config: sizes.
+        dtype: dtype of the parameters.
+        normed: whether the norm and the head are there.
+    """
+
+    def __init__(self, config: VisionConfig, dtype: DType, *, normed: bool = True) -> None:
         hidden = config.stack.hidden
         self.patches = PatchEmbedding(config.channels, hidden, config.patch, dtype=dtype)
         self.positions = Embedding(config.tokens, hidden, dtype=dtype, packable=False)
         self.encoder = EncoderStack(config.stack, dtype)
-        self.norm = layer_norm(config.stack, dtype)
-        self.head = PoolingHead(config.stack, dtype) if config.pooled else None
+        self.norm = layer_norm(config.stack, dtype) if normed else None
+        self.head = PoolingHead(config.stack, dtype) if config.pooled and normed else None
 
     def forward(self, ctx: ExecutionContext, pixel_values: Tensor) -> Tensor:
-        """Maps pixel_values [B, C, height, width] to normed states [B, T, D]."""
+        """Maps pixel_values [B, C, height, width] to states [B, T, D]."""
         patches = self.patches(ctx, ctx.ops.cast(pixel_values, self.patches.weight.spec.dtype))
-        x = ctx.ops.add(patches, ctx.parameter(self.positions.weight))
-        return self.norm(ctx, self.encoder(ctx, x))
+        x = self.encoder(ctx, ctx.ops.add(patches, ctx.parameter(self.positions.weight)))
+        return x if self.norm is None else self.norm(ctx, x)
 
 
 class SiglipVisionModel(VisionModel):

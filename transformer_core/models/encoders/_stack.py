@@ -1,9 +1,9 @@
 """Encoder layers, in which every token sees every other."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from lang_core import DType, ExecutionContext, Module, Repeated, Tensor, checked_choices
+from lang_core import DType, ExecutionContext, Module, Parameter, Repeated, Tensor, checked_choices
 from transformer_core._config_fields import ConfigFields
 from transformer_core.family._packed_texts import PackedTexts
 from transformer_core.flow import CompileProfile
@@ -17,6 +17,8 @@ from transformer_core.layers._norm import LayerNorm, RMSNorm
 from transformer_core.layers._rope import rope_tables
 from transformer_core.layers._rope_config import RopeConfig
 from transformer_core.layers._routing import Routing
+
+_QK_EPS: Final = 1e-6
 
 
 @checked_choices
@@ -49,6 +51,8 @@ class StackConfig:
             runs few layers many times).
         relative: relative positions of disentangled attention; None for plain attention.
         local: layers with local attention; None if there are none.
+        layer_scale: whether the results of attention and feed-forward are multiplied by a learned vector.
+        qk_norm: whether queries and keys are normed over all heads at once, with eps 1e-6.
     """
 
     hidden: int
@@ -74,6 +78,8 @@ class StackConfig:
     order: tuple[int, ...] | None = None
     relative: DisentangledConfig | None = None
     local: "LocalLayers | None" = None
+    layer_scale: bool = False
+    qk_norm: bool = False
 
     @property
     def ropes(self) -> tuple[RopeConfig, ...]:
@@ -188,6 +194,7 @@ def stack_attention(config: StackConfig, dtype: DType) -> MultiHeadAttention:
         key_bias=config.key_bias,
         output_bias=config.output_bias,
         scale=config.scale,
+        norm_eps=_QK_EPS if config.qk_norm else None,
         dtype=dtype,
     )
 
@@ -213,6 +220,8 @@ class EncoderLayer(Module):
         self.mlp = stack_feed_forward(config, dtype, index)
         self.mlp_norm = layer_norm(config, dtype)
         self.post_norm = config.post_norm
+        self.attention_scale = Parameter((config.hidden,), dtype) if config.layer_scale else None
+        self.mlp_scale = Parameter((config.hidden,), dtype) if config.layer_scale else None
 
     def forward(
         self,
@@ -230,12 +239,16 @@ class EncoderLayer(Module):
             forwarded = ctx.tag(self.mlp(ctx, x), "mlp.output")
             return ctx.tag(self.mlp_norm(ctx, ctx.ops.add(x, forwarded)), "output")
         attended = ctx.tag(self.self_attn(ctx, self._normed(ctx, x), bias, tables, key_places), "self_attn.output")
-        x = ctx.ops.add(x, attended)
+        x = ctx.ops.add(x, _scaled(ctx, attended, self.attention_scale))
         forwarded = ctx.tag(self.mlp(ctx, self.mlp_norm(ctx, x)), "mlp.output")
-        return ctx.tag(ctx.ops.add(x, forwarded), "output")
+        return ctx.tag(ctx.ops.add(x, _scaled(ctx, forwarded, self.mlp_scale)), "output")
 
     def _normed(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         return x if self.attention_norm is None else self.attention_norm(ctx, x)
+
+
+def _scaled(ctx: ExecutionContext, x: Tensor, scale: Parameter | None) -> Tensor:
+    return x if scale is None else ctx.ops.mul(x, ctx.parameter(scale))
 
 
 class EncoderStack(Module):

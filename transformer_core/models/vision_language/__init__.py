@@ -1,6 +1,8 @@
 """Multimodal decoders, one family per file, and their shared parts."""
 
 from transformer_core.models.vision_language._config import VisionLanguageConfig
+from transformer_core.models.vision_language._internvl import INTERNVL
+from transformer_core.models.vision_language._llava import LLAVA
 from transformer_core.models.vision_language._model import (
     ENCODE_IMAGE,
     PREFILL_EMBEDDINGS,
@@ -9,7 +11,7 @@ from transformer_core.models.vision_language._model import (
 )
 from transformer_core.models.vision_language._smolvlm import IDEFICS3, SMOLVLM
 
-VISION_LANGUAGE = (SMOLVLM, IDEFICS3)
+VISION_LANGUAGE = (SMOLVLM, IDEFICS3, LLAVA, INTERNVL)
 """Families of models of pictures and text."""
 
 __all__ = [

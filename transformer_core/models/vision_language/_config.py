@@ -1,11 +1,19 @@
 """Configuration of a decoder that sees pictures."""
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Final
 
 from lang_core import checked_choices
+from transformer_core._config_fields import ConfigFields
 from transformer_core.family._config import DecoderConfig
 from transformer_core.models.encoders._vision import VisionConfig
+
+GRID: Final = "grid"
+"""Form of prompts in which a picture is rows of tiles with their numbers, and the whole (SmolVLM)."""
+PLAIN: Final = "plain"
+"""Form of prompts in which a picture is its tokens alone (LLaVA)."""
+ENCLOSED: Final = "enclosed"
+"""Form of prompts in which a picture is the tokens of all its tiles between a first and a last token (InternVL)."""
 
 
 @checked_choices
@@ -14,33 +22,43 @@ class VisionLanguageConfig(DecoderConfig):
     """Configuration of a decoder that sees pictures; other attributes are the decoder's.
 
     Attributes:
+        decoder: architecture of the decoder's family.
         vision: vision tower.
-        shuffle: side of the squares of patches that become one token each.
         image_token: placeholder token id for image embeddings.
+        image_tokens: number of tokens of one picture, or of one tile of a larger picture.
+        image_form: text that stands for a picture in a prompt: ``grid``, ``plain`` or ``enclosed``.
     """
 
+    decoder: str
     vision: VisionConfig
-    shuffle: int
     image_token: int
-
-    @property
-    def image_tokens(self) -> int:
-        """Number of tokens of one picture, or of one tile of a larger picture."""
-        return self.vision.tokens // self.shuffle**2
+    image_tokens: int
+    image_form: str
 
     def facts(self) -> dict[str, Any]:
         """Returns the model's entries in the description of a bundle."""
-        seen = {"image_token": self.image_token, "image_tokens": self.image_tokens}
+        seen = {name: getattr(self, name) for name in ("image_token", "image_tokens", "image_form")}
         return {**DecoderConfig.facts(self), "vision": self.vision.facts(), **seen}
 
 
-def seeing(decoder: DecoderConfig, architecture: str, **vision: Any) -> VisionLanguageConfig:
+def seeing(
+    decoder: DecoderConfig, architecture: str, kind: type[VisionLanguageConfig] = VisionLanguageConfig, **vision: Any
+) -> VisionLanguageConfig:
     """Returns the configuration of a decoder with a vision tower.
 
     Args:
         decoder: configuration of the decoder alone.
         architecture: architecture of the whole.
+        kind: class of the configuration.
         **vision: attributes that the decoder does not have.
     """
     known = {field.name: getattr(decoder, field.name) for field in fields(decoder)}
-    return VisionLanguageConfig(**{**known, "architecture": architecture, **vision})
+    return kind(**{**known, "architecture": architecture, "decoder": decoder.architecture, **vision})
+
+
+def read_image_token(fields: ConfigFields, name: str, default: int, decoder: DecoderConfig) -> int:
+    """Reads the placeholder token id for image embeddings."""
+    image_token = fields.integer(name, default, minimum=0)
+    if image_token >= decoder.vocabulary:
+        fields.refuse(name, f"below vocab_size ({decoder.vocabulary})")
+    return image_token

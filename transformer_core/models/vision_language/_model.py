@@ -1,14 +1,13 @@
 """Decoders that see pictures: a vision tower, a projection into the decoder's embeddings, the decoder."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, cast
+from typing import Any, Final
 
 from lang_core import Argument, DType, EntryPoint, ExecutionContext, Module, Tensor, TensorSpec, f32
 from transformer_core.family._decoder import DecoderLM, decoder_flow
 from transformer_core.flow import CompileProfile, FlowContext, FlowValue, ModelFlow
-from transformer_core.layers._linear import Linear
-from transformer_core.models.encoders._siglip import VisionTower
 from transformer_core.models.vision_language._config import VisionLanguageConfig
 
 ENCODE_IMAGE: Final = "encode_image"
@@ -21,26 +20,8 @@ _PREFILL_ROW: Final = "prefill_row"
 _EMBEDDINGS: Final = "embeddings"
 
 
-class PixelShuffle(Module):
-    """Projection of squares of patches into the decoder's embeddings (Shi et al. 2016, arXiv:1609.05158)."""
-
-    def __init__(self, config: VisionLanguageConfig, dtype: DType) -> None:
-        height, width = (image // patch for image, patch in zip(config.vision.image, config.vision.patch, strict=True))
-        self.grid = height, width
-        self.side = config.shuffle
-        self.proj = Linear(config.vision.stack.hidden * self.side**2, config.hidden, dtype=dtype)
-
-    def forward(self, ctx: ExecutionContext, patches: Tensor) -> Tensor:
-        """Maps patches [B, height * width, E] to [B, T, D]; a token has the patches of a square, row by row."""
-        ops, side, (height, width), (batch, _, size) = ctx.ops, self.side, self.grid, patches.shape
-        apart = ops.reshape(patches, (batch, height // side, side, width // side, side, size))
-        squares = ops.transpose(apart, (0, 1, 3, 2, 4, 5))
-        tokens = height * width // side**2
-        return self.proj(ctx, ops.reshape(squares, (batch, tokens, side**2 * size)))
-
-
 class VisionLanguageLM(DecoderLM):
-    """Decoder that sees pictures; as ``DecoderLM``, with two further entry points.
+    """Decoder that sees pictures; as ``DecoderLM``, with two further entry points. A family says its two ``parts``.
 
     ``encode_image(pixel_values f32 [B,C,height,width])`` gives ``image_embeds`` f32 [B,T',D], the decoder's input for
     each image or tile.
@@ -57,10 +38,16 @@ class VisionLanguageLM(DecoderLM):
 
     def __init__(self, config: VisionLanguageConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
         super().__init__(config, dtype, num_layers)
-        self._whole: Final = cast(VisionLanguageConfig, self.config)  # with the layers that are run
-        self.vision_model = VisionTower(self._whole.vision, self.dtype)
-        self.connector = PixelShuffle(self._whole, self.dtype)
+        whole = self.config  # with the layers that are run
+        assert isinstance(whole, VisionLanguageConfig)
+        self._whole: Final = whole
+        self.vision_model, self.connector = self.parts(whole, self.dtype)
         self._seeing: Final = decoder_flow(self.config, _pictures(self._whole))
+
+    @classmethod
+    @abstractmethod
+    def parts(cls, config: Any, dtype: DType) -> tuple[Module, Module]:
+        """Makes the tower, from pixels [B, C, height, width] to states, and the projector from these to [B, T', D]."""
 
     def profile(
         self, name: str, sizes: CompileProfile, *, positions: str, window_caches: str, score_tokens: int | None

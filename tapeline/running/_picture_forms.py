@@ -1,0 +1,192 @@
+"""How pictures stand in prompts: their tiles, and the text for them, as the processor of each family writes it."""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from lang_core import ConfigError, InputError
+from tapeline.media.images import CanvasPreprocessor, ImagePreprocessor, Picture, TilePreprocessor, Tiles
+from tapeline.text import Tokenizer
+from transformer_core import ConfigFields, config_fields
+
+_PROCESSOR_FILE: Final = "processor_config.json"
+_TOKENIZER_FILE: Final = "tokenizer_config.json"
+_REMEDY: Final = "export again"
+
+
+class TiledPicture(Protocol):
+    """Picture that was cut into tiles.
+
+    Attributes:
+        pixels: f32 [tiles, 3, height, width].
+        rows: rows of tiles; 0 of a picture that is one tile.
+        columns: columns of tiles; 0 of a picture that is one tile.
+    """
+
+    @property
+    def pixels(self) -> np.ndarray: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def columns(self) -> int: ...
+
+
+class PictureForm(ABC):
+    """Tiles of a family's pictures, and the text that stands for them.
+
+    Args:
+        directory: the bundle.
+        model: the model's entries in the description of the bundle.
+        tokenizer: the bundle's tokenizer; None if it has none.
+
+    Attributes:
+        mark: text in a prompt where a picture belongs.
+
+    Raises:
+        InputError: the files do not fit each other.
+        ConfigError: ``preprocessor_config.json`` is missing, or has settings that are not known.
+    """
+
+    mark: str = "<image>"
+
+    def __init__(self, directory: Path, model: dict[str, Any], tokenizer: Tokenizer | None) -> None:
+        self._tokens: Final[int] = model["image_tokens"]
+
+    @abstractmethod
+    def tiles(self, picture: Picture) -> Tiles:
+        """Returns a picture as tiles.
+
+        Raises:
+            InputError: it is beyond a bound.
+        """
+
+    @abstractmethod
+    def around(self, picture: TiledPicture) -> str:
+        """Returns the text that stands for a picture, with as many marks as it has tokens."""
+
+    @abstractmethod
+    def side(self) -> tuple[int, int] | None:
+        """Returns height and width of a tile, if the settings alone say it."""
+
+
+class GridForm(PictureForm):
+    """SmolVLM and Idefics 3: each tile with its row and column, then the whole."""
+
+    _AROUND: Final = "<fake_token_around_image>"
+    _WHOLE: Final = "<global-img>"
+
+    def __init__(self, directory: Path, model: dict[str, Any], tokenizer: Tokenizer | None) -> None:
+        super().__init__(directory, model, tokenizer)
+        self._preprocess: Final = TilePreprocessor.load(directory)
+        fields = _fields(directory / _PROCESSOR_FILE)
+        _check_tokens(fields, "image_seq_len", fields.integer("image_seq_len", self._tokens), self._tokens)
+
+    def tiles(self, picture: Picture) -> Tiles:
+        """Returns a picture as tiles, row by row, then the whole."""
+        return self._preprocess(picture)
+
+    def side(self) -> tuple[int, int]:
+        """Returns height and width of a tile."""
+        return self._preprocess.side, self._preprocess.side
+
+    def around(self, picture: TiledPicture) -> str:
+        """Returns rows of tiles, then the whole."""
+        tokens = self.mark * self._tokens
+        whole = f"{self._AROUND}{self._WHOLE}{tokens}{self._AROUND}"
+        if not picture.rows:
+            return whole
+        rows = (
+            "".join(f"{self._AROUND}<row_{row + 1}_col_{column + 1}>{tokens}" for column in range(picture.columns))
+            for row in range(picture.rows)
+        )
+        return "".join(f"{row}\n" for row in rows) + f"\n{whole}"
+
+
+class PlainForm(PictureForm):
+    """LLaVA: a picture is one tile, and its tokens stand alone."""
+
+    def __init__(self, directory: Path, model: dict[str, Any], tokenizer: Tokenizer | None) -> None:
+        super().__init__(directory, model, tokenizer)
+        self._preprocess: Final = ImagePreprocessor.load(directory)
+        self.mark = _mark_of(tokenizer, model["image_token"], self.mark)
+        fields, vision = _fields(directory / _PROCESSOR_FILE), model["vision"]
+        if fields.has("patch_size"):
+            height, width = (
+                side // fields.integer("patch_size", patch)
+                for side, patch in zip(vision["image"], vision["patch"], strict=True)
+            )
+            strategy = fields.values.get("vision_feature_select_strategy")
+            tokens = height * width + fields.integer("num_additional_image_tokens", 0, minimum=0)
+            _check_tokens(fields, "patch_size", tokens - (strategy == "default"), self._tokens)
+
+    def tiles(self, picture: Picture) -> Tiles:
+        """Returns a picture as one tile."""
+        return Tiles(self._preprocess(picture)[None], 0, 0)
+
+    def side(self) -> None:
+        """Returns nothing: the size may depend on the picture."""
+
+    def around(self, picture: TiledPicture) -> str:
+        """Returns the tokens of the picture."""
+        return self.mark * self._tokens
+
+
+class EnclosedForm(PictureForm):
+    """InternVL: the tokens of all tiles between a first and a last token."""
+
+    def __init__(self, directory: Path, model: dict[str, Any], tokenizer: Tokenizer | None) -> None:
+        super().__init__(directory, model, tokenizer)
+        self._preprocess: Final = CanvasPreprocessor.load(directory)
+        self.mark = _mark_of(tokenizer, model["image_token"], "<IMG_CONTEXT>")
+        fields = _fields(directory / _TOKENIZER_FILE)
+        self._first = str(fields.values.get("start_image_token", "<img>"))
+        self._last = str(fields.values.get("end_image_token", "</img>"))
+        fields = _fields(directory / _PROCESSOR_FILE)
+        _check_tokens(fields, "image_seq_length", fields.integer("image_seq_length", self._tokens), self._tokens)
+
+    def tiles(self, picture: Picture) -> Tiles:
+        """Returns a picture as tiles, row by row, then the whole if there are several."""
+        return self._preprocess(picture)
+
+    def side(self) -> None:
+        """Returns nothing: the size may depend on the picture."""
+
+    def around(self, picture: TiledPicture) -> str:
+        """Returns the tokens of all tiles between the first and the last token."""
+        return f"{self._first}{self.mark * self._tokens * len(picture.pixels)}{self._last}"
+
+
+PICTURE_FORMS: Final[dict[str, type[PictureForm]]] = {"grid": GridForm, "plain": PlainForm, "enclosed": EnclosedForm}
+"""Forms by their name in the description of a bundle."""
+
+
+def _mark_of(tokenizer: Tokenizer | None, token_id: int, default: str) -> str:
+    """Returns the text of the placeholder token."""
+    if tokenizer is None:
+        return default
+    mark = tokenizer.added_text(token_id)
+    if mark is None:
+        raise InputError(
+            f"{tokenizer.path}: the token {token_id} is an ordinary one, in config.json it stands for pictures: the "
+            "file is another model's"
+        )
+    return mark
+
+
+def _fields(path: Path) -> ConfigFields:
+    return config_fields(str(path), _REMEDY) if path.exists() else ConfigFields({}, str(path))
+
+
+def _check_tokens(fields: ConfigFields, name: str, tokens: int, expected: int) -> None:
+    """Checks that the processor's settings have as many tokens per tile as the model."""
+    if tokens != expected:
+        raise ConfigError(
+            f"{fields.where}: field '{name}': expected {expected}, the tokens of a tile; found {tokens}"
+            if name.startswith("image_")
+            else f"{fields.where}: field '{name}' and those beside it give {tokens} tokens of a picture; expected "
+            f"{expected}, as config.json says: copy the model's own file, and export again"
+        )

@@ -1,0 +1,59 @@
+"""Vision towers with a class token: ViT's stages, with further first tokens, and positions or not."""
+
+from dataclasses import replace
+
+from lang_core import DType, ExecutionContext, Module, Parameter, Tensor
+from transformer_core.layers._embedding import PatchEmbedding
+from transformer_core.models.encoders._stack import EncoderStack, layer_norm
+from transformer_core.models.encoders._vision import VisionConfig
+
+
+class VitTower(Module):
+    """A class token, other first tokens, patches with positions, layers, and a norm.
+
+    Args:
+        config: sizes.
+        dtype: dtype of the parameters.
+        positions: whether the class token and the patches have learned positions.
+        others: number of the first tokens behind the class token that have positions, too (DeiT's distillation token).
+        registers: number of first tokens behind these that have none (DINOv2).
+        normed: whether a LayerNorm follows the layers, whatever norms they have.
+    """
+
+    def __init__(
+        self,
+        config: VisionConfig,
+        dtype: DType,
+        *,
+        positions: bool = True,
+        others: int = 0,
+        registers: int = 0,
+        normed: bool = True,
+    ) -> None:
+        hidden = config.stack.hidden
+        self.class_token = Parameter((1, 1, hidden), dtype)
+        self.other_tokens = Parameter((1, others, hidden), dtype) if others else None
+        self.registers = Parameter((1, registers, hidden), dtype) if registers else None
+        self.positions = Parameter((1, config.tokens - registers, hidden), dtype) if positions else None
+        self.patches = PatchEmbedding(config.channels, hidden, config.patch, dtype=dtype)
+        self.encoder = EncoderStack(config.stack, dtype)
+        self.norm = layer_norm(replace(config.stack, rms_norm=False), dtype) if normed else None
+
+    def forward(self, ctx: ExecutionContext, pixel_values: Tensor) -> Tensor:
+        """Maps pixel_values [B, C, height, width] to states [B, T, D]."""
+        ops = ctx.ops
+        patches = self.patches(ctx, ops.cast(pixel_values, self.patches.weight.spec.dtype))
+        batch, _, hidden = patches.shape
+
+        def repeated(tokens: Parameter) -> Tensor:
+            return ops.broadcast(ctx.parameter(tokens), (batch, tokens.spec.shape[1], hidden))
+
+        first = [repeated(tokens) for tokens in (self.class_token, self.other_tokens) if tokens is not None]
+        x = ops.concat([*first, patches], 1)
+        if self.positions is not None:
+            x = ops.add(x, ctx.parameter(self.positions))
+        if self.registers is not None:
+            begin = ops.slice_axis(x, 1, 0, 1)
+            x = ops.concat([begin, repeated(self.registers), ops.slice_axis(x, 1, 1, x.shape[1])], 1)
+        x = self.encoder(ctx, x)
+        return x if self.norm is None else self.norm(ctx, x)
