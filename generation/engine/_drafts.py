@@ -52,12 +52,12 @@ class RowDrafts:
         """
         self._model: Final = model
         self._drafting: Final = drafting
-        self._most = model.score_tokens - 1
+        self._most = model.verify_tokens - 1
         self._drafters: Final[dict[int, tuple[Answer, Drafter]]] = {}  # by row; and whose it is
         if self._most < 1:
             raise ConfigError(
-                f"drafts: expected a model that scores 2 or more tokens a call; this one scores {model.score_tokens}: "
-                f"export one without states with score_tokens=4"
+                f"drafts: expected a model that verifies 2 or more tokens a call; this one verifies "
+                f"{model.verify_tokens}: export one without states with verify_tokens=4"
             )
         if exact and not model.invariant:
             raise ConfigError(
@@ -68,8 +68,8 @@ class RowDrafts:
             if drafting.tokens > self._most:
                 raise ConfigError(
                     f"drafts of up to {drafting.tokens} tokens: expected 1 to {self._most}, for a call of the model "
-                    f"scores {model.score_tokens} and the first one is no draft: ask for fewer, or export with "
-                    f"score_tokens={drafting.tokens + 1}"
+                    f"verifies {model.verify_tokens} and the first one is no draft: ask for fewer, or export with "
+                    f"verify_tokens={drafting.tokens + 1}"
                 )
             self._most = drafting.tokens
 

@@ -99,9 +99,9 @@ def _check(received: Received, request: TokenRequest, **kind: Any) -> None:
 
 
 @pytest.mark.parametrize("pictures", [False, True])
-@pytest.mark.parametrize("kind", [{}, {"recurrent": True}, {"invariant": False}, {"score_tokens": 4}])
+@pytest.mark.parametrize("kind", [{}, {"recurrent": True}, {"invariant": False}, {"verify_tokens": 4}])
 def test_a_failure_at_any_call_ends_what_runs_and_the_rest_is_answered(kind: dict[str, Any], pictures: bool) -> None:
-    drafting = Drafting(begin=lambda *_: _Repeating(), rows=2) if "score_tokens" in kind else None
+    drafting = Drafting(begin=lambda *_: _Repeating(), rows=2) if "verify_tokens" in kind else None
     asked = partial(_requests, pictures=pictures)
     seen: set[str] = set()
     failed = True
@@ -132,7 +132,7 @@ def test_a_failure_at_any_call_ends_what_runs_and_the_rest_is_answered(kind: dic
         seen.add(made[0].calls[-1])
     assert not failed
     expected = {"prefill_row", "decode", "read_row"} | ({"encode_image"} if pictures else set())
-    assert expected | ({"score_row"} if drafting else set()) <= seen
+    assert expected | ({"verify_row"} if drafting else set()) <= seen
 
 
 def test_an_engine_whose_model_cannot_be_made_anew_closes_and_says_so() -> None:

@@ -14,7 +14,7 @@ class GuardedModel:
     """Model of which every call, and every reading of a prediction, raises ``ModelFailedError`` or nothing.
 
     Attributes:
-        slots, capacity, vocabulary, score_tokens, invariant, recurrent, position_axes, position_bytes, pages: the
+        slots, capacity, vocabulary, verify_tokens, invariant, recurrent, position_axes, position_bytes, pages: the
             model's.
         chunks: those of the model that are to be used, ascending.
     """
@@ -33,7 +33,7 @@ class GuardedModel:
         self.chunks = tuple(
             chunk for chunk in model.chunks if not largest_chunk or chunk <= max(largest_chunk, model.chunks[0])
         )
-        self.score_tokens = model.score_tokens
+        self.verify_tokens = model.verify_tokens
         self.invariant = model.invariant
         self.recurrent = model.recurrent
         self.position_axes = model.position_axes
@@ -64,10 +64,10 @@ class GuardedModel:
             predictions = self._model.decode(rows, token_ids, positions)
             return [_GuardedPrediction(predictions[index]) for index in range(len(rows))]
 
-    def score_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
+    def verify_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
         """See ``ModelRunner``."""
-        with guarded("score_row"):
-            return [_GuardedPrediction(prediction) for prediction in self._model.score_row(token_ids, row, position)]
+        with guarded("verify_row"):
+            return [_GuardedPrediction(prediction) for prediction in self._model.verify_row(token_ids, row, position)]
 
     def score_room(self, row: int, position: int) -> int:
         """See ``ModelRunner``."""

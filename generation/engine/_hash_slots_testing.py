@@ -42,10 +42,10 @@ class HashSlots:
         invariant: bool = True,
         recurrent: bool = False,
         scale: float = 6.0,
-        score_tokens: int = 0,
+        verify_tokens: int = 0,
     ) -> None:
         """Makes empty rows; ``scale`` is the span of the logits."""
-        self.score_tokens = score_tokens
+        self.verify_tokens = verify_tokens
         self.slots, self.capacity, self.vocabulary, self.chunks = slots, capacity, vocabulary, chunks
         self.invariant, self.recurrent = invariant, recurrent
         self.calls: list[str] = []
@@ -83,17 +83,17 @@ class HashSlots:
             self._append([token_id], row, position, 0)
         return [self._prediction(row, position + 1) for row, position in zip(rows, positions, strict=True)]
 
-    def score_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
+    def verify_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
         """See ``ModelRunner``."""
-        self._note("score_row")
-        assert 1 <= len(token_ids) <= self.score_tokens
+        self._note("verify_row")
+        assert 1 <= len(token_ids) <= self.verify_tokens
         self._append(token_ids, row, position, 0)
         return [self._prediction(row, position + count) for count in range(1, len(token_ids) + 1)]
 
     def score_room(self, row: int, position: int) -> int:
         """See ``ModelRunner``."""
         del row, position
-        return self.score_tokens
+        return self.verify_tokens
 
     def copy_row(self, source: int, target: int, count: int | None = None) -> None:
         """See ``ModelRunner``."""
@@ -128,7 +128,7 @@ class HashSlots:
 
     def _note(self, call: str) -> None:
         self.calls.append(call)
-        self.runs += call in ("prefill_row", "decode", "score_row")
+        self.runs += call in ("prefill_row", "decode", "verify_row")
 
     def _append(
         self, token_ids: Sequence[int], row: int, position: int, chunk: int, embeddings: np.ndarray | None = None

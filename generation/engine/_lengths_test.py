@@ -39,9 +39,9 @@ def _filled(model: LengthHashSlots, tokens: Sequence[int]) -> Prediction:
 
 
 @pytest.mark.parametrize("invariant", [True, False])
-@pytest.mark.parametrize("score_tokens", [0, 3])
-def test_answers_have_the_keys_of_their_lengths(invariant: bool, score_tokens: int) -> None:
-    model = LengthHashSlots(_ORIGINAL, chunks=_CHUNKS, invariant=invariant, score_tokens=score_tokens)
+@pytest.mark.parametrize("verify_tokens", [0, 3])
+def test_answers_have_the_keys_of_their_lengths(invariant: bool, verify_tokens: int) -> None:
+    model = LengthHashSlots(_ORIGINAL, chunks=_CHUNKS, invariant=invariant, verify_tokens=verify_tokens)
     bench = Bench(model, max_batched_tokens=8)
     random = np.random.default_rng(5)
     base = random.integers(0, 41, 30).tolist()
@@ -65,7 +65,7 @@ def test_answers_have_the_keys_of_their_lengths(invariant: bool, score_tokens: i
 
 def test_scores_have_the_keys_of_the_whole_sequence() -> None:
     prompt = np.random.default_rng(6).integers(0, 41, _ORIGINAL).tolist()
-    bench = Bench(LengthHashSlots(_ORIGINAL, score_tokens=4))
+    bench = Bench(LengthHashSlots(_ORIGINAL, verify_tokens=4))
     _, received = bench.put(prompt, 6, prompt_logprobs=0)
     answer, again = bench.put(prompt, 6)
     bench.run()

@@ -19,7 +19,7 @@ class SequenceModel(ABC):
         capacity: number of positions in the caches, S.
         vocabulary: number of tokens, V.
         recurrent: whether a layer has a state that every token changes for good.
-        score_tokens: number of tokens that one call of ``score`` takes, T'; 0 without ``score``.
+        verify_tokens: number of tokens that one call of ``verify`` takes, T'; 0 without ``verify``.
         image_token: placeholder token id for image embeddings; None for text-only models.
         position_axes: axis of positions of each array that ``read_row`` returns; None of a state or a ring.
         position_bytes: bytes of one position in all arrays that have an axis of positions.
@@ -29,7 +29,7 @@ class SequenceModel(ABC):
     capacity: int
     vocabulary: int
     recurrent: bool = False
-    score_tokens: int = 0
+    verify_tokens: int = 0
     image_token: int | None = None
     position_axes: tuple[int | None, ...] = ()
     position_bytes: int = 0
@@ -51,7 +51,7 @@ class SequenceModel(ABC):
     def decode(self, token_id: int, position: int) -> Prediction:
         """Appends a token and returns the prediction after it."""
 
-    def score(self, token_ids: np.ndarray, position: int, last: int) -> Sequence[Prediction]:
+    def verify(self, token_ids: np.ndarray, position: int, last: int) -> Sequence[Prediction]:
         """Appends rows 0 to ``last`` of tokens i32 [1, T'] and returns the prediction after every row."""
         raise NotImplementedError
 
@@ -114,7 +114,7 @@ class OneRow:
         self.capacity: Final = model.capacity
         self.vocabulary: Final = model.vocabulary
         self.chunks: Final = (model.chunk,)
-        self.score_tokens: Final = model.score_tokens
+        self.verify_tokens: Final = model.verify_tokens
         self.image_token: Final = model.image_token
         self.position_axes: Final = model.position_axes
         self.position_bytes: Final = model.position_bytes
@@ -161,18 +161,18 @@ class OneRow:
         del rows
         return self._fed_together(token_ids, positions[0])
 
-    def score_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
+    def verify_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
         """Appends tokens, up to ``score_room``, and returns the predictions after each of them."""
         del row
         return self._fed_together(token_ids, position)
 
     def score_room(self, row: int, position: int) -> int:
-        """Returns how many tokens ``score_row`` takes: fewer while some are run again, and 1 near the caches' end."""
+        """Returns how many tokens ``verify_row`` takes: fewer while some are run again, and 1 near the caches' end."""
         del row
         begin = self._kept_at if self._pending(position) else position
-        if begin + self.score_tokens > self.capacity:
-            return min(1, self.score_tokens)
-        return self.score_tokens - (position - begin)
+        if begin + self.verify_tokens > self.capacity:
+            return min(1, self.verify_tokens)
+        return self.verify_tokens - (position - begin)
 
     def encode_image(self, pixels: np.ndarray) -> np.ndarray:
         """Returns the embeddings f32 [T', D] of a picture of pixels f32 [3, height, width]."""
@@ -240,14 +240,14 @@ class OneRow:
         """Appends tokens, after those to run again, in one call if it takes so many; else one by one."""
         again = self._again(position)
         begin, tokens = position - len(again), [*again, *token_ids]
-        fits = len(tokens) <= self.score_tokens and begin + self.score_tokens <= self.capacity
-        if not self.score_tokens or len(tokens) == 1 or not fits:
+        fits = len(tokens) <= self.verify_tokens and begin + self.verify_tokens <= self.capacity
+        if not self.verify_tokens or len(tokens) == 1 or not fits:
             self._note(token_ids, position)
             return [self.model.decode(token, begin + place) for place, token in enumerate(tokens)][len(again) :]
         if self.model.recurrent and len(token_ids) > 1:
             self.model.keep_states()
             self._kept_at = begin
         self._note(token_ids, position)
-        padded = np.zeros((1, self.score_tokens), np.int32)
+        padded = np.zeros((1, self.verify_tokens), np.int32)
         padded[0, : len(tokens)] = tokens
-        return self.model.score(padded, begin, len(tokens) - 1)[len(again) : len(tokens)]
+        return self.model.verify(padded, begin, len(tokens) - 1)[len(again) : len(tokens)]

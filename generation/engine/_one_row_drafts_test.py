@@ -73,7 +73,7 @@ _CONFIGS = st.sampled_from(
     config=_CONFIGS,
     errs_at=st.lists(st.integers(0, 6), min_size=1, max_size=4),
     new=st.integers(1, 12),
-    score_tokens=st.integers(2, 6),
+    verify_tokens=st.integers(2, 6),
     room=st.integers(0, 7),
     most=st.integers(1, 5) | st.none(),
     eos=st.integers(0, 12),
@@ -84,20 +84,20 @@ def test_whatever_is_proposed_the_same_is_said(
     config: SamplingConfig,
     errs_at: list[int],
     new: int,
-    score_tokens: int,
+    verify_tokens: int,
     room: int,
     most: int | None,
     eos: int,
     recurrent: bool,
 ) -> None:
     """Drafts wrong at every place, at the end of the caches, with an end token in the midst of a right one."""
-    capacity = max(len(prompt) + new - 1, 3, score_tokens) + room
+    capacity = max(len(prompt) + new - 1, 3, verify_tokens) + room
     free = [token for token, *_ in _said(KeepingModel(3, capacity), prompt, StopRule(frozenset(), new), config)[0]]
     stop = StopRule(frozenset(free[eos : eos + 1]), new)
     expected, _, _ = _said(KeepingModel(3, capacity), prompt, stop, config)
-    model = KeepingModel(3, capacity, recurrent, score_tokens)
+    model = KeepingModel(3, capacity, recurrent, verify_tokens)
     drafter = _Scripted([*prompt, *free], errs_at)
-    said, drafted, accepted = _said(model, prompt, stop, config, drafter, min(most or 99, score_tokens - 1))
+    said, drafted, accepted = _said(model, prompt, stop, config, drafter, min(most or 99, verify_tokens - 1))
     assert said == expected
     assert 0 <= accepted <= drafted
     calls = [(name, position) for name, position in model.calls if name != "prefill" and position >= len(prompt)]
@@ -113,7 +113,7 @@ def test_states_cost_no_calls_of_their_own(errs_at: int) -> None:
     """Rejected at every place: accepted tokens are fed again in the call that verifies the next draft."""
     prompt = [3, 1, 2]
     expected = greedy_after(prompt, 21)
-    model = KeepingModel(4, 60, recurrent=True, score_tokens=6)
+    model = KeepingModel(4, 60, recurrent=True, verify_tokens=6)
     drafter = _Scripted([*prompt, *expected], [errs_at])
     said, _, accepted = _said(model, prompt, StopRule(frozenset(), 21), drafter=drafter, most=3)
     assert [token for token, *_ in said] == expected
@@ -126,7 +126,7 @@ def test_states_cost_no_calls_of_their_own(errs_at: int) -> None:
 def test_as_many_are_accepted_as_are_right(errs_at: int) -> None:
     prompt = [3, 1, 2]
     expected = greedy_after(prompt, 21)
-    model = KeepingModel(4, 60, score_tokens=5)
+    model = KeepingModel(4, 60, verify_tokens=5)
     drafter = _Scripted([*prompt, *expected], [errs_at])
     said, _, accepted = _said(model, prompt, StopRule(frozenset(), 21), drafter=drafter)
     assert [token for token, *_ in said] == expected
@@ -137,7 +137,7 @@ def test_as_many_are_accepted_as_are_right(errs_at: int) -> None:
 
 def test_proposals_are_cut_to_what_was_asked_for() -> None:
     prompt = [3, 1, 2]
-    model, drafter = KeepingModel(4, 60, score_tokens=3), _Fixed([1, 2, 3, 4, 5])
+    model, drafter = KeepingModel(4, 60, verify_tokens=3), _Fixed([1, 2, 3, 4, 5])
     said, drafted, _ = _said(model, prompt, StopRule(frozenset(), 9), drafter=drafter)
     assert [token for token, *_ in said] == greedy_after(prompt, 9)
     assert drafted <= 2 * 8
@@ -156,7 +156,7 @@ def test_a_draft_model_of_any_capacity(prompt: list[int], new: int, short: int, 
             assert -1 not in self.cache[:length]
             return KnownLogits(logits_after(self.cache[:length] if same else [1, *self.cache[:length]]))
 
-    model = KeepingModel(3, capacity, score_tokens=4)
+    model = KeepingModel(3, capacity, verify_tokens=4)
     rows = DraftRows(lambda: OneRow(Other(3, max(3, capacity - short), recurrent)), states=recurrent)
     for _ in range(2):  # the second answer goes on from what the first has left
         model.calls.clear()
@@ -192,7 +192,7 @@ def test_a_text_that_repeats_needs_few_calls() -> None:
         def prediction(self, length: int) -> KnownLogits:
             return _cycle(self.cache[length - 1])
 
-    model = Cycle(4, 99, score_tokens=8)
+    model = Cycle(4, 99, verify_tokens=8)
     said, drafted, accepted = _said(model, [0, 1, 2, 3, 4], StopRule(frozenset(), 60), drafter=PromptLookup())
     assert [token for token, *_ in said] == [(5 + i) % 7 for i in range(60)]
     assert len(model.calls) < 18
@@ -206,15 +206,15 @@ def _cycle(token: int) -> KnownLogits:
 
 
 @pytest.mark.parametrize(
-    ("score_tokens", "most", "message"),
+    ("verify_tokens", "most", "message"),
     [
-        (4, 4, r"drafts of up to 4 tokens: expected 1 to 3, .*: ask for fewer, or .*score_tokens=5"),
+        (4, 4, r"drafts of up to 4 tokens: expected 1 to 3, .*: ask for fewer, or .*verify_tokens=5"),
         (4, 0, r"drafts: tokens=0 is out of range: give at least 1"),
-        (1, None, r"this one scores 1: export one without states with score_tokens=4"),
+        (1, None, r"this one verifies 1: export one without states with verify_tokens=4"),
     ],
 )
-def test_what_cannot_speculate(score_tokens: int, most: int | None, message: str) -> None:
-    model = KeepingModel(4, 9, score_tokens=score_tokens)
+def test_what_cannot_speculate(verify_tokens: int, most: int | None, message: str) -> None:
+    model = KeepingModel(4, 9, verify_tokens=verify_tokens)
     with pytest.raises(ConfigError, match=message):
         _said(model, [1, 2], StopRule(frozenset(), 3), drafter=_Fixed([]), most=most)
 
@@ -269,8 +269,8 @@ def test_drafters_that_cannot_be() -> None:
 class _Headed(KeepingModel):
     """Its head is right, but for every ``wrong``-th guess; a call may go on from the guess of the last one."""
 
-    def __init__(self, score_tokens: int, recurrent: bool, wrong: int) -> None:
-        super().__init__(4, 60, recurrent, score_tokens)
+    def __init__(self, verify_tokens: int, recurrent: bool, wrong: int) -> None:
+        super().__init__(4, 60, recurrent, verify_tokens)
         self.wrong, self.drafts = wrong, 0
         self.text: list[int] = []
         self.guess = -1

@@ -68,7 +68,7 @@ class TokenRequest:
         logprobs: number of most likely tokens to send with each new token, beside its own log probability; None for no
             log probabilities. They are the log softmax of the model's logits, before any step of sampling.
         prompt_logprobs: the same for the prompt's tokens; the prompt is then run by single steps, or by calls of
-            ``score_row`` of an invariant model, and nothing is reused.
+            ``verify_row`` of an invariant model, and nothing is reused.
         deadline: seconds from now after which the answer is cut off; None for the engine's default.
         client: who asks. Clients are served in turn.
         cache_salt: the request may reuse prefixes of requests with the same salt. None reuses nothing, and

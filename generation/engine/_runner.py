@@ -39,8 +39,8 @@ class ModelRunner(Protocol):
         ...
 
     @property
-    def score_tokens(self) -> int:
-        """Number of tokens that calls of ``score_row`` take; 0 if there are none, or their bits differ."""
+    def verify_tokens(self) -> int:
+        """Number of tokens that calls of ``verify_row`` take; 0 if there are none, or their bits differ."""
         ...
 
     @property
@@ -104,8 +104,8 @@ class ModelRunner(Protocol):
         """
         ...
 
-    def score_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
-        """Appends 1 to ``score_tokens`` tokens to a row at ``position``.
+    def verify_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
+        """Appends 1 to ``verify_tokens`` tokens to a row at ``position``.
 
         Tokens are taken back by going on from an earlier position.
 
@@ -115,7 +115,7 @@ class ModelRunner(Protocol):
         ...
 
     def score_room(self, row: int, position: int) -> int:
-        """Returns how many tokens ``score_row`` takes next at a position of a row: ``score_tokens``, or fewer."""
+        """Returns how many tokens ``verify_row`` takes next at a position of a row: ``verify_tokens``, or fewer."""
         ...
 
     def copy_row(self, source: int, target: int, count: int | None = None) -> None:

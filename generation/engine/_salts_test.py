@@ -29,7 +29,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     "states": {"invariant": True, "recurrent": True},
     "pieces": {"invariant": False, "recurrent": False},
     "pieces with states": {"invariant": False, "recurrent": True},
-    "pages": {"invariant": True, "score_tokens": 4},
+    "pages": {"invariant": True, "verify_tokens": 4},
 }
 
 
@@ -130,7 +130,7 @@ def test_a_drafter_begins_anew_where_another_salt_had_the_row() -> None:
         begun.append(fresh)
         return _Silent()
 
-    bench = Bench(HashSlots(1, score_tokens=4), Drafting(begin=begin))
+    bench = Bench(HashSlots(1, verify_tokens=4), Drafting(begin=begin))
     for salt in ("a", "a", "b", "a", None, None):
         bench.put(_PROMPT[:5], 4, cache_salt=salt)
         bench.run()

@@ -255,7 +255,7 @@ class Scheduler:
             The number of those that do.
         """
         with self._times.part("decode"):
-            predictions = self._model.score_row([slot.next_token, *tokens], slot.row, slot.filled)
+            predictions = self._model.verify_row([slot.next_token, *tokens], slot.row, slot.filled)
         for count, (prediction, guess) in enumerate(zip(predictions, [*tokens, None], strict=True)):
             slot.feed(1)
             self._take(slot, prediction)

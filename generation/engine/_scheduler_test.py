@@ -213,20 +213,20 @@ def test_canonical_pieces_are_a_function_of_the_length() -> None:
             assert canonical_pieces(length - pieces[0], (32, 8, 128)) == pieces[1:]
 
 
-@pytest.mark.parametrize(("invariant", "score_tokens", "calls"), [(True, 4, [4, 4, 3]), (True, 0, []), (False, 4, [])])
-def test_scored_prompts_run_by_score_row_if_the_bits_are_the_same(
-    invariant: bool, score_tokens: int, calls: list[int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("invariant", "verify_tokens", "calls"), [(True, 4, [4, 4, 3]), (True, 0, []), (False, 4, [])])
+def test_scored_prompts_run_by_verify_row_if_the_bits_are_the_same(
+    invariant: bool, verify_tokens: int, calls: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prompt = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
     sizes: list[int] = []
-    score_row = HashSlots.score_row
+    verify_row = HashSlots.verify_row
 
     def noted(self: HashSlots, token_ids: Sequence[int], row: int, position: int) -> Any:
         sizes.append(len(token_ids))
-        return score_row(self, token_ids, row, position)
+        return verify_row(self, token_ids, row, position)
 
-    monkeypatch.setattr(HashSlots, "score_row", noted)
-    bench = Bench(HashSlots(invariant=invariant, score_tokens=score_tokens))
+    monkeypatch.setattr(HashSlots, "verify_row", noted)
+    bench = Bench(HashSlots(invariant=invariant, verify_tokens=verify_tokens))
     _, received = bench.put(prompt, 3, prompt_logprobs=2, logprobs=1)
     bench.run()
     assert sizes == calls

@@ -78,10 +78,10 @@ class KeepingModel(SequenceModel):
     A recurrent one has a state of all tokens that were fed, and takes none twice and none out of turn.
     """
 
-    def __init__(self, chunk: int, capacity: int, recurrent: bool = False, score_tokens: int = 0) -> None:
+    def __init__(self, chunk: int, capacity: int, recurrent: bool = False, verify_tokens: int = 0) -> None:
         """Makes an empty cache."""
         self.chunk, self.capacity, self.vocabulary = chunk, capacity, VOCABULARY
-        self.recurrent, self.score_tokens = recurrent, score_tokens
+        self.recurrent, self.verify_tokens = recurrent, verify_tokens
         self.position_axes = (None,) if recurrent else ()
         self.cache = [-1] * capacity
         self.calls: list[tuple[str, int]] = []
@@ -110,17 +110,17 @@ class KeepingModel(SequenceModel):
         self.cache[position] = token_id
         return self.prediction(position + 1)
 
-    def score(self, token_ids: np.ndarray, position: int, last: int) -> Sequence[Prediction]:
+    def verify(self, token_ids: np.ndarray, position: int, last: int) -> Sequence[Prediction]:
         """See ``SequenceModel``; rows beyond ``last`` hold nonsense, and so do their places in the cache."""
         assert token_ids.dtype == np.int32
-        assert token_ids.shape == (1, self.score_tokens)
-        assert 0 <= position <= self.capacity - self.score_tokens
-        assert 0 < last < self.score_tokens
+        assert token_ids.shape == (1, self.verify_tokens)
+        assert 0 <= position <= self.capacity - self.verify_tokens
+        assert 0 < last < self.verify_tokens
         assert -1 not in self.cache[:position]
         self._feed(token_ids[0, : last + 1].tolist(), position)
-        self.calls.append(("score", position))
-        self.cache[position : position + self.score_tokens] = token_ids[0].tolist()
-        rows = np.full((self.score_tokens, VOCABULARY), np.nan, np.float32)
+        self.calls.append(("verify", position))
+        self.cache[position : position + self.verify_tokens] = token_ids[0].tolist()
+        rows = np.full((self.verify_tokens, VOCABULARY), np.nan, np.float32)
         for row in range(last + 1):
             rows[row] = self.prediction(position + row + 1).logits()
         return rows_of(rows)

@@ -28,8 +28,8 @@ class EngineSettings:
             prompt; False keeps those before the last piece alone.
         decode_after_prompts: whether a tick that has run prompts to their ends makes a step of running answers, too.
             False suits a caller that takes tokens between ticks: it gets first tokens before the step.
-        exact: whether every token has the bits of a single step: ``score_row`` is used of invariant models alone. False
-            uses it of every model, if tokens may round differently.
+        exact: whether every token has the bits of a single step: ``verify_row`` is used of invariant models alone.
+            False uses it of every model, if tokens may round differently.
         picture_bytes: memory of embeddings of pictures that may be asked for again; 0 keeps none.
 
     Raises:

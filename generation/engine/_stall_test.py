@@ -49,9 +49,9 @@ class _SlowSlots(HashSlots):
         self.bench.time += 0.03
         return super().decode(rows, token_ids, positions)
 
-    def score_row(self, token_ids: Any, row: int, position: int) -> Any:
+    def verify_row(self, token_ids: Any, row: int, position: int) -> Any:
         self.bench.time += 0.06
-        return super().score_row(token_ids, row, position)
+        return super().verify_row(token_ids, row, position)
 
     def read_row(self, row: int, start: int, stop: int) -> Any:
         self.bench.time += 0.05
@@ -59,7 +59,7 @@ class _SlowSlots(HashSlots):
 
 
 def _slow_bench(drafting: Drafting | None = None, capacity: int = 96, **given: Any) -> Bench:
-    model = _SlowSlots(2, capacity, 101, (1, 4, 16), score_tokens=4)
+    model = _SlowSlots(2, capacity, 101, (1, 4, 16), verify_tokens=4)
     model.bench = Bench(model, drafting, **given)
     return model.bench
 
@@ -121,7 +121,7 @@ def test_prompts_beside_a_draft_get_the_time_that_is_left(target_itl: float, exp
     _stalls(bench, 4)  # every size is measured
     calls = len(bench.model.calls)
     assert _stalls(bench, 2) == [expected] * 2
-    assert bench.model.calls[calls:].count("score_row") == 2
+    assert bench.model.calls[calls:].count("verify_row") == 2
 
 
 def test_what_is_stored_for_a_new_answer_is_part_of_the_stall() -> None:

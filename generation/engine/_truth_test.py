@@ -143,7 +143,7 @@ def test_answers_to_pictures_are_those_of_requests_alone(
 
 @pytest.mark.parametrize(("tokens", "rows"), [(None, 4), (1, 2), (3, 1)])
 def test_drafts_change_no_answer(tokens: int | None, rows: int) -> None:
-    model = HashSlots(score_tokens=6)
+    model = HashSlots(verify_tokens=6)
     drafting = Drafting(begin=lambda row, _: OftenRight(row), tokens=tokens, rows=rows)
     settings = EngineSettings(max_waiting=_COUNT, store_bytes=9_000, max_batched_tokens=24, block_tokens=8)
     load = _Load(model, settings, 6, drafting=drafting)
@@ -152,7 +152,7 @@ def test_drafts_change_no_answer(tokens: int | None, rows: int) -> None:
         _check(received, make(), HashSlots())
     figures = load.scheduler.figures()
     assert 0 < figures.accepted_tokens < figures.draft_tokens
-    assert "score_row" in model.calls
+    assert "verify_row" in model.calls
 
 
 @pytest.mark.parametrize("invariant", [True, False])
@@ -161,7 +161,7 @@ def test_drafts_change_no_answer(tokens: int | None, rows: int) -> None:
 def test_answers_of_rows_with_few_pages_are_those_of_requests_alone(
     invariant: bool, pages: int, store_bytes: int
 ) -> None:
-    model = PagedHashSlots(pages, invariant=invariant, score_tokens=6)
+    model = PagedHashSlots(pages, invariant=invariant, verify_tokens=6)
     settings = EngineSettings(max_waiting=_COUNT, store_bytes=store_bytes, max_batched_tokens=24, block_tokens=8)
     drafting = Drafting(begin=lambda row, _: OftenRight(row), rows=2) if invariant else None
     load = _Load(model, settings, 13, drafting=drafting)

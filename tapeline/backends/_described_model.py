@@ -1,10 +1,11 @@
 """The model that a bundle was exported from, as its description says."""
 
 import re
+from dataclasses import replace
 from typing import Any, Final
 
 from lang_core import Encoding, EntryPoint, InputError, encoding_named
-from tapeline.bundle import Bundle
+from tapeline.bundle import FORMER_NAMES, Bundle
 from tapeline.compare import FORMER_ACTIVATIONS
 from transformer_core import STORED, keep_packed
 from transformer_core.models import DRAFT, Model, entry_points, load_model
@@ -37,20 +38,22 @@ def model_of(bundle: Bundle) -> tuple[Model[Any], tuple[EntryPoint, ...]]:
             keep_packed(model, _encodings(bundle), model.dtype, activations)
         caching = fields.get("caching", {})
         options: dict[str, Any] = {name: fields[name] for name in ("batch", "sequence", "max_sequence")}
-        options |= {name: caching[name] for name in ("positions", "window_caches", "score_tokens") if name in caching}
+        options |= {name: caching[name] for name in ("positions", "window_caches", "verify_tokens") if name in caching}
+        options |= {FORMER_NAMES[name]: caching[name] for name in FORMER_NAMES if name in caching}
         if "slots" in fields:
             options["slots"] = fields["slots"]
             options["pages"] = (fields["pages"], fields["page_tokens"]) if "pages" in fields else None
         else:
             sized = [match.groups() for match in map(_SIZED.fullmatch, names) if match]
-            options["names"] = [name for name in names if not _SIZED.fullmatch(name)]
+            options["names"] = [FORMER_NAMES.get(name, name) for name in names if not _SIZED.fullmatch(name)]
             options["lengths"] = [int(length) for kind, length in sized if kind == "forward"]
             options["packed"] = [int(length) for kind, length in sized if kind == "packed"]
     except KeyError as error:
         raise InputError(
             f"{bundle.path}: kernel_config.json lacks the model's {error}: export the bundle again"
         ) from None
-    return model, entry_points(model, **options)
+    points = entry_points(model, **options)
+    return model, tuple(replace(point, name=bundle.known_name(point.name) or point.name) for point in points)
 
 
 def _encodings(bundle: Bundle) -> dict[str, Encoding]:

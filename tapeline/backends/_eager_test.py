@@ -1,5 +1,6 @@
 """The eager engine: what compiled bundles say, with every kind of bundle, and sessions that refuse what is wrong."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,12 @@ import pytest
 import tapeline
 from lang_core import DeviceError, InputError
 from tapeline.backends import EagerSession, Place, model_of, open_session
+from tapeline.runners import BundleModel, BundleSlots
 
 _SIZES: dict[str, Any] = {"num_layers": 1, "sequence": 8, "max_sequence": 48, "verify": "none"}
 _KINDS: dict[str, dict[str, Any]] = {
-    "one sequence": {"entry_points": ("prefill", "decode", "score"), "score_tokens": 4},
-    "slots": {"slots": 2, "score_tokens": 4},
+    "one sequence": {"entry_points": ("prefill", "decode", "verify"), "verify_tokens": 4},
+    "slots": {"slots": 2, "verify_tokens": 4},
     "pages": {"slots": 2, "page_tokens": 16, "pages": 7},
 }
 _TEXTS = ["it was the age of wisdom, it was the age of", "the best of times"]
@@ -35,6 +37,34 @@ def test_a_bundle_that_is_not_compiled_generates(kind: str, wanted: list[list[in
         assert (model.device, model.target) == ("host", "eager")
         assert [answer.token_ids for answer in model.generate(_TEXTS, **_NEW)] == wanted
         assert [answer.token_ids for answer in model.generate(_TEXTS[::-1], **_NEW)] == wanted[::-1]
+
+
+def _verified(bundle: tapeline.Bundle) -> np.ndarray:
+    """Returns the logits of four tokens in one call of ``verify`` or ``verify_row``."""
+    with open_session(bundle, Place("eager")) as session:
+        if "slots" in bundle.config.model:
+            predictions = BundleSlots(bundle, session).verify_row([9, 40, 7, 300], 1, 0)
+        else:
+            predictions = BundleModel(bundle, session).verify(np.array([[9, 40, 7, 300]], np.int32), 0, 3)
+        return np.stack([prediction.logits() for prediction in predictions])
+
+
+@pytest.mark.parametrize(
+    ("kind", "new", "old"),
+    [({"entry_points": ("prefill", "decode", "score")}, "verify", "score"), ({"slots": 2}, "verify_row", "score_row")],
+)
+def test_bundles_of_earlier_versions_verify_drafts(kind: Any, new: str, old: str, tmp_path: Path) -> None:
+    bundle = tapeline.export("demo", tmp_path / "b", target=(), score_tokens=4, **_SIZES, **kind)  # pyright: ignore[reportCallIssue]
+    assert bundle.entry_point(old).name == new
+    logits = _verified(bundle)
+    file = bundle.path / "kernel_config.json"
+    fields = json.loads(file.read_text())
+    next(point for point in fields["entry_points"] if point["name"] == new)["name"] = old
+    fields["model"]["caching"]["score_tokens"] = fields["model"]["caching"].pop("verify_tokens")
+    del fields["seals"]
+    file.write_text(json.dumps(fields))
+    np.testing.assert_array_equal(_verified(tapeline.Bundle(bundle.path)), logits)
+    assert logits.shape == (4, 512)
 
 
 def test_whole_sequences_run(tmp_path: Path) -> None:

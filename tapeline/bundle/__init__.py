@@ -1,6 +1,6 @@
 """Bundles: the directory that an export writes and everything else reads. docs/bundle.md describes the files."""
 
-from tapeline.bundle._bundle import Bundle
+from tapeline.bundle._bundle import FORMER_NAMES, Bundle
 from tapeline.bundle._checks import VERIFY, BundleChecks, Verify
 from tapeline.bundle._companions import SecondModule, tolerance_of
 from tapeline.bundle._compiled import TRUST, compiled_target, note_compiled_here
@@ -34,6 +34,7 @@ __all__ = [
     "ARCHIVE",
     "ARTIFACT",
     "DEBUG_MODULE",
+    "FORMER_NAMES",
     "LOCKS",
     "MARK",
     "MODULE",

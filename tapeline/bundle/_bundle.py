@@ -31,6 +31,11 @@ from tapeline.bundle._files import (
 )
 from tapeline.bundle._kernel_config import KernelConfig
 
+FORMER_NAMES: Final = {"score": "verify", "score_row": "verify_row", "score_tokens": "verify_tokens"}
+"""Names in descriptions of earlier versions, with the present ones."""
+
+_RENAMED: Final = FORMER_NAMES | {new: old for old, new in FORMER_NAMES.items()}
+
 
 class Bundle:
     """Directory of an exported bundle.
@@ -51,6 +56,14 @@ class Bundle:
         self.config: Final = KernelConfig.read(path / MARK)
         self.checks: Final = BundleChecks(path, self.config.sha256)
 
+    def known_name(self, name: str) -> str | None:
+        """Returns the name that an entry point has in this bundle; None if the bundle lacks the entry point.
+
+        ``verify`` and ``verify_row`` are ``score`` and ``score_row`` in bundles of earlier versions.
+        """
+        known = [point.name for point in self.config.entry_points]
+        return next((one for one in (name, _RENAMED.get(name)) if one in known), None)
+
     def entry_point(self, name: str) -> Signature:
         """Returns the signature of an entry point.
 
@@ -58,6 +71,7 @@ class Bundle:
             InputError: the entry point is not found.
         """
         known = [point.name for point in self.config.entry_points]
+        name = self.known_name(name) or name
         if name not in known:
             raise InputError(
                 f"{self.path} has no entry point {name!r}; available: {', '.join(known)}{near_names(name, known)}"

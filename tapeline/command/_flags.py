@@ -11,6 +11,7 @@ FORMER: Final = {
     "found": "actual",
     "prefix_store": "prefix_cache_memory",
     "reference_engine": "reference_backend",
+    "score_tokens": "verify_tokens",
     "stall": "target_itl",
     "tick_tokens": "max_batched_tokens",
 }

@@ -55,7 +55,7 @@ class ModelFlags:
         *,
         model: str | None = None,
         slots: int | None = None,
-        score_tokens: int | None = None,
+        verify_tokens: int | None = None,
         process: "ExportProcess | None" = None,
         follower: "Follower | None" = None,
         chats: bool = False,
@@ -67,12 +67,12 @@ class ModelFlags:
             progress: receives steps, warnings and bytes.
             model: default of the flag.
             slots: rows of a bundle for a server; None for another bundle.
-            score_tokens: tokens that a call of such a bundle verifies; None without drafts.
+            verify_tokens: tokens that a call of such a bundle verifies; None without drafts.
             process: exports, if that is not to be done here; None for here.
             follower: with ``process``, receives the verification, unless ``--verify=before`` waits for it.
             chats: True refuses a model without a chat template before it is exported.
         """
-        sizes = {"slots": slots, "score_tokens": score_tokens}
+        sizes = {"slots": slots, "verify_tokens": verify_tokens}
         given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
         given |= {name: holder.value for name, holder in self.options.items() if holder.value is not None}
         if given.get("verify") == BEFORE:

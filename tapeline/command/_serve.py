@@ -188,7 +188,7 @@ _DRAFT: Final = flags.DEFINE_string(
 _DRAFT_TOKENS: Final = flags.DEFINE_integer(
     "draft_tokens",
     None,
-    f"Maximum number of draft tokens per step. Default: the number of tokens that score_row takes; {_DRAFTED} with "
+    f"Maximum number of draft tokens per step. Default: the number of tokens that verify_row takes; {_DRAFTED} with "
     "--model.",
     lower_bound=1,
     flag_values=FLAGS,
@@ -426,14 +426,14 @@ def _model_source(log: Log, prefixes: PrefixDirectory | None) -> ModelSource:
     process = ExportProcess()  # that can be ended, and whose memory is not the server's
 
     def bundle() -> tapeline.Bundle:
-        scored = None if _drafts() is None else (_DRAFT_TOKENS.value or _DRAFTED) + 1
+        verified = None if _drafts() is None else (_DRAFT_TOKENS.value or _DRAFTED) + 1
         slots = _SLOT_COUNT.value or SERVED_SLOTS
         return _MODEL.bundle(
             _PLACE.place(),
             told,
             model=_DEMO,
             slots=slots,
-            score_tokens=scored,
+            verify_tokens=verified,
             process=process,
             follower=verification,
         )

@@ -113,7 +113,7 @@ def _caching(export: Export) -> dict[str, Any]:
         return {}
     options = export.options
     forms = {"positions": "shared", "window_caches": options.cache_form}
-    return {"caching": {**forms, "score_tokens": options.score_tokens, **export.caches}}
+    return {"caching": {**forms, "verify_tokens": options.verify_tokens, **export.caches}}
 
 
 def _slots(export: Export) -> dict[str, Any]:

@@ -223,7 +223,7 @@ def one_pass(export: Export, source: ModelSource, *, exact: bool = False) -> Ent
     if exact:
         options = dataclasses.replace(options, quantize="none")
         model, _ = _model(options, "f32", source)
-    options = dataclasses.replace(options, entry_points=("prefill",), score_tokens=None)
+    options = dataclasses.replace(options, entry_points=("prefill",), verify_tokens=None)
     return _entry_points(model, options, dataclasses.replace(export.sizes, sequence=tokens), "whole")[0]
 
 
@@ -274,7 +274,7 @@ def _entry_points(
             sequence=sizes.sequence,
             max_sequence=sizes.max_sequence,
             window_caches=caches,
-            score_tokens=options.score_tokens,
+            verify_tokens=options.verify_tokens,
             slots=options.slots,
             pages=options.paging,
         )
@@ -288,7 +288,7 @@ def _entry_points(
         sequence=sizes.sequence,
         max_sequence=sizes.max_sequence,
         window_caches=caches,
-        score_tokens=options.score_tokens,
+        verify_tokens=options.verify_tokens,
         lengths=lengths,
         packed=packed,
     )

@@ -57,13 +57,16 @@ _COUNTS: Final = (
     "batch",
     "sequence",
     "max_sequence",
-    "score_tokens",
+    "verify_tokens",
     "slots",
     "pages",
     "page_tokens",
     "num_layers",
     "max_memory",
 )
+_FORMER: Final = {"score": "verify", "score_tokens": "verify_tokens"}
+"""Former names of an entry point and an option, with the present ones."""
+
 _TARGET_ALIASES: Final = {"cpu": "llvm-cpu", "llvm_cpu": "llvm-cpu", "vulkan": "vulkan-spirv"}
 _MIX: Final = re.compile(r"(?<=_k)_(?:s|m|l|xl)$")
 _BITS: Final = re.compile(r"\d+")
@@ -82,7 +85,7 @@ class ExportKeywords(TypedDict, total=False):
     max_sequence: int | None
     positions: str
     window_caches: str | None
-    score_tokens: int | None
+    verify_tokens: int | None
     slots: int | None
     pages: int | None
     page_tokens: int | None
@@ -130,8 +133,8 @@ class ExportOptions:
         positions: per_row, with batch=N, is an older spelling of slots=N.
         window_caches: KV caches of sliding-window layers: ring keeps the window only, whole keeps every position.
             Default: ring, or whole with `pages`.
-        score_tokens: Number of tokens per call of score, or of score_row with `slots`. Default: `sequence`; without
-            score_row if `slots` is given.
+        verify_tokens: Number of tokens per call of score, or of verify_row with `slots`. Default: `sequence`; without
+            verify_row if `slots` is given.
         slots: Maximum number of sequences the server decodes at once. Default: a bundle for generate and chat, without
             slots.
         pages: Number of KV-cache pages shared by all sequences (one is reserved). Needs `slots`. Default: a contiguous
@@ -188,7 +191,7 @@ class ExportOptions:
     max_sequence: int | None = None
     positions: str = "shared"
     window_caches: str | None = None
-    score_tokens: int | None = None
+    verify_tokens: int | None = None
     slots: int | None = None
     pages: int | None = None
     page_tokens: int | None = None
@@ -234,6 +237,7 @@ class ExportOptions:
             raise InputError(f"target={','.join(self.target)}: none goes with no other target")
         if self.entry_points is not None:
             _check_sequence("entry_points", self.entry_points)
+            object.__setattr__(self, "entry_points", tuple(_FORMER.get(name, name) for name in self.entry_points))
         _check_sequence("adapter", self.adapter)
         _check_quantize(self.quantize)
         _ = self.mesh_shape
@@ -315,10 +319,11 @@ def export_options(model: str, output: Path, given: ExportKeywords) -> ExportOpt
         InputError: a name is unknown, or a value is refused.
     """
     known = [field.name for field in fields(ExportOptions)]
-    for name in given:
+    options: dict[str, Any] = {_FORMER.get(name, name): value for name, value in given.items()}
+    for name in options:
         if name not in known:
             raise InputError(f"unknown option {name!r}: known are {some_of(name, known)}{near_names(name, known)}")
-    return ExportOptions(model, output, **given)
+    return ExportOptions(model, output, **options)
 
 
 def canonical_dtype(name: str) -> str:

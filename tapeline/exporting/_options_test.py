@@ -78,9 +78,9 @@ def test_positions_per_row_are_slots() -> None:
     ):
         ExportOptions("demo", Path("bundle"), **given, slots=2)
     with pytest.raises(
-        InputError, match="entry_points=prefill,score with positions=per_row, which is an older spelling"
+        InputError, match="entry_points=prefill,verify with positions=per_row, which is an older spelling"
     ):
-        ExportOptions("demo", Path("bundle"), **{**given, "entry_points": ("prefill", "score")})
+        ExportOptions("demo", Path("bundle"), **{**given, "entry_points": ("prefill", "verify")})
 
 
 def test_an_unknown_option_has_near_names(tmp_path: Path) -> None:

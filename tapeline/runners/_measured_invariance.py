@@ -57,8 +57,8 @@ def all_calls_agree(slots: BundleSlots) -> bool:
     """Returns whether all sizes of the entry points give the same bits: logits, entries of caches, states.
 
     The same tokens go through every size of ``prefill_row``, in whole calls and in padded ones, and through every size
-    of ``decode``, in several rows and places of the batch, and ``score_row`` if it can verify drafts. They stand at the
-    beginning of a row, or go on from random entries: near the beginning, in the middle and at the end. If a bundle
+    of ``decode``, in several rows and places of the batch, and ``verify_row`` if it can verify drafts. They stand at
+    the beginning of a row, or go on from random entries: near the beginning, in the middle and at the end. If a bundle
     takes images, text goes through the calls with embeddings too, and so do embeddings.
     """
     last = slots.capacity - min(_FEW, slots.capacity)
@@ -71,7 +71,7 @@ def all_calls_agree(slots: BundleSlots) -> bool:
         (last // 2, _FEW, _Stretch.padded),
         (last, _FEW, _Stretch.steps),
         *(seeing if slots.seeing else ()),
-        *((start, _FEW, _Stretch.scores) for start in (0, last // 2, last) if slots.score_tokens),
+        *((start, _FEW, _Stretch.verifies) for start in (0, last // 2, last) if slots.verify_tokens),
     ]
     return all(_all_same(method(_Stretch(slots, start, count))) for start, count, method in calls)
 
@@ -115,18 +115,18 @@ class _Stretch:
         """Yields each row after steps of all rows."""
         yield from self._decoded(self._slots.run_in_place, range(self._slots.slots), self._tokens)
 
-    def scores(self) -> Iterator[Arrays]:
-        """Yields the results of tokens one by one, and in calls of ``score_row``, whole and padded."""
+    def verifies(self) -> Iterator[Arrays]:
+        """Yields the results of tokens one by one, and in calls of ``verify_row``, whole and padded."""
         slots, entry = self._slots, self._slots.decodes[0]
-        yield self._scored(lambda tokens, position: slots.run_decode(entry, [0], tokens, [position]), 1)
-        for piece in (slots.score_tokens, slots.score_tokens // 2 + 1):
-            yield self._scored(lambda tokens, position: slots.score_row(tokens, 0, position), piece)
+        yield self._verified(lambda tokens, position: slots.run_decode(entry, [0], tokens, [position]), 1)
+        for piece in (slots.verify_tokens, slots.verify_tokens // 2 + 1):
+            yield self._verified(lambda tokens, position: slots.verify_row(tokens, 0, position), piece)
 
-    def _scored(self, score: Callable[[Sequence[int], int], Sequence[Prediction]], piece: int) -> Arrays:
+    def _verified(self, verify: Callable[[Sequence[int], int], Sequence[Prediction]], piece: int) -> Arrays:
         self._begin()
         logits: Arrays = []
         for at in range(0, len(self._tokens), piece):
-            predictions = score(self._tokens[at : at + piece], self._start + at)
+            predictions = verify(self._tokens[at : at + piece], self._start + at)
             logits += [prediction.logits() for prediction in predictions]
         return [*logits, *self._left(0, self._tokens)]
 

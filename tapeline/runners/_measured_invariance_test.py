@@ -37,7 +37,7 @@ class _Rows:
     seeing: Sequence[_Size] = (_Size(8), _Size(20))
     image_token: int = 5
     hidden: int = 2
-    score_tokens: int = 4
+    verify_tokens: int = 4
     caches: np.ndarray = field(default_factory=lambda: np.zeros((4, 40), np.float32))
 
     def _append(self, kind: tuple[str, int], row: int, position: int, token: float) -> KnownLogits:
@@ -58,8 +58,8 @@ class _Rows:
             values = [seen[i] if token == self.image_token else token for i, token in enumerate(token_ids)]
         return [self._append((name, entry.size), row, at, value) for at, value in enumerate(values, position)][-1]
 
-    def score_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[KnownLogits]:
-        return [self._append(("score_row", 4), row, at, token) for at, token in enumerate(token_ids, position)]
+    def verify_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[KnownLogits]:
+        return [self._append(("verify_row", 4), row, at, token) for at, token in enumerate(token_ids, position)]
 
     def run_decode(self, entry: _Size, rows: Any, tokens: Any, positions: Any) -> Any:
         given = zip(rows, positions, tokens, strict=True)
@@ -85,7 +85,7 @@ class _Rows:
 def test_bits_that_are_the_same_everywhere_are_called_so() -> None:
     rows: Any = _Rows()
     assert all_calls_agree(rows)
-    short: Any = _Rows(capacity=3, chunks=(3,), prefills=[_Size(3)], seeing=[], score_tokens=0)
+    short: Any = _Rows(capacity=3, chunks=(3,), prefills=[_Size(3)], seeing=[], verify_tokens=0)
     assert all_calls_agree(short)
 
 
@@ -99,7 +99,7 @@ def test_bits_that_are_the_same_everywhere_are_called_so() -> None:
             ("prefill_row", 20, 10 + 39),
         ],
         *[("prefill_embeddings_row", 8, None), ("prefill_embeddings_row", 20, 10 + 17)],
-        *[("score_row", 4, None), ("score_row", 4, 10 + 17), ("score_row", 4, 10 + 39)],
+        *[("verify_row", 4, None), ("verify_row", 4, 10 + 17), ("verify_row", 4, 10 + 39)],
         *[("decode", size, None) for size in (1, 2, 4)],
         *[("decode", 4, 0), ("decode", 2, 3), ("decode", 1, 10 + 29), ("in_place", 4, None)],
     ],

@@ -26,7 +26,7 @@ Given = Sequence[np.ndarray | int]
 
 _TOKENS: Final = "token_ids"
 _LENGTH: Final = "length"
-_SCORE: Final = "score"
+_VERIFY: Final = "verify"
 _SCALARS: Final = ("position", "last", _LENGTH)
 
 
@@ -176,7 +176,7 @@ class BundleModel(SequenceModel):
         self.caches: Final = session.hold([session.zeros(spec) for spec in specs.values()])
         self._seen = () if given is None else encoded(bundle, session, given)
         self.image_token = bundle.config.model["image_token"] if takes_pictures(bundle) else None
-        self.score_tokens = points[_SCORE].arguments[0].spec.shape[1] if _SCORE in points else 0
+        self.verify_tokens = bundle.entry_point(_VERIFY).arguments[0].spec.shape[1] if bundle.known_name(_VERIFY) else 0
         self.position_axes = position_axes(specs, self.capacity)
         self.position_bytes = sum(
             spec.nbytes // self.capacity
@@ -215,9 +215,9 @@ class BundleModel(SequenceModel):
         self.token_bytes += called.token_bytes
         return Single(results, called.next_ids, self._read)
 
-    def score(self, token_ids: np.ndarray, position: int, last: int) -> Rows:
+    def verify(self, token_ids: np.ndarray, position: int, last: int) -> Rows:
         """Appends rows 0 to ``last`` of tokens i32 [1, T'] and returns the prediction after every row."""
-        return self._run(self._score, token_ids, position, last)
+        return self._run(self._verify, token_ids, position, last)
 
     def draft(self, token_id: int, position: int) -> Prediction:
         """Returns the head's prediction after a token that the model has not been fed."""
@@ -274,8 +274,8 @@ class BundleModel(SequenceModel):
         return _Called(self._bundle, self._session, PREFILL_EMBEDDINGS)
 
     @cached_property
-    def _score(self) -> _Called:
-        return _Called(self._bundle, self._session, _SCORE)
+    def _verify(self) -> _Called:
+        return _Called(self._bundle, self._session, self._bundle.known_name(_VERIFY) or _VERIFY)
 
     @cached_property
     def _draft(self) -> _Called:

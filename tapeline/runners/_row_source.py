@@ -115,11 +115,11 @@ class OneRowSource:
         """
         bundle = self._bundle
         model = BundleModel(bundle, self._session, encoder_arguments(bundle, self._inputs))
-        if self._drafts and not model.score_tokens:
+        if self._drafts and not model.verify_tokens:
             names = ", ".join(entry_point.name for entry_point in bundle.config.entry_points)
             raise InputError(
                 f"{bundle.path} has the entry points {names}; speculation needs score, which verifies drafts: export "
-                f"with entry_points=prefill,decode,score and score_tokens=8"
+                f"with entry_points=prefill,decode,verify and verify_tokens=8"
             )
         self._model = model
         return OneRow(model)

@@ -13,7 +13,7 @@ class SizedCall:
     """Entry point in one size, prepared.
 
     Attributes:
-        size: tokens that a call of ``prefill_row`` or ``score_row`` takes, or rows that one of ``decode`` does.
+        size: tokens that a call of ``prefill_row`` or ``verify_row`` takes, or rows that one of ``decode`` does.
         call: prepared call.
         next_ids: index of the result with the likeliest tokens.
         token_bytes: bytes of token ids, rows and positions per call.

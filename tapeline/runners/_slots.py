@@ -22,7 +22,7 @@ SLOTS: Final = "slots"
 
 _PREFILL: Final = "prefill_row"
 _DECODE: Final = "decode"
-_SCORE: Final = "score_row"
+_VERIFY: Final = "verify_row"
 
 
 @checked_choices
@@ -38,7 +38,7 @@ class BundleSlots:
         recurrent: whether a layer has a state or a ring, so that a row can only continue at its end.
         position_axes: axis of positions of each array that ``read_row`` returns; None of a state or a ring.
         position_bytes: bytes of one position of a row in all of those.
-        score_tokens: number of tokens that a call of ``score_row`` takes; 0 if the bundle has none, or has states,
+        verify_tokens: number of tokens that a call of ``verify_row`` takes; 0 if the bundle has none, or has states,
             which cannot take a token back.
         prefills: sizes of ``prefill_row``, ascending.
         seeing: the same of ``prefill_embeddings_row``; none for a text-only bundle.
@@ -91,8 +91,9 @@ class BundleSlots:
             bundle.entry_point(PREFILL_EMBEDDINGS_ROW).arguments[1].spec.shape[-1] if self.seeing else 0
         )
         self._clear: Final = session.updating("clear_row", 0) if "clear_row" in names else None
-        self._score: Final = SizedCall(bundle, session, _SCORE) if _SCORE in names else None
-        self.score_tokens: Final = 0 if self._score is None or self._clear else self._score.size
+        verify = bundle.known_name(_VERIFY)
+        self._verify: Final = None if verify is None else SizedCall(bundle, session, verify)
+        self.verify_tokens: Final = 0 if self._verify is None or self._clear else self._verify.size
         self._caches: Final = session.hold([session.zeros(spec) for spec in caches.values()])
         pool = PagePool(self.slots, model["pages"], held, self.capacity // held) if "pages" in model else None
         self._rows: Final = slot_rows(self._caches, self.position_axes, session.updating("copy_row", 0), pool)
@@ -143,22 +144,22 @@ class BundleSlots:
         results = self._appended(entry, token_ids, row, position, embeddings)
         return Row(Rows(results, 1, entry.next_ids, self._read), 0)
 
-    def score_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
+    def verify_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
         """Appends tokens to a row, as ``prefill_row`` does, and returns the predictions after each of them.
 
         Args:
-            token_ids: 1 to ``score_tokens`` tokens.
+            token_ids: 1 to ``verify_tokens`` tokens.
             row: the row.
             position: position of the first token.
 
         Raises:
             InputError: there are zero or too many tokens, or they do not fit into the row, or the bundle cannot score.
         """
-        if self._score is None:
-            raise InputError(f"{_SCORE}: the bundle was exported without it: export with score_tokens=4")
-        self._check_tokens(_SCORE, "draft", len(token_ids), self.score_tokens, position)
-        results = self._appended(self._score, token_ids, row, position)
-        return Rows(results, self.score_tokens, self._score.next_ids, self._read)[: len(token_ids)]
+        if self._verify is None:
+            raise InputError(f"{_VERIFY}: the bundle was exported without it: export with verify_tokens=4")
+        self._check_tokens(_VERIFY, "draft", len(token_ids), self.verify_tokens, position)
+        results = self._appended(self._verify, token_ids, row, position)
+        return Rows(results, self.verify_tokens, self._verify.next_ids, self._read)[: len(token_ids)]
 
     def _appended(
         self,
@@ -252,9 +253,9 @@ class BundleSlots:
         return [predictions[place] for place in places]
 
     def score_room(self, row: int, position: int) -> int:
-        """Returns ``score_tokens``: padding beyond the row has no effect."""
+        """Returns ``verify_tokens``: padding beyond the row has no effect."""
         del row, position
-        return self.score_tokens
+        return self.verify_tokens
 
     def copy_row(self, source: int, target: int, count: int | None = None) -> None:
         """Makes a row's states those of another one, and its first ``count`` positions, or all; pages are shared."""

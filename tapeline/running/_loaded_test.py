@@ -17,9 +17,9 @@ _SIZES: dict[str, Any] = {"sequence": 8, "max_sequence": 64, "verify": "none"}
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> tapeline.Bundle:
-    points = ("prefill", "decode", "score")
+    points = ("prefill", "decode", "verify")
     return tapeline.export(
-        "demo", tmp_path_factory.mktemp("demo") / "bundle", entry_points=points, score_tokens=4, **_SIZES
+        "demo", tmp_path_factory.mktemp("demo") / "bundle", entry_points=points, verify_tokens=4, **_SIZES
     )
 
 

@@ -23,7 +23,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> tapeline.Bundle:
 @pytest.fixture(scope="module")
 def slots(tmp_path_factory: pytest.TempPathFactory) -> tapeline.Bundle:
     folder = tmp_path_factory.mktemp("slots")
-    return tapeline.export("demo", folder / "bundle", slots=2, sequence=40, max_sequence=64, score_tokens=4)
+    return tapeline.export("demo", folder / "bundle", slots=2, sequence=40, max_sequence=64, verify_tokens=4)
 
 
 def test_answers_are_those_of_a_plain_bundle(plain: tapeline.Bundle, slots: tapeline.Bundle) -> None:

@@ -90,7 +90,7 @@ def forward_logits(bundle: Bundle, session: Session, token_ids: Sequence[int]) -
     if lengths.regime_of(len(token_ids)) != lengths.regime_of(length):
         raise InputError(
             f"{len(token_ids)} tokens, and RoPE of {bundle.path} has the frequencies of {length} tokens: export with "
-            f"entry_points=prefill,decode,score, which takes texts of any length, or with sequence={len(token_ids)}"
+            f"entry_points=prefill,decode,verify, which takes texts of any length, or with sequence={len(token_ids)}"
         )
     padded = np.zeros((batch, length), np.int32)
     padded[0, : len(token_ids)] = token_ids

@@ -88,8 +88,8 @@ def _check_head(bundle: Bundle) -> None:
     if DRAFT not in names:
         raise InputError(
             f"speculate={HEAD}: {bundle.path} has the entry points {', '.join(names)}, and no {DRAFT} of a "
-            f"multi-token prediction head: export a model that has one with entry_points=prefill,decode,score,{DRAFT} "
-            f"and score_tokens=4"
+            f"multi-token prediction head: export a model that has one with entry_points=prefill,decode,verify,{DRAFT} "
+            f"and verify_tokens=4"
         )
 
 

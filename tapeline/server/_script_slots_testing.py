@@ -25,7 +25,7 @@ class ScriptSlots:
         self.slots, self.capacity, self.vocabulary = slots, len(script), vocabulary
         self.chunks, self.invariant, self.recurrent = (8, 32), True, False
         self.position_axes, self.position_bytes = (1,), 4
-        self.score_tokens, self.pages, self.image_token = 0, None, None
+        self.verify_tokens, self.pages, self.image_token = 0, None, None
         self.fails = False
 
     def prefill_row(
@@ -47,13 +47,13 @@ class ScriptSlots:
             raise RuntimeError("the device has caught fire")
         return [self._next(position + 1) for position in positions]
 
-    def score_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
+    def verify_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[Prediction]:
         """Returns the predictions after each of some tokens."""
         del row
         return [self._next(position + count) for count in range(1, len(token_ids) + 1)]
 
     def score_room(self, row: int, position: int) -> int:
-        return self.score_tokens
+        return self.verify_tokens
 
     def copy_row(self, source: int, target: int, count: int | None = None) -> None:
         """Copies nothing: rows hold nothing."""

@@ -191,7 +191,7 @@ def test_an_export_is_verified_by_jax(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_prompt_cache_lookup_and_drafts_change_no_token_on_jax(tmp_path: Path) -> None:
     sizes: Any = {"num_layers": 1, "sequence": 4, "max_sequence": 40, "target": ()}
-    points: Any = {"entry_points": ("prefill", "decode", "score"), "score_tokens": 4}
+    points: Any = {"entry_points": ("prefill", "decode", "verify"), "verify_tokens": 4}
     path = export("demo", tmp_path / "bundle", **sizes, **points)
     options: Any = {"token_ids": _PROMPT * 2, "max_new_tokens": 6, "ignore_eos": True}
     with tapeline.load(path, engine="jax") as model:

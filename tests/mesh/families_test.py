@@ -171,7 +171,7 @@ def test_rows_of_slots_are_written_where_they_lie(mesh: str) -> None:
 
 @pytest.mark.parametrize(
     ("options", "names"),
-    [({"pages": (13, 4)}, ("prefill_row", "decode", "copy_row")), ({"score_tokens": 3}, ("score_row",))],
+    [({"pages": (13, 4)}, ("prefill_row", "decode", "copy_row")), ({"verify_tokens": 3}, ("verify_row",))],
 )
 def test_pages_and_drafts_of_slots_gather_no_cache_either(options: dict[str, Any], names: tuple[str, ...]) -> None:
     model, mesh = golden_decoder("llama_gqa"), MeshShape.parse("tp=2")

@@ -47,10 +47,10 @@ class EagerSlots:
         padded = [*token_ids, *[1] * (size - len(token_ids))]  # padding that would show
         return KnownLogits(self._call(name, [padded], row, position, len(token_ids) - 1)[0])
 
-    def score_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[KnownLogits]:
-        size = self._points["score_row"].arguments[0].spec.shape[1]
+    def verify_row(self, token_ids: Sequence[int], row: int, position: int) -> Sequence[KnownLogits]:
+        size = self._points["verify_row"].arguments[0].spec.shape[1]
         padded = [*token_ids, *[1] * (size - len(token_ids))]
-        logits = self._call("score_row", [padded], row, position, len(token_ids) - 1)[0]
+        logits = self._call("verify_row", [padded], row, position, len(token_ids) - 1)[0]
         return [KnownLogits(line) for line in logits[: len(token_ids)]]
 
     def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[KnownLogits]:

@@ -56,11 +56,11 @@ CONTEXT = EagerExecutionContext(MappingWeights(WEIGHTS))
 def points_of(positions: str, caches: str) -> dict[str, EntryPoint]:
     made = entry_points(
         MODEL,
-        names=("prefill", "decode", "score"),
+        names=("prefill", "decode", "verify"),
         batch=BATCH,
         sequence=4,
         max_sequence=LENGTH,
-        score_tokens=2,
+        verify_tokens=2,
         positions=positions,
         window_caches=caches,
     )
@@ -80,7 +80,7 @@ def inline() -> InlineParameters:
 def calls(positions: str) -> list[tuple[str, list[np.ndarray]]]:
     """Pieces, padded ones and single tokens, past a wrap of the rings; per row, rows go on at their own speed."""
     if positions == "shared":
-        pieces = [("prefill", 0, 4), ("prefill", 4, 4), ("prefill", 8, 2), ("score", 10, 2), ("decode", 12, 1)]
+        pieces = [("prefill", 0, 4), ("prefill", 4, 4), ("prefill", 8, 2), ("verify", 10, 2), ("decode", 12, 1)]
         pieces += [("decode", position, 1) for position in range(13, 16)]
         made = [(name, np.full(BATCH, start), np.full(BATCH, count)) for name, start, count in pieces]
     else:
@@ -90,7 +90,7 @@ def calls(positions: str) -> list[tuple[str, list[np.ndarray]]]:
             ("prefill", (4, 1, 4)),
             ("prefill", (4, 0, 2)),
             ("prefill", (3, 3, 0)),
-            ("score", (2, 1, 2)),
+            ("verify", (2, 1, 2)),
             *[("decode", (1, 1, 1))] * 5,
         ):
             made.append((name, starts.copy(), np.array(counts)))
@@ -99,7 +99,7 @@ def calls(positions: str) -> list[tuple[str, list[np.ndarray]]]:
 
 
 def _inputs(name: str, positions: str, starts: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
-    width = {"prefill": 4, "score": 2, "decode": 1}[name]
+    width = {"prefill": 4, "verify": 2, "decode": 1}[name]
     tokens = np.full((BATCH, width), 28, np.int32)
     for row, (start, count) in enumerate(zip(starts, counts, strict=True)):
         tokens[row, :count] = IDS[row, start : start + count]

@@ -20,7 +20,7 @@ from transformer_core.models import entry_points, load_model, weights_of
 
 _TAKES, _TOKENS, _ROOM = 4, 13, 24
 _NAMES = MTP_CASES if LONG else ("qwen3_5", "deepseek_v3")
-_POINTS = ("prefill", "decode", "score", "draft")
+_POINTS = ("prefill", "decode", "verify", "draft")
 
 
 class _Counted(SequenceModel):
@@ -28,8 +28,8 @@ class _Counted(SequenceModel):
 
     def __init__(self, directory: Path, weights: SafetensorsCheckpoint, vocabulary: int) -> None:
         model = load_model(directory, drafts=True)
-        self.recurrent, self.chunk, self.capacity, self.score_tokens = True, 5, _ROOM, _TAKES
-        sizes: Any = {"sequence": self.chunk, "max_sequence": _ROOM, "score_tokens": _TAKES}
+        self.recurrent, self.chunk, self.capacity, self.verify_tokens = True, 5, _ROOM, _TAKES
+        sizes: Any = {"sequence": self.chunk, "max_sequence": _ROOM, "verify_tokens": _TAKES}
         points = entry_points(model, names=_POINTS, **sizes)
         self._points: dict[str, Any] = dict(zip(_POINTS, points, strict=True))
         self._ctx = EagerExecutionContext(weights_of(model, weights))
@@ -51,9 +51,9 @@ class _Counted(SequenceModel):
         self.calls += 1
         return self._run("decode", [[token_id]], position)[0]
 
-    def score(self, token_ids: np.ndarray, position: int, last: int) -> Any:
+    def verify(self, token_ids: np.ndarray, position: int, last: int) -> Any:
         self.calls += 1
-        return self._run("score", token_ids, position, last)
+        return self._run("verify", token_ids, position, last)
 
     def draft(self, token_id: int, position: int) -> Prediction:
         return self._run("draft", [[token_id]], position)[0]

@@ -27,7 +27,7 @@ from transformer_core.models import (
 )
 
 _TOLERANCE = 2e-4
-_NAMES = ("prefill", "decode", "score", "draft")
+_NAMES = ("prefill", "decode", "verify", "draft")
 _ALL = pytest.mark.parametrize("name", MTP_CASES)
 
 
@@ -35,7 +35,7 @@ class _Calls:
     """Entry points on caches that they share."""
 
     def __init__(self, model: Any, ctx: EagerExecutionContext, capacity: int) -> None:
-        sizes: Any = {"sequence": 5, "max_sequence": capacity, "score_tokens": 3}
+        sizes: Any = {"sequence": 5, "max_sequence": capacity, "verify_tokens": 3}
         points = entry_points(model, names=_NAMES, **sizes)
         self.points: dict[str, Any] = dict(zip(_NAMES, points, strict=True))
         self.ctx, self.caches = ctx, empty_caches(points[0])
@@ -82,9 +82,9 @@ def test_drafts_after_every_kind_of_call(name: str, tmp_path: Path) -> None:
             check(position)
             calls("decode", [tokens[position : position + 1]], position)
         check(14)
-        calls("score", [tokens[14:17]], 14, 2)
+        calls("verify", [tokens[14:17]], 14, 2)
         check(17)
-        calls("score", [[tokens[17], 3, 3]], 17, 0)  # rejected tokens leave nothing behind
+        calls("verify", [[tokens[17], 3, 3]], 17, 0)  # rejected tokens leave nothing behind
         check(18)
 
 

@@ -30,10 +30,10 @@ class _Eager(SequenceModel):
     recurrent = True
 
     def __init__(self, model: DecoderLM, ctx: EagerExecutionContext, chunk: int, capacity: int, takes: int) -> None:
-        self.ctx, self.chunk, self.capacity, self.score_tokens = ctx, chunk, capacity, takes
-        sizes: Any = {"sequence": chunk, "max_sequence": capacity, "score_tokens": takes}
-        points = entry_points(model, names=("prefill", "decode", "score"), **sizes)
-        self._prefill, self._decode, self._score = points
+        self.ctx, self.chunk, self.capacity, self.verify_tokens = ctx, chunk, capacity, takes
+        sizes: Any = {"sequence": chunk, "max_sequence": capacity, "verify_tokens": takes}
+        points = entry_points(model, names=("prefill", "decode", "verify"), **sizes)
+        self._prefill, self._decode, self._verify = points
         self._caches: list[Any] = empty_caches(self._prefill)
         self._states = [a.name.endswith("_state") for a in self._prefill.arguments if a.alias_result]
         self._kept: list[Any] | None = None
@@ -58,8 +58,8 @@ class _Eager(SequenceModel):
     def decode(self, token_id: int, position: int) -> Prediction:
         return self._run(self._decode, np.array([[token_id]], np.int32), position)[0]
 
-    def score(self, token_ids: np.ndarray, position: int, last: int) -> Sequence[Prediction]:
-        return self._run(self._score, token_ids, position, last)
+    def verify(self, token_ids: np.ndarray, position: int, last: int) -> Sequence[Prediction]:
+        return self._run(self._verify, token_ids, position, last)
 
     def keep_states(self) -> None:
         self._kept = list(self._caches)

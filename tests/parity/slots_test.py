@@ -45,7 +45,7 @@ def test_rows_say_what_transformers_says(case: GoldenCase, caches: str, tmp_path
     with opened(case, tmp_path) as (model, ctx):
         if caches == "ring" and not any(model.config.windows):
             return  # whole then too
-        sizes: Any = {"sequence": length, "max_sequence": length + steps, "score_tokens": steps}
+        sizes: Any = {"sequence": length, "max_sequence": length + steps, "verify_tokens": steps}
         slots = EagerSlots(entry_points(model, slots=_SLOTS, window_caches=caches, **sizes), ctx)
         _filled(slots, other, 2)
         prediction = _filled(slots, prompt, 3)
@@ -55,7 +55,7 @@ def test_rows_say_what_transformers_says(case: GoldenCase, caches: str, tmp_path
             expected = at_length(model, length + steps)(ctx, whole).numpy()[0, length - 1 :]
         slots.copy_row(3, 0)
         slots.copy_row(3, 1)
-        scored = slots.score_row([int(token) for token in golden.tokens[0, : steps - 1]], 1, length)
+        scored = slots.verify_row([int(token) for token in golden.tokens[0, : steps - 1]], 1, length)
         for step, line in enumerate(scored, 1):
             assert relative_error(line.logits(), expected[step]) < _TOLERANCE, f"scored, step {step}"
         for step in range(steps):
@@ -83,8 +83,8 @@ def test_slots_choose_their_own_sizes_and_names(tmp_path: Path) -> None:
         ]
         shapes = [point.arguments[0].spec.shape for point in points[:-1]]
         assert shapes == [(1, 40), (1, 32), (1, 8), (6, 1), (1, 1), (2, 1), (4, 1)]
-        points = entry_points(model, slots=2, sequence=8, max_sequence=48, score_tokens=5)
-        score = next(point for point in points if point.name == "score_row")
+        points = entry_points(model, slots=2, sequence=8, max_sequence=48, verify_tokens=5)
+        score = next(point for point in points if point.name == "verify_row")
         assert [argument.spec.shape for argument in score.arguments[:4]] == [(1, 5), (), (), ()]
         for wrong in ({"batch": 2}, {"positions": "per_row"}, {"names": ["decode"]}):
             given: Any = wrong
@@ -93,6 +93,6 @@ def test_slots_choose_their_own_sizes_and_names(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="slots: expected 1 or more; found 0"):
             entry_points(model, slots=0)
         with pytest.raises(
-            ConfigError, match="score_tokens: expected at most 48, the positions that caches hold; found 49"
+            ConfigError, match="verify_tokens: expected at most 48, the positions that caches hold; found 49"
         ):
-            entry_points(model, slots=2, sequence=8, max_sequence=48, score_tokens=49)
+            entry_points(model, slots=2, sequence=8, max_sequence=48, verify_tokens=49)

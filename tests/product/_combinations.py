@@ -11,9 +11,9 @@ from tapeline import Bundle
 _PAGE = Path(__file__).parents[2] / "docs" / "supported.md"
 SIZES: dict[str, Any] = {"num_layers": 1, "sequence": 8, "max_sequence": 64, "verify": "none"}
 KINDS: dict[str, dict[str, Any]] = {
-    "one sequence": {"entry_points": ("prefill", "decode", "score"), "score_tokens": 4},
-    "`--slots`": {"slots": 2, "score_tokens": 4},
-    "`--slots --pages`": {"slots": 2, "score_tokens": 4, "page_tokens": 16, "pages": 9},
+    "one sequence": {"entry_points": ("prefill", "decode", "verify"), "verify_tokens": 4},
+    "`--slots`": {"slots": 2, "verify_tokens": 4},
+    "`--slots --pages`": {"slots": 2, "verify_tokens": 4, "page_tokens": 16, "pages": 9},
 }
 TEXTS = ["it was the age of wisdom, it was the age of", "the best of times", "it was the age of wisdom, it"]
 NEW: dict[str, Any] = {"max_new_tokens": 7, "ignore_eos": True}

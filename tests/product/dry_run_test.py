@@ -80,7 +80,7 @@ def test_it_says_what_rings_save(tmp_path: Path) -> None:
     case, model = CASES["gemma3"], tmp_path / "gemma"
     model.mkdir()
     write_checkpoint(model, case)
-    sizes: dict[str, Any] = {"sequence": 3, "score_tokens": 6, "max_sequence": 50, "batch": 2}
+    sizes: dict[str, Any] = {"sequence": 3, "verify_tokens": 6, "max_sequence": 50, "batch": 2}
     ring, whole = (
         dry_run(options(tmp_path / "bundle", model, window_caches=kind, **sizes), model, PhaseMeter())
         for kind in ("ring", "whole")

@@ -22,9 +22,9 @@ def _json(path: Path) -> Any:
 def test_every_flag_of_the_contract_is_there() -> None:
     promised = (
         "model output entry_points batch sequence max_sequence dtype quantize weights lowering num_layers target "
-        "verify reference_python positions window_caches score_tokens dry_run max_memory resume report dump_tags graph "
-        "stablehlo_target_version tune kernels locations activations adapter slots pages page_tokens mesh hardware "
-        "overwrite format"
+        "verify reference_python positions window_caches verify_tokens dry_run max_memory resume report dump_tags "
+        "graph stablehlo_target_version tune kernels locations activations adapter slots pages page_tokens mesh "
+        "hardware overwrite format"
     )
     ours = set(load_command("export").FLAGS)
     assert ours == set(promised.split())
@@ -59,9 +59,9 @@ def test_every_flag_of_the_contract_is_there() -> None:
         (["--model=nowhere"], "--model=nowhere: there is no directory or file"),
         (
             ["--entry_points=prefil"],
-            "unknown 'prefil': known are forward, prefill, decode, score; did you mean 'prefill'?",
+            "unknown 'prefil': known are forward, prefill, decode, verify; did you mean 'prefill'?",
         ),
-        (["--entry_points=decode,decode"], "name each of forward, prefill, decode, score at most once"),
+        (["--entry_points=decode,decode"], "name each of forward, prefill, decode, verify at most once"),
         (["--target=llvm"], "--target=llvm: unknown 'llvm': known are none, llvm-cpu, vmvx"),
         (["--target=none,vmvx"], "--target=none,vmvx: none goes with no other target"),
         (["--target="], "--target=: the value is empty"),

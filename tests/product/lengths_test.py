@@ -32,9 +32,9 @@ _ORDER = (15, 23, 7, 17, 16, 15, 23, 16, 17, 7, 15)
 @pytest.fixture(scope="module", params=MODELS)
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     name = request.param
-    options = {"sequence": 5, "max_sequence": _CAPACITY, "entry_points": ("prefill", "decode", "score")}
+    options = {"sequence": 5, "max_sequence": _CAPACITY, "entry_points": ("prefill", "decode", "verify")}
     return name, export_case(
-        MODELS[name], tmp_path_factory.mktemp(name), score_tokens=4, verify="iree", target=_TARGET, **options
+        MODELS[name], tmp_path_factory.mktemp(name), verify_tokens=4, verify="iree", target=_TARGET, **options
     )
 
 

@@ -26,9 +26,9 @@ def _exported(name: str, directory: Path, **changes: Any) -> Path:
     (model / "config.json").write_text(json.dumps(mtp_case(name).config))
     safetensors.numpy.save_file(checkpoint_weights(mtp_case(name)), model / "model.safetensors")
     length = len(mtp_case(name).prompt[0]) + 16
-    sizes: dict[str, Any] = {"sequence": 8, "max_sequence": length, "score_tokens": 4, **changes}
+    sizes: dict[str, Any] = {"sequence": 8, "max_sequence": length, "verify_tokens": 4, **changes}
     sizes["verify"] = "auto"
-    return export(model, directory / "bundle", entry_points=("prefill", "decode", "score", "draft"), **sizes)
+    return export(model, directory / "bundle", entry_points=("prefill", "decode", "verify", "draft"), **sizes)
 
 
 _NAMES = [*MTP_CASES] if os.environ.get("TAPELINE_LONG") else ["qwen3_5"]
@@ -38,7 +38,7 @@ _NAMES = [*MTP_CASES] if os.environ.get("TAPELINE_LONG") else ["qwen3_5"]
 def test_a_bundle_drafts_for_itself(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bundle = _exported(name, tmp_path)
     report = json.loads((bundle / "report.json").read_text())
-    assert {row["entry_point"] for row in report["verification"]} >= {"prefill", "decode", "score", "draft"}
+    assert {row["entry_point"] for row in report["verification"]} >= {"prefill", "decode", "verify", "draft"}
     golden, prompt = read_golden(name), mtp_case(name).prompt[0]
     flags = [f"--bundle={bundle}", f"--token_ids={','.join(map(str, prompt))}", "--ignore_eos"]
     flags += ["--max_new_tokens=12", f"--stats={tmp_path / 's.json'}"]
@@ -67,8 +67,8 @@ def _assert_draft(bundle: Bundle, name: str) -> None:
 
 def test_what_the_user_got_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # The options of speculation_test, so that both share one compilation.
-    sizes: dict[str, Any] = {"sequence": 8, "max_sequence": 72, "score_tokens": 5}
-    demo = export("demo", tmp_path / "demo", entry_points=("prefill", "decode", "score"), **sizes)
+    sizes: dict[str, Any] = {"sequence": 8, "max_sequence": 72, "verify_tokens": 5}
+    demo = export("demo", tmp_path / "demo", entry_points=("prefill", "decode", "verify"), **sizes)
     flags = ["--prompt=a", "--max_new_tokens=3", "--speculate=mtp"]
     refused(invoke("generate", capsys, f"--bundle={demo}", *flags), "and no draft of a multi-token prediction head")
     done = invoke("export", capsys, "--model=demo", f"--output={tmp_path / 'x'}", "--entry_points=prefill,decode,draft")

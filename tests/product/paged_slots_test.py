@@ -36,7 +36,7 @@ def bundles(compiled_once: None, tmp_path_factory: pytest.TempPathFactory) -> tu
     """A bundle whose rows have all positions, and the same with pages."""
     del compiled_once
     folder, target = tmp_path_factory.mktemp("pages"), (target_of_device(_DEVICE),)
-    options: Any = {**_SIZES, "target": target, "score_tokens": 4, "verify": "auto"}
+    options: Any = {**_SIZES, "target": target, "verify_tokens": 4, "verify": "auto"}
     whole = Bundle(export("demo", folder / "whole", **options))
     return whole, Bundle(export("demo", folder / "paged", **options, **_PAGES))
 
@@ -68,7 +68,7 @@ def test_rows_of_pages_have_the_bits_of_whole_rows(bundles: tuple[Bundle, Bundle
                 filled[other_row] = count
             elif kind == 2 and filled[row] < 90:
                 tokens = random.integers(0, 100, 3).tolist()
-                _check(both, lambda slots, row=row, at=filled[row], tokens=tokens: slots.score_row(tokens, row, at))
+                _check(both, lambda slots, row=row, at=filled[row], tokens=tokens: slots.verify_row(tokens, row, at))
                 filled[row] += 2
             elif kind == 3 and filled[row]:
                 start = int(random.integers(0, filled[row]))

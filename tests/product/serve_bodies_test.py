@@ -23,7 +23,7 @@ _SHAPE: Final[dict[str, Any]] = {
     "max_sequence": 128,
     "pages": 12,
     "page_tokens": 16,
-    "score_tokens": 4,
+    "verify_tokens": 4,
 }
 
 

@@ -89,7 +89,7 @@ def _resident_kib(process: int) -> int:
 @pytest.fixture(scope="module")
 def paged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("paged") / "demo"
-    return export("demo", folder, slots=4, max_sequence=256, pages=40, page_tokens=16, score_tokens=4)
+    return export("demo", folder, slots=4, max_sequence=256, pages=40, page_tokens=16, verify_tokens=4)
 
 
 @pytest.mark.parametrize(("kind", "flags"), [("demo", ()), ("paged", ("--speculate=prompt_lookup", "--draft_rows=4"))])

@@ -23,7 +23,7 @@ from tests.product._bundles import ON_FAST_DEVICES, export
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 _COUNT = 200 if os.environ.get("TAPELINE_LONG") == "1" else 24
 # As in paged_slots_test.
-_SIZES: Any = {"slots": 3, "sequence": 32, "score_tokens": 4, "max_sequence": 96, "num_layers": 1}
+_SIZES: Any = {"slots": 3, "sequence": 32, "verify_tokens": 4, "max_sequence": 96, "num_layers": 1}
 compiled_once = _bundles.compiled_once
 pytestmark = [ON_FAST_DEVICES, pytest.mark.usefixtures("compiled_once")]
 

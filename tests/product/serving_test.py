@@ -51,7 +51,7 @@ def _bundle(name: str, folder: Path) -> Bundle:
             export("demo", folder / "bundle", num_layers=1, quantize="q8_0", activations="q8", verify="auto", **options)
         )
     if name == "demo":
-        layers = {"num_layers": None if _ALL else 1, "score_tokens": 4}  # as in paged_slots_test
+        layers = {"num_layers": None if _ALL else 1, "verify_tokens": 4}  # as in paged_slots_test
         return Bundle(export("demo", folder / "bundle", **layers, **options))
     return Bundle(export_case(CASES[name], folder, **options))
 

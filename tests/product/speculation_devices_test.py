@@ -52,8 +52,8 @@ def test_tokens_are_transformers_whatever_is_proposed(name: str, tmp_path: Path)
     capacity = len(prompt) + case.steps - 1  # not one position more than needed: the last drafts do not fit
     bundle = Bundle(
         export_case(
-            case, tmp_path, sequence=4, max_sequence=capacity, score_tokens=_TAKES,
-            entry_points=("prefill", "decode", "score"), target=(target_of_device(_DEVICE),),
+            case, tmp_path, sequence=4, max_sequence=capacity, verify_tokens=_TAKES,
+            entry_points=("prefill", "decode", "verify"), target=(target_of_device(_DEVICE),),
         )
     )  # fmt: skip
     for device in sharing(_DEVICE) if name == _CASES[0] else (_DEVICE,):

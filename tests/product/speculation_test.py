@@ -28,7 +28,7 @@ _SIZES: dict[str, Any] = {"sequence": 8, "max_sequence": 72}
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All layers; a call of score takes 5 tokens."""
     folder = tmp_path_factory.mktemp("demo")
-    return export("demo", folder / "b", entry_points=("prefill", "decode", "score"), score_tokens=5, **_SIZES)
+    return export("demo", folder / "b", entry_points=("prefill", "decode", "verify"), verify_tokens=5, **_SIZES)
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,7 @@ def test_two_ways_to_get_drafts(demo: Path, generating: Generate) -> None:
 
 def test_a_bundle_that_cannot_verify(other: Path, demo: Path, generating: Generate, tmp_path: Path) -> None:
     flags = ["--token_ids=1,2", "--max_new_tokens=3", "--speculate=prompt_lookup"]
-    refused(generating(other, *flags), "export with --entry_points=prefill,decode,score and --score_tokens=8")
+    refused(generating(other, *flags), "export with --entry_points=prefill,decode,verify and --verify_tokens=8")
     scaling = {"type": "dynamic", "factor": 2.0, "trained": 16}
     dynamic = _edited(demo, tmp_path / "dynamic", lambda c: c["model"]["rope"].update(scaling=scaling))
     refused(generating(dynamic, *flags), "RoPE (dynamic) depends on how many there are, and a draft that is verified")

@@ -19,7 +19,7 @@ _PRESETS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "forward": ("training", {}),
     "prefill": ("prefill", {"padded": True, "next_ids": True}),
     "decode": ("decode", {"next_ids": True}),
-    "score": ("score", {"next_ids": True}),
+    "verify": ("verify", {"next_ids": True}),
 }
 
 
@@ -144,7 +144,7 @@ class DecoderLM(Model[DecoderConfig]):
     row, position, last, caches)`` appends tokens to a row and gives logits [1,V], in several sizes of T
     (``prefill_row_32``); ``decode(token_ids [n,1], row [n], position [n], count [n], caches)`` appends a token to each
     of n distinct rows, in several n up to N (``decode_1``), and leaves rows with ``count`` 0 alone; with
-    ``score_tokens=T'``, ``score_row(token_ids [1,T'], row, position, last, caches)`` appends as ``prefill_row`` does,
+    ``verify_tokens=T'``, ``verify_row(token_ids [1,T'], row, position, last, caches)`` appends as ``prefill_row`` does,
     and gives logits [1,T',V] of every token; ``copy_row(source, target, caches)``; and ``clear_row(row, caches)`` sets
     states to zeros, if there are some. Padding leaves caches unchanged.
 
@@ -202,40 +202,40 @@ class DecoderLM(Model[DecoderConfig]):
         return CompileProfile(name="forward", batch=batch, sequence=sequence, max_sequence=capacity, dtype=self.dtype)
 
     def profile(
-        self, name: str, sizes: CompileProfile, *, positions: str, window_caches: str, score_tokens: int | None
+        self, name: str, sizes: CompileProfile, *, positions: str, window_caches: str, verify_tokens: int | None
     ) -> CompileProfile:
         """Returns the profile of an entry point; entry points of the same sizes and options have the same caches."""
-        if score_tokens is not None:
-            check_size("score_tokens", score_tokens, sizes.capacity, "the positions that caches hold")
-        scored = score_tokens or sizes.sequence
+        if verify_tokens is not None:
+            check_size("verify_tokens", verify_tokens, sizes.capacity, "the positions that caches hold")
+        verified = verify_tokens or sizes.sequence
         preset, fields = _PRESETS[name]
         return CompileProfile.preset(
             preset,
             batch=sizes.batch,
-            sequence={"decode": 1, "score": scored}.get(name, sizes.sequence),
+            sequence={"decode": 1, "verify": verified}.get(name, sizes.sequence),
             max_sequence=sizes.max_sequence,
             dtype=sizes.dtype,
             positions=positions,
-            ring_tokens=max(sizes.sequence, scored) if window_caches == "ring" else None,
+            ring_tokens=max(sizes.sequence, verified) if window_caches == "ring" else None,
             **fields,
         )
 
     def slot_profiles(
-        self, slots: int, sizes: CompileProfile, *, window_caches: str, score_tokens: int | None
+        self, slots: int, sizes: CompileProfile, *, window_caches: str, verify_tokens: int | None
     ) -> tuple[CompileProfile, ...]:
-        """Returns the profiles of ``prefill_row`` and ``decode`` in several sizes, and of ``score_row`` if asked for.
+        """Returns the profiles of ``prefill_row`` and ``decode`` in several sizes, and of ``verify_row`` if asked for.
 
         All have the same caches.
         """
         check_size("slots", slots)
-        if score_tokens is not None:
-            check_size("score_tokens", score_tokens, sizes.capacity, "the positions that caches hold")
+        if verify_tokens is not None:
+            check_size("verify_tokens", verify_tokens, sizes.capacity, "the positions that caches hold")
         tokens = sizes.sequence
         common: dict[str, Any] = {
             "max_sequence": sizes.max_sequence,
             "dtype": sizes.dtype,
             "cache_rows": slots,
-            "ring_tokens": max(tokens, score_tokens or 1) if window_caches == "ring" else None,
+            "ring_tokens": max(tokens, verify_tokens or 1) if window_caches == "ring" else None,
             "next_ids": True,
         }
         prefills = [
@@ -246,11 +246,11 @@ class DecoderLM(Model[DecoderConfig]):
             CompileProfile.preset("decode", name=name, batch=size, positions="per_row", **common)
             for name, size in sized_names("decode", slots, [2**power for power in range(slots.bit_length())]).items()
         ]
-        scores = [
-            CompileProfile.preset("score", name="score_row", sequence=size, **common)
-            for size in ([] if score_tokens is None else [score_tokens])
+        verifies = [
+            CompileProfile.preset("verify", name="verify_row", sequence=size, **common)
+            for size in ([] if verify_tokens is None else [verify_tokens])
         ]
-        return *prefills, *decodes, *scores
+        return *prefills, *decodes, *verifies
 
     def visit(self, change: Callable[[Module], None]) -> None:
         """Calls ``change`` on the modules, on those of layers and of entry points each time they are made."""

@@ -51,21 +51,21 @@ class DraftingLM(DecoderLM):
         return _filling_flow(self.config)
 
     def profile(
-        self, name: str, sizes: CompileProfile, *, positions: str, window_caches: str, score_tokens: int | None
+        self, name: str, sizes: CompileProfile, *, positions: str, window_caches: str, verify_tokens: int | None
     ) -> CompileProfile:
         """Returns the profile of an entry point; positions that are not shared are a ConfigError."""
         if positions != "shared":
             raise ConfigError(f"positions: expected shared, for {DRAFT} works on one prompt; found {positions}")
-        options: Any = {"positions": positions, "window_caches": window_caches, "score_tokens": score_tokens}
+        options: Any = {"positions": positions, "window_caches": window_caches, "verify_tokens": verify_tokens}
         if name != DRAFT:
             return super().profile(name, sizes, **options)
         return replace(super().profile("decode", sizes, **options), name=DRAFT)
 
     def slot_profiles(
-        self, slots: int, sizes: CompileProfile, *, window_caches: str, score_tokens: int | None
+        self, slots: int, sizes: CompileProfile, *, window_caches: str, verify_tokens: int | None
     ) -> tuple[CompileProfile, ...]:
         """Refuses slots by a ConfigError."""
-        del sizes, window_caches, score_tokens
+        del sizes, window_caches, verify_tokens
         raise ConfigError(f"slots: expected none with {DRAFT}, which works on one prompt; found {slots}")
 
     def entry_point(self, profile: CompileProfile) -> EntryPoint:

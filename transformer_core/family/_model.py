@@ -129,7 +129,7 @@ class Model(Module, ABC, Generic[ConfigT]):
         return ()
 
     def profile(
-        self, name: str, sizes: CompileProfile, *, positions: str, window_caches: str, score_tokens: int | None
+        self, name: str, sizes: CompileProfile, *, positions: str, window_caches: str, verify_tokens: int | None
     ) -> CompileProfile:
         """Returns the profile of an entry point; here of a model without caches.
 
@@ -138,13 +138,13 @@ class Model(Module, ABC, Generic[ConfigT]):
             sizes: from ``default_profile``.
             positions: as for ``entry_points``.
             window_caches: as for ``entry_points``.
-            score_tokens: as for ``entry_points``.
+            verify_tokens: as for ``entry_points``.
 
         Raises:
             ConfigError: the model does not support these positions or caches.
         """
         del window_caches
-        for option, value, plain in (("positions", positions, POSITIONS[0]), ("score_tokens", score_tokens, None)):
+        for option, value, plain in (("positions", positions, POSITIONS[0]), ("verify_tokens", verify_tokens, None)):
             if value != plain:
                 raise ConfigError(
                     f"{option}: expected {plain}, for {self.config.architecture} has no caches; found {value}"
@@ -152,7 +152,7 @@ class Model(Module, ABC, Generic[ConfigT]):
         return replace(sizes, name=name)
 
     def slot_profiles(
-        self, slots: int, sizes: CompileProfile, *, window_caches: str, score_tokens: int | None
+        self, slots: int, sizes: CompileProfile, *, window_caches: str, verify_tokens: int | None
     ) -> tuple[CompileProfile, ...]:
         """Returns the profiles of the entry points that work on some of ``slots`` rows of caches; here there are none.
 
@@ -160,12 +160,12 @@ class Model(Module, ABC, Generic[ConfigT]):
             slots: number of rows.
             sizes: from ``default_profile``; T is the most tokens that a call appends.
             window_caches: as for ``entry_points``.
-            score_tokens: as for ``entry_points``.
+            verify_tokens: as for ``entry_points``.
 
         Raises:
             ConfigError: the model lacks caches.
         """
-        del slots, sizes, window_caches, score_tokens
+        del slots, sizes, window_caches, verify_tokens
         raise ConfigError(
             f"slots: expected none, for {self.config.architecture} has no caches whose rows requests could share"
         )
@@ -192,7 +192,7 @@ def entry_points(
     max_sequence: int | None = None,
     positions: str = "shared",
     window_caches: str = "whole",
-    score_tokens: int | None = None,
+    verify_tokens: int | None = None,
     slots: int | None = None,
     pages: tuple[int, int] | None = None,
     lengths: Sequence[int] = (),
@@ -208,8 +208,8 @@ def entry_points(
         max_sequence: S, the capacity of caches; the model's default if None.
         positions: ``shared`` by all sequences of a batch, or ``per_row``.
         window_caches: caches of layers with windows, ``whole`` or ``ring``.
-        score_tokens: number of tokens that one call of ``score`` takes; T if None. With ``slots``, that of
-            ``score_row``, which there is only if it is given.
+        verify_tokens: number of tokens that one call of ``verify`` takes; T if None. With ``slots``, that of
+            ``verify_row``, which there is only if it is given.
         slots: number of rows of caches, for a server that decodes as many sequences at once: the entry points are then
             those of ``slot_entry_points``, and T the most tokens that a call of ``prefill_row`` takes.
         pages: number of pages that the caches are, and positions of each, which rows then share; None for whole rows.
@@ -229,14 +229,14 @@ def entry_points(
                 "slots: the entry points of slots have names, batches and positions of their own: leave out names, "
                 "batch and positions"
             )
-        profiles = model.slot_profiles(slots, sizes, window_caches=window_caches, score_tokens=score_tokens)
+        profiles = model.slot_profiles(slots, sizes, window_caches=window_caches, verify_tokens=verify_tokens)
         if pages is not None:
             _check_pages(*pages, slots, sizes)
             profiles = [_paged(profile, *pages) for profile in profiles]
         return with_row_copies([model.entry_point(profile) for profile in profiles], pages[0] if pages else slots)
     chosen = model.DEFAULT_ENTRY_POINTS if names is None else names
     _check_names(model.ENTRY_POINTS, chosen)
-    options: Any = {"positions": positions, "window_caches": window_caches, "score_tokens": score_tokens}
+    options: Any = {"positions": positions, "window_caches": window_caches, "verify_tokens": verify_tokens}
     profiles = [model.profile(name, sizes, **options) for name in chosen]
     if "forward" in chosen:
         forward = profiles[list(chosen).index("forward")]

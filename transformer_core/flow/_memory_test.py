@@ -96,7 +96,7 @@ def test_score_gives_every_row_and_the_next_ids_over_whole_caches_and_rings(ring
     ctx = _ctx(recipe)
     whole = recipe.build(_profile("training", sequence=9))(ctx, IDS)["logits"].numpy()
     kept: Any = {"max_sequence": 16, "ring_tokens": ring_tokens, "next_ids": True}
-    score = recipe.build(_profile("score", sequence=4, **kept))
+    score = recipe.build(_profile("verify", sequence=4, **kept))
     names = [argument.name for argument in score.arguments()]
     assert names[:3] == ["token_ids", "position", "last"]
     places = {argument.name: argument.spec.shape[2] for argument in score.arguments()[3:] if argument.spec.ndim == 4}

@@ -195,7 +195,7 @@ _SIZES: Final = (
 PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
     "prefill": {"name": "prefill", "memory": Memory.CACHES, "rows": Rows.LAST},
     "decode": {"name": "decode", "memory": Memory.CACHES, "rows": Rows.LAST, "sequence": 1},
-    "score": {"name": "score", "memory": Memory.CACHES, "padded": True},
+    "verify": {"name": "verify", "memory": Memory.CACHES, "padded": True},
     "encoder": {"name": "forward", "causal": False},
     "training": {"name": "forward"},
 }

@@ -13,7 +13,7 @@ def test_presets_differ_in_what_they_are_for():
     decode = CompileProfile.preset("decode", max_sequence=32, dtype="bf16")
     assert (prefill.memory, prefill.rows, prefill.capacity) == (Memory.CACHES, Rows.LAST, 32)
     assert (decode.sequence, decode.dtype) == (1, bf16)
-    score = CompileProfile.preset("score", sequence=4, max_sequence=32)
+    score = CompileProfile.preset("verify", sequence=4, max_sequence=32)
     assert (score.memory, score.rows, score.padded) == (Memory.CACHES, Rows.ALL, True)
     encoder = CompileProfile.preset("encoder", sequence=5)
     assert (encoder.causal, encoder.rows, encoder.memory, encoder.capacity) == (False, Rows.ALL, Memory.NONE, 5)
@@ -96,11 +96,11 @@ def test_a_file_of_profiles(tmp_path: Path):
         ("[decode]\nbatch = 2\n[prefill]\n# how many?\n", ":3: [prefill]: profile prefill: 'sequence' is missing"),
         (
             "[chat]\nsequence = 2\n",
-            ":1: [chat]: expected a key 'preset', one of prefill, decode, score, encoder, training; found none",
+            ":1: [chat]: expected a key 'preset', one of prefill, decode, verify, encoder, training; found none",
         ),
         (
             "[chat]\npreset = 3\n",
-            ":2: [chat]: expected a key 'preset', one of prefill, decode, score, encoder, training; found 3",
+            ":2: [chat]: expected a key 'preset', one of prefill, decode, verify, encoder, training; found 3",
         ),
         ('[chat]\npreset = "decoder"\n', ":2: [chat]: preset 'decoder' is unknown"),
         ("sequence = 2\n", ":1: key 'sequence' stands in no table"),

@@ -141,7 +141,7 @@ def test_padding_changes_nothing_for_the_others():
 
 
 def test_forms_of_caches_are_refused():
-    for asked, plain in (({"positions": "per_row"}, "shared"), ({"score_tokens": 3}, "None")):
+    for asked, plain in (({"positions": "per_row"}, "shared"), ({"verify_tokens": 3}, "None")):
         (name,) = asked
         with pytest.raises(ConfigError, match=f"{name}: expected {plain}, for BertModel has no caches; found"):
             entry_points(TextModel(read()), sequence=5, **asked)  # pyright: ignore[reportArgumentType]

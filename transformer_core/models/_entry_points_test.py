@@ -122,21 +122,21 @@ def test_pieces_of_a_sequence_have_the_rope_of_its_length(scaling):
     close(runner.run("prefill", IDS[:, :4], 0, 3), whole[:, 3])
     close(runner.run("prefill", IDS[:, 4:9], 4, 4), whole[:, 8])
     close(runner.run("decode", IDS[:, 9:10], 9), whole[:, 9])
-    close(runner.run("score", IDS[:, 10:], 10, 6), whole[:, 10:])
+    close(runner.run("verify", IDS[:, 10:], 10, 6), whole[:, 10:])
     short = Runner(model, ctx, 17)
     assert np.abs(short.run("prefill", IDS[:, :4], 0, 3) - whole[:, 3]).max() > 1e-2, "a shorter sequence has another"
 
 
 def test_the_length_is_an_argument_where_frequencies_change():
     model = DecoderLM(changed(rope=RopeConfig(rotated=6, trained_length=5, scaling=DynamicScaling(4.0, 5))))
-    sizes: Any = {"sequence": 4, "score_tokens": 2}
+    sizes: Any = {"sequence": 4, "verify_tokens": 2}
 
     def takers(capacity: int, **options: Any) -> list[str]:
         points = entry_points(model, max_sequence=capacity, **sizes, **options)
         return [point.name for point in points if any(argument.name == "length" for argument in point.arguments)]
 
-    names = ("forward", "prefill", "decode", "score")
-    assert takers(6, names=names) == ["prefill", "decode", "score"]
+    names = ("forward", "prefill", "decode", "verify")
+    assert takers(6, names=names) == ["prefill", "decode", "verify"]
     assert takers(5, names=names) == []
     assert takers(17, slots=3) == []  # rows share prefixes: frequencies are those of the capacity
     (prefill,) = entry_points(model, names=["prefill"], max_sequence=6, sequence=4, batch=3, positions="per_row")

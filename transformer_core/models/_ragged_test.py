@@ -41,7 +41,7 @@ class Batch:
         self.entries = {
             point.name: point
             for point in entry_points(
-                model, names=("prefill", "decode", "score"), batch=len(IDS), positions="per_row", **sizes
+                model, names=("prefill", "decode", "verify"), batch=len(IDS), positions="per_row", **sizes
             )
         }
         caches = [a for a in self.entries["decode"].arguments if a.alias_result]
@@ -146,10 +146,10 @@ def test_score_gives_in_every_row_what_prefill_gives_of_it(name: str) -> None:
     model = MODELS[name]
     ctx = context_of(model)
     starts, counts = np.array([5, 0, 3]), np.array([4, 2, 0])
-    scored = Batch(model, ctx, sequence=5, score_tokens=4, max_sequence=18)
+    scored = Batch(model, ctx, sequence=5, verify_tokens=4, max_sequence=18)
     scored.run("prefill", IDS[:, :5], [0, 0, 0], starts - 1)
     tokens = np.stack([IDS[row, start : start + 4] for row, start in enumerate(starts)])
-    actual = scored.run("score", tokens, starts, counts - 1)
+    actual = scored.run("verify", tokens, starts, counts - 1)
     for row, (start, count) in enumerate(zip(starts, counts, strict=True)):
         for last in range(count):
             alone = Batch(model, ctx, sequence=12, max_sequence=18)
@@ -160,9 +160,9 @@ def test_score_gives_in_every_row_what_prefill_gives_of_it(name: str) -> None:
 
 
 def test_signatures() -> None:
-    sizes: Any = {"batch": 3, "sequence": 5, "max_sequence": 9, "score_tokens": 4}
+    sizes: Any = {"batch": 3, "sequence": 5, "max_sequence": 9, "verify_tokens": 4}
     prefill, decode, score = entry_points(
-        DecoderLM(changed()), names=("prefill", "decode", "score"), positions="per_row", **sizes
+        DecoderLM(changed()), names=("prefill", "decode", "verify"), positions="per_row", **sizes
     )
     for entry in (prefill, score):
         assert [a.name for a in entry.arguments[:3]] == ["token_ids", "position", "last"]
@@ -171,7 +171,7 @@ def test_signatures() -> None:
     assert score.arguments[0].spec.shape == (3, 4)
     bounds = [[a.bounds for a in entry.arguments[1:3]] for entry in (prefill, score, decode)]
     assert bounds == [[(0, 8), (-1, 4)], [(0, 8), (-1, 3)], [(0, 8), None]]
-    shared = entry_points(DecoderLM(changed()), names=("prefill", "decode", "score"), **sizes)
+    shared = entry_points(DecoderLM(changed()), names=("prefill", "decode", "verify"), **sizes)
     bounds = [[a.bounds for a in entry.arguments[1:3]] for entry in shared]
     assert bounds == [[(0, 4), (0, 4)], [(0, 8), None], [(0, 5), (0, 3)]]
     assert [a.name for a in decode.arguments[:3]] == ["token_ids", "position", "layers.0.key_cache"]
@@ -185,8 +185,8 @@ def test_signatures() -> None:
             r"positions: expected shared or per_row; found 'per_rows'; did you mean 'per_row'\?",
         ),
         ({"window_caches": "rings"}, r"window_caches: expected whole or ring; found 'rings'; did you mean 'ring'\?"),
-        ({"score_tokens": 0}, "score_tokens: expected 1 or more; found 0"),
-        ({"score_tokens": 9}, r"score_tokens: expected at most 8, the positions that caches hold; found 9"),
+        ({"verify_tokens": 0}, "verify_tokens: expected 1 or more; found 0"),
+        ({"verify_tokens": 9}, r"verify_tokens: expected at most 8, the positions that caches hold; found 9"),
     ],
 )
 def test_what_is_asked_for_is_checked(asked: dict[str, Any], message: str) -> None:

@@ -25,7 +25,7 @@ class Runner:
 
     def __init__(self, model: DecoderLM, ctx: EagerExecutionContext, fill: float = 0.0, **asked: Any) -> None:
         self.ctx, self.per_row = ctx, asked.get("positions") == "per_row"
-        names = ("prefill", "decode", "score")
+        names = ("prefill", "decode", "verify")
         self.entries = {e.name: e for e in entry_points(model, names=names, batch=2, max_sequence=LENGTH, **asked)}
         specs = [a.spec for a in self.entries["decode"].arguments if a.alias_result]
         self.caches = [np.full(spec.shape, fill, spec.dtype.numpy) for spec in specs]
@@ -93,13 +93,13 @@ def test_tokens_that_are_turned_down_leave_no_trace_in_what_follows() -> None:
     """Score writes T' entries over the oldest ones; going on from the middle of them needs none of those."""
     model = DecoderLM(changed(windows=(5, 5), rope=ROPE))
     ctx = context_of(model)
-    runner = Runner(model, ctx, sequence=2, score_tokens=6, window_caches="ring")
+    runner = Runner(model, ctx, sequence=2, verify_tokens=6, window_caches="ring")
     expected = model(ctx, IDS).numpy()
     for start in range(0, 24, 2):
         runner.run("prefill", IDS[:, start : start + 2], start, 1)
         draft = IDS[:, start + 2 : start + 8].copy()
         draft[:, 1:] = (draft[:, 1:] + 1) % 31  # the first one is right
-        actual = runner.run("score", draft, start + 2, 5)
+        actual = runner.run("verify", draft, start + 2, 5)
         np.testing.assert_allclose(actual[:, 0], expected[:, start + 2], rtol=1e-4, atol=1e-4)
 
 

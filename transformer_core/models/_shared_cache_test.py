@@ -96,7 +96,7 @@ def test_whole_sequences(model: DecoderLM, expected: np.ndarray) -> None:
 def test_pieces_and_single_tokens(model: DecoderLM, expected: np.ndarray, positions: str, window_caches: str) -> None:
     ctx = context_of(model)
     sizes: Any = {"batch": 2, "sequence": 5, "max_sequence": LENGTH}
-    names = ("prefill", "decode", "score")
+    names = ("prefill", "decode", "verify")
     points = entry_points(model, names=names, positions=positions, window_caches=window_caches, **sizes)
     prefill, decode, score = points
     kept: list[Any] = [ctx.ops.full(a.spec.shape, 7.0, a.spec.dtype) for a in decode.arguments if a.alias_result]

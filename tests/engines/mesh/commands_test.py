@@ -73,8 +73,8 @@ def test_a_model_drafts_for_itself(generating: Callable[..., Finished], tmp_path
     model.mkdir()
     (model / "config.json").write_text(json.dumps(case.config))
     safetensors.numpy.save_file(checkpoint_weights(case), model / "model.safetensors")
-    sizes: Any = {"sequence": 8, "max_sequence": len(case.prompt[0]) + 16, "score_tokens": 4, "target": ()}
-    points: Any = {"entry_points": ("prefill", "decode", "score", "draft"), "mesh": "tp=2"}
+    sizes: Any = {"sequence": 8, "max_sequence": len(case.prompt[0]) + 16, "verify_tokens": 4, "target": ()}
+    points: Any = {"entry_points": ("prefill", "decode", "verify", "draft"), "mesh": "tp=2"}
     bundle = export(model, tmp_path / "bundle", **sizes, **points)
     ids, stats = ",".join(map(str, case.prompt[0])), tmp_path / "stats.json"
     flags = [f"--token_ids={ids}", "--ignore_eos", "--max_new_tokens=12", f"--stats={stats}", "--speculate=mtp"]

@@ -50,22 +50,22 @@ class VisionLanguageLM(DecoderLM):
         """Makes the tower, from pixels [B, C, height, width] to states, and the projector from these to [B, T', D]."""
 
     def profile(
-        self, name: str, sizes: CompileProfile, *, positions: str, window_caches: str, score_tokens: int | None
+        self, name: str, sizes: CompileProfile, *, positions: str, window_caches: str, verify_tokens: int | None
     ) -> CompileProfile:
         """Returns the profile of an entry point; that of ``prefill_embeddings`` is prefill's."""
         if name == ENCODE_IMAGE:
             return replace(sizes, name=name)
         known = "prefill" if name == PREFILL_EMBEDDINGS else name
         profile = super().profile(
-            known, sizes, positions=positions, window_caches=window_caches, score_tokens=score_tokens
+            known, sizes, positions=positions, window_caches=window_caches, verify_tokens=verify_tokens
         )
         return replace(profile, name=name)
 
     def slot_profiles(
-        self, slots: int, sizes: CompileProfile, *, window_caches: str, score_tokens: int | None
+        self, slots: int, sizes: CompileProfile, *, window_caches: str, verify_tokens: int | None
     ) -> tuple[CompileProfile, ...]:
         """Returns the profiles of a decoder's slots, and those that pictures need."""
-        profiles = super().slot_profiles(slots, sizes, window_caches=window_caches, score_tokens=score_tokens)
+        profiles = super().slot_profiles(slots, sizes, window_caches=window_caches, verify_tokens=verify_tokens)
         seeing = [
             replace(profile, name=profile.name.replace(_PREFILL_ROW, PREFILL_EMBEDDINGS_ROW))
             for profile in profiles
