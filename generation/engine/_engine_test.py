@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,32 @@ def test_a_model_that_takes_no_pictures_refuses_them() -> None:
     with pytest.raises(InputError, match="pictures: the model takes none: leave them out, or ask one that does"):
         engine.submit(_request([7], pictures=[picture]), print)
     engine.close()
+
+
+@pytest.mark.parametrize("invariant", [True, False])
+def test_pictures_that_run_in_one_call_are_not_cut(monkeypatch: pytest.MonkeyPatch, invariant: bool) -> None:
+    model, pieces = HashSlots(chunks=(2, 4, 8), invariant=invariant), []
+    run = model.prefill_row
+
+    def noted(token_ids: Sequence[int], row: int, position: int, embeddings: Any = None) -> Any:
+        pieces.append((position, position + len(token_ids)))
+        return run(token_ids, row, position, embeddings)
+
+    monkeypatch.setattr(model, "prefill_row", noted)
+    places = [(3, 9), (10, 16), (18, 24)]
+    pixels = np.ones((3, 6, 2), np.float32)
+    pictures = [PromptPicture(pixels=pixels * place[0], start=place[0], stop=place[1], whole=True) for place in places]
+    prompt = [7 if any(start <= at < stop for start, stop in places) else 1 for at in range(27)]
+    engine = Engine(model)
+    for _ in range(2):  # the second one goes on from the first one's row
+        assert isinstance(_answer(engine, _request(prompt, pictures=pictures))[-1], EndEvent)
+    longer = PromptPicture(pixels=np.ones((3, 9, 2), np.float32), start=0, stop=9, whole=True)
+    with pytest.raises(InputError, match="pictures: one has 9 tokens, which run in one call; calls take at most 8"):
+        engine.submit(_request([7] * 9 + [1], pictures=[longer]), print)
+    engine.close()
+    ends = {stop for _, stop in pieces}
+    assert max(ends) == 27
+    assert not [stop for stop in ends for start, end in places if start < stop < end]
 
 
 def test_a_closed_engine_takes_no_requests() -> None:

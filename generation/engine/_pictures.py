@@ -24,12 +24,14 @@ class PromptPicture:
         pixels: f32 [3, height, width].
         start: position of its first token.
         stop: position behind its last one.
+        whole: whether its tokens run in one call, since they see each other in both directions.
         digest: SHA-256 of the pixels.
     """
 
     pixels: np.ndarray
     start: int
     stop: int
+    whole: bool = False
     digest: bytes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -81,6 +83,22 @@ def content_keys(tokens: np.ndarray, pictures: Sequence[PromptPicture]) -> np.nd
     for picture in pictures:
         keys[picture.start : picture.stop] = picture.keys()
     return keys
+
+
+def whole_size(start: int, size: int, pictures: Sequence[PromptPicture]) -> int:
+    """Returns the size of a piece that ends in no picture whose tokens run in one call.
+
+    A piece that would is cut before the picture, and one that begins in the picture, or with it, goes on to its end.
+
+    >>> picture = PromptPicture(pixels=np.zeros((3, 2, 2), np.float32), start=6, stop=10, whole=True)
+    >>> [whole_size(start, 4, [picture]) for start in (0, 3, 6, 8, 10)]
+    [4, 3, 4, 4, 4]
+    """
+    stop = start + size
+    for picture in pictures:
+        if picture.whole and picture.start < stop < picture.stop:
+            return picture.start - start if start < picture.start else picture.stop - start
+    return size
 
 
 class PictureEncoder:

@@ -9,7 +9,7 @@ from generation import Prediction
 from generation.engine._answer import Answer
 from generation.engine._guard import GuardedModel
 from generation.engine._pace import Allowance, Pace
-from generation.engine._pictures import PictureEncoder, PromptPicture
+from generation.engine._pictures import PictureEncoder, PromptPicture, whole_size
 from generation.engine._pieces import canonical_pieces
 from generation.engine._prefixes import Prefixes, salt_of_regime
 from generation.engine._settings import EngineSettings
@@ -172,13 +172,15 @@ class Prefill:
 
     def _size(self, slot: Slot, allowance: Allowance) -> int:
         """Returns the size of the next piece; 0 if it does not fit."""
-        assert slot.answer
+        answer = slot.answer
+        assert answer
         limited = any(other.ready for other in self._slots)
-        left = len(slot.answer.prompt) - slot.filled
+        left = len(answer.prompt) - slot.filled
         sizes = canonical_pieces(left, self._model.chunks)[:1]
         if self._model.invariant and limited:  # smaller ones are as good
             sizes += [chunk for chunk in reversed(self._model.chunks) if chunk < sizes[0]]
             sizes = self._well_run(sizes) if self._settings.target_itl is None else sizes
+        sizes = [whole_size(slot.filled, size, answer.request.pictures) for size in sizes]
         fits = (size for size in sizes if allowance.allows(size, self._pace.seconds(self._chunk(size)), limited))
         return next(fits, 0 if allowance.spent else sizes[-1])
 

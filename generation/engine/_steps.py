@@ -81,6 +81,7 @@ class StepEngine:
         self.slots: Final = model.slots
         self.vocabulary: Final = model.vocabulary
         self._image_token: Final = model.image_token
+        self._most_tokens: Final = max(model.chunks)
         self.queue: Final = WaitingQueue(self._settings.max_waiting, clock)
         self._scheduler: Final = Scheduler(model, self.queue, self._settings, clock, drafting=drafting)
 
@@ -192,6 +193,12 @@ class StepEngine:
 
     def _check(self, request: TokenRequest) -> None:
         check_pictures(request.pictures, request.prompt, self._image_token)
+        longest = max((picture.stop - picture.start for picture in request.pictures if picture.whole), default=0)
+        if longest > self._most_tokens:
+            raise InputError(
+                f"pictures: one has {longest} tokens, which run in one call; calls take at most {self._most_tokens}: "
+                "export again with a larger sequence"
+            )
         if request.pictures and request.prompt_logprobs is not None:
             raise InputError("`prompt_logprobs` runs a prompt token by token, which pictures are not: leave it out")
         prompt, wanted = request.prompt, len(request.prompt) + request.max_new_tokens - 1

@@ -141,7 +141,8 @@ class _Stretch:
     def pictures(self) -> Iterator[Arrays]:
         """Yields the row after text and images in each call with embeddings, whole and padded."""
         slots, count = self._slots, len(self._tokens)
-        tokens = [slots.image_token or 0 if place % 3 else token for place, token in enumerate(self._tokens)]
+        apart = 2 if slots.whole_pictures else 3  # image tokens side by side may see each other
+        tokens = [slots.image_token or 0 if place % apart else token for place, token in enumerate(self._tokens)]
         embeddings = np.random.default_rng(count).standard_normal((count, slots.hidden)).astype(np.float32)
         for entry in reversed(slots.seeing):
             yield self._filled(entry, entry.size, tokens, embeddings)

@@ -43,6 +43,7 @@ class BundleSlots:
         prefills: sizes of ``prefill_row``, ascending.
         seeing: the same of ``prefill_embeddings_row``; none for a text-only bundle.
         image_token: token that stands for a picture's embedding; None for a text-only bundle.
+        whole_pictures: whether the tokens of a picture see each other, so that they run in one call.
         hidden: D, size of an embedding; 0 for a text-only bundle.
         decodes: sizes of ``decode``, ascending.
         cache_specs: specs of the caches and states of all rows, by name.
@@ -87,6 +88,7 @@ class BundleSlots:
         self.chunks: Final = tuple(prefill.size for prefill in self.prefills)
         self._encode: Final = session.function(ENCODE_IMAGE) if self.seeing else None
         self.image_token: Final[int | None] = model["image_token"] if self.seeing else None
+        self.whole_pictures: Final[bool] = model.get("image_whole", False)
         self.hidden: Final[int] = (
             bundle.entry_point(PREFILL_EMBEDDINGS_ROW).arguments[1].spec.shape[-1] if self.seeing else 0
         )

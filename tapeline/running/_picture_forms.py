@@ -45,6 +45,7 @@ class PictureForm(ABC):
 
     Attributes:
         mark: text in a prompt where a picture belongs.
+        token: text of the placeholder token; the mark in most families.
 
     Raises:
         InputError: the files do not fit each other.
@@ -55,6 +56,10 @@ class PictureForm(ABC):
 
     def __init__(self, directory: Path, model: dict[str, Any], tokenizer: Tokenizer | None) -> None:
         self._tokens: Final[int] = model["image_tokens"]
+
+    @property
+    def token(self) -> str:
+        return self.mark
 
     @abstractmethod
     def tiles(self, picture: Picture) -> Tiles:
@@ -160,7 +165,42 @@ class EnclosedForm(PictureForm):
         return f"{self._first}{self.mark * self._tokens * len(picture.pixels)}{self._last}"
 
 
-PICTURE_FORMS: Final[dict[str, type[PictureForm]]] = {"grid": GridForm, "plain": PlainForm, "enclosed": EnclosedForm}
+class FramedForm(PictureForm):
+    """Gemma 3: a picture's tokens between two marks and empty lines; the first mark is the place of a picture."""
+
+    def __init__(self, directory: Path, model: dict[str, Any], tokenizer: Tokenizer | None) -> None:
+        super().__init__(directory, model, tokenizer)
+        self._preprocess: Final = ImagePreprocessor.load(directory)
+        first, last = model["image_marks"]
+        self.mark = _mark_of(tokenizer, first, "<start_of_image>")
+        self._last = _mark_of(tokenizer, last, "<end_of_image>")
+        self._token = _mark_of(tokenizer, model["image_token"], "<image_soft_token>")
+        fields = _fields(directory / _PROCESSOR_FILE)
+        _check_tokens(fields, "image_seq_length", fields.integer("image_seq_length", self._tokens), self._tokens)
+
+    @property
+    def token(self) -> str:
+        """Text of the placeholder token."""
+        return self._token
+
+    def tiles(self, picture: Picture) -> Tiles:
+        """Returns a picture as one tile."""
+        return Tiles(self._preprocess(picture)[None], 0, 0)
+
+    def side(self) -> None:
+        """Returns nothing: the size may depend on the picture."""
+
+    def around(self, picture: TiledPicture) -> str:
+        """Returns the tokens between the marks."""
+        return f"\n\n{self.mark}{self._token * self._tokens}{self._last}\n\n"
+
+
+PICTURE_FORMS: Final[dict[str, type[PictureForm]]] = {
+    "grid": GridForm,
+    "plain": PlainForm,
+    "enclosed": EnclosedForm,
+    "framed": FramedForm,
+}
 """Forms by their name in the description of a bundle."""
 
 

@@ -1,6 +1,7 @@
 """Prompts with pictures: pictures cut into tiles, and the text around these."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from generation.engine import PromptPicture
@@ -35,7 +36,8 @@ class PicturePrompts:
         self._shape: Final = tuple(points[ENCODE_IMAGE].arguments[0].spec.shape[1:])
         self._form: Final = _form_of(bundle)(bundle.path, model, tokenizer)
         self._directory: Final = bundle.path
-        side, mark = self._form.side(), self._form.mark
+        self._whole: Final[bool] = model.get("image_whole", False)
+        side, mark = self._form.side(), self._form.token
         if side is not None:
             self._check_shape((3, *side))
         if tokenizer is not None and tokenizer.added_id(mark) != self._token:
@@ -66,7 +68,7 @@ class PicturePrompts:
         """
         pixels = [tile for picture in pictures for tile in picture.pixels]
         return [
-            PromptPicture(pixels=tile, start=start, stop=start + self._tokens)
+            PromptPicture(pixels=tile, start=start, stop=start + self._tokens, whole=self._whole)
             for tile, start in zip(pixels, self._starts(token_ids, len(pixels)), strict=True)
         ]
 
@@ -76,8 +78,8 @@ class PicturePrompts:
         Raises:
             InputError: it has.
         """
-        mark = self._form.mark
-        if mark in text:
+        mark = next((mark for mark in (self._form.mark, self._form.token) if mark in text), None)
+        if mark is not None:
             raise InputError(
                 f"the turn has {mark} in its text: give pictures beside it, and the chat template places them"
             )
@@ -116,6 +118,11 @@ class PicturePrompts:
         ):
             raise InputError(
                 f"the image tokens of a tile (id {self._token}) have others among them: keep them together"
+            )
+        if self._whole and any(stop - start == self._tokens for start, stop in pairwise(starts)):
+            raise InputError(
+                f"two pictures of the prompt stand side by side (tokens of id {self._token}), and would see each "
+                "other: put text between them"
             )
         return starts
 

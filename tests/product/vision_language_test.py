@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tapeline
-from lang_core import InputError
+from lang_core import ConfigError, InputError
 from tapeline.bundle import Bundle
 from tests.goldens.vision_language.cases import CASES, IMAGE_TOKEN, Turn
 from tests.goldens.vision_language.files import (
@@ -24,7 +24,7 @@ demo_layer = _bundles.demo_layer
 
 Generate = Callable[..., Finished]
 _TOLERANCE = 2e-4
-_CASES = {name: CASES[name] for name in ("smolvlm", "idefics3", "llava", "internvl")}
+_CASES = {name: CASES[name] for name in ("smolvlm", "idefics3", "llava", "internvl", "gemma3")}
 _TURNS = [(name, place) for name, case in _CASES.items() for place in range(len(case.turns))]
 
 
@@ -36,7 +36,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"{name}-model").mkdir()
         shapes = read_vision_language_manifest()["cases"][name]["shapes"]
         write_vision_language_checkpoint(folder / f"{name}-model", case, shapes)
-        export(folder / f"{name}-model", folder / name, sequence=32, max_sequence=256)
+        verify = "all" if name == "smolvlm" else "none"
+        export(folder / f"{name}-model", folder / name, sequence=32, max_sequence=256, verify=verify)
     for picture in {picture for case in _CASES.values() for turn in case.turns for picture in turn.pictures}:
         (folder / picture).write_bytes(turn_picture(picture))
     (folder / "damaged").write_bytes(turn_picture("rgb")[:200])
@@ -108,6 +109,31 @@ def test_other_pictures_are_not_taken_for_those_in_the_caches(folder: Path) -> N
         same = model.stream(prompt, images=[folder / "rgb_wide"], max_new_tokens=1)
         np.testing.assert_array_equal(next(same).logits, answers["rgb_wide"])
         assert same.reused == 96
+
+
+def test_pictures_that_run_in_one_call_have_rows_of_a_server(folder: Path) -> None:
+    export(
+        folder / "gemma3-model",
+        folder / "rows",
+        sequence=24,
+        slots=2,
+        max_sequence=128,
+        window_caches="ring",
+        verify="none",
+    )
+    with tapeline.load(folder / "rows") as model:
+        for turn, golden in zip(CASES["gemma3"].turns, read_vision_language_golden("gemma3"), strict=True):
+            stream = model.chat().stream(turn.text, images=_images(folder, turn), max_new_tokens=STEPS, ignore_eos=True)
+            assert [token.token_id for token in stream] == golden["tokens"].tolist()
+        token, pictures = CASES["gemma3"].image_token, _images(folder, CASES["gemma3"].turns[1])
+        with pytest.raises(InputError, match="two pictures of the prompt stand side by side"):
+            model.generate(token_ids=[1, *[token] * 32, 2], images=pictures)
+
+
+def test_a_bundle_without_room_for_a_picture_is_refused(folder: Path) -> None:
+    message = "sequence: the 16 tokens of a picture see each other, and run in one call; found 8: raise it to 16"
+    with pytest.raises(ConfigError, match=message):
+        tapeline.export(folder / "gemma3-model", folder / "small", sequence=8, target=["vmvx"])
 
 
 def test_bad_input_is_one_error(folder: Path, generate: Generate) -> None:

@@ -69,6 +69,7 @@ _KINDS: Final = {
         mean=_CLIP_MEAN,
         std=_CLIP_STD,
     ),
+    "Gemma3ImageProcessor": _Kind(models=("gemma3",), resample=_BILINEAR, size=_SQUARE, square=True),
     "GotOcr2ImageProcessor": _Kind(
         models=("internvl",),
         resample=_BICUBIC,

@@ -119,6 +119,7 @@ PROCESSORS: Final[Mapping[str, Mapping[str, Any]]] = {
         "size": 40,
         "crop_size": {"height": 30, "width": 51},
     },
+    "gemma3": {"image_processor_type": "Gemma3ImageProcessor", "size": {"height": 29, "width": 37}},
     "llava": {
         "image_processor_type": "LlavaImageProcessor",
         "size": {"shortest_edge": 31},

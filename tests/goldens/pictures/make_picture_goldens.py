@@ -17,6 +17,7 @@ import PIL
 import transformers
 from transformers.image_utils import load_image
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
@@ -31,6 +32,7 @@ _CLASSES = {
     "ViTImageProcessor": ViTImageProcessorPil,
     "SiglipImageProcessor": SiglipImageProcessorPil,
     "CLIPImageProcessor": CLIPImageProcessorPil,
+    "Gemma3ImageProcessor": Gemma3ImageProcessorPil,
     "GotOcr2ImageProcessor": GotOcr2ImageProcessorPil,
     "LlavaImageProcessor": LlavaImageProcessorPil,
     "SmolVLMImageProcessor": SmolVLMImageProcessorPil,

@@ -149,6 +149,33 @@ _INTERNVL_VISION: Final = {
     "use_qk_norm": False,
 }
 
+_GEMMA3_TEXT: Final = {
+    "head_dim": 6,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "hidden_size": 28,
+    "intermediate_size": 44,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    "max_position_embeddings": 512,
+    "model_type": "gemma3_text",
+    "num_attention_heads": 4,
+    "num_hidden_layers": 3,
+    "num_key_value_heads": 2,
+    "query_pre_attn_scalar": 7,
+    "rms_norm_eps": 1e-5,
+    "rope_parameters": {
+        "full_attention": {"rope_theta": 1000000.0, "rope_type": "default"},
+        "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"},
+    },
+    "sliding_window": 10,
+    "vocab_size": VOCABULARY,
+}
+_GEMMA3_SPECIAL: Final = ("<end_of_turn>", "<start_of_image>", "<end_of_image>", "<image_soft_token>")
+_GEMMA3_TEMPLATE: Final = (
+    "{% for message in messages %}{{ '<' + message['role'] + '>' }}{% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %}{{ '<start_of_image>' }}{% elif part['type'] == 'text' %}{{ part['text'] | trim }}"
+    "{% endif %}{% endfor %}<end_of_turn>\n{% endfor %}{% if add_generation_prompt %}{{ '<model>' }}{% endif %}"
+)
+
 CASES: Final = {
     case.name: case
     for case in (
@@ -370,6 +397,45 @@ CASES: Final = {
             template=_LLAVA_TEMPLATE.replace("<image>", "<IMG_CONTEXT>"),
             seed=18,
             turns=(Turn(("rgb", "rgb_tall"), "What is this?"),),
+        ),
+        VisionLanguageCase(
+            name="gemma3",
+            twist="pictures whose tokens see each other, in layers with windows and without, pooled patches",
+            config={
+                "architectures": ["Gemma3ForConditionalGeneration"],
+                "boi_token_index": FIRST_SPECIAL + 1,
+                "eoi_token_index": FIRST_SPECIAL + 2,
+                "image_token_index": FIRST_SPECIAL + 3,
+                "mm_tokens_per_image": 16,
+                "model_type": "gemma3",
+                "text_config": _GEMMA3_TEXT,
+                "tie_word_embeddings": True,
+                "vision_config": {
+                    **_VISION,
+                    "image_size": 32,
+                    "model_type": "siglip_vision_model",
+                    "vision_use_head": False,
+                },
+            },
+            preprocessor={
+                "do_pan_and_scan": None,
+                "image_processor_type": "Gemma3ImageProcessor",
+                "size": {"height": 32, "width": 32},
+            },
+            image_tokens=16,
+            processor={"image_seq_length": 16, "processor_class": "Gemma3Processor"},
+            special=_GEMMA3_SPECIAL,
+            template=_GEMMA3_TEMPLATE,
+            seed=33,
+            turns=(
+                Turn(("rgb",), "What is this?"),
+                Turn(("turned_6", "rgb_wide"), "Which is larger?"),
+                Turn((), "Hello"),
+            ),
+            must_matter=(
+                {"text_config": {**_GEMMA3_TEXT, "sliding_window": 60}},
+                {"vision_config": {**_VISION, "image_size": 32, "hidden_act": "relu", "vision_use_head": False}},
+            ),
         ),
     )
 }

@@ -23,6 +23,7 @@ from transformer_core.models import entry_points, load_model, weights_of
 
 _TOLERANCE = 2e-4
 _CHUNK = 32
+_WHOLE_CHUNK = 96  # has all pictures of a prompt
 _TURNS = [(name, place) for name, case in CASES.items() for place in range(len(case.turns))]
 
 
@@ -33,9 +34,10 @@ class _Seeing:
         case, shapes = CASES[name], read_vision_language_manifest()["cases"][name]["shapes"]
         write_vision_language_checkpoint(directory, case, shapes)
         model = load_model(directory)
+        self._chunk = _WHOLE_CHUNK if model.config.facts().get("image_whole") else _CHUNK
         self.hidden = model.config.hidden
         self._ctx = EagerExecutionContext(weights_of(model, MappingWeights(vision_language_weights(shapes, case.seed))))
-        self._points = {point.name: point for point in entry_points(model, sequence=_CHUNK, max_sequence=256)}
+        self._points = {point.name: point for point in entry_points(model, sequence=self._chunk, max_sequence=256)}
         self._token = case.image_token
         self._form = PICTURE_FORMS[model.config.image_form](directory, model.config.facts(), Tokenizer.load(directory))
         caches = [argument for argument in self._points["decode"].arguments if argument.alias_result]
@@ -52,9 +54,9 @@ class _Seeing:
     def prefill(self, prompt: np.ndarray, embeddings: np.ndarray) -> np.ndarray:
         """Runs a prompt in chunks and returns the logits after it."""
         logits = np.zeros(0)
-        for start in range(0, len(prompt), _CHUNK):
-            count = len(prompt[start : start + _CHUNK])
-            ids, rows = np.zeros((1, _CHUNK), np.int32), np.zeros((1, _CHUNK, self.hidden), np.float32)
+        for start in range(0, len(prompt), self._chunk):
+            count = len(prompt[start : start + self._chunk])
+            ids, rows = np.zeros((1, self._chunk), np.int32), np.zeros((1, self._chunk, self.hidden), np.float32)
             ids[0, :count], rows[0, :count] = prompt[start : start + count], embeddings[start : start + count]
             places = {"position": np.int32(start), "last": np.int32(count - 1)}
             logits = self._step("prefill_embeddings", {"token_ids": ids, "embeddings": rows, **places})

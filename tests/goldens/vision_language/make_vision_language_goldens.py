@@ -20,6 +20,7 @@ import safetensors
 import torch
 import transformers
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
@@ -31,6 +32,7 @@ from tests.goldens.vision_language.files import DATA, STEPS, turn_picture, write
 _IMAGE_PROCESSORS: dict[str, Any] = {
     "CLIPImageProcessor": CLIPImageProcessorPil,
     "GotOcr2ImageProcessor": GotOcr2ImageProcessorPil,
+    "Gemma3ImageProcessor": Gemma3ImageProcessorPil,
     "Idefics3ImageProcessor": Idefics3ImageProcessorPil,
     "LlavaImageProcessor": LlavaImageProcessorPil,
     "SmolVLMImageProcessor": SmolVLMImageProcessorPil,
@@ -113,11 +115,24 @@ def _load(case: VisionLanguageCase, shapes: Shapes, config: Mapping[str, Any], *
     return model.eval(), processor
 
 
-def _internvl(images: Any, tokenizer: Any, case: VisionLanguageCase) -> Any:
-    names = {"start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>"}
-    for name, token in {**names, "video_token": "<video>"}.items():
+def _name_tokens(tokenizer: Any, names: Mapping[str, str]) -> None:
+    """Sets special tokens that tokenizers of a family have as attributes."""
+    for name, token in names.items():
         setattr(tokenizer, name, token)
         setattr(tokenizer, f"{name}_id", tokenizer.convert_tokens_to_ids(token))
+
+
+def _gemma3(images: Any, tokenizer: Any, case: VisionLanguageCase) -> Any:
+    names = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
+    _name_tokens(tokenizer, names)
+    return transformers.Gemma3Processor(
+        images, tokenizer, image_seq_length=case.image_tokens, chat_template=case.template
+    )
+
+
+def _internvl(images: Any, tokenizer: Any, case: VisionLanguageCase) -> Any:
+    names = {"start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>"}
+    _name_tokens(tokenizer, {**names, "video_token": "<video>"})
     video = transformers.InternVLVideoProcessor()
     return transformers.InternVLProcessor(
         images, tokenizer, video, image_seq_length=case.image_tokens, chat_template=case.template
@@ -135,6 +150,7 @@ _PROCESSORS: dict[str, Any] = {
         **{key: value for key, value in case.processor.items() if key != "processor_class"},
     ),
     "InternVLProcessor": _internvl,
+    "Gemma3Processor": _gemma3,
 }
 
 

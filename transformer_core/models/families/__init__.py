@@ -25,7 +25,7 @@ from transformer_core.models.families._falcon_h1 import FALCON_H1
 from transformer_core.models.families._flex_olmo import FLEX_OLMO
 from transformer_core.models.families._gemma import GEMMA
 from transformer_core.models.families._gemma2 import GEMMA2
-from transformer_core.models.families._gemma3 import GEMMA3, GEMMA3_WRAPPED
+from transformer_core.models.families._gemma3 import GEMMA3
 from transformer_core.models.families._gemma3n import GEMMA3N, GEMMA3N_WRAPPED
 from transformer_core.models.families._gemma4 import GEMMA4, GEMMA4_WRAPPED
 from transformer_core.models.families._gemma4_unified import GEMMA4_UNIFIED, GEMMA4_UNIFIED_WRAPPED
@@ -142,7 +142,6 @@ FAMILIES = (
     GEMMA2,
     VAULT_GEMMA,
     GEMMA3,
-    GEMMA3_WRAPPED,
     GEMMA3N,
     GEMMA3N_WRAPPED,
     GEMMA4,

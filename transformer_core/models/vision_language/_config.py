@@ -15,6 +15,9 @@ PLAIN: Final = "plain"
 ENCLOSED: Final = "enclosed"
 """Form of prompts in which a picture is the tokens of all its tiles between a first and a last token (InternVL)."""
 
+FRAMED: Final = "framed"
+"""Form of prompts in which a picture's tokens stand between two marks and empty lines (Gemma 3)."""
+
 
 @checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +29,9 @@ class VisionLanguageConfig(DecoderConfig):
         vision: vision tower.
         image_token: placeholder token id for image embeddings.
         image_tokens: number of tokens of one picture, or of one tile of a larger picture.
-        image_form: text that stands for a picture in a prompt: ``grid``, ``plain`` or ``enclosed``.
+        image_form: text that stands for a picture in a prompt: ``grid``, ``plain``, ``enclosed`` or ``framed``.
+        image_marks: ids of the tokens before and behind a picture's in the form ``framed``.
+        image_whole: whether the tokens of a picture see each other in both directions, so that they run in one call.
     """
 
     decoder: str
@@ -34,10 +39,14 @@ class VisionLanguageConfig(DecoderConfig):
     image_token: int
     image_tokens: int
     image_form: str
+    image_marks: tuple[int, ...] = ()
+    image_whole: bool = False
 
     def facts(self) -> dict[str, Any]:
         """Returns the model's entries in the description of a bundle."""
         seen = {name: getattr(self, name) for name in ("image_token", "image_tokens", "image_form")}
+        if self.image_whole:
+            seen |= {"image_marks": list(self.image_marks), "image_whole": True}
         return {**DecoderConfig.facts(self), "vision": self.vision.facts(), **seen}
 
 

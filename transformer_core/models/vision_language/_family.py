@@ -8,6 +8,7 @@ from lang_core import DType, Module, WeightSource
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints import Recipe, RecipeOf, RenamedModules, WrappedKeys
 from transformer_core.family._config import DecoderConfig, Family, decoder_family
+from transformer_core.family._decoder import DecoderLM
 from transformer_core.models.vision_language._config import VisionLanguageConfig
 from transformer_core.models.vision_language._model import VisionLanguageLM
 
@@ -94,6 +95,7 @@ def vision_language_family(
     seen: Callable[[Any], RecipeOf],
     *,
     decoder_in: str | None = None,
+    alone: Family | None = None,
     ignorable: tuple[str, ...] = (),
 ) -> Family:
     """Returns a family of decoders that see pictures.
@@ -104,18 +106,29 @@ def vision_language_family(
         read: function that reads the configuration of a config.json.
         make: class of the model.
         seen: recipes of the tower's and the projector's parameters, for a configuration.
+        alone: family of the decoder of a config.json that does not describe the tower; None if each does.
         decoder_in: prefix of the decoder's stored keys; None for those of ``WrappedKeys``.
         ignorable: glob patterns of stored keys that the model does not use.
     """
 
+    def family_in(config: DecoderConfig) -> Family:
+        if isinstance(config, VisionLanguageConfig):
+            return decoder_family(config.decoder)
+        assert alone is not None
+        return alone
+
     def layer(config: DecoderConfig, index: int, dtype: DType) -> Module:
-        return _decoder_of(config).layer(config, index, dtype)
+        return family_in(config).layer(config, index, dtype)
 
     def stored(config: DecoderConfig) -> RecipeOf:
-        inner = _decoder_of(config).stored
+        inner = family_in(config).stored
         recipes = None if inner is None else inner(config)
         text = WrappedKeys(recipes) if decoder_in is None else WrappedKeys(recipes, (decoder_in,))
-        return _in_parts(seen(config), text)
+        return _in_parts(seen(config), text) if isinstance(config, VisionLanguageConfig) else text
+
+    def make_model(config: DecoderConfig, dtype: DType | str, num_layers: int | None) -> DecoderLM:
+        kind = make if isinstance(config, VisionLanguageConfig) else DecoderLM
+        return kind(config, dtype, num_layers)  # pyright: ignore[reportArgumentType]
 
     return Family(
         architecture,
@@ -125,7 +138,7 @@ def vision_language_family(
         stored,
         "*language_model.*layers.{}" if decoder_in is None else f"{decoder_in}layers.{{}}",
         ignorable,
-        make=make,
+        make=make_model,
     )
 
 
@@ -139,8 +152,3 @@ def _in_parts(seen: RecipeOf, text: RecipeOf) -> RecipeOf:
         return (seen if name.startswith(_PARTS) else text)(name, shape, source)
 
     return recipe_of
-
-
-def _decoder_of(config: DecoderConfig) -> Family:
-    assert isinstance(config, VisionLanguageConfig)
-    return decoder_family(config.decoder)

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from lang_core import Argument, DType, EntryPoint, ExecutionContext, Module, Tensor, TensorSpec, f32
+from lang_core import Argument, ConfigError, DType, EntryPoint, ExecutionContext, Module, Tensor, TensorSpec, f32
 from transformer_core.family._decoder import DecoderLM, decoder_flow
+from transformer_core.family._model import DEFAULT_SEQUENCE
 from transformer_core.flow import CompileProfile, FlowContext, FlowValue, ModelFlow
 from transformer_core.models.vision_language._config import VisionLanguageConfig
+from transformer_core.models.vision_language._whole_pictures import with_pictures
 
 ENCODE_IMAGE: Final = "encode_image"
 """Name of the entry point that turns pixels into embeddings."""
@@ -49,6 +51,21 @@ class VisionLanguageLM(DecoderLM):
     def parts(cls, config: Any, dtype: DType) -> tuple[Module, Module]:
         """Makes the tower, from pixels [B, C, height, width] to states, and the projector from these to [B, T', D]."""
 
+    def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
+        """Returns a profile as of ``DecoderLM``; by default T has room for a picture that runs in one call."""
+        if sequence is None and self._whole.image_whole:
+            sequence = max(DEFAULT_SEQUENCE, self._whole.image_tokens)
+        return super().default_profile(batch, sequence, max_sequence)
+
+    def _check_room(self, tokens: int) -> None:
+        """Checks that the tokens of a picture run in one call, if they have to."""
+        needed = self._whole.image_tokens
+        if self._whole.image_whole and tokens < needed:
+            raise ConfigError(
+                f"sequence: the {needed} tokens of a picture see each other, and run in one call; found {tokens}: "
+                f"raise it to {needed}, or leave out the entry points of pictures"
+            )
+
     def profile(
         self, name: str, sizes: CompileProfile, *, positions: str, window_caches: str, verify_tokens: int | None
     ) -> CompileProfile:
@@ -56,6 +73,8 @@ class VisionLanguageLM(DecoderLM):
         if name == ENCODE_IMAGE:
             return replace(sizes, name=name)
         known = "prefill" if name == PREFILL_EMBEDDINGS else name
+        if name == PREFILL_EMBEDDINGS:
+            self._check_room(sizes.sequence)
         profile = super().profile(
             known, sizes, positions=positions, window_caches=window_caches, verify_tokens=verify_tokens
         )
@@ -66,6 +85,7 @@ class VisionLanguageLM(DecoderLM):
     ) -> tuple[CompileProfile, ...]:
         """Returns the profiles of a decoder's slots, and those that pictures need."""
         profiles = super().slot_profiles(slots, sizes, window_caches=window_caches, verify_tokens=verify_tokens)
+        self._check_room(sizes.sequence)
         seeing = [
             replace(profile, name=profile.name.replace(_PREFILL_ROW, PREFILL_EMBEDDINGS_ROW))
             for profile in profiles
@@ -94,6 +114,8 @@ def _pictures(config: VisionLanguageConfig) -> ModelFlow:
         given = flow.input(_EMBEDDINGS, ("B", "T", config.hidden), "f32")
         ops, ids = flow.ctx.ops, flow.input("token_ids").tensor
         is_image = ops.reshape(ops.equal(ids, config.image_token), (*ids.shape, 1))
+        if config.image_whole:
+            flow.state.step = with_pictures(flow.ctx, flow.step, ids, config.image_token, flow.state.position)
         return flow.value(ops.select(is_image, ops.cast(given.tensor, x.dtype), x.tensor), x.spec)
 
     return ModelFlow("pictures").custom("pictures", placed)
