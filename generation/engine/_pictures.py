@@ -10,12 +10,13 @@ from typing import Final
 import numpy as np
 
 from generation.engine._guard import GuardedModel
-from lang_core import InputError
+from lang_core import InputError, checked_choices
 
 _SECRET: Final = os.urandom(32)
 _SIGN: Final = np.int64(np.iinfo(np.int64).min)
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PromptPicture:
     """Picture, or a tile of one, that some tokens of a prompt stand for.

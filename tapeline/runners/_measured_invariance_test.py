@@ -36,6 +36,7 @@ class _Rows:
     decodes: Sequence[_Size] = (_Size(1), _Size(2), _Size(4))
     seeing: Sequence[_Size] = (_Size(8), _Size(20))
     image_token: int = 5
+    whole_pictures: bool = False
     hidden: int = 2
     verify_tokens: int = 4
     caches: np.ndarray = field(default_factory=lambda: np.zeros((4, 40), np.float32))
