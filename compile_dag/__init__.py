@@ -7,14 +7,19 @@
 (['x'], ['result'], 1)
 """
 
-from compile_dag._context import GraphExecutionContext
-from compile_dag._evaluate import evaluate, replay
-from compile_dag._graph import ComputeGraph, regions_of
-from compile_dag._graph_ops import PARAMETER, TAG, TagInfo, has_tags, line_in_package, tag_info, tags_of
-from compile_dag._node import Call, Node, Recording, Stretch, Value
-from compile_dag._record import RecordingSink, record
-from compile_dag._tape import Sink, Tape
-from compile_dag._verify import verify, verify_stretch
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from compile_dag._context import GraphExecutionContext
+    from compile_dag._evaluate import evaluate, replay
+    from compile_dag._graph import ComputeGraph, regions_of
+    from compile_dag._graph_ops import PARAMETER, TAG, TagInfo, has_tags, line_in_package, tag_info, tags_of
+    from compile_dag._node import Call, Node, Recording, Stretch, Value
+    from compile_dag._record import RecordingSink, record
+    from compile_dag._tape import Sink, Tape
+    from compile_dag._verify import verify, verify_stretch
 
 __all__ = [
     "PARAMETER",
@@ -41,3 +46,5 @@ __all__ = [
     "verify",
     "verify_stretch",
 ]
+
+export_lazily(__name__)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from compile_dag import ComputeGraph, TagInfo, record
+from compile_hlo._traced_name import traced_name
 from compile_hlo.directions import KernelSignature, LoweredArgument, Signature, signature_of
 from compile_hlo.emit import ArgumentParameters, Form, KernelSite, ModuleWriter, Overrides, ParameterTable, Write
 from compile_hlo.quirks import QUIRKS
@@ -203,11 +204,6 @@ def _check_private(entry_points: Sequence[EntryPoint], made: Sequence[KernelSign
                 f"lower_module: an entry point is named {entry_point.name!r}, as a function that the lowering makes: "
                 f"choose another name"
             )
-
-
-def traced_name(entry_point: str) -> str:
-    """Returns the name of the function that is an entry point with traces of the tensors of kernels."""
-    return f"kernels.{entry_point}"
 
 
 def _traced(entry_point: EntryPoint) -> EntryPoint:

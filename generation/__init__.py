@@ -8,19 +8,24 @@ Axes: V vocabulary, C candidates (the tokens that filters have left).
 1
 """
 
-from generation._config import SamplingConfig
-from generation._defaults import (
-    DEFAULT_SAMPLING,
-    SAMPLING_FIELDS,
-    default_sampling,
-    load_default_sampling,
-)
-from generation._drafts import Drafter, DraftingModel, PredictionHead, PromptLookup
-from generation._prediction import KnownLogits, Prediction, likeliest_ids, rows_of
-from generation._prompt import CachedModel, check_room, run_prompt
-from generation._sampler import Sampler
-from generation._step import TokenStep
-from generation._stop import StopRule, eos_ids, load_eos_ids
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from generation._config import SamplingConfig
+    from generation._defaults import (
+        DEFAULT_SAMPLING,
+        SAMPLING_FIELDS,
+        default_sampling,
+        load_default_sampling,
+    )
+    from generation._drafts import Drafter, DraftingModel, PredictionHead, PromptLookup
+    from generation._prediction import KnownLogits, Prediction, likeliest_ids, rows_of
+    from generation._prompt import CachedModel, check_room, run_prompt
+    from generation._sampler import Sampler
+    from generation._step import TokenStep
+    from generation._stop import StopRule, eos_ids, load_eos_ids
 
 __all__ = [
     "DEFAULT_SAMPLING",
@@ -45,3 +50,5 @@ __all__ = [
     "rows_of",
     "run_prompt",
 ]
+
+export_lazily(__name__)

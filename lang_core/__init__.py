@@ -9,106 +9,111 @@ False
 [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]
 """
 
-from lang_core._cached_weights import CachedWeights
-from lang_core._choices import checked_choices, choice, flag
-from lang_core._context import ExecutionContext
-from lang_core._dtypes import (
-    DTYPE_ALIASES,
-    DTYPES,
-    DType,
-    as_dtype,
-    bf16,
-    bool_,
-    f16,
-    f32,
-    f64,
-    i8,
-    i32,
-    i64,
-    is_table_dtype,
-    plain_bools,
-    promote,
-    u8,
-)
-from lang_core._eager import EagerExecutionContext, as_array
-from lang_core._entry_point import Argument, EntryPoint
-from lang_core._errors import (
-    CheckpointError,
-    ChoiceError,
-    CompileError,
-    ConfigError,
-    DescriptionError,
-    DeviceError,
-    GraphError,
-    InputError,
-    KeywordError,
-    MissingPackageError,
-    OperatorError,
-    OpError,
-    PluginError,
-    ProcessError,
-    RecordingError,
-    TapelineError,
-    TraceEscapeError,
-    UnknownNameError,
-    VerificationError,
-    any_of,
-    near_names,
-    some_of,
-)
-from lang_core._extras import EXTRAS, check_extra, has_extra, load_extra
-from lang_core._formats import LAYOUTS
-from lang_core._json import (
-    JSON_BOUNDS,
-    LARGE_JSON_BOUNDS,
-    JsonBounds,
-    JsonError,
-    file_bytes,
-    file_json,
-    json_value,
-    open_regular,
-    read_json,
-)
-from lang_core._keywords import near_keywords
-from lang_core._layouts import BitField, BlockLayout, Plane, SubScales
-from lang_core._mapping_weights import MappingWeights
-from lang_core._mesh import MESH_AXES, Axes, MeshShape
-from lang_core._module import Module, Repeated
-from lang_core._nesting import nests_regions
-from lang_core._operands import operand_advice
-from lang_core._operators import NoOperators
-from lang_core._packing import (
-    ACTIVATION_BITS,
-    BLOCK,
-    ENCODINGS,
-    Activations,
-    Encoding,
-    encoding_named,
-    quantizable,
-    register_encoding,
-)
-from lang_core._parameter import Parameter
-from lang_core._plugins import PLUGINS, load_plugins, plugin_versions
-from lang_core._processes import python_command
-from lang_core._quantizers import Quantizer
-from lang_core._spec import TensorSpec
-from lang_core._tags import TagSelection, tag_name
-from lang_core._tensor import EagerTensor, Tensor
-from lang_core._user_cache import check_private, make_private, user_cache_directory
-from lang_core._weights import (
-    MatrixRows,
-    PackedRows,
-    Part,
-    Parts,
-    StoredBytes,
-    WeightSource,
-    check_rows,
-    matrix_rows_by,
-    matrix_rows_of,
-    part_of,
-    rows_of,
-)
-from lang_core.ops import OPS, Literal, Op, Operand, Ops, Region, define_op, require
+from typing import TYPE_CHECKING
+
+from lang_core._lazy_exports import export_lazily
+
+if TYPE_CHECKING:
+    from lang_core._cached_weights import CachedWeights
+    from lang_core._choices import checked_choices, choice, flag
+    from lang_core._context import ExecutionContext
+    from lang_core._dtypes import (
+        DTYPE_ALIASES,
+        DTYPES,
+        DType,
+        as_dtype,
+        bf16,
+        bool_,
+        f16,
+        f32,
+        f64,
+        i8,
+        i32,
+        i64,
+        is_table_dtype,
+        plain_bools,
+        promote,
+        u8,
+    )
+    from lang_core._eager import EagerExecutionContext, as_array
+    from lang_core._entry_point import Argument, EntryPoint
+    from lang_core._errors import (
+        CheckpointError,
+        ChoiceError,
+        CompileError,
+        ConfigError,
+        DescriptionError,
+        DeviceError,
+        GraphError,
+        InputError,
+        KeywordError,
+        MissingPackageError,
+        OperatorError,
+        OpError,
+        PluginError,
+        ProcessError,
+        RecordingError,
+        TapelineError,
+        TraceEscapeError,
+        UnknownNameError,
+        VerificationError,
+        any_of,
+        near_names,
+        some_of,
+    )
+    from lang_core._extras import EXTRAS, check_extra, has_extra, load_extra
+    from lang_core._formats import LAYOUTS
+    from lang_core._json import (
+        JSON_BOUNDS,
+        LARGE_JSON_BOUNDS,
+        JsonBounds,
+        JsonError,
+        file_bytes,
+        file_json,
+        json_value,
+        open_regular,
+        read_json,
+    )
+    from lang_core._keywords import near_keywords
+    from lang_core._layouts import BitField, BlockLayout, Plane, SubScales
+    from lang_core._mapping_weights import MappingWeights
+    from lang_core._mesh import MESH_AXES, Axes, MeshShape
+    from lang_core._module import Module, Repeated
+    from lang_core._nesting import nests_regions
+    from lang_core._operands import operand_advice
+    from lang_core._operators import NoOperators
+    from lang_core._packing import (
+        ACTIVATION_BITS,
+        BLOCK,
+        ENCODINGS,
+        Activations,
+        Encoding,
+        encoding_named,
+        quantizable,
+        register_encoding,
+    )
+    from lang_core._parameter import Parameter
+    from lang_core._plugins import PLUGINS, load_plugins, plugin_versions
+    from lang_core._processes import python_command
+    from lang_core._quantizers import Quantizer
+    from lang_core._spec import TensorSpec
+    from lang_core._tags import TagSelection, tag_name
+    from lang_core._tensor import EagerTensor, Tensor
+    from lang_core._user_cache import check_private, make_private, user_cache_directory
+    from lang_core._weights import (
+        MatrixRows,
+        PackedRows,
+        Part,
+        Parts,
+        StoredBytes,
+        WeightSource,
+        check_rows,
+        matrix_rows_by,
+        matrix_rows_of,
+        part_of,
+        rows_of,
+    )
+    from lang_core.ops import OPS, Literal, Op, Operand, Ops, Region, define_op, require
 
 __all__ = [
     "require",
@@ -193,6 +198,7 @@ __all__ = [
     "checked_choices",
     "choice",
     "encoding_named",
+    "export_lazily",
     "f16",
     "f32",
     "f64",
@@ -228,3 +234,5 @@ __all__ = [
     "u8",
     "user_cache_directory",
 ]
+
+export_lazily(__name__)

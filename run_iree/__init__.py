@@ -5,37 +5,38 @@
 'vulkan-spirv'
 """
 
-from run_iree.compiler import (
-    DATA_TILING,
-    TARGETS,
-    CompileReport,
-    CpuRecord,
-    ModuleCache,
-    ModuleLocation,
-    Schedule,
-    Target,
-    check_bindings,
-    check_text,
-    compile_module,
-    compiler_path,
-    evict,
-    host_cpu,
-    is_locked,
-    locate,
-    target_named,
-    target_of_device,
-    tiling_flags,
-)
-from run_iree.devices import DEVICES, Device, available
-from run_iree.sessions import (
-    DeviceTensor,
-    Function,
-    HeldTensors,
-    HostFunction,
-    Results,
-    Session,
-    Updating,
-)
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from run_iree.compiler import (
+        DATA_TILING,
+        CompileReport,
+        ModuleCache,
+        ModuleLocation,
+        Schedule,
+        Target,
+        check_bindings,
+        check_text,
+        compile_module,
+        compiler_path,
+        evict,
+        is_locked,
+        locate,
+        target_named,
+        tiling_flags,
+    )
+    from run_iree.devices import DEVICES, TARGETS, CpuRecord, Device, available, host_cpu, target_of_device
+    from run_iree.sessions import (
+        DeviceTensor,
+        Function,
+        HeldTensors,
+        HostFunction,
+        Results,
+        Session,
+        Updating,
+    )
 
 __all__ = [
     "DATA_TILING",
@@ -68,3 +69,5 @@ __all__ = [
     "target_of_device",
     "tiling_flags",
 ]
+
+export_lazily(__name__)

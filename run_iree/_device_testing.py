@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from iree import runtime
 
-from run_iree.compiler import compile_module, target_of_device
-from run_iree.devices import DEVICES, available
+from run_iree.compiler import compile_module
+from run_iree.devices import DEVICES, available, target_of_device
 
 _SHARED: Final = {"local-task": ("local-task", "local-sync")}
 # Compiled modules by text, target and name.

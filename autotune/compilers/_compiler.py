@@ -475,7 +475,7 @@ def compile_request(
 _COMPILERS: Final[dict[str, Callable[..., KernelCompiler]]] = {}
 # Named, not imported: each module loads an engine, and registers its compiler, at the first use.
 _LOADERS: Final[dict[str, Callable[[], object]]] = {
-    "iree": functools.partial(importlib.import_module, "autotune.iree_compiler"),
+    "iree": functools.partial(importlib.import_module, "autotune.iree_compiler._iree"),
     "jax": functools.partial(load_extra, "autotune.jax_compiler", "jax", "compiler=jax"),
 }
 

@@ -5,14 +5,14 @@
 'iree'
 """
 
-from functools import cache
+from typing import TYPE_CHECKING
 
-from autotune import register_compiler
-from autotune.iree_compiler._cpu_kernels import CpuKernelsKernel, remembered_kernels, tune_kernels
-from autotune.iree_compiler._entry_points import CANDIDATE_FLAGS, CompileFlags, EntryPointKernel
-from autotune.iree_compiler._iree import IreeCompiler, IreeFunction, KernelModule
+from lang_core import export_lazily
 
-register_compiler("iree", cache(IreeCompiler))
+if TYPE_CHECKING:
+    from autotune.iree_compiler._cpu_kernels import CpuKernelsKernel, remembered_kernels, tune_kernels
+    from autotune.iree_compiler._entry_points import CANDIDATE_FLAGS, CompileFlags, EntryPointKernel
+    from autotune.iree_compiler._iree import IreeCompiler, IreeFunction, KernelModule
 
 __all__ = [
     "CANDIDATE_FLAGS",
@@ -25,3 +25,5 @@ __all__ = [
     "remembered_kernels",
     "tune_kernels",
 ]
+
+export_lazily(__name__)

@@ -4,6 +4,7 @@ import dataclasses
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ from autotune import (
     arrays_of,
     cpu_model,
     map_arrays,
+    register_compiler,
     with_jax_arrays,
 )
 from compile_hlo import lower_module
@@ -188,3 +190,6 @@ class IreeCompiler:
                 weights: dict[str, Any] = {"parameters": self._parameters, "scope": self._scope}
                 self._loaded[code] = Session(compiled, self._device, **weights)
         return self._loaded[code]
+
+
+register_compiler("iree", cache(IreeCompiler))

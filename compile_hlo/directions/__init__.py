@@ -3,35 +3,40 @@
 Facts of the program, found by following buffers through it (docs/design/0007-directions.md).
 """
 
-from compile_hlo.directions._dataflow import origins_of
-from compile_hlo.directions._direction import (
-    Direction,
-    KernelArgument,
-    KernelResult,
-    WrittenAt,
-    joined,
-)
-from compile_hlo.directions._events import NONE, Event, Events, Origin, Origins, add_all, updates_old
-from compile_hlo.directions._function import (
-    FunctionFlow,
-    StretchFlow,
-    StretchUses,
-    check_declared,
-    directions_of,
-    graph_directions,
-    tensor_roots,
-)
-from compile_hlo.directions._kernel_signature import Attribute, KernelSignature
-from compile_hlo.directions._overlaps import (
-    SHARED,
-    FunctionOverlaps,
-    Reach,
-    StretchOverlaps,
-    Update,
-    stretch_overlaps,
-)
-from compile_hlo.directions._reflection import DECLARATION, REFLECTION, reflected
-from compile_hlo.directions._signature import LoweredArgument, LoweredResult, Signature, signature_of
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from compile_hlo.directions._dataflow import origins_of
+    from compile_hlo.directions._direction import (
+        Direction,
+        KernelArgument,
+        KernelResult,
+        WrittenAt,
+        joined,
+    )
+    from compile_hlo.directions._events import NONE, Event, Events, Origin, Origins, add_all, updates_old
+    from compile_hlo.directions._function import (
+        FunctionFlow,
+        StretchFlow,
+        StretchUses,
+        check_declared,
+        directions_of,
+        graph_directions,
+        tensor_roots,
+    )
+    from compile_hlo.directions._kernel_signature import Attribute, KernelSignature
+    from compile_hlo.directions._overlaps import (
+        SHARED,
+        FunctionOverlaps,
+        Reach,
+        StretchOverlaps,
+        Update,
+        stretch_overlaps,
+    )
+    from compile_hlo.directions._reflection import DECLARATION, REFLECTION, reflected
+    from compile_hlo.directions._signature import LoweredArgument, LoweredResult, Signature, signature_of
 
 __all__ = [
     "SHARED",
@@ -70,3 +75,5 @@ __all__ = [
     "tensor_roots",
     "updates_old",
 ]
+
+export_lazily(__name__)

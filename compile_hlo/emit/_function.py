@@ -14,10 +14,11 @@ from compile_hlo.directions import (
     StretchUses,
     stretch_overlaps,
 )
+from compile_hlo.emit._all_rules import CHAINS
 from compile_hlo.emit._block_call import BlockCall, CallSite
 from compile_hlo.emit._blocks import BlockFunctions
 from compile_hlo.emit._builder import Write
-from compile_hlo.emit._emitter import CHAINS, LEAVES, Emitter
+from compile_hlo.emit._emitter import LEAVES, Emitter
 from compile_hlo.emit._sites import KernelSite
 from compile_hlo.passes import with_groups, with_row_writes
 from lang_core import Argument, GraphError, TensorSpec, near_names

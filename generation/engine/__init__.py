@@ -4,32 +4,37 @@ It handles tokens only, not text, HTTP or bundles. A model is anything with the 
 works in its caller's thread (``tapeline.load``), ``Engine`` in one of its own (the server).
 """
 
-from generation.engine._answer_steps import AnswerSteps
-from generation.engine._archive import ArchivedBlock, PrefixArchive
-from generation.engine._draft_rows import DraftRow, DraftRows
-from generation.engine._drafts import Drafting
-from generation.engine._engine import Engine
-from generation.engine._errors import BusyError, ConstraintError, EngineClosedError, ModelFailedError
-from generation.engine._figures import EngineFigures
-from generation.engine._one_row import OneRow, SequenceModel
-from generation.engine._pictures import PromptPicture
-from generation.engine._pieces import canonical_pieces
-from generation.engine._pool import PageCopy, PagePool, PagesError
-from generation.engine._prefixes import RowPrefix
-from generation.engine._request import (
-    AwaitedConstraint,
-    EndEvent,
-    Event,
-    OnEvent,
-    PromptEvent,
-    TokenConstraint,
-    TokenEvent,
-    TokenRequest,
-)
-from generation.engine._runner import ModelRunner
-from generation.engine._settings import EngineSettings
-from generation.engine._steps import StepEngine, Ticket
-from generation.engine._times import PartTimes
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from generation.engine._answer_steps import AnswerSteps
+    from generation.engine._archive import ArchivedBlock, PrefixArchive
+    from generation.engine._draft_rows import DraftRow, DraftRows
+    from generation.engine._drafts import Drafting
+    from generation.engine._engine import Engine
+    from generation.engine._errors import BusyError, ConstraintError, EngineClosedError, ModelFailedError
+    from generation.engine._figures import EngineFigures
+    from generation.engine._one_row import OneRow, SequenceModel
+    from generation.engine._pictures import PromptPicture
+    from generation.engine._pieces import canonical_pieces
+    from generation.engine._pool import PageCopy, PagePool, PagesError
+    from generation.engine._prefixes import RowPrefix
+    from generation.engine._request import (
+        AwaitedConstraint,
+        EndEvent,
+        Event,
+        OnEvent,
+        PromptEvent,
+        TokenConstraint,
+        TokenEvent,
+        TokenRequest,
+    )
+    from generation.engine._runner import ModelRunner
+    from generation.engine._settings import EngineSettings
+    from generation.engine._steps import StepEngine, Ticket
+    from generation.engine._times import PartTimes
 
 __all__ = [
     "AnswerSteps",
@@ -66,3 +71,5 @@ __all__ = [
     "TokenRequest",
     "canonical_pieces",
 ]
+
+export_lazily(__name__)

@@ -5,13 +5,18 @@
 8192
 """
 
-from run_iree.archive._journal import Journal, partial_name
-from run_iree.archive._layout import ArchiveEntry, ArchiveLayout, archive_layout
-from run_iree.archive._pieces import Pieces
-from run_iree.archive._reader import ArchiveRecord, read_archive_index
-from run_iree.archive._values import NonFinite
-from run_iree.archive._weights import ArchiveWeights
-from run_iree.archive._writer import WrittenArchive, write_archive
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from run_iree.archive._journal import Journal, partial_name
+    from run_iree.archive._layout import ArchiveEntry, ArchiveLayout, archive_layout
+    from run_iree.archive._pieces import Pieces
+    from run_iree.archive._reader import ArchiveRecord, read_archive_index
+    from run_iree.archive._values import NonFinite
+    from run_iree.archive._weights import ArchiveWeights
+    from run_iree.archive._writer import WrittenArchive, write_archive
 
 __all__ = [
     "ArchiveEntry",
@@ -27,3 +32,5 @@ __all__ = [
     "read_archive_index",
     "write_archive",
 ]
+
+export_lazily(__name__)

@@ -21,7 +21,8 @@ from lang_core import (
     VerificationError,
     as_dtype,
 )
-from run_iree.compiler import CompileReport, compile_module, host_cpu, target_named
+from run_iree.compiler import CompileReport, compile_module, target_named
+from run_iree.devices import host_cpu
 from run_iree.kernels import CpuKernels
 from run_iree.sessions import Session
 

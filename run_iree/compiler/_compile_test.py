@@ -13,7 +13,8 @@ from lang_core import CompileError
 from run_iree._device_testing import STEP
 from run_iree.compiler import _compile
 from run_iree.compiler._compile import compile_module
-from run_iree.compiler._targets import TARGETS, target_named
+from run_iree.compiler._targets import target_named
+from run_iree.devices import TARGETS
 
 
 @pytest.fixture

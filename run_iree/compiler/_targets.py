@@ -1,16 +1,14 @@
 """Table of compile targets: compiler flags, and the devices that run the result."""
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from lang_core import CompileError, near_names
 from run_iree.compiler._block_calls import OutlineRule
 from run_iree.compiler._matvec_tiles import MatvecTiles
-from run_iree.devices import LAVAPIPE, vulkan_device_name
+from run_iree.devices import DEVICES_OF, LAVAPIPE, TARGETS, CpuRecord, host_cpu, vulkan_device_name
 from run_iree.kernels import CpuKernels
 
 # Lays out weights in tiles when the module is loaded: products of matrices are faster, and weights are held twice.
@@ -34,26 +32,6 @@ _UNCHECKED: Final = ("--verify=false",)
 _VULKAN_TARGETS: Final[Mapping[str, str]] = MappingProxyType(
     {LAVAPIPE: "llvmpipe", "nvidia": "ampere", "geforce": "turing", "radeon": "rdna2"}
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class CpuRecord:
-    """CPU that a module was compiled for, as a bundle records it.
-
-    Attributes:
-        target: name given to the compiler, for example ``host`` or ``generic``.
-        name: model name of the compiling machine's CPU if the target is ``host``, else the target.
-        features: instruction-set flags of that CPU if the target is ``host``, else empty (unknown).
-    """
-
-    target: str
-    name: str
-    features: tuple[str, ...]
-
-    def missing_here(self) -> tuple[str, ...]:
-        """Returns the recorded features that the CPU of this machine lacks."""
-        here = frozenset(host_cpu().features)
-        return tuple(feature for feature in self.features if feature not in here)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,19 +70,6 @@ class Target:
         return None if DATA_TILING in flags else self.matvec_tiles
 
 
-_DEVICES_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "llvm-cpu": ("local-task", "local-sync"),
-        "vmvx": ("vmvx",),
-        "vulkan-spirv": ("vulkan",),
-        "cuda": ("cuda",),
-    }
-)
-
-TARGETS: Final = tuple(_DEVICES_OF)
-"""Targets that modules are compiled for."""
-
-
 def target_named(
     name: str, *, cpu: str = "host", vulkan_target: str | None = None, cuda_target: str = "sm_80"
 ) -> Target:
@@ -125,33 +90,17 @@ def target_named(
         record = host_cpu() if cpu == "host" else CpuRecord(cpu, cpu, ())
         kernels = CpuKernels.of(record.features, record.name)
         flags = (*_INPUT, *flags, *_OPTIMISED)
-        return Target(name, flags, _DEVICES_OF[name], record, MatvecTiles(), kernels, OutlineRule(), _UNCHECKED)
+        return Target(name, flags, DEVICES_OF[name], record, MatvecTiles(), kernels, OutlineRule(), _UNCHECKED)
     if name == "vmvx":
-        return Target(name, (*_INPUT, *_LOCAL, "--iree-hal-local-target-device-backends=vmvx"), _DEVICES_OF[name])
+        return Target(name, (*_INPUT, *_LOCAL, "--iree-hal-local-target-device-backends=vmvx"), DEVICES_OF[name])
     if name == "vulkan-spirv":  # no optimisation level: O2 does not legalise there
         chosen = vulkan_target or _vulkan_target_of(vulkan_device_name())
         flags = ("--iree-hal-target-device=vulkan", f"--iree-vulkan-target={chosen}")
-        return Target(name, (*_INPUT, *flags), _DEVICES_OF[name])
+        return Target(name, (*_INPUT, *flags), DEVICES_OF[name])
     if name == "cuda":
         flags = ("--iree-hal-target-device=cuda", f"--iree-cuda-target={cuda_target}")
-        return Target(name, (*_INPUT, *flags, *_OPTIMISED), _DEVICES_OF[name])
+        return Target(name, (*_INPUT, *flags, *_OPTIMISED), DEVICES_OF[name])
     raise CompileError(f"target {name!r} not found; available: {', '.join(TARGETS)}{near_names(name, TARGETS)}")
-
-
-def target_of_device(device: str) -> str:
-    """Returns the name of the target for a device.
-
-    Raises:
-        CompileError: the device is unknown.
-
-    >>> target_of_device("local-task")
-    'llvm-cpu'
-    """
-    for target, devices in _DEVICES_OF.items():
-        if device in devices:
-            return target
-    known = [name for names in _DEVICES_OF.values() for name in names]
-    raise CompileError(f"device {device!r} not found; available: {', '.join(known)}{near_names(device, known)}")
 
 
 def _vulkan_target_of(device_name: str | None) -> str:
@@ -164,15 +113,3 @@ def _vulkan_target_of(device_name: str | None) -> str:
         f"no Vulkan target is known for the device {device_name!r}: name one (vulkan_target=...); "
         f"the compiler's default target silently computes wrong 16-bit and 8-bit values"
     )
-
-
-@functools.cache
-def host_cpu() -> CpuRecord:
-    """Returns this machine's CPU; name and features are empty if /proc/cpuinfo lacks them."""
-    fields: dict[str, str] = {}
-    path = Path("/proc/cpuinfo")
-    for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
-        key, _, value = line.partition(":")
-        fields.setdefault(key.strip(), value.strip())
-    features = fields.get("flags") or fields.get("Features") or ""
-    return CpuRecord("host", fields.get("model name", ""), tuple(sorted(features.split())))

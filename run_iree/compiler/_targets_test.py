@@ -2,8 +2,8 @@ import pytest
 
 from lang_core import CompileError, DeviceError
 from run_iree.compiler import _targets
-from run_iree.compiler._targets import TARGETS, CpuRecord, host_cpu, target_named, target_of_device
-from run_iree.devices import DEVICES, Device, available
+from run_iree.compiler._targets import target_named
+from run_iree.devices import DEVICES, TARGETS, CpuRecord, Device, available, host_cpu, target_of_device
 
 
 def test_every_device_has_a_target_that_names_it() -> None:

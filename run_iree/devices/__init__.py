@@ -1,19 +1,31 @@
-"""Devices: available devices, their limits and buffers."""
+"""Devices: available devices, the targets they run, their limits and buffers."""
 
-from run_iree.devices._buffers import address, duplicate, peek, read_back, upload, writable
-from run_iree.devices._devices import (
-    DEVICES,
-    IREE_ERRORS,
-    LAVAPIPE,
-    MOST_BINDINGS,
-    Device,
-    available,
-    reason,
-    too_many_buffers,
-    vulkan_device_name,
-)
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from run_iree.devices._buffers import address, duplicate, peek, read_back, upload, writable
+    from run_iree.devices._cpu import CpuRecord, host_cpu
+    from run_iree.devices._device_targets import DEVICES_OF, TARGETS, target_of_device
+    from run_iree.devices._devices import (
+        DEVICES,
+        IREE_ERRORS,
+        LAVAPIPE,
+        MOST_BINDINGS,
+        Device,
+        available,
+        reason,
+        too_many_buffers,
+        vulkan_device_name,
+    )
 
 __all__ = [
+    "DEVICES_OF",
+    "TARGETS",
+    "CpuRecord",
+    "host_cpu",
+    "target_of_device",
     "DEVICES",
     "IREE_ERRORS",
     "LAVAPIPE",
@@ -30,3 +42,5 @@ __all__ = [
     "vulkan_device_name",
     "writable",
 ]
+
+export_lazily(__name__)

@@ -15,8 +15,8 @@ from iree import runtime
 from compile_hlo.directions import LoweredArgument, LoweredResult, Signature
 from lang_core import DeviceError, TensorSpec, f32
 from run_iree._device_testing import STEP, archive, compiled, device_params
-from run_iree.compiler import compile_module, target_of_device
-from run_iree.devices import Device
+from run_iree.compiler import compile_module
+from run_iree.devices import Device, target_of_device
 from run_iree.sessions._session import Session
 
 _CACHE = np.arange(21, dtype=np.float32).reshape(7, 3)

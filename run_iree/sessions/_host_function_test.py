@@ -11,8 +11,8 @@ import pytest
 
 from lang_core import DeviceError, bf16
 from run_iree._device_testing import STEP, archive, compiled, device_params
-from run_iree.compiler import compile_module, target_of_device
-from run_iree.devices import Device
+from run_iree.compiler import compile_module
+from run_iree.devices import Device, target_of_device
 from run_iree.sessions._host_function import KEPT_BYTES
 from run_iree.sessions._session import Session
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from compile_hlo.directions import Signature
 from lang_core import TensorSpec
-from run_iree.compiler import target_of_device
-from run_iree.devices import Device, upload
+from run_iree.devices import Device, target_of_device, upload
 from run_iree.sessions._device_tensor import DeviceTensor
 from run_iree.sessions._function import Function
 from run_iree.sessions._held import HeldTensors

@@ -12,14 +12,19 @@
 (4.0, [1.0, 2.0, 4.0])
 """
 
-from runtime.dump._agreement import Companion, ModuleAgreement
-from runtime.dump._dumper import LEVELS, CallDumper, DumpedCall, Dumper
-from runtime.dump._eager import eager_call, kernel_sites, tags_by_entry_point
-from runtime.dump._reader import Dump, read_dump
-from runtime.dump._record import DumpRecord, TensorLabel
-from runtime.dump._statistics import Statistics, statistics
-from runtime.dump._traced import add_traced, traced_specs
-from runtime.dump._writer import MANIFEST, DumpLimits, DumpTotals, DumpWriter
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from runtime.dump._agreement import Companion, ModuleAgreement
+    from runtime.dump._dumper import LEVELS, CallDumper, DumpedCall, Dumper
+    from runtime.dump._eager import eager_call, kernel_sites, tags_by_entry_point
+    from runtime.dump._reader import Dump, read_dump
+    from runtime.dump._record import DumpRecord, TensorLabel
+    from runtime.dump._statistics import Statistics, statistics
+    from runtime.dump._traced import add_traced, traced_specs
+    from runtime.dump._writer import MANIFEST, DumpLimits, DumpTotals, DumpWriter
 
 __all__ = [
     "LEVELS",
@@ -44,3 +49,5 @@ __all__ = [
     "tags_by_entry_point",
     "traced_specs",
 ]
+
+export_lazily(__name__)

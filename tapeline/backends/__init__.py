@@ -3,20 +3,25 @@
 An engine is loaded when it is first asked for: JAX takes seconds.
 """
 
-from tapeline.backends._described_model import model_of
-from tapeline.backends._eager import EagerSession
-from tapeline.backends._open import XLA, dumped_module, open_on_rank, open_session, xla_function
-from tapeline.backends._registry import (
-    DEVICES,
-    ENGINES,
-    Engine,
-    Place,
-    all_devices,
-    device_aliases,
-    engine_named,
-    engine_names,
-    register_engine,
-)
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from tapeline.backends._described_model import model_of
+    from tapeline.backends._eager import EagerSession
+    from tapeline.backends._open import XLA, dumped_module, open_on_rank, open_session, xla_function
+    from tapeline.backends._registry import (
+        DEVICES,
+        ENGINES,
+        Engine,
+        Place,
+        all_devices,
+        device_aliases,
+        engine_named,
+        engine_names,
+        register_engine,
+    )
 
 __all__ = [
     "DEVICES",
@@ -36,3 +41,5 @@ __all__ = [
     "register_engine",
     "xla_function",
 ]
+
+export_lazily(__name__)

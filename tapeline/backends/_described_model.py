@@ -7,8 +7,8 @@ from typing import Any, Final
 from lang_core import Encoding, EntryPoint, InputError, encoding_named
 from tapeline.bundle import FORMER_NAMES, Bundle
 from tapeline.compare import FORMER_ACTIVATIONS
-from transformer_core import STORED, keep_packed
-from transformer_core.models import DRAFT, Model, entry_points, load_model
+from transformer_core import DRAFT, STORED, keep_packed
+from transformer_core.models import Model, entry_points, load_model
 
 _SIZED: Final = re.compile(r"(forward|packed)_([0-9]+)")  # entry points of further lengths
 

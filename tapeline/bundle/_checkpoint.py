@@ -7,8 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from lang_core import CheckpointError, InputError, Part, TensorSpec, file_json, near_names, part_of
-from transformer_core.checkpoints import SafetensorsCheckpoint
-from transformer_core.models import CONFIG_FILE, load_model, unquantized, weights_of
+from transformer_core import CONFIG_FILE, checkpoints, models
 
 LINK: Final = "checkpoint"
 """Name of a directory, or a link to one, in a bundle: the checkpoint of its model."""
@@ -31,9 +30,9 @@ class CheckpointWeights:
         self, directory: Path, bundle: Path, parameters: Mapping[str, Mapping[str, Any]], model: Mapping[str, Any]
     ) -> None:
         _check_same(directory, bundle)
-        self._checkpoint: Final = SafetensorsCheckpoint(directory)
-        modules = load_model(directory, model["dtype"], model.get("layers"))
-        self._weights: Final = weights_of(modules, unquantized(directory, self._checkpoint))
+        self._checkpoint: Final = checkpoints.SafetensorsCheckpoint(directory)
+        modules = models.load_model(directory, model["dtype"], model.get("layers"))
+        self._weights: Final = models.weights_of(modules, models.unquantized(directory, self._checkpoint))
         self._specs: Final = {
             path: TensorSpec(tuple(fields["shape"]), fields["dtype"]) for path, fields in parameters.items()
         }

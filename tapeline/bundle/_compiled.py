@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from autotune.iree_compiler import CANDIDATE_FLAGS, remembered_kernels
+import run_iree
+from autotune import iree_compiler
 from lang_core import InputError, MissingPackageError
-from run_iree import Target, compile_module, target_named
 from tapeline.bundle._files import sha256_of
 from tapeline.bundle._module_cache import module_cache
 from tapeline.bundle._trust import is_compiled_here, note_compiled
@@ -34,10 +34,14 @@ _QUOTED_OP: Final = re.compile(r"[a-z_]\w*(?:\.\w+)+")
 _RESOURCES: Final = "{-#"
 
 
-def compiled_target(name: str) -> Target:
+def compiled_target(name: str) -> "run_iree.Target":
     """Returns a compile target with the CPU kernels that are remembered for this machine."""
-    target = target_named(name)
-    return target if target.kernels is None else dataclasses.replace(target, kernels=remembered_kernels().cfg)
+    target = run_iree.target_named(name)
+    return (
+        target
+        if target.kernels is None
+        else dataclasses.replace(target, kernels=iree_compiler.remembered_kernels().cfg)
+    )
 
 
 def compiler_version() -> str:
@@ -95,7 +99,7 @@ def runnable(
         output = Path(folder, executable.name)
         chosen = compiled_target(target)
         more = _tuned(described.get("flags"), chosen)
-        compile_module(text, output, chosen, extra_flags=more, cache=module_cache(say))
+        run_iree.compile_module(text, output, chosen, extra_flags=more, cache=module_cache(say))
         yield output, False
 
 
@@ -131,7 +135,7 @@ def _foreign(line: str) -> str | None:
     return None
 
 
-def _tuned(flags: object, target: Target) -> tuple[str, ...]:
+def _tuned(flags: object, target: "run_iree.Target") -> tuple[str, ...]:
     """Returns the manifest's flags that an export with tuning has chosen; other flags are dropped."""
     more = tuple(flag for flag in flags if flag not in target.flags) if isinstance(flags, list) else ()
-    return more if more in CANDIDATE_FLAGS else ()
+    return more if more in iree_compiler.CANDIDATE_FLAGS else ()

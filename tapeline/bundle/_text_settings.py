@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lang_core import ConfigError, checked_choices
-from transformer_core import ConfigFields, config_fields
-from transformer_core.models import CONFIG_FILE, read_transformer_settings
+from transformer_core import CONFIG_FILE, ConfigFields, config_fields, read_transformer_settings
 
 _TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 _TOKENIZER: Final = "tokenizer.json"

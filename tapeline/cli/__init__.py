@@ -1,27 +1,27 @@
 """Text, progress, paths and exit codes that programs share."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tapeline.cli._events import Progress, ProgressEvent, no_progress
-from tapeline.cli._main import (
-    EXIT_INPUT,
-    EXIT_OTHER,
-    check_writable,
-    guarded,
-    open_streams,
-    output_file,
-    run,
-    user_path,
-    whole_file,
-)
-from tapeline.cli._say import say, say_error, saying, show
-from tapeline.cli._size import parse_size, size_text
-from tapeline.cli._table import table
-from tapeline.cli._version import VERSION
+from lang_core import export_lazily
 
 if TYPE_CHECKING:
+    from tapeline.cli._events import Progress, ProgressEvent, no_progress
+    from tapeline.cli._main import (
+        EXIT_INPUT,
+        EXIT_OTHER,
+        check_writable,
+        guarded,
+        open_streams,
+        output_file,
+        run,
+        user_path,
+        whole_file,
+    )
     from tapeline.cli._progress import ByteProgress, StepProgress, TerminalProgress
+    from tapeline.cli._say import say, say_error, saying, show
+    from tapeline.cli._size import parse_size, size_text
+    from tapeline.cli._table import table
+    from tapeline.cli._version import VERSION
 
 __all__ = [
     "EXIT_INPUT",
@@ -49,9 +49,4 @@ __all__ = [
     "whole_file",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Imports the classes that draw bars when they are first asked for, because that import is slow."""
-    if name in ("ByteProgress", "StepProgress", "TerminalProgress"):
-        return getattr(importlib.import_module("tapeline.cli._progress"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+export_lazily(__name__)

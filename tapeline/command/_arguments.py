@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from absl import flags
 
-from lang_core import DTYPE_ALIASES, InputError, near_names, some_of
+import lang_core
+from lang_core import InputError, near_names, some_of
 from tapeline.cli import user_path
 from tapeline.command._flags import FORMER
 
@@ -36,7 +37,6 @@ _TRUTHS: Final[Mapping[str, str]] = {
     "off": "false",
     "0": "false",
 }
-_ALIASES: Final[Mapping[str, Mapping[str, str]]] = {"dtype": DTYPE_ALIASES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,8 +291,9 @@ def _canonical(flag: flags.Flag[Any], value: str) -> str:
     if flag.boolean:
         return _TRUTHS.get(folded, value)
     value = next((known for known in _choices_of(flag) if _folded(known) == folded), value)
-    aliases = _ALIASES.get(flag.name or "", {})
-    return aliases.get(folded, value) if value not in _choices_of(flag) else value
+    if flag.name == "dtype" and value not in _choices_of(flag):
+        return lang_core.DTYPE_ALIASES.get(folded, value)
+    return value
 
 
 def _is_multi(flag: flags.Flag[Any]) -> bool:

@@ -15,6 +15,7 @@ from absl import flags
 
 import tapeline
 from lang_core import InputError
+from tapeline import exporting
 from tapeline.analysis.inspecting import GRAPH_FORMATS
 from tapeline.analysis.planning import preset_names
 from tapeline.bundle import REPORT
@@ -27,14 +28,7 @@ from tapeline.exporting import (
     TARGETS,
     ExportKeywords,
     ExportOptions,
-    canonical_targets,
-    check_names,
-    check_unnamed,
-    default_output,
     option_texts,
-    prediction_text,
-    report_summary,
-    write_prediction,
 )
 
 FLAGS: Final = flags.FlagValues()
@@ -72,8 +66,8 @@ def _parts(text: str) -> list[str]:
 
 
 def _targets(text: str) -> list[str]:
-    names = canonical_targets(_parts(text))
-    check_names("target", names, TARGETS)
+    names = exporting.canonical_targets(_parts(text))
+    exporting.check_names("target", names, TARGETS)
     return [] if list(names) == ["none"] else [*names]
 
 
@@ -85,7 +79,7 @@ def _graphs(text: str) -> Sequence[str]:
     if not text:
         return ()
     names = _parts(text)
-    check_names("graph", names, GRAPH_FORMATS)
+    exporting.check_names("graph", names, GRAPH_FORMATS)
     return names
 
 
@@ -130,9 +124,9 @@ def main() -> None:
     """Exports, and prints the bundle's path."""
     base, model = user_path(""), _value("model")
     options: ExportKeywords = {name: _value(name) for name in _OPTIONS if name not in ("model", "output")}  # pyright: ignore[reportAssignmentType]
-    output = _value("output") or default_output(model, base)
+    output = _value("output") or exporting.default_output(model, base)
     if _value("output") is None:
-        check_unnamed(model, output, base=base, **options)
+        exporting.check_unnamed(model, output, base=base, **options)
     if _HARDWARE.value and not _DRY_RUN.value:
         raise InputError("hardware: figures of a device are for predictions: add `dry_run`, or leave hardware out")
     with TerminalProgress(flag_translator(FLAGS)) as progress:
@@ -143,16 +137,16 @@ def main() -> None:
             model, output, progress=progress, base=base, hardware=_HARDWARE.value, **options
         )
     if report := _value("report"):
-        write_prediction(prediction, user_path(str(report)))
+        exporting.write_prediction(prediction, user_path(str(report)))
     if _FORMAT.is_json:
         put_json({"bundle": user_path(output), "predicted": prediction})
     else:
-        print(prediction_text(prediction))
+        print(exporting.prediction_text(prediction))
         say(f"--dry_run: nothing was written; without it, the bundle is {user_path(output)}")
 
 
 def _put_bundle(path: Path) -> None:
     if _FORMAT.is_json:
-        put_json({"bundle": path, "report": path / REPORT, **report_summary(path)})
+        put_json({"bundle": path, "report": path / REPORT, **exporting.report_summary(path)})
     else:
         print(path)

@@ -17,9 +17,9 @@ from typing import IO, Any, Final, Protocol
 
 import tapeline
 from lang_core import ProcessError, python_command
+from tapeline import exporting
 from tapeline.bundle import keep_cached
 from tapeline.cli import Progress, ProgressEvent
-from tapeline.exporting import cached_export_early
 from tapeline.interrupts import kill_descendants
 
 _PROGRAM: Final = """import pickle, sys
@@ -230,7 +230,7 @@ def answer_export() -> None:
         os.nice(_NICE)
 
     try:
-        bundle = cached_export_early(
+        bundle = exporting.cached_export_early(
             model, show if early else None, progress=send, **options
         )  # kept until this process ends
         outcome = bundle.path

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from lang_core import PluginError, load_plugins, near_names, some_of
-from tapeline.cli import EXIT_INPUT, EXIT_OTHER, VERSION, guarded, open_streams, say_error, table
+from tapeline import cli
+from tapeline.cli import EXIT_INPUT, EXIT_OTHER, guarded, open_streams, say_error, table
 from tapeline.command._explanations import see_also
 from tapeline.command._program import COMMANDS, run_command
 
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = guarded(lambda: print(_overview(), file=sys.stdout if given else sys.stderr))
         return code if given else EXIT_INPUT
     if given[0] in _VERSION:
-        return guarded(lambda: print(f"tapeline {VERSION}"))
+        return guarded(lambda: print(f"tapeline {cli.VERSION}"))
     if given[0] not in COMMANDS:
         near = near_names(given[0], COMMANDS)
         say_error(f"unknown command {given[0]!r}: expected one of {some_of(given[0], COMMANDS)}{near}\n{_SEE_HELP}")

@@ -15,8 +15,9 @@ import numpy as np
 from lang_core import DType, InputError, TensorSpec, WeightSource, as_dtype, checked_choices, read_json
 from tapeline.cli import Progress, ProgressEvent, no_progress
 from tapeline.exporting import ModelSource, bundled_files, open_source, with_adapters
+from transformer_core import CONFIG_FILE
 from transformer_core.checkpoints import SafetensorsCheckpoint, write_sharded_safetensors
-from transformer_core.models import CONFIG_FILE, Model, StoredLayout, load_model, stored_specs, weights_of
+from transformer_core.models import Model, StoredLayout, load_model, stored_specs, weights_of
 
 CONVERTED_DTYPES: Final = ("f32", "bf16", "f16")
 """Dtypes that weights are written in."""

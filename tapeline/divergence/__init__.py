@@ -5,12 +5,17 @@ more with tensors from inside as further results, until the first op that differ
 Python line.
 """
 
-from tapeline.divergence._example_calls import Arrays, example_inputs, expected_result, next_state
-from tapeline.divergence._locate import locate
-from tapeline.divergence._references import EagerReference, Reference, RunnerReference
-from tapeline.divergence._runners import DeviceRunner, InterpreterRunner, Runner, XlaRunner
-from tapeline.divergence._runs import INSIDE, compare_runs
-from tapeline.divergence._sides import DeviceSide, EagerSide, LoweredSide, Side, check_alike, eager_side
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from tapeline.divergence._example_calls import Arrays, example_inputs, expected_result, next_state
+    from tapeline.divergence._locate import locate
+    from tapeline.divergence._references import EagerReference, Reference, RunnerReference
+    from tapeline.divergence._runners import DeviceRunner, InterpreterRunner, Runner, XlaRunner
+    from tapeline.divergence._runs import INSIDE, compare_runs
+    from tapeline.divergence._sides import DeviceSide, EagerSide, LoweredSide, Side, check_alike, eager_side
 
 __all__ = [
     "INSIDE",
@@ -34,3 +39,5 @@ __all__ = [
     "locate",
     "next_state",
 ]
+
+export_lazily(__name__)

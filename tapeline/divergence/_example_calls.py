@@ -8,8 +8,7 @@ import numpy as np
 from generation import likeliest_ids
 from lang_core import TensorSpec
 from tapeline.divergence._slot_calls import Arrays, slot_inputs, slot_state, works_on_rows
-from transformer_core import NEXT_IDS
-from transformer_core.models import TEXT_ALIGNMENT
+from transformer_core import NEXT_IDS, TEXT_ALIGNMENT
 
 _LOGITS: Final = "logits"
 

@@ -16,11 +16,10 @@ from tapeline.exporting._packing import PackingFacts, packing_facts
 from tapeline.exporting._source import ModelSource
 from tapeline.runners import Invariance
 from tapeline.text import find_tokenizer
-from transformer_core import STORED, keep_packed
+from transformer_core import DRAFT, STORED, keep_packed
 from transformer_core.checkpoints import Audit, DequantizedWeights, PackedWeights, audit
 from transformer_core.flow import CompileProfile
 from transformer_core.models import (
-    DRAFT,
     SLOT_TOKENS,
     Model,
     check_quantization,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from compile_hlo.portable import ARTIFACT_VERSION
 from lang_core import (
@@ -19,8 +19,10 @@ from lang_core import (
     some_of,
 )
 from tapeline.analysis.inspecting import GRAPH_FORMATS
-from transformer_core import STORED
-from transformer_core.models import POSITIONS, WINDOW_CACHES, Model
+from transformer_core import POSITIONS, STORED, WINDOW_CACHES
+
+if TYPE_CHECKING:
+    from transformer_core.models import Model
 
 PER_DEVICE_TARGET: Final = "stablehlo-per-device"
 """Target that is no device: StableHLO of one device of a mesh, for other engines."""
@@ -368,7 +370,7 @@ def check_names(option: str, names: Sequence[str], known: Sequence[str]) -> None
         raise InputError(f"{option}={text}: name each of {', '.join(known)} at most once, and at least one")
 
 
-def checked_entry_points(names: Sequence[str] | None, model: Model[Any]) -> tuple[str, ...]:
+def checked_entry_points(names: Sequence[str] | None, model: "Model[Any]") -> tuple[str, ...]:
     """Returns the names of entry points; the model's default if None.
 
     Raises:

@@ -44,7 +44,7 @@ from tapeline.exporting._memory import (
 from tapeline.exporting._source import ModelSource
 from tapeline.exporting._weights import layout_of
 from tapeline.text import tokenizer_files
-from transformer_core.models import CONFIG_FILE, SENTENCE_FILES
+from transformer_core import CONFIG_FILE, SENTENCE_FILES
 
 _BUNDLED: Final = (
     CONFIG_FILE,

@@ -30,7 +30,7 @@ from tapeline.reference import (
 )
 from tapeline.runners import RopeLengths
 from tapeline.text import ChatTemplate, Message, Tokenizer, find_tokenizer
-from transformer_core.models import CONFIG_FILE
+from transformer_core import CONFIG_FILE
 
 # Largest error of f32 results, relative to the largest reference value: docs/numerics.md.
 _F32: Final = 2e-4

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from lang_core import InputError, read_json
+from transformer_core import CONFIG_FILE, MODULES_FILE, SENTENCE_CONFIGS, SentenceModule, read_modules
 from transformer_core.checkpoints import SINGLE_FILE
-from transformer_core.models import CONFIG_FILE, MODULES_FILE, SENTENCE_CONFIGS, SentenceModule, read_modules
 
 _TRANSFORMER: Final = "Transformer"
 _WITHOUT_FILES: Final = ("Normalize", "Dropout")

@@ -15,8 +15,9 @@ from tapeline.demo import write_demo_checkpoint
 from tapeline.exporting._sentence_layout import in_own_layout
 from tapeline.hub import resolve_model
 from tapeline.text import UnreadTokenizerError, write_gguf_tokenizer
+from transformer_core import CONFIG_FILE
 from transformer_core.checkpoints import SINGLE_FILE, Adapter, SafetensorsCheckpoint
-from transformer_core.models import CONFIG_FILE, QuantizedWeights, unquantized
+from transformer_core.models import QuantizedWeights, unquantized
 from transformer_core.models.gguf import GgufModel
 
 _OTHERS: Final = ("adapter_model.safetensors", "consolidated.safetensors")  # the same weights in other forms

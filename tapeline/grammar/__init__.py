@@ -8,18 +8,23 @@ with an ``InputError`` when it is compiled; nothing of it is ignored.
     TokenRequest(..., constraint=constraint)
 """
 
-from tapeline.grammar._compile import compile_constraint, compile_constraints
-from tapeline.grammar._constraint import GrammarConstraint
-from tapeline.grammar._schema import FORMATS, check_schema
-from tapeline.grammar._specs import (
-    Choices,
-    GrammarLimits,
-    GrammarSpec,
-    JsonObject,
-    JsonSchema,
-    LarkGrammar,
-    RegularExpression,
-)
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from tapeline.grammar._compile import compile_constraint, compile_constraints
+    from tapeline.grammar._constraint import GrammarConstraint
+    from tapeline.grammar._schema import FORMATS, check_schema
+    from tapeline.grammar._specs import (
+        Choices,
+        GrammarLimits,
+        GrammarSpec,
+        JsonObject,
+        JsonSchema,
+        LarkGrammar,
+        RegularExpression,
+    )
 
 __all__ = [
     "FORMATS",
@@ -35,3 +40,5 @@ __all__ = [
     "compile_constraint",
     "compile_constraints",
 ]
+
+export_lazily(__name__)

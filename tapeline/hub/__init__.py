@@ -8,13 +8,13 @@ HubName(repository='org/name', revision='v1.0', file='Q4_K_M')
 cache and with its own login; it is imported when the first name of the hub is resolved.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tapeline.hub._names import HubError, HubName, ModelLocation, parse_hub_name
-from tapeline.hub._resolve import check_model, resolve_adapter, resolve_model
+from lang_core import export_lazily
 
 if TYPE_CHECKING:
+    from tapeline.hub._names import HubError, HubName, ModelLocation, parse_hub_name
+    from tapeline.hub._resolve import check_model, resolve_adapter, resolve_model
     from tapeline.hub._state import HubState, hub_state
 
 __all__ = [
@@ -29,9 +29,4 @@ __all__ = [
     "resolve_model",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Imports what needs the hub's client when it is first asked for, because that import is slow."""
-    if name in ("HubState", "hub_state"):
-        return getattr(importlib.import_module("tapeline.hub._state"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+export_lazily(__name__)

@@ -10,14 +10,8 @@ from tapeline.cli import size_text
 from tapeline.hub._listing import HubFile, Listing
 from tapeline.hub._names import HubError
 from tapeline.text import tokenizer_files
+from transformer_core import CONFIG_FILE, SENTENCE_CONFIGS, SENTENCE_FILES, SENTENCE_WEIGHTS, SentenceModule
 from transformer_core.checkpoints import INDEX_FILE, SINGLE_FILE
-from transformer_core.models import (
-    CONFIG_FILE,
-    SENTENCE_CONFIGS,
-    SENTENCE_FILES,
-    SENTENCE_WEIGHTS,
-    SentenceModule,
-)
 
 ADAPTER_CONFIG: Final = "adapter_config.json"
 ADAPTER_WEIGHTS: Final = "adapter_model.safetensors"

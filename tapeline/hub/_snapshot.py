@@ -13,8 +13,8 @@ from tapeline.hub._listing import HubFile, HubSettings, Listing, cached_listing,
 from tapeline.hub._names import HubError, HubName, ModelLocation, Need
 from tapeline.hub._selection import adapter_files as files_of_adapter
 from tapeline.hub._selection import gguf_files, module_files, only_gguf, safetensors_files, small_files
+from transformer_core import CONFIG_FILE, MODULES_FILE, SentenceModule, read_modules
 from transformer_core.checkpoints import INDEX_FILE, SINGLE_FILE, read_shard_names
-from transformer_core.models import CONFIG_FILE, MODULES_FILE, SentenceModule, read_modules
 
 
 class Snapshot:

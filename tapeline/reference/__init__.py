@@ -4,17 +4,22 @@ transformers reads directories, llama.cpp GGUF files. Neither is a dependency of
 is named, and the two programs ``run_*_reference.py`` of this folder run in it.
 """
 
-from tapeline.reference._process import (
-    PYTHON_VARIABLE,
-    ReferenceAnswer,
-    ReferenceProcess,
-    ReferenceRequest,
-    TokenSequence,
-    kind_of,
-    reference_python,
-    run_reference,
-)
-from tapeline.reference._texts import CONVERSATIONS, TEXTS
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from tapeline.reference._process import (
+        PYTHON_VARIABLE,
+        ReferenceAnswer,
+        ReferenceProcess,
+        ReferenceRequest,
+        TokenSequence,
+        kind_of,
+        reference_python,
+        run_reference,
+    )
+    from tapeline.reference._texts import CONVERSATIONS, TEXTS
 
 __all__ = [
     "CONVERSATIONS",
@@ -28,3 +33,5 @@ __all__ = [
     "reference_python",
     "run_reference",
 ]
+
+export_lazily(__name__)

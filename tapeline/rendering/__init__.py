@@ -4,9 +4,16 @@ Templates come with models, from anywhere. This folder imports jinja2 and the st
 processes are small and start fast; ``tapeline.text`` talks to them.
 """
 
-from tapeline.rendering._frames import FrameError, receive, send
-from tapeline.rendering._limits import RenderLimits
-from tapeline.rendering._server import serve_workers
-from tapeline.rendering._worker import ERROR, TEXT
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from tapeline.rendering._frames import FrameError, receive, send
+    from tapeline.rendering._limits import RenderLimits
+    from tapeline.rendering._server import serve_workers
+    from tapeline.rendering._worker import ERROR, TEXT
 
 __all__ = ["ERROR", "TEXT", "FrameError", "RenderLimits", "receive", "send", "serve_workers"]
+
+export_lazily(__name__)

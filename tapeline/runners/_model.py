@@ -17,8 +17,7 @@ from tapeline.runners._pictures import padded_call, takes_pictures
 from tapeline.runners._predictions import LOGITS, Rows, Single
 from tapeline.runners._rope_lengths import RopeLengths
 from tapeline.runners._slot_rows import WholeRows, position_axes
-from transformer_core import NEXT_IDS
-from transformer_core.models import DRAFT, ENCODE_IMAGE, PREFILL_EMBEDDINGS
+from transformer_core import DRAFT, ENCODE_IMAGE, NEXT_IDS, PREFILL_EMBEDDINGS
 
 ENCODE: Final = "encode"
 """Entry point of a model with a decoder that attends to an encoder's states (Whisper)."""

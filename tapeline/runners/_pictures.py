@@ -4,7 +4,7 @@ import numpy as np
 
 from runtime import Function
 from tapeline.bundle import Bundle
-from transformer_core.models import ENCODE_IMAGE, PREFILL_EMBEDDINGS, PREFILL_EMBEDDINGS_ROW
+from transformer_core import ENCODE_IMAGE, PREFILL_EMBEDDINGS, PREFILL_EMBEDDINGS_ROW
 
 
 def takes_pictures(bundle: Bundle) -> bool:

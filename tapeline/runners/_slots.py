@@ -15,7 +15,7 @@ from tapeline.runners._pictures import padded_call
 from tapeline.runners._predictions import LOGITS, Row, Rows
 from tapeline.runners._sized_calls import SizedCall, sized_calls, smallest
 from tapeline.runners._slot_rows import position_axes, slot_rows
-from transformer_core.models import ENCODE_IMAGE, PREFILL_EMBEDDINGS_ROW
+from transformer_core import ENCODE_IMAGE, PREFILL_EMBEDDINGS_ROW
 
 SLOTS: Final = "slots"
 """Field of a bundle's model: the number of rows of the caches that requests share."""

@@ -1,34 +1,39 @@
 """Use of a bundle on a device: generation, conversations, embeddings, transcriptions, scores."""
 
-from tapeline.running._answerer import Answer, QuestionAnswerer
-from tapeline.running._arrays import encoder_inputs, read_inputs, write_results
-from tapeline.running._caller import let_workers_run
-from tapeline.running._classifier import HYPOTHESIS, TextClassifier, classifies
-from tapeline.running._conversation import Conversation
-from tapeline.running._dump import DUMP_LIMITS, DumpOptions
-from tapeline.running._embedder import SentenceEmbedder
-from tapeline.running._filler import Filling, MaskFiller
-from tapeline.running._generation import (
-    MOST_NEW_TOKENS,
-    GeneratedToken,
-    GenerateKeywords,
-    GenerateOptions,
-    Generation,
-    TokenStream,
-)
-from tapeline.running._load import load
-from tapeline.running._loaded import LoadedModel
-from tapeline.running._picture_forms import PICTURE_FORMS, TiledPicture
-from tapeline.running._picture_prompts import PicturePrompts
-from tapeline.running._pictures import ImageEmbedder, ImageSource
-from tapeline.running._prompt_cache import PromptCacheFile
-from tapeline.running._ranker import TextRanker, ranks
-from tapeline.running._row_drafts import row_drafting
-from tapeline.running._scores import Scores
-from tapeline.running._speculating import speculating
-from tapeline.running._stats import GenerationStats, dispatches
-from tapeline.running._tagger import Aggregation, Tag, TaggedText, TokenTagger
-from tapeline.running._text_array import TextArray, similarities
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from tapeline.running._answerer import Answer, QuestionAnswerer
+    from tapeline.running._arrays import encoder_inputs, read_inputs, write_results
+    from tapeline.running._caller import let_workers_run
+    from tapeline.running._classifier import HYPOTHESIS, TextClassifier, classifies
+    from tapeline.running._conversation import Conversation
+    from tapeline.running._dump import DUMP_LIMITS, DumpOptions
+    from tapeline.running._embedder import SentenceEmbedder
+    from tapeline.running._filler import Filling, MaskFiller
+    from tapeline.running._generation import (
+        MOST_NEW_TOKENS,
+        GeneratedToken,
+        GenerateKeywords,
+        GenerateOptions,
+        Generation,
+        TokenStream,
+    )
+    from tapeline.running._load import load
+    from tapeline.running._loaded import LoadedModel
+    from tapeline.running._picture_forms import PICTURE_FORMS, TiledPicture
+    from tapeline.running._picture_prompts import PicturePrompts
+    from tapeline.running._pictures import ImageEmbedder, ImageSource
+    from tapeline.running._prompt_cache import PromptCacheFile
+    from tapeline.running._ranker import TextRanker, ranks
+    from tapeline.running._row_drafts import row_drafting
+    from tapeline.running._scores import Scores
+    from tapeline.running._speculating import speculating
+    from tapeline.running._stats import GenerationStats, dispatches
+    from tapeline.running._tagger import Aggregation, Tag, TaggedText, TokenTagger
+    from tapeline.running._text_array import TextArray, similarities
 
 __all__ = [
     "DUMP_LIMITS",
@@ -74,3 +79,5 @@ __all__ = [
     "speculating",
     "write_results",
 ]
+
+export_lazily(__name__)

@@ -11,7 +11,7 @@ from runtime import Session
 from tapeline.bundle import Bundle, TextSettings
 from tapeline.running._text_rows import TextRow, plan_calls
 from tapeline.text import EncodedText, TextEncoder, Tokenizer
-from transformer_core.models import PACKED
+from transformer_core import PACKED
 
 FORWARD = "forward"
 """Name of the entry point of whole texts; shorter ones are ``forward_T``."""

@@ -8,8 +8,7 @@ import numpy as np
 
 from lang_core import ConfigError
 from tapeline.bundle import Bundle
-from transformer_core import ConfigFields, config_fields
-from transformer_core.models import CONFIG_FILE
+from transformer_core import CONFIG_FILE, ConfigFields, config_fields
 
 _KINDS: Final = ("regression", "single_label_classification", "multi_label_classification")
 _AGAIN: Final = "fetch the model's config.json again, and export"

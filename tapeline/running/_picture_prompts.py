@@ -12,7 +12,7 @@ from tapeline.runners import takes_pictures
 from tapeline.running._picture_forms import PICTURE_FORMS, PictureForm, TiledPicture
 from tapeline.running._pictures import ImageSource, picture_of
 from tapeline.text import Tokenizer
-from transformer_core.models import ENCODE_IMAGE, PREFILL_EMBEDDINGS
+from transformer_core import ENCODE_IMAGE, PREFILL_EMBEDDINGS
 
 
 class PicturePrompts:

@@ -14,8 +14,7 @@ from tapeline.running._labels import logistic
 from tapeline.running._prompts import Prompts
 from tapeline.running._text_array import TextArray
 from tapeline.text import ChatTemplate, EncodedText, NoTemplateError, Tokenizer
-from transformer_core import config_fields
-from transformer_core.models import MODULES_FILE
+from transformer_core import MODULES_FILE, config_fields
 
 INSTRUCTION: Final = "Given a web search query, retrieve relevant passages that answer the query"
 """Instruction of Qwen3-Reranker where none is given."""

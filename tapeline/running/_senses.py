@@ -24,7 +24,7 @@ from tapeline.running._tagger import OUTSIDE, Aggregation, TaggedText, TokenTagg
 from tapeline.running._text_array import TextArray
 from tapeline.running.transcribing import Segment, Task, Transcriber, Transcription
 from tapeline.text import Tokenizer
-from transformer_core.models import ENCODE_IMAGE
+from transformer_core import ENCODE_IMAGE
 
 _ONE: Final = ": put a single text into a list"
 

@@ -12,7 +12,7 @@ from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle, sha256_of
 from tapeline.runners import ENCODE, BundleModel, position_axes
 from tapeline.text import TOKENIZER_FILE
-from transformer_core.models import DRAFT
+from transformer_core import DRAFT
 
 _LOOKUP: Final = "prompt_lookup"
 HEAD: Final = "mtp"

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from tapeline.text import EncodedText
-from transformer_core.models import TEXT_ALIGNMENT
+from transformer_core import TEXT_ALIGNMENT
 
 _CALL: Final = 8  # tokens that take as long as the rest of a call
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tapeline.running._text_rows import TextRow, plan_calls
-from transformer_core.models import TEXT_ALIGNMENT
+from transformer_core import TEXT_ALIGNMENT
 
 ALONE = (32, 128, 256)
 ROWS = (TextRow("packed_128", 128, 192), TextRow("packed_512", 512, 768))

@@ -1,21 +1,21 @@
 """Text to token ids and back, and chat templates."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tapeline.text._assembly import TOKENIZER_FILE
-from tapeline.text._gguf_bpe import UnreadTokenizerError
-from tapeline.text._gguf_tokenizer import gguf_tokenizer, write_gguf_tokenizer
-from tapeline.text._ids import IdStream, check_ids, parse_token_ids
-from tapeline.text._infilling import InfillTokens
-from tapeline.text._stop_text import StopText
-from tapeline.text._stream import TextStream
-from tapeline.text._text_encoder import EncodedText, TextEncoder, TextTokens
-from tapeline.text._tokenizer import Tokenizer, find_tokenizer, register_tokenizer, tokenizer_files
+from lang_core import export_lazily
 
 if TYPE_CHECKING:
+    from tapeline.text._assembly import TOKENIZER_FILE
     from tapeline.text._chat import Chat
     from tapeline.text._chat_template import ChatTemplate, Message, NoTemplateError
+    from tapeline.text._gguf_bpe import UnreadTokenizerError
+    from tapeline.text._gguf_tokenizer import gguf_tokenizer, write_gguf_tokenizer
+    from tapeline.text._ids import IdStream, check_ids, parse_token_ids
+    from tapeline.text._infilling import InfillTokens
+    from tapeline.text._stop_text import StopText
+    from tapeline.text._stream import TextStream
+    from tapeline.text._text_encoder import EncodedText, TextEncoder, TextTokens
+    from tapeline.text._tokenizer import Tokenizer, find_tokenizer, register_tokenizer, tokenizer_files
 
 __all__ = [
     "TOKENIZER_FILE",
@@ -41,11 +41,4 @@ __all__ = [
     "write_gguf_tokenizer",
 ]
 
-_OF_CHATS = {"Chat": "_chat", **dict.fromkeys(("ChatTemplate", "Message", "NoTemplateError"), "_chat_template")}
-
-
-def __getattr__(name: str) -> Any:
-    """Imports the classes of conversations when they are first asked for, because templates are slow to import."""
-    if name in _OF_CHATS:
-        return getattr(importlib.import_module(f"{__name__}.{_OF_CHATS[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+export_lazily(__name__)

@@ -35,7 +35,8 @@ class Import(NamedTuple):
         module: dotted and absolute; of ``from a import b`` it is ``a.b`` where that is a module of the tree.
         line: of the statement, from 1.
         local: whether it stands inside a function.
-        typing: whether it stands below `if TYPE_CHECKING:`, that is, does not happen at run time.
+        typing: whether it stands below `if TYPE_CHECKING:`, and does not happen at run time. Imports of a package that
+            calls ``export_lazily`` happen when a name is first used.
     """
 
     module: str
@@ -81,11 +82,17 @@ def imports_of(source: str, modules: frozenset[str] = frozenset()) -> list[Impor
         source: its text.
         modules: names of the tree's modules, to tell `from package import module` from an imported name.
     """
-    return list(_imports_in(ast.parse(source), modules, Import("", 0)))
+    tree = ast.parse(source)
+    return list(_imports_in(tree, modules, Import("", 0), typing=not any(map(_exports_lazily, tree.body))))
 
 
-def _imports_in(node: ast.AST, modules: frozenset[str], context: Import) -> Iterator[Import]:
-    """The imports below ``node``; ``context`` has the flags that hold there."""
+def _exports_lazily(node: ast.stmt) -> bool:
+    call = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "export_lazily"
+
+
+def _imports_in(node: ast.AST, modules: frozenset[str], context: Import, *, typing: bool) -> Iterator[Import]:
+    """The imports below ``node``; ``context`` has the flags that hold there, ``typing`` that of `if TYPE_CHECKING:`."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
             for alias in child.names:
@@ -98,8 +105,8 @@ def _imports_in(node: ast.AST, modules: frozenset[str], context: Import) -> Iter
             for module in dict.fromkeys(n if is_module or n in modules else child.module for n in named):
                 yield context._replace(module=module, line=child.lineno)
         elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from _imports_in(child, modules, context._replace(local=True))
+            yield from _imports_in(child, modules, context._replace(local=True), typing=typing)
         elif isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
-            yield from _imports_in(child, modules, context._replace(typing=True))
+            yield from _imports_in(child, modules, context._replace(typing=typing), typing=typing)
         elif not isinstance(child, ast.expr):  # most of a tree, and no statement is in one
-            yield from _imports_in(child, modules, context)
+            yield from _imports_in(child, modules, context, typing=typing)

@@ -1,8 +1,10 @@
+import ast
 from pathlib import Path
 
 import pytest
 
-from tests.layering._sources import Import, imports_of, module_name, python_files
+from tests.layering._measures import public_names
+from tests.layering._sources import Import, imports_of, module_name, python_files, workspace_root
 
 
 def test_imports_are_found_wherever_they_stand() -> None:
@@ -27,6 +29,23 @@ class K:
         Import("l", 9),
         Import("m", 11, local=True),
     ]
+
+
+def test_lazy_exports_are_imports_at_run_time() -> None:
+    lazy = "if TYPE_CHECKING:\n    from a._b import c\nexport_lazily(__name__)\n"
+    assert imports_of(lazy) == [Import("a._b", 2)]
+    assert imports_of(lazy.replace("export_lazily", "other")) == [Import("a._b", 2, typing=True)]
+
+
+def test_no_lazy_name_is_that_of_a_module() -> None:
+    """A module that is imported takes the place of a package's name."""
+    root = workspace_root()
+    for path in python_files(root):
+        text = (root / path).read_text(encoding="utf-8")
+        if "export_lazily(__name__)" not in text:
+            continue
+        modules = {entry.stem for entry in (root / path).parent.iterdir() if entry.suffix == ".py" or entry.is_dir()}
+        assert not modules & set(public_names(ast.parse(text))), path
 
 
 def test_an_imported_module_is_told_from_an_imported_name() -> None:

@@ -11,55 +11,60 @@
 (f32[2,3], 6.0)
 """
 
-from transformer_core.checkpoints._adapted import AdaptedWeights, adapt, adapts
-from transformer_core.checkpoints._adapter import Adapter
-from transformer_core.checkpoints._aliased import AliasedWeights, PrefixedWeights
-from transformer_core.checkpoints._audit import IGNORABLE, Audit, audit
-from transformer_core.checkpoints._checkpoint import (
-    INDEX_FILE,
-    SINGLE_FILE,
-    SafetensorsCheckpoint,
-    read_shard_names,
-)
-from transformer_core.checkpoints._composed import ComposedWeights, RecipeOf
-from transformer_core.checkpoints._expert_recipes import EveryOther, InputMajor
-from transformer_core.checkpoints._file import SafetensorsFile
-from transformer_core.checkpoints._keys import (
-    ExpertKeys,
-    FusedKeys,
-    GroupedParts,
-    InputMajorKeys,
-    RenamedKeys,
-    RenamedModules,
-    first_of,
-    fused_experts,
-)
-from transformer_core.checkpoints._packed import DequantizedWeights, PackedWeights
-from transformer_core.checkpoints._random import write_random_checkpoint
-from transformer_core.checkpoints._random_llama import (
-    LLAMA_PRESETS,
-    LlamaSizes,
-    llama_config,
-    llama_specs,
-    write_random_llama,
-)
-from transformer_core.checkpoints._recipes import (
-    Cut,
-    Interleaved,
-    NormedRows,
-    Paired,
-    Recipe,
-    Reshaped,
-    Stacked,
-    Stored,
-    Transposed,
-)
-from transformer_core.checkpoints._wrapped_keys import WrappedKeys
-from transformer_core.checkpoints._writer import (
-    write_safetensors,
-    write_sharded_safetensors,
-    write_sparse_safetensors,
-)
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from transformer_core.checkpoints._adapted import AdaptedWeights, adapt, adapts
+    from transformer_core.checkpoints._adapter import Adapter
+    from transformer_core.checkpoints._aliased import AliasedWeights, PrefixedWeights
+    from transformer_core.checkpoints._audit import IGNORABLE, Audit, audit
+    from transformer_core.checkpoints._checkpoint import (
+        INDEX_FILE,
+        SINGLE_FILE,
+        SafetensorsCheckpoint,
+        read_shard_names,
+    )
+    from transformer_core.checkpoints._composed import ComposedWeights, RecipeOf
+    from transformer_core.checkpoints._expert_recipes import EveryOther, InputMajor
+    from transformer_core.checkpoints._file import SafetensorsFile
+    from transformer_core.checkpoints._keys import (
+        ExpertKeys,
+        FusedKeys,
+        GroupedParts,
+        InputMajorKeys,
+        RenamedKeys,
+        RenamedModules,
+        first_of,
+        fused_experts,
+    )
+    from transformer_core.checkpoints._packed import DequantizedWeights, PackedWeights
+    from transformer_core.checkpoints._random import write_random_checkpoint
+    from transformer_core.checkpoints._random_llama import (
+        LLAMA_PRESETS,
+        LlamaSizes,
+        llama_config,
+        llama_specs,
+        write_random_llama,
+    )
+    from transformer_core.checkpoints._recipes import (
+        Cut,
+        Interleaved,
+        NormedRows,
+        Paired,
+        Recipe,
+        Reshaped,
+        Stacked,
+        Stored,
+        Transposed,
+    )
+    from transformer_core.checkpoints._wrapped_keys import WrappedKeys
+    from transformer_core.checkpoints._writer import (
+        write_safetensors,
+        write_sharded_safetensors,
+        write_sparse_safetensors,
+    )
 
 __all__ = [
     "IGNORABLE",
@@ -110,3 +115,5 @@ __all__ = [
     "write_sharded_safetensors",
     "write_sparse_safetensors",
 ]
+
+export_lazily(__name__)

@@ -7,6 +7,7 @@ from typing import Any
 
 from lang_core import ConfigError, DType, Module, checked_choices
 from transformer_core._config_fields import ConfigFields
+from transformer_core._names import CONFIG_FILE
 from transformer_core.checkpoints import RecipeOf
 from transformer_core.family._layer_configs import (
     AltUpConfig,
@@ -17,7 +18,7 @@ from transformer_core.family._layer_configs import (
     NormKind,
     PerLayerConfig,
 )
-from transformer_core.family._registry import CONFIG_FILE, AnyFamily, config_values, family_in, family_named
+from transformer_core.family._registry import AnyFamily, config_values, family_in, family_named
 from transformer_core.layers._attention_config import Alibi, QueryGrowth, QueryKeyNormKind
 from transformer_core.layers._feed_forward import Activation
 from transformer_core.layers._rope_config import RopeConfig, RopeKind

@@ -4,14 +4,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from lang_core import ConfigError, DType, EntryPoint, ExecutionContext, Tensor
+from transformer_core._names import DRAFT, NEXT_IDS
 from transformer_core.family._config import DecoderConfig
 from transformer_core.family._decoder import DecoderLM, begin, decoder_flow, head
 from transformer_core.family._mtp import MtpHead
 from transformer_core.flow import CompileProfile, ModelFlow
-from transformer_core.layers._logits import NEXT_IDS
 
-DRAFT: Final = "draft"
-"""Name of the entry point of prediction heads."""
 _LOGITS: Final = "logits"
 _HEAD: Final = "mtp"
 _EMBEDDED: Final = "embedded"

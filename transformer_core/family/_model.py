@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 from lang_core import ConfigError, DType, EntryPoint, Module, as_dtype, near_names
 from transformer_core._config_fields import ConfigFields
+from transformer_core._names import POSITIONS, WINDOW_CACHES
 from transformer_core.checkpoints import RecipeOf
 from transformer_core.family._packed_texts import packed_name
 from transformer_core.family._row_copies import with_row_copies
 from transformer_core.family._sentence import Pooling
-from transformer_core.flow import CompileProfile, Positions
+from transformer_core.flow import CompileProfile
 
 DEFAULT_SEQUENCE: Final = 64
 """Tokens that one call takes, where the caller does not say."""
@@ -24,10 +25,6 @@ _LONGEST_TEXT: Final = 2048
 _MOST_SCORES: Final = 2**26
 _SHORTEST_BUCKET: Final = 32
 _BUCKET_RATIO: Final = 4
-POSITIONS: Final = tuple(member.value for member in Positions)
-"""Choices of positions: one for the batch, or one per row."""
-WINDOW_CACHES: Final = ("whole", "ring")
-"""Caches of layers with windows: every position, or the entries that the window needs."""
 
 
 class ModelConfig(Protocol):

@@ -5,18 +5,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from lang_core import ExecutionContext, Tensor
+from transformer_core._names import PACKED, TEXT_ALIGNMENT
 from transformer_core.layers._masks import mask_bias
 from transformer_core.layers._rope_config import RopeConfig
 
-PACKED: Final = "packed"
-"""Beginning of the names of the entry points of packed texts, ``packed_T``."""
 PACKED_INPUTS: Final = ("text_ids", "positions", "key_places")
 """Arguments of these entry points in the place of ``attention_mask``."""
-TEXT_ALIGNMENT: Final = 16
-"""Keys by whose multiples those of a text begin.
-
-Kernels of attention take so many keys at a time: a text's bits then do not depend on its place in the row.
-"""
 _SIZES: Final = (128, 512)
 _FEWEST: Final = 32  # shorter texts fill no row better than a call of ``forward``
 

@@ -7,13 +7,11 @@ from typing import Any, Final, Protocol
 from lang_core import ConfigError, checked_choices, load_plugins, some_of
 from transformer_core._config_fields import ConfigFields
 from transformer_core._json_files import config_fields
+from transformer_core._names import CONFIG_FILE
 from transformer_core.checkpoints import RecipeOf
 from transformer_core.checkpoints.quantized import quantization_fields
 from transformer_core.family._kinds import WHERE, kind_of, near_of_kind
 from transformer_core.family._model import ModelFamily
-
-CONFIG_FILE: Final = "config.json"
-"""Name of a checkpoint's configuration."""
 
 
 class AnyFamily(Protocol):

@@ -20,6 +20,7 @@ from lang_core import (
     near_names,
     some_of,
 )
+from transformer_core._names import NEXT_IDS
 from transformer_core.checkpoints import Audit, audit
 from transformer_core.flow._build import BuildContext, BuildRegistry, Stage, chained
 from transformer_core.flow._cache_rows import states_put, states_taken
@@ -40,7 +41,7 @@ from transformer_core.flow._state import DecodeBindings, FlowState
 from transformer_core.flow._trace import SpecContext, SpecTensor
 from transformer_core.flow._value import FlowValue, as_tensor, bind
 from transformer_core.flow._weights import FlowWeights, LoadedParameter
-from transformer_core.layers._logits import NEXT_IDS, next_ids_of
+from transformer_core.layers._logits import next_ids_of
 from transformer_core.layers._places import last_argument, length_argument, position_argument, row_arguments
 
 Results = dict[str, Tensor]

@@ -1,13 +1,9 @@
 """Logits of the residual stream, and the ids of the largest ones."""
 
 import math
-from typing import Final
 
 from lang_core import ExecutionContext, Parameter, Tensor, f32
 from transformer_core.layers._attention import soft_capped
-
-NEXT_IDS: Final = "next_ids"
-"""Name of the result with the ids of the largest logits."""
 
 
 def logits_of(

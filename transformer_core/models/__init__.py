@@ -12,94 +12,61 @@
 ['token_ids', 'position', 'layers.0.key_cache']
 """
 
-from transformer_core.checkpoints.quantized import QuantizedWeights
-from transformer_core.family import (
-    CONFIG_FILE,
-    DRAFT,
-    MODULES_FILE,
-    PACKED,
-    POSITIONS,
-    SENTENCE_CONFIGS,
-    SENTENCE_FILES,
-    SENTENCE_WEIGHTS,
-    SLOT_TOKENS,
-    TEXT_ALIGNMENT,
-    WINDOW_CACHES,
-    DecoderConfig,
-    DecoderLayer,
-    DecoderLM,
-    DeltaConfig,
-    DraftingLM,
-    ExpertsConfig,
-    Family,
-    LatentConfig,
-    Mamba2Config,
-    MixerConfig,
-    Model,
-    ModelConfig,
-    ModelFamily,
-    NormKind,
-    Pooling,
-    PoolingMode,
-    SentenceModule,
-    ShortConvConfig,
-    architectures,
-    decoder_flow,
-    entry_points,
-    load_config,
-    read_modules,
-    read_pooling,
-    read_transformer_settings,
-    register,
-    register_refusal,
-)
-from transformer_core.models._load import load_model, misspelt_fields
-from transformer_core.models._random import write_random_model
-from transformer_core.models._stored_layout import StoredLayout
-from transformer_core.models._weights import (
-    check_quantization,
-    stored_encodings,
-    stored_specs,
-    tied_keys,
-    unquantized,
-    unused_keys,
-    weights_of,
-)
-from transformer_core.models.encoders import DECODER_ENCODERS, ENCODERS
-from transformer_core.models.families import FAMILIES, REFUSED
-from transformer_core.models.vision_language import (
-    ENCODE_IMAGE,
-    PREFILL_EMBEDDINGS,
-    PREFILL_EMBEDDINGS_ROW,
-    VISION_LANGUAGE,
-    VisionLanguageConfig,
-    VisionLanguageLM,
-)
+from typing import TYPE_CHECKING
 
-for _family in (*ENCODERS, *FAMILIES, *DECODER_ENCODERS, *VISION_LANGUAGE):
-    register(_family)
-for _architecture, _reason in REFUSED.items():
-    register_refusal(_architecture, _reason)
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from transformer_core.models._registered import (
+        ENCODERS,
+        FAMILIES,
+        SLOT_TOKENS,
+        VISION_LANGUAGE,
+        DecoderConfig,
+        DecoderLayer,
+        DecoderLM,
+        DeltaConfig,
+        DraftingLM,
+        ExpertsConfig,
+        Family,
+        LatentConfig,
+        Mamba2Config,
+        MixerConfig,
+        Model,
+        ModelConfig,
+        ModelFamily,
+        NormKind,
+        Pooling,
+        PoolingMode,
+        QuantizedWeights,
+        ShortConvConfig,
+        StoredLayout,
+        VisionLanguageConfig,
+        VisionLanguageLM,
+        architectures,
+        check_quantization,
+        decoder_flow,
+        entry_points,
+        load_config,
+        load_model,
+        misspelt_fields,
+        read_pooling,
+        register,
+        stored_encodings,
+        stored_specs,
+        tied_keys,
+        unquantized,
+        unused_keys,
+        weights_of,
+        write_random_model,
+    )
 
 __all__ = [
-    "CONFIG_FILE",
-    "DRAFT",
     "ENCODERS",
-    "ENCODE_IMAGE",
     "FAMILIES",
-    "PACKED",
-    "POSITIONS",
-    "PREFILL_EMBEDDINGS",
-    "PREFILL_EMBEDDINGS_ROW",
-    "MODULES_FILE",
-    "SENTENCE_CONFIGS",
-    "SENTENCE_FILES",
     "StoredLayout",
-    "SENTENCE_WEIGHTS",
     "SLOT_TOKENS",
-    "TEXT_ALIGNMENT",
     "VISION_LANGUAGE",
-    "WINDOW_CACHES",
     "DecoderConfig",
     "DecoderLM",
     "DecoderLayer",
@@ -116,7 +83,6 @@ __all__ = [
     "NormKind",
     "Pooling",
     "PoolingMode",
-    "SentenceModule",
     "QuantizedWeights",
     "ShortConvConfig",
     "VisionLanguageConfig",
@@ -128,9 +94,7 @@ __all__ = [
     "load_config",
     "load_model",
     "misspelt_fields",
-    "read_modules",
     "read_pooling",
-    "read_transformer_settings",
     "register",
     "stored_encodings",
     "stored_specs",
@@ -140,3 +104,5 @@ __all__ = [
     "weights_of",
     "write_random_model",
 ]
+
+export_lazily(__name__)

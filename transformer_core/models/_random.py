@@ -5,9 +5,10 @@ import tempfile
 from typing import Final
 
 from lang_core import ConfigError, DType, InputError, MappingWeights
+from transformer_core._names import CONFIG_FILE
 from transformer_core.checkpoints import write_random_checkpoint
 from transformer_core.checkpoints.quantized import quantization_fields
-from transformer_core.family._registry import CONFIG_FILE, config_values
+from transformer_core.family._registry import config_values
 from transformer_core.models._load import load_model
 from transformer_core.models._weights import stored_specs
 

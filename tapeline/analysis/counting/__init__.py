@@ -4,8 +4,15 @@ Each op is a set of loops (factors); a mesh cuts some of them, and the resulting
 Counting does not depend on the model family, and nothing is compiled (docs/planning.md).
 """
 
-from tapeline.analysis.counting import _product_rules as _product_rules
-from tapeline.analysis.counting._count import CountedWork, TensorAxes, count_work
-from tapeline.analysis.counting._work import Collective, Work
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from tapeline.analysis.counting import _product_rules as _product_rules
+    from tapeline.analysis.counting._count import CountedWork, TensorAxes, count_work
+    from tapeline.analysis.counting._work import Collective, Work
 
 __all__ = ["Collective", "CountedWork", "TensorAxes", "Work", "count_work"]
+
+export_lazily(__name__)

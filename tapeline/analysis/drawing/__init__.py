@@ -1,13 +1,18 @@
 """Pictures of figures and comparisons, with Matplotlib, which is loaded when a picture is asked for."""
 
-from tapeline.analysis.drawing._bars import Bar, Candidate
-from tapeline.analysis.drawing._pictures import (
-    check_picture,
-    write_candidate_bars,
-    write_loss_curve,
-    write_measured_bars,
-    write_picture,
-)
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from tapeline.analysis.drawing._bars import Bar, Candidate
+    from tapeline.analysis.drawing._pictures import (
+        check_picture,
+        write_candidate_bars,
+        write_loss_curve,
+        write_measured_bars,
+        write_picture,
+    )
 
 __all__ = [
     "Bar",
@@ -18,3 +23,5 @@ __all__ = [
     "write_measured_bars",
     "write_picture",
 ]
+
+export_lazily(__name__)

@@ -1,9 +1,14 @@
 """Facts of bundles and models, for a person or a program; nothing is loaded or run."""
 
-from tapeline.analysis.inspecting._facts import check_whole, facts, files, parameters
-from tapeline.analysis.inspecting._graph import GRAPH_FORMATS, graph_text, write_graphs
-from tapeline.analysis.inspecting._model_facts import model_facts, stored_tensors
-from tapeline.analysis.inspecting._text import facts_text, model_text, parameters_text
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from tapeline.analysis.inspecting._facts import check_whole, facts, files, parameters
+    from tapeline.analysis.inspecting._graph import GRAPH_FORMATS, graph_text, write_graphs
+    from tapeline.analysis.inspecting._model_facts import model_facts, stored_tensors
+    from tapeline.analysis.inspecting._text import facts_text, model_text, parameters_text
 
 __all__ = [
     "GRAPH_FORMATS",
@@ -19,3 +24,5 @@ __all__ = [
     "stored_tensors",
     "write_graphs",
 ]
+
+export_lazily(__name__)

@@ -8,8 +8,8 @@ from typing import Any
 from lang_core import ENCODINGS, InputError, PackedRows, StoredBytes, WeightSource, near_names, read_json
 from tapeline.analysis.inspecting._facts import summary
 from tapeline.text import tokenizer_files
+from transformer_core import CONFIG_FILE
 from transformer_core.checkpoints.gguf import packed_bytes
-from transformer_core.models import CONFIG_FILE
 
 
 def model_facts(name: str, directory: Path, weights: WeightSource, source: Mapping[str, Any]) -> dict[str, Any]:

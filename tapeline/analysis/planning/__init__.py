@@ -3,10 +3,15 @@
 Figures of devices are TOML files; ``presets`` has some, with the source of each figure (docs/planning.md).
 """
 
-from tapeline.analysis.planning._hardware import Hardware, preset_names, read_hardware
-from tapeline.analysis.planning._plan import BatchPlan, DevicePlan, EntryPlan, MeshLayout, plan
-from tapeline.analysis.planning._roofline import Times, times
-from tapeline.analysis.planning._text import plan_text
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from tapeline.analysis.planning._hardware import Hardware, preset_names, read_hardware
+    from tapeline.analysis.planning._plan import BatchPlan, DevicePlan, EntryPlan, MeshLayout, plan
+    from tapeline.analysis.planning._roofline import Times, times
+    from tapeline.analysis.planning._text import plan_text
 
 __all__ = [
     "BatchPlan",
@@ -21,3 +26,5 @@ __all__ = [
     "read_hardware",
     "times",
 ]
+
+export_lazily(__name__)

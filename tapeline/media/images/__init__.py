@@ -1,9 +1,14 @@
 """Pictures: image files, and the pixels that models take. Pillow is loaded when a file is read or a picture resized."""
 
-from tapeline.media.images._files import read_image
-from tapeline.media.images._limits import DEFAULT_IMAGE_LIMITS, ImageLimits
-from tapeline.media.images._picture import Picture
-from tapeline.media.images._preprocessor import CanvasPreprocessor, ImagePreprocessor, TilePreprocessor, Tiles
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from tapeline.media.images._files import read_image
+    from tapeline.media.images._limits import DEFAULT_IMAGE_LIMITS, ImageLimits
+    from tapeline.media.images._picture import Picture
+    from tapeline.media.images._preprocessor import CanvasPreprocessor, ImagePreprocessor, TilePreprocessor, Tiles
 
 __all__ = [
     "CanvasPreprocessor",
@@ -15,3 +20,5 @@ __all__ = [
     "Tiles",
     "read_image",
 ]
+
+export_lazily(__name__)

@@ -1,12 +1,17 @@
 """Speech to text: prompts, rules of tokens, windows and segments, with any model that attends to sound."""
 
-from tapeline.running.transcribing._config import SpeechConfig
-from tapeline.running.transcribing._languages import LANGUAGES, language_code
-from tapeline.running.transcribing._prompt import Task, prompt_tokens
-from tapeline.running.transcribing._rules import TokenRules
-from tapeline.running.transcribing._segments import Cut, cut_window
-from tapeline.running.transcribing._transcriber import SpeechModel, Transcriber
-from tapeline.running.transcribing._transcription import Segment, Transcription, TranscriptionFormat, clock
+from typing import TYPE_CHECKING
+
+from lang_core import export_lazily
+
+if TYPE_CHECKING:
+    from tapeline.running.transcribing._config import SpeechConfig
+    from tapeline.running.transcribing._languages import LANGUAGES, language_code
+    from tapeline.running.transcribing._prompt import Task, prompt_tokens
+    from tapeline.running.transcribing._rules import TokenRules
+    from tapeline.running.transcribing._segments import Cut, cut_window
+    from tapeline.running.transcribing._transcriber import SpeechModel, Transcriber
+    from tapeline.running.transcribing._transcription import Segment, Transcription, TranscriptionFormat, clock
 
 __all__ = [
     "LANGUAGES",
@@ -24,3 +29,5 @@ __all__ = [
     "language_code",
     "prompt_tokens",
 ]
+
+export_lazily(__name__)

@@ -9,7 +9,8 @@ import numpy as np
 
 from lang_core import EagerExecutionContext
 from tapeline.bundle import TextSettings
-from transformer_core.models import PACKED, entry_points, load_model, weights_of
+from transformer_core import PACKED
+from transformer_core.models import entry_points, load_model, weights_of
 
 
 class EagerBundle:

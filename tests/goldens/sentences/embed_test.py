@@ -27,7 +27,8 @@ from tests.goldens.sentences.cases import (
     write_sentence_model,
 )
 from tests.goldens.sentences.eager_bundle import EagerBundle
-from transformer_core.models import PACKED, load_model
+from transformer_core import PACKED
+from transformer_core.models import load_model
 
 _EMBEDDERS = [case for case in SENTENCE_CASES.values() if not case.ranks]
 _RANKERS = [case for case in SENTENCE_CASES.values() if case.ranks]

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from tools.benching.jobs._measure import serve
+from transformer_core import CONFIG_FILE
 from transformer_core.checkpoints import SafetensorsCheckpoint, write_safetensors, write_sparse_safetensors
-from transformer_core.models import CONFIG_FILE, DecoderConfig, DecoderLM, stored_specs
+from transformer_core.models import DecoderConfig, DecoderLM, stored_specs
 
 
 def run(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from lang_core import Argument, EntryPoint, ExecutionContext, Tensor, TensorSpec, f32
+from transformer_core._names import NEXT_IDS
 from transformer_core.family._model import Model, ModelConfig
 from transformer_core.flow import CompileProfile
 from transformer_core.layers._kv_cache import HEAD_AXES, KVCache, cache_spec
-from transformer_core.layers._logits import NEXT_IDS, next_ids_of
+from transformer_core.layers._logits import next_ids_of
 from transformer_core.models.encoders._stack import StackConfig
 
 SOURCE_BIAS: Final = "source_bias"

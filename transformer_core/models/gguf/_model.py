@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from lang_core import ConfigError, checked_choices
+from transformer_core._names import CONFIG_FILE
 from transformer_core.checkpoints import RecipeOf
 from transformer_core.checkpoints.gguf import GgufCheckpoint
 from transformer_core.layers._rope_config import RopeMode
-from transformer_core.models import CONFIG_FILE, DecoderConfig, DeltaConfig
+from transformer_core.models import DecoderConfig, DeltaConfig
 from transformer_core.models.gguf._config import IGNORABLE, config_values_of, description_of, known_architecture
 from transformer_core.models.gguf._encoder_keys import encoder_keys
 from transformer_core.models.gguf._hybrid_keys import HybridKeys

@@ -6,18 +6,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from lang_core import Argument, ConfigError, DType, EntryPoint, ExecutionContext, Module, Tensor, TensorSpec, f32
+from transformer_core._names import ENCODE_IMAGE, PREFILL_EMBEDDINGS, PREFILL_EMBEDDINGS_ROW
 from transformer_core.family._decoder import DecoderLM, decoder_flow
 from transformer_core.family._model import DEFAULT_SEQUENCE
 from transformer_core.flow import CompileProfile, FlowContext, FlowValue, ModelFlow
 from transformer_core.models.vision_language._config import VisionLanguageConfig
 from transformer_core.models.vision_language._whole_pictures import with_pictures
 
-ENCODE_IMAGE: Final = "encode_image"
-"""Name of the entry point that turns pixels into embeddings."""
-PREFILL_EMBEDDINGS: Final = "prefill_embeddings"
-"""Name of the entry point that takes a prompt's embeddings."""
-PREFILL_EMBEDDINGS_ROW: Final = "prefill_embeddings_row"
-"""The same of a bundle with slots, in as many sizes as its ``prefill_row``."""
 _PREFILL_ROW: Final = "prefill_row"
 _EMBEDDINGS: Final = "embeddings"
 
