@@ -6,7 +6,8 @@ from typing import Final
 
 from lang_core import BLOCK
 from lang_core.ops import PLANE_BASE
-from run_iree.kernels._text import Arrangement, Buffer, CpuKernel, constants, indented, largest_divisor, listed, turned
+from run_iree.kernels._lines import Buffer
+from run_iree.kernels._text import Arrangement, CpuKernel, constants, indented, largest_divisor, listed, turned
 from run_iree.kernels._tokens import Tokens
 
 _WORKGROUPS: Final = 16  # wanted, for threads of unequal speed

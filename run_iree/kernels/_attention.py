@@ -16,16 +16,9 @@ from run_iree.kernels._attention_keys import (
 )
 from run_iree.kernels._attention_rows import SOON, Share, of_rows
 from run_iree.kernels._attention_sizes import AttentionSizes, block_places, workgroup_places
+from run_iree.kernels._lines import Buffer
 from run_iree.kernels._quantize import Blocks, quantized
-from run_iree.kernels._text import (
-    Buffer,
-    CpuKernel,
-    constants,
-    indented,
-    listed,
-    rounded,
-    within,
-)
+from run_iree.kernels._text import CpuKernel, constants, indented, listed, rounded, within
 
 NAME: Final = "vector-cached-attention"
 _LANES: Final = 16

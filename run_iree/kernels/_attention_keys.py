@@ -7,7 +7,8 @@ one of their H numbers, of all sixteen, so that a query's scores do not need sum
 from collections.abc import Sequence
 from typing import Final
 
-from run_iree.kernels._text import Buffer, listed, loaded, scratch, turned, within
+from run_iree.kernels._lines import Buffer
+from run_iree.kernels._text import listed, loaded, scratch, turned, within
 
 KEYS: Final = 16
 _LANES: Final = 16

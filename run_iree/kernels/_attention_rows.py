@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 from run_iree.kernels._attention_keys import KEYS, panel_scores, panel_value, panels_kept, places, stored_scores
 from run_iree.kernels._attention_sizes import AttentionSizes
-from run_iree.kernels._text import LINE, Buffer, element_bytes, listed, loaded, prefetches
+from run_iree.kernels._lines import LINE, Buffer, element_bytes
+from run_iree.kernels._text import listed, loaded, prefetches
 
 _LANES: Final = 16
 _VECTOR: Final = "vector<16xf32>"

@@ -17,8 +17,8 @@ from run_iree.kernels._attention_keys import KEYS
 from run_iree.kernels._attention_rows import Share
 from run_iree.kernels._attention_sizes import AttentionSizes
 from run_iree.kernels._catalogue import CpuKernels
+from run_iree.kernels._lines import LINE, element_bytes
 from run_iree.kernels._spelled_testing import compile_spelled
-from run_iree.kernels._text import LINE, element_bytes
 
 # (B, K, G, T, H, S, H', rows of the bias): whole blocks of keys and not, groups of one, values of another size, several
 # workgroups for a head.

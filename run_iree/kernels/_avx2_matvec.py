@@ -28,12 +28,13 @@ from run_iree.kernels._avx2_steps import (
     summed,
 )
 from run_iree.kernels._instruction_sets import byte_dot, pair_dot, with_sign
+from run_iree.kernels._lines import Buffer
 from run_iree.kernels._packed_matvec import Steps, packed_matvec
 from run_iree.kernels._packed_row import packed_buffers
 from run_iree.kernels._packed_tokens import packed_tokens
 from run_iree.kernels._sub_scales import part_minima, part_scales
 from run_iree.kernels._super_block import super_block_constants, super_block_numbers
-from run_iree.kernels._text import Buffer, CpuKernel, listed, wanted_workgroups
+from run_iree.kernels._text import CpuKernel, listed, wanted_workgroups
 
 _BLOCKS: Final = 8
 _HALF: Final = BLOCK // 2

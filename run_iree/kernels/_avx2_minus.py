@@ -10,7 +10,8 @@ from typing import Final
 from lang_core import BLOCK, Encoding
 from run_iree.kernels._avx2_row import BYTES, EIGHT, added, for_steps
 from run_iree.kernels._instruction_sets import byte_dot, neighbours_added, pair_dot
-from run_iree.kernels._text import Buffer, listed
+from run_iree.kernels._lines import Buffer
+from run_iree.kernels._text import listed
 
 _SIXTEEN: Final = BLOCK // 2
 # Sixteens of a super-block by lane: of two pairs of blocks, half a super-block apart, the first ones, then the second

@@ -12,7 +12,8 @@ from typing import Final
 from lang_core import BLOCK
 from lang_core.ops import PLANE_BASE
 from run_iree.kernels._instruction_sets import byte_dot, pair_dot
-from run_iree.kernels._text import Buffer, listed, within
+from run_iree.kernels._lines import Buffer
+from run_iree.kernels._text import listed, within
 
 BYTES: Final = f"vector<{BLOCK}xi8>"
 PAIRS: Final = "vector<16xi16>"

@@ -12,9 +12,10 @@ from lang_core import Encoding
 from run_iree.kernels._arrange import arranged_elements, arranged_floats
 from run_iree.kernels._instruction_sets import bf16_dot
 from run_iree.kernels._lanes_matmul import ROWS, Products, lanes_matmul, sum_registers, sums_loaded, sums_stored
+from run_iree.kernels._lines import Buffer
 from run_iree.kernels._packed_parts import packed_rows
 from run_iree.kernels._packed_row import weight_buffer
-from run_iree.kernels._text import Buffer, CpuKernel, largest_divisor, prefetches, scratch, within
+from run_iree.kernels._text import CpuKernel, largest_divisor, prefetches, scratch, within
 from run_iree.kernels._tokens import Tokens
 
 _NAMES: Final = {8: "fma-matmul", 16: "avx512-matmul"}

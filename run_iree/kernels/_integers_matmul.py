@@ -14,9 +14,10 @@ from run_iree.kernels._arrange import Sums, arranged_integers
 from run_iree.kernels._block_dots import fits_pair_dots
 from run_iree.kernels._instruction_sets import byte_dot, pair_dot, pairs_added, vnni_dot
 from run_iree.kernels._lanes_matmul import ROWS, Products, lanes_matmul, sum_registers, sums_loaded, sums_stored
+from run_iree.kernels._lines import Buffer
 from run_iree.kernels._packed_parts import packed_rows
 from run_iree.kernels._packed_row import weight_buffer
-from run_iree.kernels._text import Buffer, CpuKernel, within
+from run_iree.kernels._text import CpuKernel, within
 from run_iree.kernels._tokens import Tokens
 from run_iree.kernels._unpacked_rows import ROW_SCALES, SCALES, PackedRows
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from lang_core import BLOCK
-from run_iree.kernels._text import Arrangement, Buffer, CpuKernel, constants, indented, scratch, turned, within
+from run_iree.kernels._lines import Buffer
+from run_iree.kernels._text import Arrangement, CpuKernel, constants, indented, scratch, turned, within
 from run_iree.kernels._tokens import Tokens
 
 ROWS: Final = 16  # of W at a time

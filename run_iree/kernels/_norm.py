@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from lang_core import BLOCK
+from run_iree.kernels._lines import Buffer
 from run_iree.kernels._quantize import LANES, NAME, Blocks, quantized
 from run_iree.kernels._text import (
-    Buffer,
     CpuKernel,
     constants,
     indented,

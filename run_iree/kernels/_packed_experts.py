@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from compile_hlo.directions import KernelSignature
 from lang_core import TensorSpec, as_dtype
-from run_iree.kernels._text import Buffer, CpuKernel
+from run_iree.kernels._lines import Buffer
+from run_iree.kernels._text import CpuKernel
 
 
 def product_of_one_expert(function: KernelSignature) -> KernelSignature:

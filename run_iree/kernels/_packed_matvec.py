@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from lang_core import BLOCK
+from run_iree.kernels._lines import LINE, Buffer
 from run_iree.kernels._text import (
-    LINE,
-    Buffer,
     CpuKernel,
     constants,
     indented,

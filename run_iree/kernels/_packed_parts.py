@@ -4,9 +4,10 @@ from typing import Final
 
 from lang_core import BLOCK, Encoding
 from run_iree.kernels._lanes_matmul import ROWS
+from run_iree.kernels._lines import Buffer
 from run_iree.kernels._packed_row import minima_of_blocks, scales_of_blocks, signed_block, stored_block, unsigned_offset
 from run_iree.kernels._super_block_parts import super_block_parts
-from run_iree.kernels._text import Buffer, largest_divisor, prefetches, scratch
+from run_iree.kernels._text import largest_divisor, prefetches, scratch
 from run_iree.kernels._unpacked_rows import EXCESS, ROW_PAD, ROW_SCALES, SCALES, PackedRows, rows_type, stored_integers
 
 _PART: Final = {"i8": 256, "i16": 256, "f32": 128}  # columns of a part of blocks of 32, at most

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from lang_core import BLOCK, Encoding, Plane
-from run_iree.kernels._text import Buffer, listed
+from run_iree.kernels._lines import Buffer
+from run_iree.kernels._text import listed
 
 
 def weight_buffer(outputs: int, columns: int, encoding: Encoding) -> Buffer:

@@ -9,16 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from run_iree.kernels._lines import Buffer
 from run_iree.kernels._packed_matvec import Steps
-from run_iree.kernels._text import (
-    Buffer,
-    CpuKernel,
-    constants,
-    indented,
-    own_rows,
-    share,
-    wanted_workgroups,
-)
+from run_iree.kernels._text import CpuKernel, constants, indented, own_rows, share, wanted_workgroups
 from run_iree.kernels._token_loop import TokenLoop
 from run_iree.kernels._token_x import TokenX
 

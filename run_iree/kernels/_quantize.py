@@ -5,7 +5,8 @@ from typing import Final
 
 from lang_core import BLOCK
 from lang_core.ops import LARGEST_INTEGER, LEAST_MAGNITUDE, PLANE_BASE
-from run_iree.kernels._text import Buffer, CpuKernel, constants, indented, loaded, own_rows, rounded, share
+from run_iree.kernels._lines import Buffer
+from run_iree.kernels._text import CpuKernel, constants, indented, loaded, own_rows, rounded, share
 
 NAME: Final = "vector"
 LANES: Final = 16

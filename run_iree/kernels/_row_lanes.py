@@ -15,11 +15,10 @@ from typing import Final
 
 from lang_core import BLOCK, Encoding
 from run_iree.kernels._block_dots import BlockDots, fits_pair_dots
+from run_iree.kernels._lines import LINE, Buffer
 from run_iree.kernels._packed_row import packed_buffers, unsigned_offset
 from run_iree.kernels._row_x import RowX
 from run_iree.kernels._text import (
-    LINE,
-    Buffer,
     CpuKernel,
     constants,
     indented,

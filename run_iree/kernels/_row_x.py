@@ -9,7 +9,8 @@ from typing import Final
 
 from lang_core import BLOCK
 from lang_core.ops import PLANE_BASE
-from run_iree.kernels._text import Arrangement, Buffer, CpuKernel, constants, indented, largest_divisor, listed
+from run_iree.kernels._lines import Buffer
+from run_iree.kernels._text import Arrangement, CpuKernel, constants, indented, largest_divisor, listed
 from run_iree.kernels._turned_rows import ROWS, WORD, TurnedRows
 
 _WORDS: Final = BLOCK // WORD

@@ -3,6 +3,7 @@
 from typing import Final
 
 from lang_core import Encoding
+from run_iree.kernels._lines import LINE, Buffer
 from run_iree.kernels._packed_row import looked_up
 from run_iree.kernels._sub_scales import part_minima, part_scales
 from run_iree.kernels._super_block import (
@@ -12,7 +13,7 @@ from run_iree.kernels._super_block import (
     super_block_constants,
     super_block_numbers,
 )
-from run_iree.kernels._text import LINE, Buffer, listed, prefetches, scratch
+from run_iree.kernels._text import listed, prefetches, scratch
 from run_iree.kernels._unpacked_rows import EXCESS, ROW_PAD, ROW_SCALES, SCALES, PackedRows, rows_type, stored_integers
 
 _SCALES: Final = 16  # of a super-block

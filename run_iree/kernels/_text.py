@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-LINE: Final = 64  # bytes of a cache line
+from run_iree.kernels._lines import Buffer, check_names
+
 _EXECUTABLE: Final = """\
   stream.executable private @{symbol} {{
     stream.executable.export public @{entry} workgroups() -> (index, index, index) {{
@@ -23,31 +24,6 @@ _EXECUTABLE: Final = """\
     }}
   }}
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """Argument or result of a kernel.
-
-    Attributes:
-        name: name of its memref in the kernel's text, without the ``%``.
-        elements: number of elements.
-        kind: type of an element.
-    """
-
-    name: str
-    elements: int
-    kind: str
-
-    @property
-    def memref(self) -> str:
-        """Type of a flat view."""
-        return f"memref<{self.elements}x{self.kind}>"
-
-    @property
-    def bytes(self) -> int:
-        """Bytes that it takes, whole cache lines."""
-        return -(-self.elements * element_bytes(self.kind) // LINE) * LINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +60,16 @@ class CpuKernel:
     offsets: Mapping[str, str] = field(default_factory=dict)
 
     def executable(self, function: str) -> str:
-        """Returns the module-level text of the kernel for a function of this name."""
-        bindings = ", ".join(f"%b_{buffer.name}: !stream.binding" for buffer in self.buffers)
+        """Returns the module-level text of the kernel for a function of this name.
+
+        Raises:
+            CompileError: the body uses a name that is not defined there, or defines one twice.
+        """
+        names = [f"%b_{buffer.name}" for buffer in self.buffers]
+        bindings = ", ".join(f"{name}: !stream.binding" for name in names)
         whole = [_view(buffer, "%c0") for buffer in self.buffers if buffer.name not in self.offsets]
         parts = [_view(buffer, self.offsets[buffer.name]) for buffer in self.buffers if buffer.name in self.offsets]
+        check_names("\n".join([*whole, *self.before, *parts, self.body]), ["%c0", *names])
         return _EXECUTABLE.format(
             symbol=f"kernel.{function}",
             entry=entry_name(function),
@@ -101,11 +83,6 @@ class CpuKernel:
 def _view(buffer: Buffer, offset: str) -> str:
     """Makes the memref of a buffer from a byte of its binding on."""
     return f"%{buffer.name} = stream.binding.subspan %b_{buffer.name}[{offset}] : !stream.binding -> {buffer.memref}"
-
-
-def element_bytes(kind: str) -> int:
-    """Returns the bytes of an element of a type such as ``bf16`` or ``i8``."""
-    return int(kind.lstrip("bfi")) // 8
 
 
 def entry_name(function: str) -> str:

@@ -4,18 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from run_iree.kernels._text import (
-    LINE,
-    Buffer,
-    element_bytes,
-    listed,
-    prefetches,
-    results,
-    scratch,
-    stored,
-    total,
-    within,
-)
+from run_iree.kernels._lines import LINE, Buffer, element_bytes
+from run_iree.kernels._text import listed, prefetches, results, scratch, stored, total, within
 from run_iree.kernels._token_lines import bases, for_tokens, of_token
 from run_iree.kernels._token_x import TokenX
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from lang_core import BLOCK
+from run_iree.kernels._lines import Buffer, element_bytes
 from run_iree.kernels._packed_matvec import Steps
-from run_iree.kernels._text import Arrangement, Buffer, CpuKernel, constants, element_bytes, indented
+from run_iree.kernels._text import Arrangement, CpuKernel, constants, indented
 from run_iree.kernels._token_lines import View
 
 _SUBSPAN: Final = "stream.binding.subspan %b_all_x"

@@ -6,7 +6,7 @@ part of columns lie together for all tiles.
 
 from dataclasses import dataclass
 
-from run_iree.kernels._text import Buffer
+from run_iree.kernels._lines import Buffer
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from run_iree.kernels._text import Buffer, listed
+from run_iree.kernels._lines import Buffer
+from run_iree.kernels._text import listed
 
 ROWS: Final = 16
 WORD: Final = 4  # bytes

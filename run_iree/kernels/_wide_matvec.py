@@ -8,11 +8,10 @@ f32 first, bf16 by a shift, even and odd elements of a register apart, those of 
 from typing import Final
 
 from run_iree.kernels._instruction_sets import bf16_dot
+from run_iree.kernels._lines import Buffer, element_bytes
 from run_iree.kernels._text import (
-    Buffer,
     CpuKernel,
     constants,
-    element_bytes,
     indented,
     largest_divisor,
     listed,

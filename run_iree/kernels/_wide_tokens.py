@@ -4,9 +4,10 @@ from functools import partial
 from typing import Final
 
 from run_iree.kernels._instruction_sets import bf16_dot
+from run_iree.kernels._lines import Buffer
 from run_iree.kernels._packed_matvec import Steps
 from run_iree.kernels._packed_tokens import packed_tokens
-from run_iree.kernels._text import Buffer, CpuKernel, largest_divisor, listed, within
+from run_iree.kernels._text import CpuKernel, largest_divisor, listed, within
 from run_iree.kernels._wide_matvec import APART, MASKS, STEP, as_floats
 
 _LANES: Final = 16

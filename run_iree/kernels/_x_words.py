@@ -11,7 +11,8 @@ from typing import Final
 
 from lang_core import BLOCK, BlockLayout
 from run_iree.kernels._instruction_sets import word_dot
-from run_iree.kernels._text import Buffer, listed, within
+from run_iree.kernels._lines import Buffer
+from run_iree.kernels._text import listed, within
 from run_iree.kernels._word_registers import SIZE, WORDS, Register, step_blocks
 
 _STACK: Final = 30 << 10  # bytes for x; a kernel may have 32 KiB
