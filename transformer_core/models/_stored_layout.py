@@ -7,8 +7,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from lang_core import ConfigError, TensorSpec, WeightSource, i64
+from transformer_core.checkpoints import RecipeOf
 from transformer_core.family._model import Model
-from transformer_core.models._weights import stored_specs, weights_of
+from transformer_core.models._weights import OwnLayout, stored_specs, weights_of
 
 # Keys by which a family tells the names that its modules have in transformers from others.
 _CANONICAL: Final = ("transformer.wte.weight",)
@@ -52,14 +53,15 @@ class StoredLayout:
 
     Args:
         model: modules, not packed.
-        source: checkpoint with keys that decide between the forms of a family's checkpoints; None for transformers'
-            names.
+        source: checkpoint with keys that decide between the forms of a family's checkpoints, or a layout of its own;
+            None for transformers' names.
     """
 
     def __init__(self, model: Model[Any], source: WeightSource | None = None) -> None:
         self._model: Final = model
-        self.specs: Final = stored_specs(model, _Keys(source, {}))
-        self._indices: Final = weights_of(model, _Keys(source, self.specs))
+        keys = _OwnKeys if isinstance(source, OwnLayout) else _Keys
+        self.specs: Final = stored_specs(model, keys(source, {}))
+        self._indices: Final = weights_of(model, keys(source, self.specs))
         self._keys: Final = list(self.specs)
 
     def matrix(self, path: str, shape: Sequence[int]) -> StoredRows | None:
@@ -158,3 +160,17 @@ class _Keys:
     def origin(self, key: str) -> str:
         """Returns the name of nothing that is stored."""
         return f"the layout of {key}"
+
+
+class _OwnKeys(_Keys):
+    """The same of a layout that is not Hugging Face's."""
+
+    def __init__(self, source: WeightSource | None, specs: Mapping[str, TensorSpec]) -> None:
+        super().__init__(source, specs)
+        self._own: Final[Any] = source
+        self.layer_key: Final[str] = self._own.layer_key
+        self.ignorable: Final[tuple[str, ...]] = self._own.ignorable
+
+    def recipe_of(self, config: Any) -> RecipeOf:
+        """Returns the recipes of the parameters of a configuration."""
+        return self._own.recipe_of(config)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
+from gguf import GGMLQuantizationType, GGUFValueType
 
 from lang_core import CheckpointError
 from transformer_core.checkpoints._parts import CheckpointInParts
@@ -30,6 +31,7 @@ class GgufCheckpoint(CheckpointInParts[GgufFile]):
     Attributes:
         path: path as given.
         metadata: metadata of the file, or of the first part.
+        types: types of the metadata, of lists those of the elements.
 
     Raises:
         CheckpointError: a file is absent or damaged, or the parts do not belong together.
@@ -39,7 +41,13 @@ class GgufCheckpoint(CheckpointInParts[GgufFile]):
         given = GgufFile(path)
         super().__init__(given.path, _parts(given))
         self.metadata: Final[Mapping[str, Value]] = self._files[0].metadata
+        self.types: Final[Mapping[str, GGUFValueType]] = self._files[0].types
         self._check_count()
+
+    @property
+    def types_of(self) -> dict[str, GGMLQuantizationType]:
+        """Types of the stored tensors, by key, in the order of their data."""
+        return {key: kind for file in self._files for key, kind in file.types_of.items()}
 
     def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
         """Reads rows of a tensor as a matrix; see ``GgufFile.read_matrix_rows``."""

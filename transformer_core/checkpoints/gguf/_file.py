@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFValueType, quants
 
 from lang_core import CheckpointError, DType, TensorSpec, bf16, check_rows, f16, f32, f64, i8, i32, i64
 from transformer_core.checkpoints._mapped import MappedFile
@@ -58,11 +58,17 @@ class GgufFile(TensorFile[GgufTensor]):
             header = read_header(descriptor, file.path)
         super().__init__(file, header.tensors)
         self.metadata: Final[Mapping[str, Value]] = header.metadata
+        self.types: Final[Mapping[str, GGUFValueType]] = header.types
 
     @property
     def data_begin(self) -> int:
         """First byte of the tensors' data, which follows the header; 0 without tensors."""
         return min((tensor.begin for tensor in self._entries.values()), default=0)
+
+    @property
+    def types_of(self) -> dict[str, GGMLQuantizationType]:
+        """Types of the tensors, by key, in the order of their data."""
+        return {key: tensor.type for key, tensor in self._entries.items()}
 
     def spec(self, key: str) -> TensorSpec:
         """Returns the shape, and the dtype that reading gives: f32 for packed tensors.

@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFValueType
 from gguf.constants import GGUF_DEFAULT_ALIGNMENT
 
 from lang_core import CheckpointError
@@ -50,10 +50,12 @@ class GgufHeader(NamedTuple):
 
     Attributes:
         metadata: metadata by name, in the file's order.
+        types: types of the metadata by name, of lists those of the elements.
         tensors: tensors by name, in the order of their data.
     """
 
     metadata: dict[str, Value]
+    types: dict[str, GGUFValueType]
     tensors: dict[str, GgufTensor]
 
 
@@ -73,12 +75,13 @@ def read_header(descriptor: int, path: str) -> GgufHeader:
     with os.fdopen(os.dup(descriptor), "rb") as file:
         cursor = Cursor(file, size, path)
         tensor_count, field_count = _counts(cursor)
-        metadata = read_metadata(cursor, field_count)
+        types: dict[str, GGUFValueType] = {}
+        metadata = read_metadata(cursor, field_count, types)
         tensors = _tensors(cursor, tensor_count)
     alignment = _alignment(metadata, path)
     data = _aligned(cursor.position, alignment)
     placed = {name: tensor._replace(begin=data + tensor.begin) for name, tensor in tensors.items()}
-    return GgufHeader(metadata, _in_order(placed, data, alignment, size, path))
+    return GgufHeader(metadata, types, _in_order(placed, data, alignment, size, path))
 
 
 def _counts(cursor: Cursor) -> tuple[int, int]:

@@ -12,7 +12,7 @@ Value = int | float | bool | str | list["Value"]
 """Value of a field of a GGUF file's metadata."""
 
 MAX_ELEMENTS: Final = 1 << 24
-_NUMBERS: Final = {
+NUMBERS: Final = {
     GGUFValueType.UINT8: np.dtype("u1"),
     GGUFValueType.INT8: np.dtype("i1"),
     GGUFValueType.UINT16: np.dtype("<u2"),
@@ -25,14 +25,15 @@ _NUMBERS: Final = {
     GGUFValueType.INT64: np.dtype("<i8"),
     GGUFValueType.FLOAT64: np.dtype("<f8"),
 }
+"""Stored form of each type of number."""
 _LEAST_STRING: Final = 8  # the length alone
 _LEAST_ARRAY: Final = 12
 _DEPTH: Final = 4
 _LEAST_FIELD: Final = 8 + 4 + 1
 
 
-def read_metadata(cursor: Cursor, count: int) -> dict[str, Value]:
-    """Reads ``count`` fields.
+def read_metadata(cursor: Cursor, count: int, types: dict[str, GGUFValueType]) -> dict[str, Value]:
+    """Reads ``count`` fields; ``types`` receives their types, of lists those of the elements.
 
     Raises:
         CheckpointError: a name occurs twice, a type is unknown, or the file is shorter than announced.
@@ -44,7 +45,11 @@ def read_metadata(cursor: Cursor, count: int) -> dict[str, Value]:
         if key in metadata:
             raise CheckpointError(f"{cursor.path}: the metadata has the field {key!r} twice: {REDO}")
         what = f"metadata field {key!r}"
-        metadata[key] = _value(cursor, _type(cursor, what), what, _DEPTH)
+        types[key] = _type(cursor, what)
+        if types[key] is GGUFValueType.ARRAY:
+            types[key], metadata[key] = _array(cursor, what, _DEPTH)
+        else:
+            metadata[key] = _value(cursor, types[key], what, _DEPTH)
     return metadata
 
 
@@ -61,11 +66,12 @@ def _value(cursor: Cursor, kind: GGUFValueType, what: str, depth: int) -> Value:
     if kind is GGUFValueType.STRING:
         return cursor.text(what)
     if kind is GGUFValueType.ARRAY:
-        return _array(cursor, what, depth)
+        return _array(cursor, what, depth)[1]
     return _numbers(cursor, kind, 1, what)[0]
 
 
-def _array(cursor: Cursor, what: str, depth: int) -> Value:
+def _array(cursor: Cursor, what: str, depth: int) -> tuple[GGUFValueType, list[Value]]:
+    """Returns the type of the elements, and the elements."""
     if not depth:
         raise CheckpointError(f"{cursor.path}: {what} has arrays more than {_DEPTH} deep: {REDO}")
     kind = _type(cursor, f"the elements of {what}")
@@ -74,13 +80,13 @@ def _array(cursor: Cursor, what: str, depth: int) -> Value:
         raise CheckpointError(
             f"{cursor.path}: {what} has {count} elements, expected {MAX_ELEMENTS} at most: the file is damaged: {REDO}"
         )
-    if kind in _NUMBERS:
-        return _numbers(cursor, kind, count, what)
+    if kind in NUMBERS:
+        return kind, _numbers(cursor, kind, count, what)
     cursor.need(count, _LEAST_STRING if kind is GGUFValueType.STRING else _LEAST_ARRAY, what)
-    return [_value(cursor, kind, what, depth - 1) for _ in range(count)]
+    return kind, [_value(cursor, kind, what, depth - 1) for _ in range(count)]
 
 
 def _numbers(cursor: Cursor, kind: GGUFValueType, count: int, what: str) -> list[Value]:
-    dtype = _NUMBERS[kind]
+    dtype = NUMBERS[kind]
     array = np.frombuffer(cursor.take(count * dtype.itemsize, what), dtype)
     return (array != 0).tolist() if kind is GGUFValueType.BOOL else array.tolist()

@@ -11,11 +11,9 @@ from transformer_core._names import CONFIG_FILE
 from transformer_core.checkpoints import RecipeOf
 from transformer_core.checkpoints.gguf import GgufCheckpoint
 from transformer_core.layers._rope_config import RopeMode
-from transformer_core.models import DecoderConfig, DeltaConfig
+from transformer_core.models import DecoderConfig
 from transformer_core.models.gguf._config import IGNORABLE, config_values_of, description_of, known_architecture
-from transformer_core.models.gguf._encoder_keys import encoder_keys
-from transformer_core.models.gguf._hybrid_keys import HybridKeys
-from transformer_core.models.gguf._keys import GgufKeys
+from transformer_core.models.gguf._layout import recipes_of
 from transformer_core.models.gguf.readers import LayerNumbers
 
 _CLASSIFIER: Final = "ForSequenceClassification"
@@ -90,8 +88,4 @@ class GgufModel(GgufCheckpoint):
 
     def recipe_of(self, config: Any) -> RecipeOf:
         """Returns the recipes of a configuration's parameters in this file."""
-        encoder = encoder_keys(config, self._architecture)
-        if encoder is not None:
-            return encoder
-        keys = HybridKeys if isinstance(config.mixer, DeltaConfig) else GgufKeys
-        return keys(config, self._architecture)
+        return recipes_of(config, self._architecture)

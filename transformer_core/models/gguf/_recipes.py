@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from lang_core import WeightSource
-from transformer_core.checkpoints import Stored
+from transformer_core.checkpoints import Recipe, Stored
 
 Shape = tuple[int, ...]
 
@@ -48,6 +48,14 @@ class LessOne(Stored):
         """Returns a copy, in the stored dtype."""
         stored = super().rows(source, start, stop)
         return (stored.astype(np.float32) - np.float32(1)).astype(stored.dtype)
+
+    def placed(self) -> Recipe:
+        """Returns the recipe of the sums."""
+        return Stored(self._key, self._shape)
+
+    def stored_values(self, values: np.ndarray) -> np.ndarray:
+        """Returns the sums of a parameter's values [..], f32 [..]."""
+        return values.astype(np.float32) + np.float32(1)
 
 
 class JoinedHeads:

@@ -4,11 +4,12 @@ llama.cpp defines the keys: convert_hf_to_gguf.py writes them from the model's g
 common.cpp takes them for every setting that the user does not give.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints.gguf import GgufCheckpoint
-from transformer_core.models.gguf.readers import Values, sampling_fields
+from transformer_core.models.gguf.readers import SAMPLING, Values, sampling_fields
 
 _FILE: Final = "generation_config.json"
 _NUMBER: Final = "a finite number"
@@ -38,6 +39,25 @@ def sampling_files(file: GgufCheckpoint) -> dict[str, Any]:
             fields.refuse("penalty_repeat", "a finite number above 0")
         values["repetition_penalty"] = penalty
     return {_FILE: values} if values else {}
+
+
+def sampling_metadata(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the metadata of a generation_config.json: ``sampling_files`` the other way round.
+
+    >>> sampling_metadata({"temperature": 0.6, "top_k": 20, "do_sample": True})
+    {'general.sampling.temp': 0.6, 'general.sampling.top_k': 20}
+    """
+    fields: dict[str, Any] = {}
+    if values.get("do_sample") is False:
+        fields["temp"] = 0.0
+    elif values.get("temperature") is not None:
+        fields["temp"] = float(values["temperature"])
+    if values.get("top_k") is not None:
+        fields["top_k"] = int(values["top_k"])
+    fields |= {name: float(values[name]) for name in ("top_p", "min_p") if values.get(name) is not None}
+    if values.get("repetition_penalty") is not None:
+        fields["penalty_repeat"] = float(values["repetition_penalty"])
+    return {f"{SAMPLING}{name}": value for name, value in fields.items()}
 
 
 def _number(fields: ConfigFields, name: str, default: float | None = None) -> float:

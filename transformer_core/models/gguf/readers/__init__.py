@@ -13,6 +13,7 @@ from transformer_core.models.gguf.readers._layer_numbers import LayerNumbers
 from transformer_core.models.gguf.readers._llama import LLAMA_KINDS
 from transformer_core.models.gguf.readers._llama_kinds import OTHER_LLAMA_KINDS
 from transformer_core.models.gguf.readers._metadata_fields import (
+    SAMPLING,
     architecture_of,
     model_fields,
     sampling_fields,
@@ -55,6 +56,7 @@ __all__ = [
     "CHANGING",
     "FREQUENCIES",
     "READERS",
+    "SAMPLING",
     "GgufArchitecture",
     "LayerNumbers",
     "LogOfNegative",

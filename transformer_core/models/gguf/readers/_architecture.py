@@ -11,6 +11,9 @@ from transformer_core.models.gguf.readers._common import Source, Values
 Made = Callable[[str, tuple[int, ...]], Recipe]
 """Gives the recipe of a layer's parameter, by the layer's prefix in the file and the parameter's shape."""
 
+FUSED_QKV: Final = frozenset({"attn_qkv"})
+"""Form of files that have queries, keys and values in one tensor."""
+
 AFTER_PARTS: Final = {
     "post_attention_layernorm": "post_attention_norm",
     "pre_feedforward_layernorm": "ffn_norm",
@@ -36,6 +39,9 @@ class GgufArchitecture:
             field; their keys are ``blk.N.<field>``.
         grouped: path in the layer of the norm of a Mamba-2, stored as a matrix of one row per group; empty without.
         encodes: whether its models encode texts, and do not go on with them.
+        forms: tensors of layers that a new file has in place of others that files may have: ``attn_qkv`` in place of
+            three projections, ``ffn_up`` in place of gate and up projection, ``attn_k_b`` in place of ``attn_kv_b``,
+            ``attn_gate`` in place of gates among the queries.
     """
 
     name: str
@@ -48,3 +54,4 @@ class GgufArchitecture:
     numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     grouped: str = ""
     encodes: bool = False
+    forms: frozenset[str] = frozenset()

@@ -78,4 +78,4 @@ _READS: Final = frozenset(
     {"expert_count", "expert_group_count", "expert_shared_count", "expert_weights_scale", "leading_dense_block_count"}
 )
 
-DEEPSEEK: Final = GgufArchitecture("deepseek2", _deepseek, _READS)
+DEEPSEEK: Final = GgufArchitecture("deepseek2", _deepseek, _READS, forms=frozenset({"attn_k_b"}))

@@ -177,5 +177,5 @@ FURTHER_KINDS: Final = (
     GgufArchitecture("granitemoe", _granite_moe, _SCALES | {"expert_count"}, permuted=True),
     GgufArchitecture("hunyuan-moe", _hunyuan_moe, frozenset({"expert_count", "expert_shared_count"})),
     GgufArchitecture("exaone-moe", _exaone_moe, _SHARED | {"expert_group_count", WINDOW}),
-    GgufArchitecture("afmoe", _afmoe, _SHARED | {WINDOW}, names=AFTER_PARTS),
+    GgufArchitecture("afmoe", _afmoe, _SHARED | {WINDOW}, names=AFTER_PARTS, forms=frozenset({"attn_gate"})),
 )

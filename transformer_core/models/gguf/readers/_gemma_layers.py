@@ -175,5 +175,6 @@ GEMMA_LAYERS: Final = (
             "router.scale": "ffn_gate_inp.scale",
             "router.per_expert_scale": "ffn_down_exps.scale",
         },
+        forms=frozenset({"ffn_gate_up_exps"}),
     ),
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from transformer_core.models.gguf.readers._architecture import GgufArchitecture
+from transformer_core.models.gguf.readers._architecture import FUSED_QKV, GgufArchitecture
 from transformer_core.models.gguf.readers._common import Source, Values, biased, tied, vocabulary
 
 _CLAMP: Final = "attention.clamp_kqv"
@@ -79,8 +79,13 @@ def _starcoder(source: Source) -> Values:
 
 
 GPT_KINDS: Final = (
-    GgufArchitecture("bloom", _bloom, names={"model.embed_norm": "token_embd_norm"}),
-    GgufArchitecture("falcon", _falcon, names={"post_attention_layernorm": "attn_norm"}),
-    GgufArchitecture("mpt", _mpt, frozenset({_CLAMP, _ALIBI})),
-    GgufArchitecture("starcoder", _starcoder),
+    GgufArchitecture("bloom", _bloom, names={"model.embed_norm": "token_embd_norm"}, forms=FUSED_QKV),
+    GgufArchitecture(
+        "falcon",
+        _falcon,
+        names={"post_attention_layernorm": "attn_norm"},
+        forms=FUSED_QKV | {"attn_norm_2"},
+    ),
+    GgufArchitecture("mpt", _mpt, frozenset({_CLAMP, _ALIBI}), forms=FUSED_QKV),
+    GgufArchitecture("starcoder", _starcoder, forms=FUSED_QKV),
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from transformer_core.models.gguf.readers._architecture import GgufArchitecture
+from transformer_core.models.gguf.readers._architecture import FUSED_QKV, GgufArchitecture
 from transformer_core.models.gguf.readers._common import (
     WINDOW,
     Source,
@@ -96,8 +96,8 @@ def _nemotron(source: Source) -> Values:
 _PARALLEL: Final = frozenset({"use_parallel_residual"})
 
 LAYER_NORM_KINDS: Final = (
-    GgufArchitecture("gpt2", _gpt2),
-    GgufArchitecture("gptneox", _gpt_neox, _PARALLEL),
+    GgufArchitecture("gpt2", _gpt2, forms=FUSED_QKV),
+    GgufArchitecture("gptneox", _gpt_neox, _PARALLEL, forms=FUSED_QKV),
     GgufArchitecture("stablelm", _stablelm, _PARALLEL),
     GgufArchitecture("phi2", _phi2),
     GgufArchitecture("starcoder2", _starcoder2, frozenset({WINDOW})),

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from transformer_core.models.gguf.readers._architecture import GgufArchitecture
+from transformer_core.models.gguf.readers._architecture import FUSED_QKV, GgufArchitecture
 from transformer_core.models.gguf.readers._common import WINDOW, Source, Values, biased, biases, common, window
 
 
@@ -60,7 +60,7 @@ LLAMA_KINDS: Final = (
     GgufArchitecture("llama", _llama, frozenset({"expert_count", WINDOW}), permuted=True),
     GgufArchitecture("qwen2", _qwen2),
     GgufArchitecture("qwen3", _qwen3),
-    GgufArchitecture("phi3", _phi3, frozenset({WINDOW})),
+    GgufArchitecture("phi3", _phi3, frozenset({WINDOW}), forms=FUSED_QKV | {"ffn_up"}),
     GgufArchitecture("granite", _granite, _SCALES, permuted=True),
     GgufArchitecture("smollm3", _smollm3, permuted=True),
 )

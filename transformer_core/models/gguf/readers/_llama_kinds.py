@@ -153,6 +153,7 @@ def _apertus(source: Source) -> Values:
 _XIELU: Final = ("alpha_p", "alpha_n", "beta", "eps")
 _XIELU_TENSORS: Final = {f"mlp.act_fn.{name}": f"xielu.{name}" for name in _XIELU}
 _XIELU_NUMBERS: Final = {f"xielu.{name}": (1,) if name.startswith("alpha") else () for name in _XIELU}
+_FUSED_GATE: Final = frozenset({"ffn_up"})
 _SEED_OSS_NAMES: Final = {"post_attention_layernorm": "post_attention_norm"}
 
 OTHER_LLAMA_KINDS: Final = (
@@ -167,6 +168,6 @@ OTHER_LLAMA_KINDS: Final = (
     GgufArchitecture("ernie4_5", _ernie4_5),
     GgufArchitecture("apertus", _apertus, tensors=_XIELU_TENSORS, numbers=_XIELU_NUMBERS),
     GgufArchitecture("arcee", _arcee, permuted=True),
-    GgufArchitecture("chatglm", _glm),
-    GgufArchitecture("glm4", _glm4, names=AFTER_PARTS),
+    GgufArchitecture("chatglm", _glm, forms=_FUSED_GATE),
+    GgufArchitecture("glm4", _glm4, names=AFTER_PARTS, forms=_FUSED_GATE),
 )

@@ -11,6 +11,7 @@ from transformer_core.checkpoints.gguf import GgufCheckpoint
 ARCHITECTURE: Final = "general.architecture"
 TOKENIZER: Final = "tokenizer.ggml."
 SAMPLING: Final = "general.sampling."
+"""Prefix of the fields of recommended sampling."""
 
 
 # Fields that a file may have for each layer, as llama.cpp reads them.
