@@ -17,6 +17,7 @@ from lang_core._formats import LAYOUTS
 from lang_core._layouts import BlockLayout, unpacked_blocks
 from lang_core._plugins import load_plugins
 from lang_core._quantizers import QUANTIZERS, Quantizer
+from lang_core._searches import SEARCHES
 from lang_core._spec import TensorSpec
 
 BLOCK: Final = 32  # elements of a block of the activations that packed weights are multiplied with
@@ -76,8 +77,15 @@ class Encoding:
         blocks, rest = divmod(packed_columns, self.block_bytes)
         return None if rest else blocks * self.block
 
-    def pack(self, weights: _Array) -> _Array:
-        """Packs finite weights f32 [.., K] into i8 [.., K / block * block_bytes], bit for bit as the gguf package does.
+    def pack(self, weights: _Array, importance: _Array | None = None) -> _Array:
+        """Packs finite weights f32 [.., K] into i8 [.., K / block * block_bytes].
+
+        Where the gguf package has a quantizer the result is the package's, bit for bit, unless importance is given.
+
+        Args:
+            weights: weights.
+            importance: mean squares of the inputs that the columns are multiplied with, f32 [K]: errors are weighed by
+                them. Encodings without a search ignore them.
 
         Raises:
             ConfigError: this encoding lacks a quantizer.
@@ -85,9 +93,15 @@ class Encoding:
         quantizer = _quantizer_of(self)
         blocks = np.ascontiguousarray(weights, np.float32).reshape(-1, self.block)
         packed = np.empty((len(blocks), self.block_bytes), np.uint8)
-        with np.errstate(over="ignore", invalid="ignore"):
-            for start in range(0, len(blocks), _GROUP):
-                quantizer.pack(blocks[start : start + _GROUP], packed[start : start + _GROUP])
+        parts = None if importance is None else np.ascontiguousarray(importance, np.float32).reshape(-1, self.block)
+        group = max(1, _GROUP * BLOCK // self.block)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            for start in range(0, len(blocks), group):
+                chosen, written = blocks[start : start + group], packed[start : start + group]
+                if parts is None or quantizer.weighed is None:
+                    quantizer.pack(chosen, written)
+                else:
+                    quantizer.weighed(chosen, written, parts[np.arange(start, start + len(chosen)) % len(parts)])
         return packed.view(np.int8).reshape(self.packed(TensorSpec(weights.shape, f32)).shape)
 
     def unpacked(self, packed: _Array) -> _Array:
@@ -140,7 +154,7 @@ def register_encoding(name: str, layout: BlockLayout, quantizer: Quantizer | Non
 
 
 for _name, _layout in LAYOUTS.items():
-    register_encoding(_name, _layout, QUANTIZERS.get(_name))
+    register_encoding(_name, _layout, SEARCHES.get(_name, QUANTIZERS.get(_name)))
 
 
 def quantizable() -> tuple[str, ...]:

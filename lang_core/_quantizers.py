@@ -19,6 +19,10 @@ _BELOW_HALF: Final = np.nextafter(np.float32(0.5), np.float32(0))
 _Array = np.ndarray[Any, Any]
 
 
+Weighed = Callable[[_Array, _Array, _Array | None], None]
+"""Function that packs blocks with the importance of their weights."""
+
+
 @dataclass(frozen=True, slots=True)
 class Quantizer:
     """Function that packs weights.
@@ -26,10 +30,12 @@ class Quantizer:
     Attributes:
         pack: writes blocks, f32 [n, block] and finite, to u8 [n, bytes of a block].
         largest: largest magnitude that a block takes; beyond it, its f16s would be infinite.
+        weighed: function that packs weights with the importance of each one, f32 [n, block]; None if there is none.
     """
 
     pack: Callable[[_Array, _Array], None]
     largest: float
+    weighed: Weighed | None = None
 
 
 def _pack_bytes(blocks: _Array, packed: _Array) -> None:

@@ -25,14 +25,19 @@ def _coarse(*shape: int) -> np.ndarray[Any, Any]:
     return x
 
 
+_PLAIN = ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "mxfp4")  # which the gguf package writes, too
+
+
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("layout", quantizable())
 def test_every_form_is_the_product_with_what_gguf_unpacks(layout: str, bias: bool) -> None:
     random = np.random.default_rng(2)
-    weight, b = (random.standard_normal(shape).astype(np.float32) for shape in ((70, 96), 70))
-    x, packed = _coarse(2, 3, 96), pack_weight(weight, layout)
+    columns = max(96, 2 * ENCODINGS[layout].block)
+    weight, b = (random.standard_normal(shape).astype(np.float32) for shape in ((70, columns), 70))
+    x, packed = _coarse(2, 3, columns), pack_weight(weight, layout)
     kind = GGMLQuantizationType[layout.upper()]
-    assert packed.tobytes() == quants.quantize(weight, kind).tobytes()
+    if layout in _PLAIN:
+        assert packed.tobytes() == quants.quantize(weight, kind).tobytes()
     unpacked = quants.dequantize(packed.view(np.uint8), kind)
     assert np.abs(unpacked - weight).max() > 0, "packing loses something, so the truth is not the weight's own"
     wanted = x.astype(np.float64) @ unpacked.T.astype(np.float64) + (b if bias else 0)
@@ -50,8 +55,9 @@ def test_every_form_is_the_product_with_what_gguf_unpacks(layout: str, bias: boo
 @pytest.mark.parametrize("layout", quantizable())
 def test_every_form_multiplies_what_the_blocks_say(layout: str, dtype: Any) -> None:
     random = np.random.default_rng(3)
-    x = random.standard_normal((5, 64)).astype(dtype)
-    packed = pack_weight(random.standard_normal((33, 64)).astype(np.float32), layout)
+    columns = max(64, 2 * ENCODINGS[layout].block)
+    x = random.standard_normal((5, columns)).astype(dtype)
+    packed = pack_weight(random.standard_normal((33, columns)).astype(np.float32), layout)
     ops: Any = EagerExecutionContext().ops
     wanted = x.astype(np.float64) @ ops.dequantize(packed, ENCODINGS[layout]).numpy().T
     step = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 1e-2}[np.dtype(dtype).name] * np.abs(wanted).max()
@@ -104,7 +110,7 @@ def test_the_op_of_a_model_becomes_a_call_of_the_kernel() -> None:
 
 
 @pytest.mark.parametrize(("layout", "place"), [("q4_k", 0), ("q6_k", 208)])
-def test_every_form_of_super_blocks_that_are_only_read(layout: str, place: int) -> None:
+def test_every_form_of_drawn_super_blocks(layout: str, place: int) -> None:
     random, kind = np.random.default_rng(4), GGMLQuantizationType[layout.upper()]
     blocks = random.integers(0, 256, (70, 2, ENCODINGS[layout].block_bytes), np.uint8)
     blocks[..., place : place + 2] = random.standard_normal((70, 2, 1)).astype(np.float16).view(np.uint8)
@@ -117,10 +123,6 @@ def test_every_form_of_super_blocks_that_are_only_read(layout: str, place: int) 
     for cfg in _candidates(*given, layout=layout):
         result = _EXECUTOR(LinearKernel(), *given, cfg=cfg, layout=layout)
         np.testing.assert_allclose(result, wanted, rtol=0, atol=2e-6 * np.abs(wanted).max(), err_msg=str(cfg))
-    with pytest.raises(
-        ConfigError, match=f"nothing here quantises weights as {layout}: .* packed as q8_0, .* or mxfp4$"
-    ):
-        pack_weight(np.ones((6, 256), np.float32), layout)
 
 
 def test_what_cannot_be_packed_is_refused() -> None:

@@ -403,6 +403,11 @@ def _check_quantize(name: str | None) -> None:
         return
     known = f"none, {STORED}, {', '.join(quantizable())}"
     encoding = _MIX.sub("", name)  # llama.cpp's Q4_K_M is a file whose matrices are mostly Q4_K
+    if encoding in quantizable():
+        raise InputError(
+            f"quantize={name}: is a mix of encodings that llama.cpp chooses: give quantize={encoding} for all "
+            f"matrices; quantize={STORED} keeps those of a GGUF file"
+        )
     if encoding in ENCODINGS:
         nearest = min(
             (other for other in quantizable() if other.startswith("q")), key=lambda other: _distance(encoding, other)
