@@ -1,6 +1,7 @@
-"""Writes a model as a directory that transformers loads: safetensors, config.json and tokenizer.
+"""Writes a model as transformers loads it (safetensors, config.json, tokenizer), or as a GGUF file.
 
 convert MODEL --output DIR                      a GGUF file, a quantized checkpoint, or a name on the hub
+convert MODEL --to gguf --output FILE           the same for llama.cpp, with --encoding packed
 convert MODEL --adapter DIR --output DIR        the same with a LoRA adapter merged
 """
 
@@ -9,10 +10,11 @@ from typing import Final
 from absl import flags
 
 import tapeline
+from lang_core import quantizable
 from tapeline.cli import TerminalProgress, parse_size, user_path
 from tapeline.command._flags import flag_translator
 from tapeline.command._format_flags import FormatFlag, put_json
-from tapeline.converting import CONVERTED_DTYPES
+from tapeline.converting import CONVERTED_DTYPES, CONVERTED_FORMATS
 
 FLAGS: Final = flags.FlagValues()
 OPERANDS: Final = (("model",),)
@@ -25,7 +27,28 @@ _MODEL: Final = flags.DEFINE_string(
     flag_values=FLAGS,
 )
 _OUTPUT: Final = flags.DEFINE_string(
-    "output", None, "Output directory. Must be new or empty.", required=True, flag_values=FLAGS
+    "output",
+    None,
+    "Output directory, new or empty; with --to=gguf the path of a new file.",
+    required=True,
+    flag_values=FLAGS,
+)
+_TO: Final = flags.DEFINE_enum("to", "safetensors", CONVERTED_FORMATS, "Format of the output.", flag_values=FLAGS)
+_ENCODING: Final = flags.DEFINE_enum(
+    "encoding",
+    None,
+    quantizable(),
+    "Encoding of the matrices of a GGUF file. Default: unchanged from a GGUF file, --dtype from others.",
+    flag_values=FLAGS,
+)
+_IMATRIX: Final = flags.DEFINE_string(
+    "imatrix",
+    None,
+    "Importance matrix (llama.cpp's .gguf or .dat) for --encoding. `tapeline imatrix` writes one.",
+    flag_values=FLAGS,
+)
+_TOKENIZER: Final = flags.DEFINE_bool(
+    "tokenizer", True, "Whether a GGUF file has the tokenizer and the chat template.", flag_values=FLAGS
 )
 _DTYPE: Final = flags.DEFINE_enum(
     "dtype",
@@ -45,13 +68,17 @@ _FORMAT: Final = FormatFlag(FLAGS)
 
 
 def main() -> None:
-    """Writes the directory, and prints its path."""
+    """Writes the directory or the file, and prints its path."""
     shard = parse_size("shard_size", _SHARD.value)
     with TerminalProgress(flag_translator(FLAGS)) as progress:
         converted = tapeline.convert(
             _MODEL.value,
             _OUTPUT.value,
+            to=_TO.value,
             dtype=_DTYPE.value,
+            encoding=_ENCODING.value,
+            imatrix=_IMATRIX.value,
+            tokenizer=_TOKENIZER.value,
             adapter=_ADAPTER.value,
             shard_bytes=shard,
             progress=progress,

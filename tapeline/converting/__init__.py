@@ -1,12 +1,21 @@
-"""Checkpoints of Hugging Face's form out of any model that is read: GGUF files, packed weights, merged adapters."""
+"""Models as other programs read them: checkpoints of Hugging Face's form, and GGUF files."""
 
 from typing import TYPE_CHECKING
 
 from lang_core import export_lazily
 
 if TYPE_CHECKING:
-    from tapeline.converting._convert import CONVERTED_DTYPES, Converted, convert, write_description
+    from tapeline.converting._convert import CONVERTED_DTYPES, CONVERTED_FORMATS, Converted, convert, write_description
+    from tapeline.converting._imatrix import Imatrix, read_imatrix
 
-__all__ = ["CONVERTED_DTYPES", "Converted", "convert", "write_description"]
+__all__ = [
+    "CONVERTED_DTYPES",
+    "CONVERTED_FORMATS",
+    "Converted",
+    "Imatrix",
+    "convert",
+    "read_imatrix",
+    "write_description",
+]
 
 export_lazily(__name__)

@@ -1,4 +1,4 @@
-"""Conversion of a model to a directory that transformers loads: safetensors, config.json, tokenizer."""
+"""Conversion of a model: to a directory that transformers loads, or to a GGUF file."""
 
 import json
 import os
@@ -12,8 +12,20 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from lang_core import DType, InputError, TensorSpec, WeightSource, as_dtype, checked_choices, read_json
+from lang_core import (
+    DType,
+    InputError,
+    TensorSpec,
+    WeightSource,
+    as_dtype,
+    checked_choices,
+    near_names,
+    quantizable,
+    read_json,
+)
 from tapeline.cli import Progress, ProgressEvent, no_progress
+from tapeline.converting._gguf import write_gguf
+from tapeline.converting._imatrix import read_imatrix
 from tapeline.exporting import ModelSource, bundled_files, open_source, with_adapters
 from transformer_core import CONFIG_FILE
 from transformer_core.checkpoints import SafetensorsCheckpoint, write_sharded_safetensors
@@ -21,6 +33,10 @@ from transformer_core.models import Model, StoredLayout, load_model, stored_spec
 
 CONVERTED_DTYPES: Final = ("f32", "bf16", "f16")
 """Dtypes that weights are written in."""
+CONVERTED_FORMATS: Final = ("safetensors", "gguf")
+"""Formats that models are written in."""
+
+_GGUF: Final = "gguf"
 
 _TORCH: Final = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
 _OF_STORAGE: Final = (
@@ -36,11 +52,11 @@ _ROWS: Final = 64 << 20  # bytes of a tensor that are converted at once
 @checked_choices
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """Directory of a converted model.
+    """Converted model.
 
     Attributes:
-        path: the directory.
-        dtype: dtype of the weights.
+        path: the directory, or the GGUF file.
+        dtype: dtype of the weights; of a GGUF file the encoding or dtype of most of them.
         tensors: number of tensors.
         nbytes: bytes of the weights.
     """
@@ -56,20 +72,32 @@ def convert(
     model: str | os.PathLike[str],
     output: str | os.PathLike[str],
     *,
+    to: str = "safetensors",
     dtype: str | None = None,
+    encoding: str | None = None,
+    imatrix: str | os.PathLike[str] | None = None,
+    tokenizer: bool = True,
     adapter: Sequence[str] = (),
     shard_bytes: int = _SHARD,
     progress: Progress = no_progress,
     base: str | os.PathLike[str] = "",
 ) -> Converted:
-    """Writes a model as transformers reads it: safetensors in the names of its family, config.json, and its tokenizer.
+    """Writes a model as transformers reads it, or as llama.cpp does.
 
-    Packed weights are unpacked and adapters are merged as they are read. Few tensors are in memory at a time.
+    That is safetensors in the names of its family, config.json, and its tokenizer; or one GGUF file. Packed weights
+    are unpacked, if a GGUF file does not keep them, and adapters are merged as they are read. Few tensors are in memory
+    at a time.
 
     Args:
         model: Hugging Face directory, ``.gguf`` file, name of the hub, or ``demo``.
-        output: directory, which must not exist or be empty; it appears complete or not at all.
+        output: directory, which must not exist or be empty, or GGUF file, which must not exist; it appears complete or
+            not at all.
+        to: ``safetensors`` or ``gguf``.
         dtype: ``f32``, ``bf16`` or ``f16``; if None that of the weights, and ``f16`` of packed ones.
+        encoding: encoding of a GGUF file's matrices, one of ``quantizable()``; if None they stay as a GGUF file has
+            them, and are of the dtype else.
+        imatrix: file with the importance of the matrices' inputs, as llama.cpp writes it; for ``encoding``.
+        tokenizer: whether a GGUF file has the tokenizer and the chat template.
         adapter: LoRA adapters that are merged, as for ``export``.
         shard_bytes: largest size of a file; a larger tensor has a file of its own.
         progress: receives steps and warnings.
@@ -80,7 +108,18 @@ def convert(
     """
     if dtype is not None and dtype not in CONVERTED_DTYPES:
         raise InputError(f"dtype={dtype}: expected one of {', '.join(CONVERTED_DTYPES)}")
+    _check_choices(to, encoding, imatrix, tokenizer)
     name, target = os.fspath(model), Path(base, output)
+    if to == _GGUF:
+        if target.exists():
+            raise InputError(f"output={output}: exists, and only a new file is written: choose another")
+        importance = {} if imatrix is None else read_imatrix(Path(base, imatrix)).importance()
+        with (
+            open_source(name, Path(base, name), True, progress) as opened,
+            with_adapters(opened, adapter, Path(base), progress) as source,
+        ):
+            settings = {"dtype": dtype, "encodings": encoding, "importance": importance, "tokenizer": tokenizer}
+            return Converted(target, *write_gguf(source, target, progress=progress, **settings))
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"output={output}: exists, and only a new or empty directory is written: choose another")
     with (
@@ -105,6 +144,25 @@ def convert(
             staging.rename(target)
             staging.mkdir()  # for the context manager, which removes it
     return Converted(target, chosen.name, len(specs), nbytes)
+
+
+def _check_choices(to: str, encoding: str | None, imatrix: object, tokenizer: bool) -> None:
+    """Checks the settings of GGUF files.
+
+    Raises:
+        InputError: one is unknown, or does not go with another.
+    """
+    if to not in CONVERTED_FORMATS:
+        raise InputError(f"to={to}: expected one of {', '.join(CONVERTED_FORMATS)}{near_names(to, CONVERTED_FORMATS)}")
+    if encoding is not None and encoding not in quantizable():
+        raise InputError(
+            f"encoding={encoding}: expected one of {', '.join(quantizable())}{near_names(encoding, quantizable())}"
+        )
+    if to != _GGUF and (encoding is not None or imatrix is not None or not tokenizer):
+        setting = "encoding" if encoding is not None else "imatrix" if imatrix is not None else "tokenizer"
+        raise InputError(f"{setting}: is of GGUF files, and to={to} writes none: give to=gguf, or leave it out")
+    if imatrix is not None and encoding is None:
+        raise InputError("imatrix: weighs what is packed, and nothing is: give encoding=q4_k or another one")
 
 
 class _Tensors(NamedTuple):

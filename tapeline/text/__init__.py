@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from tapeline.text._chat import Chat
     from tapeline.text._chat_template import ChatTemplate, Message, NoTemplateError
     from tapeline.text._gguf_bpe import UnreadTokenizerError
+    from tapeline.text._gguf_fields import gguf_tokenizer_fields
     from tapeline.text._gguf_tokenizer import gguf_tokenizer, write_gguf_tokenizer
     from tapeline.text._ids import IdStream, check_ids, parse_token_ids
     from tapeline.text._infilling import InfillTokens
@@ -35,6 +36,7 @@ __all__ = [
     "check_ids",
     "find_tokenizer",
     "gguf_tokenizer",
+    "gguf_tokenizer_fields",
     "parse_token_ids",
     "register_tokenizer",
     "tokenizer_files",

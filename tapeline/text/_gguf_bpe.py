@@ -3,6 +3,7 @@
 # Letters of many scripts stand in the patterns.
 # ruff: noqa: RUF001
 
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -124,11 +125,11 @@ _SPLITS: Final = {
         _GPT2,
     ),
     **dict.fromkeys(
-        ("starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2"), _DIGITS
+        ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b", "mellum2"), _DIGITS
     ),
     **dict.fromkeys(
         (
-            *("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),
+            *("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),
             "jina-v5-nano",
         ),
         _Split((_LLAMA3,), whole=True, bos=True),
@@ -223,3 +224,26 @@ def _pre_tokenizer(split: _Split) -> Any:
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
+
+
+def matching_splits(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
+    """Returns the names of the splittings that a tokenizer has, by what they do to texts; those by patterns first.
+
+    Args:
+        tokenizer: byte-level BPE.
+        texts: texts of many kinds.
+    """
+    known = [text if tokenizer.normalizer is None else tokenizer.normalizer.normalize_str(text) for text in texts]
+    pieces = _pieces_of(tokenizer.pre_tokenizer, known)
+    whole = bool(getattr(tokenizer.model, "ignore_merges", False))
+    composed = "NFC" in str(tokenizer.normalizer)
+    names = [
+        name
+        for name, split in _SPLITS.items()
+        if split.composed == composed and split.whole == whole and _pieces_of(_pre_tokenizer(split), known) == pieces
+    ]
+    return sorted(names, key=lambda name: name == _DEFAULT)
+
+
+def _pieces_of(pre_tokenizer: Any, texts: Iterable[str]) -> list[list[Any]]:
+    return [] if pre_tokenizer is None else [pre_tokenizer.pre_tokenize_str(text) for text in texts]
