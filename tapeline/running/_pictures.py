@@ -8,11 +8,12 @@ from typing import Final
 import numpy as np
 
 from compile_hlo.directions import Signature
-from lang_core import InputError
+from lang_core import InputError, checked_choices
 from runtime import Session
 from tapeline.bundle import Bundle
 from tapeline.media.images import DEFAULT_IMAGE_LIMITS, ImageLimits, ImagePreprocessor, Picture, read_image
 from tapeline.runners import padded_call
+from tapeline.running._labels import Labels
 
 ImageSource = str | os.PathLike[str] | bytes | np.ndarray | Picture
 """Path of an image file, the bytes of one, pixels u8 [height, width, 3], or a picture that was read."""
@@ -20,6 +21,7 @@ ImageSource = str | os.PathLike[str] | bytes | np.ndarray | Picture
 PIXELS: Final = "pixel_values"
 """Name of the argument that takes pictures."""
 
+_LOGITS: Final = "logits"
 # Entry points and results that have one vector per picture, the best first.
 _VECTORS: Final = (("encode_image", "image_embeds"), ("forward", "pooler_output"))
 
@@ -97,6 +99,58 @@ class ImageEmbedder:
     def _embedded(self, process: ImagePreprocessor, images: Sequence[ImageSource]) -> np.ndarray:
         pixels = _processed(process, self._directory, self._shape, images)
         return padded_call(self._function, pixels, self._batch, self._result)
+
+
+class ImageClassifier:
+    """Bundle of a classifier of pictures, in a session.
+
+    Attributes:
+        labels: names of the classes.
+    """
+
+    def __init__(self, bundle: Bundle, session: Session) -> None:
+        """Checks that the bundle classifies pictures.
+
+        Raises:
+            InputError: it does not.
+            ConfigError: its config.json is damaged.
+        """
+        if not classifies_pictures(bundle):
+            raise InputError(f"{bundle.path} classifies no pictures: export a vision model ForImageClassification")
+        point = next(point for point in bundle.config.entry_points if point.name == "forward")
+        self._batch, *self._shape = point.arguments[0].spec.shape
+        self._result: Final = [result.name for result in point.results].index(_LOGITS)
+        self._directory: Final = bundle.path
+        self._function: Final = session.function(point.name)
+        self._labels: Final = Labels.read(bundle, point.results[self._result].spec.shape[-1])
+        self.labels: Final = self._labels.names
+
+    @checked_choices
+    def __call__(
+        self, images: Sequence[ImageSource], limits: ImageLimits = DEFAULT_IMAGE_LIMITS, *, raw: bool = False
+    ) -> np.ndarray:
+        """Returns the scores f32 [images, labels]; logits if ``raw``.
+
+        Raises:
+            InputError: there are no images, or as for ``pixel_values``.
+        """
+        if not images:
+            raise InputError("give a picture")
+        process = ImagePreprocessor.load(self._directory, limits)
+        parts = [images[start : start + self._batch] for start in range(0, len(images), self._batch)]
+        pixels = (_processed(process, self._directory, self._shape, part) for part in parts)
+        logits = np.concatenate([padded_call(self._function, part, self._batch, self._result) for part in pixels])
+        return logits if raw else self._labels.scores(logits)
+
+
+def classifies_pictures(bundle: Bundle) -> bool:
+    """Returns whether a bundle gives scores of the classes of a picture."""
+    points = [point for point in bundle.config.entry_points if point.name == "forward"]
+    return any(
+        [argument.name for argument in point.arguments] == [PIXELS]
+        and _LOGITS in [result.name for result in point.results]
+        for point in points
+    )
 
 
 def _embedding_point(bundle: Bundle) -> tuple[Signature, int]:

@@ -17,7 +17,7 @@ from tapeline.running._classifier import HYPOTHESIS, TextClassifier
 from tapeline.running._embedder import SentenceEmbedder
 from tapeline.running._filler import Filling, MaskFiller
 from tapeline.running._given_prompts import check_text, checked_texts
-from tapeline.running._pictures import ImageEmbedder, ImageSource
+from tapeline.running._pictures import ImageClassifier, ImageEmbedder, ImageSource, classifies_pictures
 from tapeline.running._ranker import TextRanker
 from tapeline.running._speech import Sound, SpeechBundle, blocks_of
 from tapeline.running._tagger import OUTSIDE, Aggregation, TaggedText, TokenTagger
@@ -123,11 +123,13 @@ class Senses:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of the classes of a bundle that classifies texts or tags tokens: ``id2label`` of config.json.
+        """Names of the classes of a bundle that classifies texts or images or tags tokens: ``id2label`` of config.json.
 
         Raises:
-            InputError: the bundle does neither.
+            InputError: the bundle does none of these.
         """
+        if classifies_pictures(self.bundle):
+            return self._image_classifier.labels
         return self._tagger.labels if self.bundle.config.model.get("token_labels") else self._classifier.labels
 
     @checked_choices
@@ -282,6 +284,24 @@ class Senses:
         return self._image_embedder(images, limits)
 
     @checked_choices
+    def classify_images(
+        self, images: Sequence[ImageSource], *, raw: bool = False, limits: ImageLimits = DEFAULT_IMAGE_LIMITS
+    ) -> np.ndarray:
+        """Returns the scores f32 [images, labels] of the classes of each picture, with a bundle of a classifier.
+
+        The classes are ``model.labels``. Scores are those of transformers' pipeline, as for ``classify``.
+
+        Args:
+            images: paths of image files, the bytes of such, or pixels u8 [height, width, 3].
+            raw: whether logits are returned as they are.
+            limits: bounds of each.
+
+        Raises:
+            InputError: the bundle does not classify images, or one is damaged or exceeds a bound.
+        """
+        return self._image_classifier(images, limits, raw=raw)
+
+    @checked_choices
     def transcribe(
         self,
         audio: Sound,
@@ -346,6 +366,10 @@ class Senses:
     @cached_property
     def _image_embedder(self) -> ImageEmbedder:
         return ImageEmbedder(self.bundle, self._session)
+
+    @cached_property
+    def _image_classifier(self) -> ImageClassifier:
+        return ImageClassifier(self.bundle, self._session)
 
     @cached_property
     def _transcriber(self) -> Transcriber:

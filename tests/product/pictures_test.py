@@ -12,8 +12,8 @@ from lang_core import InputError
 from tapeline.media.images import ImagePreprocessor, read_image
 from tests.goldens.encoders.cases import ENCODER_CASES
 from tests.goldens.encoders.files import write_encoder_checkpoint
-from tests.goldens.pictures.cases import PICTURES
-from tests.goldens.pictures.files import picture_bytes
+from tests.goldens.pictures.cases import CLASSIFIED, CLASSIFIERS, PICTURES
+from tests.goldens.pictures.files import CLASSES, picture_bytes
 from tests.product._bundles import Finished, export, invoke, refused
 
 Run = Callable[..., Finished]
@@ -67,6 +67,39 @@ def test_vectors_of_pictures(folder: Path, run: Run, model: str, point: str, res
         for row, name in zip(vectors, _NAMES, strict=True):
             pixels = np.repeat(_pixels(folder, model, name), batch, axis=0)
             np.testing.assert_allclose(loaded.run(point, {"pixel_values": pixels})[result][0], row, atol=1e-6)
+
+
+def test_classes_are_those_of_transformers(folder: Path, run: Run) -> None:
+    goldens = json.loads(CLASSES.read_text())
+    (folder / "rgb_tall").write_bytes(picture_bytes("rgb_tall", PICTURES["rgb_tall"]))
+    files = [f"--image={picture}" for picture in CLASSIFIED]
+    for name, settings in CLASSIFIERS.items():
+        (folder / f"{name}-model").mkdir()
+        write_encoder_checkpoint(folder / f"{name}-model", ENCODER_CASES[name])
+        (folder / f"{name}-model" / "preprocessor_config.json").write_text(json.dumps(settings))
+        export(folder / f"{name}-model", folder / name, batch=2, verify="none")
+        done = run("classify", f"--bundle={name}", *files, "--format=json", "--output=scores.npy")
+        assert done.code == 0, done.err
+        rows = json.loads(done.out)["images"]
+        assert [row["image"] for row in rows] == list(CLASSIFIED)
+        for row, picture in zip(rows, CLASSIFIED, strict=True):
+            expected = goldens[name][picture]
+            assert row["label"] == max(expected, key=expected.__getitem__)
+            assert {label: pytest.approx(score, abs=2e-6) for label, score in expected.items()} == row["scores"]
+    best = run("classify", "--bundle=deit_classifier", *files, "--top_k=2")
+    assert (best.code, len(best.out.splitlines())) == (0, 2 * len(CLASSIFIED)), best.err
+    with tapeline.load(folder / "deit_classifier") as loaded:
+        assert loaded.labels == tuple(f"class {label}" for label in range(7))
+        scores = loaded.classify_images([folder / picture for picture in CLASSIFIED])
+        np.testing.assert_array_equal(np.load(folder / "scores.npy"), scores)
+        assert loaded.classify_images([folder / "rgb"], raw=True).min() < 0
+        with pytest.raises(InputError, match="give a picture"):
+            loaded.classify_images([])
+    refused(
+        run("classify", "--bundle=deit_classifier", "--image=rgb", "--label=cat"),
+        "images are classified alone, by the model's labels",
+    )
+    refused(run("classify", "--bundle=siglip", "--image=rgb"), "classifies no pictures: export a vision model For")
 
 
 def test_an_image_file_is_an_argument(folder: Path, run: Run) -> None:

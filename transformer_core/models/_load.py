@@ -19,6 +19,7 @@ from transformer_core.models._ties import has_weights, separated
 from transformer_core.models._weights import adapts_tied, stored_apart, unquantized
 from transformer_core.models.encoders import DecoderEncoder, DecoderEncoderConfig
 from transformer_core.models.encoders._decoder_families import backbone_of, with_score_tokens
+from transformer_core.models.encoders._vision import VisionConfig, as_processed
 
 
 @checked_choices
@@ -78,6 +79,8 @@ def _model(
         return _as_stored(embedder.make, embedding, directory, dtype, num_layers, weights, adapters)
     family = family_in(fields, weights=weights)
     config = family.read(fields)
+    if isinstance(config, VisionConfig):
+        config = as_processed(config, directory)
     if isinstance(family, Family):
         if tokens is not None:
             ranking = _ranking(fields, family, tokens)

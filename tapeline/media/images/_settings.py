@@ -52,6 +52,22 @@ _CLIP_MEAN: Final = (0.48145466, 0.4578275, 0.40821073)
 _CLIP_STD: Final = (0.26862954, 0.26130258, 0.27577711)
 _KINDS: Final = {
     "ViTImageProcessor": _Kind(models=("vit",), resample=_BILINEAR, size=_SQUARE, square=True, on_white=False),
+    "DeiTImageProcessor": _Kind(
+        models=("deit",),
+        resample=_BICUBIC,
+        size={"height": 256, "width": 256},
+        square=True,
+        on_white=False,
+        crop=(224, 224),
+    ),
+    "BitImageProcessor": _Kind(
+        models=("dinov2", "dinov2_with_registers"),
+        resample=_BICUBIC,
+        size={"shortest_edge": 224},
+        crop=(224, 224),
+        mean=_CLIP_MEAN,
+        std=_CLIP_STD,
+    ),
     "SiglipImageProcessor": _Kind(models=("siglip", "siglip_vision_model"), resample=_BICUBIC, size=_SQUARE),
     "CLIPImageProcessor": _Kind(
         models=("clip", "clip_vision_model"),

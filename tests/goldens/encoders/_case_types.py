@@ -21,6 +21,7 @@ class EncoderCase:
         pooling: sentence-transformers' mode, for a model with modules.json beside its config.json.
         steps: of greedy decoding, for a model that generates.
         dense: sizes of matrices after the pooling; the first has a bias and a tanh, others have neither.
+        picture: height and width of pictures, if these are not as config.json says; preprocessor_config.json has them.
         score: tokens of a reranker's score, for a model with a LogitScore in modules.json.
     """
 
@@ -34,6 +35,7 @@ class EncoderCase:
     steps: int = 0
     dense: tuple[int, ...] = ()
     score: tuple[int, ...] = ()
+    picture: tuple[int, ...] = ()
 
     @property
     def architecture(self) -> str:
@@ -43,5 +45,5 @@ class EncoderCase:
     def digest(self) -> str:
         """SHA-256 of everything the golden file depends on."""
         facts = [dict(self.config), self.seed, self.lengths, self.pooling, self.steps]
-        facts += [part for part in (self.dense, self.score) if part]
+        facts += [part for part in (self.dense, self.score, self.picture) if part]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

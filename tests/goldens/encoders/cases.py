@@ -117,6 +117,83 @@ VIT_CASES = (
         must_matter=({"layer_norm_eps": 1e-1},),
     ),
 )
+_DINOV2 = {
+    "architectures": ["Dinov2Model"],
+    "hidden_act": "gelu",
+    "hidden_size": 20,
+    "image_size": 15,
+    "layer_norm_eps": 1e-3,
+    "layerscale_value": 1.0,
+    "mlp_ratio": 2,
+    "model_type": "dinov2",
+    "num_attention_heads": 5,
+    "num_channels": 3,
+    "num_hidden_layers": 2,
+    "patch_size": 3,
+    "qkv_bias": True,
+    "use_swiglu_ffn": False,
+}
+_DEIT = {**_VIT, "architectures": ["DeiTModel"], "image_size": [8, 12], "model_type": "deit", "num_channels": 3}
+VIT_KIND_CASES = (
+    EncoderCase(
+        "dinov2",
+        "layer scales, pictures of another size than in training: positions are interpolated",
+        _DINOV2,
+        seed=51,
+        picture=(9, 21),
+        must_matter=({"layer_norm_eps": 1e-1}, {"hidden_act": "relu"}),
+    ),
+    EncoderCase(
+        "dinov2_classifier",
+        "a gated feed-forward, and the mean of patches beside the class token",
+        {
+            **_DINOV2,
+            "architectures": ["Dinov2ForImageClassification"],
+            "id2label": _LABELS,
+            "qkv_bias": False,
+            "use_swiglu_ffn": True,
+        },
+        seed=52,
+    ),
+    EncoderCase(
+        "dinov2_registers",
+        "tokens without positions, and positions of a smaller grid by a wider filter",
+        {
+            **_DINOV2,
+            "architectures": ["Dinov2WithRegistersModel"],
+            "image_size": 24,
+            "model_type": "dinov2_with_registers",
+            "num_register_tokens": 3,
+        },
+        seed=53,
+        picture=(9, 15),
+    ),
+    EncoderCase(
+        "dinov2_registers_classifier",
+        "tokens without positions are a part of the mean",
+        {
+            **_DINOV2,
+            "architectures": ["Dinov2WithRegistersForImageClassification"],
+            "id2label": _LABELS,
+            "model_type": "dinov2_with_registers",
+            "num_register_tokens": 2,
+        },
+        seed=54,
+    ),
+    EncoderCase("deit", "a second first token, a pooler", _DEIT, seed=55),
+    EncoderCase(
+        "deit_classifier",
+        "a classifier of the class token beside a second first token",
+        {**_DEIT, "architectures": ["DeiTForImageClassification"], "id2label": _LABELS},
+        seed=56,
+    ),
+    EncoderCase(
+        "deit_teacher",
+        "the mean of two classifiers",
+        {**_DEIT, "architectures": ["DeiTForImageClassificationWithTeacher"], "id2label": _LABELS},
+        seed=57,
+    ),
+)
 _SIGLIP = {
     "architectures": ["SiglipVisionModel"],
     "attention_dropout": 0.0,
@@ -258,5 +335,15 @@ WHISPER_CASES = (
         must_matter=({"activation_function": "relu"}, {"encoder_attention_heads": 6}, {"decoder_attention_heads": 2}),
     ),
 )
-_ALL = (*BERT_CASES, *TEXT_CASES, *DECODER_CASES, *VIT_CASES, *SIGLIP_CASES, *CLIP_CASES, *WHISPER_CASES, *T5_CASES)
+_ALL = (
+    *BERT_CASES,
+    *TEXT_CASES,
+    *DECODER_CASES,
+    *VIT_CASES,
+    *VIT_KIND_CASES,
+    *SIGLIP_CASES,
+    *CLIP_CASES,
+    *WHISPER_CASES,
+    *T5_CASES,
+)
 ENCODER_CASES: dict[str, EncoderCase] = {case.name: case for case in _ALL}

@@ -99,6 +99,10 @@ def write_weights(directory: Path, weights: Mapping[str, np.ndarray]) -> None:
 def write_config(directory: Path, case: EncoderCase) -> None:
     """Writes ``config.json``, and what makes a model one of sentence-transformers."""
     (directory / "config.json").write_text(json.dumps(dict(case.config), indent=2))
+    if case.picture:
+        size = dict(zip(("height", "width"), case.picture, strict=True))
+        settings = {"image_processor_type": "BitImageProcessor", "do_center_crop": True, "crop_size": size}
+        (directory / "preprocessor_config.json").write_text(json.dumps(settings))
     if case.pooling:
         _write_modules(directory, ["Transformer", "Pooling", *["Dense"] * len(case.dense), "Normalize"])
         _write_module(directory / "1_Pooling", {field: mode == case.pooling for mode, field in _POOLING.items()})

@@ -113,7 +113,7 @@ def _inputs(case: EncoderCase) -> Arrays:
     vision = case.config.get("vision_config", case.config)
     if "image_size" in vision:
         side = vision["image_size"]
-        image = side if isinstance(side, list) else [side, side]
+        image = case.picture or (side if isinstance(side, list) else [side, side])
         pixels = random.standard_normal((2, vision.get("num_channels", 3), *image)).astype(np.float32)
         if vision is case.config:
             return {"pixel_values": pixels}
@@ -153,6 +153,9 @@ _LAYERS = (
     "MPNetLayer",
     "TransformerBlock",
     "ViTLayer",
+    "Dinov2Layer",
+    "Dinov2WithRegistersLayer",
+    "DeiTLayer",
     "EncoderLayer",
     "DecoderLayer",
     "T5Block",

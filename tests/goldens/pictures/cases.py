@@ -119,6 +119,8 @@ PROCESSORS: Final[Mapping[str, Mapping[str, Any]]] = {
         "size": 40,
         "crop_size": {"height": 30, "width": 51},
     },
+    "deit": {"image_processor_type": "DeiTImageProcessor", "size": 41, "crop_size": {"height": 30, "width": 44}},
+    "bit": {"image_processor_type": "BitImageProcessor", "size": {"shortest_edge": 36}, "crop_size": 33},
     "gemma3": {"image_processor_type": "Gemma3ImageProcessor", "size": {"height": 29, "width": 37}},
     "llava": {
         "image_processor_type": "LlavaImageProcessor",
@@ -162,3 +164,21 @@ PROCESSORS: Final[Mapping[str, Mapping[str, Any]]] = {
     },
 }
 """Settings of processors, as files may have them."""
+
+CLASSIFIERS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "vit_classifier": {"image_processor_type": "ViTImageProcessor", "size": {"height": 9, "width": 9}},
+    "dinov2_classifier": {
+        "image_processor_type": "BitImageProcessor",
+        "size": {"shortest_edge": 17},
+        "crop_size": {"height": 15, "width": 21},
+    },
+    "deit_classifier": {
+        "image_processor_type": "DeiTImageProcessor",
+        "size": {"height": 11, "width": 14},
+        "crop_size": {"height": 8, "width": 12},
+    },
+}
+"""Encoders of ``tests/goldens/encoders`` that classify pictures, and their settings of processors."""
+
+CLASSIFIED: Final = ("rgb", "turned_6", "cmyk_jpeg", "rgb_tall")
+"""Pictures that are classified."""

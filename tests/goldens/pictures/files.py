@@ -14,6 +14,7 @@ from tests.goldens.weights import unit_values
 
 DATA = Path(__file__).parent / "data"
 GOLDENS = DATA / "pixels.json"
+CLASSES = DATA / "classes.json"
 _SEED = 20
 _ORIENTATION = 0x0112
 _BANDS = {"LA": 2, "RGB": 3, "YCbCr": 3, "LAB": 3, "RGBA": 4, "CMYK": 4}

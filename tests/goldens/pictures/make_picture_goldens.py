@@ -1,4 +1,4 @@
-"""Compute the golden file of pictures with transformers: run by hand, outside Bazel (see ../README.md).
+"""Compute the golden files of pictures with transformers: run by hand, outside Bazel (see ../README.md).
 
     python -m tests.goldens.pictures.make_picture_goldens
 
@@ -16,7 +16,9 @@ import numpy as np
 import PIL
 import transformers
 from transformers.image_utils import load_image
+from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.deit.image_processing_pil_deit import DeiTImageProcessorPil
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
@@ -25,14 +27,18 @@ from transformers.models.siglip.image_processing_pil_siglip import SiglipImagePr
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
-from tests.goldens.pictures.cases import PICTURES, PROCESSORS
-from tests.goldens.pictures.files import GOLDENS, picture_bytes, picture_digest
+from tests.goldens.encoders.cases import ENCODER_CASES
+from tests.goldens.encoders.files import write_encoder_checkpoint
+from tests.goldens.pictures.cases import CLASSIFIED, CLASSIFIERS, PICTURES, PROCESSORS
+from tests.goldens.pictures.files import CLASSES, GOLDENS, picture_bytes, picture_digest
 
 _CLASSES = {
     "ViTImageProcessor": ViTImageProcessorPil,
     "SiglipImageProcessor": SiglipImageProcessorPil,
     "CLIPImageProcessor": CLIPImageProcessorPil,
     "Gemma3ImageProcessor": Gemma3ImageProcessorPil,
+    "BitImageProcessor": BitImageProcessorPil,
+    "DeiTImageProcessor": DeiTImageProcessorPil,
     "GotOcr2ImageProcessor": GotOcr2ImageProcessorPil,
     "LlavaImageProcessor": LlavaImageProcessorPil,
     "SmolVLMImageProcessor": SmolVLMImageProcessorPil,
@@ -42,7 +48,7 @@ _NAMES = ("image_processor_type", "feature_extractor_type")
 
 
 def main() -> int:
-    """Make the file."""
+    """Make the files."""
     transformers.logging.set_verbosity_error()
     processors = {name: _processor(settings) for name, settings in PROCESSORS.items()}
     head = {
@@ -58,7 +64,21 @@ def main() -> int:
     made = {name: _pixels(picture_bytes(name, picture), processors) for name, picture in PICTURES.items()}
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in made.items())
     GOLDENS.write_text(f'{json.dumps(head)[:-1]},\n "pictures": {{\n{lines}\n }}\n}}\n')
+    CLASSES.write_text(json.dumps({name: _classes(name) for name in CLASSIFIERS}, indent=1) + "\n")
     return 0
+
+
+def _classes(name: str) -> dict[str, dict[str, float]]:
+    """Scores by label of each picture, by transformers' pipeline."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_encoder_checkpoint(Path(folder), ENCODER_CASES[name])
+        model = transformers.AutoModelForImageClassification.from_pretrained(folder, attn_implementation="eager")
+        classify = transformers.pipeline("image-classification", model, image_processor=_processor(CLASSIFIERS[name]))
+        rows = {}
+        for picture in CLASSIFIED:
+            (Path(folder) / "picture").write_bytes(picture_bytes(picture, PICTURES[picture]))
+            rows[picture] = {row["label"]: row["score"] for row in classify(str(Path(folder) / "picture"), top_k=99)}
+        return rows
 
 
 def _processor(settings: Any) -> Any:

@@ -38,6 +38,7 @@ from transformer_core.models.encoders._vit import (
     ViTForImageClassification,
     ViTModel,
 )
+from transformer_core.models.encoders._vit_kinds import DEIT, DINOV2, VitKindModel
 from transformer_core.models.encoders._whisper import WHISPER, WhisperForConditionalGeneration
 from transformer_core.models.encoders._whisper_config import WhisperConfig
 
@@ -59,6 +60,8 @@ ENCODERS = (
     *JINA_EMBEDDINGS_V3,
     VIT,
     VIT_FOR_IMAGE_CLASSIFICATION,
+    *DINOV2,
+    *DEIT,
     SIGLIP,
     SIGLIP_VISION,
     CLIP,
@@ -96,6 +99,7 @@ __all__ = [
     "ViTForImageClassification",
     "ViTModel",
     "VisionConfig",
+    "VitKindModel",
     "VisionModel",
     "WhisperConfig",
     "WhisperForConditionalGeneration",

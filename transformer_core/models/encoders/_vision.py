@@ -1,12 +1,14 @@
 """Configuration and base class of vision models."""
 
+import os
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from lang_core import Argument, ConfigError, EntryPoint, ExecutionContext, Tensor, TensorSpec
 from transformer_core._config_fields import ConfigFields
+from transformer_core._json_files import config_fields
 from transformer_core.family._fields import activation_of
 from transformer_core.family._model import Model, check_size
 from transformer_core.flow import CompileProfile
@@ -25,6 +27,9 @@ class VisionConfig(EncoderConfig):
         first_tokens: number of tokens before those of the patches.
         pooled: size of ``pooler_output``; 0 without a pooler.
         labels: number of classes; 0 without a classifier.
+        resizes: how positions are interpolated if pictures have another size than in training: ``plain`` or ``smooth``
+            (torch's ``antialias``); None if they have the size of config.json.
+        stored: height and width of the pictures in training, if these are others.
     """
 
     image: Size
@@ -33,6 +38,14 @@ class VisionConfig(EncoderConfig):
     first_tokens: int = 0
     pooled: int = 0
     labels: int = 0
+    resizes: str | None = None
+    stored: Size | None = None
+
+    @property
+    def stored_grid(self) -> Size:
+        """Rows and columns of the patches that have stored positions."""
+        (height, width), (down, across) = self.stored or self.image, self.patch
+        return height // down, width // across
 
     @property
     def grid(self) -> Size:
@@ -79,6 +92,42 @@ class VisionModel(Model[VisionConfig]):
         """Builds ``forward``."""
         spec = TensorSpec((profile.batch, self.config.channels, *self.config.image), "f32")
         return EntryPoint(profile.name, self.results, (Argument("pixel_values", spec),))
+
+
+_PROCESSORS: Final = (("preprocessor_config.json", None), ("processor_config.json", "image_processor"))
+_FETCH: Final = "copy it from the model again"
+
+
+def as_processed(config: VisionConfig, directory: str | os.PathLike[str]) -> VisionConfig:
+    """Returns a configuration with the size that the image processor gives pictures, if positions are interpolated.
+
+    Args:
+        config: configuration.
+        directory: holds config.json, and perhaps preprocessor_config.json.
+    """
+    if config.resizes is None:
+        return config
+    for name, field in _PROCESSORS:
+        path = os.path.join(os.fspath(directory), name)
+        if not os.path.exists(path):
+            continue
+        fields = config_fields(path, _FETCH)
+        fields = fields if field is None else fields.object(field)
+        crops = fields.boolean("do_center_crop", True) and fields.has("crop_size")
+        given = fields.values.get("crop_size" if crops else "size")
+        sides = [given] * 2 if isinstance(given, int) else [given.get(side) for side in _SIDES] if given else []
+        if len(sides) == 2 and all(type(side) is int and side >= 1 for side in sides):
+            return _with_image(config, (sides[0], sides[1]), path)
+    return config
+
+
+def _with_image(config: VisionConfig, image: Size, path: str) -> VisionConfig:
+    if any(side < patch for side, patch in zip(image, config.patch, strict=True)):
+        raise ConfigError(f"{path}: pictures of {list(image)} pixels are smaller than a patch, {list(config.patch)}")
+    return config if image == config.image else replace(config, image=image, stored=config.image)
+
+
+_SIDES: Final = ("height", "width")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from lang_core import DType, ExecutionContext, Module, Parameter, Tensor
 from transformer_core.layers._embedding import PatchEmbedding
+from transformer_core.models.encoders._interpolated import interpolated
 from transformer_core.models.encoders._stack import EncoderStack, layer_norm
 from transformer_core.models.encoders._vision import VisionConfig
 
@@ -34,7 +35,9 @@ class VitTower(Module):
         self.class_token = Parameter((1, 1, hidden), dtype)
         self.other_tokens = Parameter((1, others, hidden), dtype) if others else None
         self.registers = Parameter((1, registers, hidden), dtype) if registers else None
-        self.positions = Parameter((1, config.tokens - registers, hidden), dtype) if positions else None
+        self.stored, self.grid, self.smooth = config.stored_grid, config.grid, config.resizes == "smooth"
+        count = 1 + others + self.stored[0] * self.stored[1]
+        self.positions = Parameter((1, count, hidden), dtype) if positions else None
         self.patches = PatchEmbedding(config.channels, hidden, config.patch, dtype=dtype)
         self.encoder = EncoderStack(config.stack, dtype)
         self.norm = layer_norm(replace(config.stack, rms_norm=False), dtype) if normed else None
@@ -51,9 +54,18 @@ class VitTower(Module):
         first = [repeated(tokens) for tokens in (self.class_token, self.other_tokens) if tokens is not None]
         x = ops.concat([*first, patches], 1)
         if self.positions is not None:
-            x = ops.add(x, ctx.parameter(self.positions))
+            x = ops.add(x, self._positions(ctx, ctx.parameter(self.positions)))
         if self.registers is not None:
             begin = ops.slice_axis(x, 1, 0, 1)
             x = ops.concat([begin, repeated(self.registers), ops.slice_axis(x, 1, 1, x.shape[1])], 1)
         x = self.encoder(ctx, x)
         return x if self.norm is None else self.norm(ctx, x)
+
+    def _positions(self, ctx: ExecutionContext, positions: Tensor) -> Tensor:
+        """Returns the positions [1, N, D] of the grid, interpolated if others are stored."""
+        if self.stored == self.grid:
+            return positions
+        first = positions.shape[1] - self.stored[0] * self.stored[1]
+        patches = ctx.ops.slice_axis(positions, 1, first, positions.shape[1])
+        wanted = interpolated(ctx, patches, self.stored, self.grid, smooth=self.smooth)
+        return ctx.ops.concat([ctx.ops.slice_axis(positions, 1, 0, first), wanted], 1)
