@@ -21,7 +21,7 @@ _KINDS = {
         "T5GemmaForConditionalGeneration",
         "M2M100ForConditionalGeneration",
     ],
-    "vision": ["Dinov2Model", "SwinForImageClassification", "Siglip2Model", "ConvNextForImageClassification"],
+    "vision": ["Data2VecVisionModel", "SwinForImageClassification", "Siglip2Model", "ConvNextForImageClassification"],
     "vision-language": ["Qwen2VLForConditionalGeneration", "LlavaNextForConditionalGeneration", "InternVLForCausalLM"],
     "audio": ["Wav2Vec2ForCTC", "Qwen2AudioForConditionalGeneration", "SpeechT5ForSpeechToText"],
 }

@@ -64,7 +64,11 @@ class VisionLanguageLM(DecoderLM):
     def profile(
         self, name: str, sizes: CompileProfile, *, positions: str, window_caches: str, verify_tokens: int | None
     ) -> CompileProfile:
-        """Returns the profile of an entry point; that of ``prefill_embeddings`` is prefill's."""
+        """Returns the profile of an entry point; that of ``prefill_embeddings`` is prefill's.
+
+        Raises:
+            ConfigError: a picture that runs in one call has more tokens than the call.
+        """
         if name == ENCODE_IMAGE:
             return replace(sizes, name=name)
         known = "prefill" if name == PREFILL_EMBEDDINGS else name
@@ -78,7 +82,11 @@ class VisionLanguageLM(DecoderLM):
     def slot_profiles(
         self, slots: int, sizes: CompileProfile, *, window_caches: str, verify_tokens: int | None
     ) -> tuple[CompileProfile, ...]:
-        """Returns the profiles of a decoder's slots, and those that pictures need."""
+        """Returns the profiles of a decoder's slots, and those that pictures need.
+
+        Raises:
+            ConfigError: as for ``profile``.
+        """
         profiles = super().slot_profiles(slots, sizes, window_caches=window_caches, verify_tokens=verify_tokens)
         self._check_room(sizes.sequence)
         seeing = [
