@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from transformer_core._config_fields import ConfigFields
     from transformer_core._json_files import config_fields
     from transformer_core._names import (
+        ADAPTED,
+        ADAPTER,
+        ADAPTER_TABLES,
         CONFIG_FILE,
         DRAFT,
         ENCODE_IMAGE,
@@ -107,6 +110,9 @@ if TYPE_CHECKING:
     from transformer_core.layers._step import StepInputs, for_heads, make_step
 
 __all__ = [
+    "ADAPTED",
+    "ADAPTER",
+    "ADAPTER_TABLES",
     "CONFIG_FILE",
     "DRAFT",
     "ENCODE_IMAGE",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Event,
         OnEvent,
         PromptEvent,
+        RowAdapter,
         TokenConstraint,
         TokenEvent,
         TokenRequest,
@@ -68,6 +69,7 @@ __all__ = [
     "Ticket",
     "TokenConstraint",
     "TokenEvent",
+    "RowAdapter",
     "TokenRequest",
     "canonical_pieces",
 ]

@@ -7,7 +7,7 @@ import numpy as np
 
 from generation import Prediction
 from generation.engine._errors import ModelFailedError
-from generation.engine._runner import LengthDependentRunner, ModelRunner
+from generation.engine._runner import AdaptedRunner, LengthDependentRunner, ModelRunner
 
 
 class GuardedModel:
@@ -40,11 +40,12 @@ class GuardedModel:
         self.position_bytes = model.position_bytes
         self.pages = model.pages
         self._lengths = model if isinstance(model, LengthDependentRunner) else None
+        self._adapted = model if isinstance(model, AdaptedRunner) else None
 
     def release(self) -> None:
         """Lets go of the model, so that its memory is free; calls fail from now on."""
         del self._model
-        self._lengths = None
+        self._lengths = self._adapted = None
 
     def prefill_row(
         self, token_ids: Sequence[int], row: int, position: int, embeddings: np.ndarray | None = None
@@ -79,6 +80,12 @@ class GuardedModel:
         if self._lengths is not None:
             with guarded("begin_row"):
                 self._lengths.begin_row(row, token_ids)
+
+    def adapt_row(self, row: int, adapter: int) -> None:
+        """See ``AdaptedRunner``; does nothing if rows never have one."""
+        if self._adapted is not None:
+            with guarded("adapt_row"):
+                self._adapted.adapt_row(row, adapter)
 
     def outgrown(self, row: int, length: int) -> bool:
         """See ``LengthDependentRunner``."""

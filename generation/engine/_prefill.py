@@ -11,7 +11,7 @@ from generation.engine._guard import GuardedModel
 from generation.engine._pace import Allowance, Pace
 from generation.engine._pictures import PictureEncoder, PromptPicture, whole_size
 from generation.engine._pieces import canonical_pieces
-from generation.engine._prefixes import Prefixes, salt_of_regime
+from generation.engine._prefixes import Prefixes, salt_of_adapter, salt_of_regime
 from generation.engine._settings import EngineSettings
 from generation.engine._slot import Slot
 from generation.engine._times import TickTimes
@@ -65,9 +65,10 @@ class Prefill:
     def salt_of(self, answer: Answer) -> str | None:
         """Returns the owner of the prefixes that an answer may reuse.
 
-        The same salt, and the same keys for its length.
+        The same salt, the same adapter, and the same keys for its length.
         """
-        return salt_of_regime(answer.request.cache_salt, self._model.regime(len(answer.prompt)))
+        salt = salt_of_regime(answer.request.cache_salt, self._model.regime(len(answer.prompt)))
+        return salt_of_adapter(salt, answer.request.adapter)
 
     def run(self, take: Callable[[Slot, Prediction], None], decode_seconds: float = 0.0) -> None:
         """Runs as many pieces as one tick has room for.
@@ -93,6 +94,8 @@ class Prefill:
         answer = slot.answer
         assert answer
         self._model.begin_row(slot.row, answer.prompt)
+        adapter = answer.request.adapter
+        self._model.adapt_row(slot.row, 0 if adapter is None else adapter.number)
         if not answer.prefilling:  # its tokens are scored
             self.prefixes.save(slot, 0)
             self._clear(slot, answer.salt)

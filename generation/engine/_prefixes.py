@@ -15,6 +15,7 @@ import numpy as np
 from generation.engine._archive import ArchivedBlock, PrefixArchive
 from generation.engine._guard import GuardedModel
 from generation.engine._pieces import whole_stops
+from generation.engine._request import RowAdapter
 from generation.engine._slot import Slot
 from generation.engine._store import Block, BlockStore, common
 
@@ -50,6 +51,11 @@ class RowPrefix:
 def salt_of_regime(salt: str | None, regime: int) -> str | None:
     """Returns the salt of sequences with the keys of a regime."""
     return salt if salt is None or not regime else f"{salt}\0{regime}"
+
+
+def salt_of_adapter(salt: str | None, adapter: RowAdapter | None) -> str | None:
+    """Returns the salt of sequences with the entries of an adapter."""
+    return salt if salt is None or adapter is None else f"{salt}\0adapter {adapter.key}"
 
 
 class Prefixes:

@@ -52,6 +52,19 @@ class AwaitedConstraint(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class RowAdapter:
+    """Adapter of a model that one request's rows have.
+
+    Attributes:
+        number: number of the adapter in the runner, from 1 on.
+        key: digest of its contents: prefixes are reused among requests with the same adapter alone.
+    """
+
+    number: int
+    key: str
+
+
 @checked_choices
 @dataclass(frozen=True, kw_only=True)
 class TokenRequest:
@@ -75,6 +88,7 @@ class TokenRequest:
             keeps nothing for others.
         request_id: name in logs.
         predictions: whether each token comes with the prediction that it was chosen from.
+        adapter: adapter of the model; None for the model alone.
 
     Raises:
         ConfigError: a number is out of its range.
@@ -94,6 +108,7 @@ class TokenRequest:
     request_id: str = ""
     pictures: Sequence[PromptPicture] = ()
     predictions: bool = False
+    adapter: RowAdapter | None = None
 
     def __post_init__(self) -> None:
         _require("max_new_tokens", self.max_new_tokens, 1)

@@ -153,3 +153,17 @@ class LengthDependentRunner(Protocol):
     def regime(self, length: int) -> int:
         """Returns a number that is the same for lengths with the same keys; 0 for most."""
         ...
+
+
+@runtime_checkable
+class AdaptedRunner(Protocol):
+    """Runner whose rows may have adapters of the model."""
+
+    @property
+    def adapter_count(self) -> int:
+        """Number of adapters; 0 if the model takes none."""
+        ...
+
+    def adapt_row(self, row: int, adapter: int) -> None:
+        """Makes the next calls of a row add an adapter, by its number from 1 on; 0 for none."""
+        ...

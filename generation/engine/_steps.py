@@ -13,7 +13,7 @@ from generation.engine._pictures import check_pictures
 from generation.engine._prefixes import RowPrefix
 from generation.engine._queue import WaitingQueue
 from generation.engine._request import OnEvent, TokenRequest
-from generation.engine._runner import ModelRunner
+from generation.engine._runner import AdaptedRunner, ModelRunner
 from generation.engine._scheduler import Scheduler
 from generation.engine._settings import EngineSettings
 from lang_core import InputError, TapelineError
@@ -82,6 +82,7 @@ class StepEngine:
         self.vocabulary: Final = model.vocabulary
         self._image_token: Final = model.image_token
         self._most_tokens: Final = max(model.chunks)
+        self._adapters: Final = model.adapter_count if isinstance(model, AdaptedRunner) else 0
         self.queue: Final = WaitingQueue(self._settings.max_waiting, clock)
         self._scheduler: Final = Scheduler(model, self.queue, self._settings, clock, drafting=drafting)
 
@@ -201,6 +202,10 @@ class StepEngine:
             )
         if request.pictures and request.prompt_logprobs is not None:
             raise InputError("`prompt_logprobs` runs a prompt token by token, which pictures are not: leave it out")
+        if request.adapter is not None and not 1 <= request.adapter.number <= self._adapters:
+            raise InputError(
+                f"adapter {request.adapter.number}: the model takes {self._adapters} adapters: choose another, or none"
+            )
         prompt, wanted = request.prompt, len(request.prompt) + request.max_new_tokens - 1
         if not len(prompt):
             raise InputError("the prompt has no token: give at least one")

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -14,6 +15,7 @@ from run_iree.sessions._device_tensor import DeviceTensor
 from run_iree.sessions._program import Program
 
 _NO_RANGE: Final = (1, 0)  # contains no number
+_LARGE: Final = 1 << 16  # bytes of a staged input that is allocated when it is first filled: it may be a handle always
 
 
 class PreparedCall:
@@ -120,7 +122,7 @@ class _StagedTensor:
     """Tensor argument with memory of its own.
 
     Attributes:
-        ref: reference to that memory.
+        ref: reference to that memory; None before a large one is allocated.
     """
 
     __slots__ = (
@@ -131,6 +133,7 @@ class _StagedTensor:
         "_dtype",
         "_greatest",
         "_least",
+        "_make",
         "_nbytes",
         "_number",
         "_shape",
@@ -149,11 +152,22 @@ class _StagedTensor:
         self._nbytes: Final = argument.spec.nbytes
         self._views: Final = program.views
         self._least, self._greatest = _range(argument) if takes_numbers else _NO_RANGE
-        view, self._array = writable(program.device.hal, argument.spec)
-        self._view: Final = view
-        self.ref: Final = view.ref
-        # Not written through NumPy, whose code is not in the processor's caches after a step.
-        self._number: Final = self._array.reshape(-1).data if self._least <= self._greatest else memoryview(b"")
+        self._make: Final = partial(writable, program.device.hal, argument.spec)
+        self._array: np.ndarray | None = None
+        self._number = memoryview(b"")
+        self.ref: VmRef | None = None
+        if self._nbytes < _LARGE:
+            self.stage()
+
+    def stage(self) -> np.ndarray:
+        """Allocates the memory if there is none, and returns it."""
+        if self._array is None:
+            self._view, self._array = self._make()
+            self.ref = self._view.ref
+            if self._least <= self._greatest:
+                # Not written through NumPy, whose code is not in the processor's caches after a step.
+                self._number = self._array.reshape(-1).data
+        return self._array
 
     def push(self, inputs: VmVariantList, value: object) -> bool:
         """Appends a value to the inputs; returns whether it could."""
@@ -166,6 +180,7 @@ class _StagedTensor:
             return self._push_handle(inputs, value)
         elif not isinstance(value, np.ndarray) or not self.fill(value):
             return False
+        assert self.ref is not None  # it was filled
         inputs.push_ref(self.ref)
         return True
 
@@ -176,7 +191,8 @@ class _StagedTensor:
         bounds = self._bounds
         if bounds and value.size and (value.min() < bounds[0] or value.max() > bounds[1]):
             return False
-        self._array[...] = plain_bools(value) if self._dtype == np.bool_ else value
+        array = self._array if self._array is not None else self.stage()
+        array[...] = plain_bools(value) if self._dtype == np.bool_ else value
         self._counters.bytes_in += self._nbytes
         return True
 
@@ -199,6 +215,8 @@ def _complete(tensors: Sequence[_StagedTensor]) -> VmVariantList:
     """Returns inputs with the memory of every staged tensor."""
     inputs = VmVariantList(len(tensors))
     for staged in tensors:
+        staged.stage()
+        assert staged.ref is not None
         inputs.push_ref(staged.ref)
     return inputs
 

@@ -42,6 +42,8 @@ def model_of(bundle: Bundle) -> tuple[Model[Any], tuple[EntryPoint, ...]]:
         options |= {FORMER_NAMES[name]: caching[name] for name in FORMER_NAMES if name in caching}
         if "slots" in fields:
             options["slots"] = fields["slots"]
+            tables = fields.get("adapters")
+            options["adapters"] = None if tables is None else (tables["count"], tables["rank"])
             options["pages"] = (fields["pages"], fields["page_tokens"]) if "pages" in fields else None
         else:
             sized = [match.groups() for match in map(_SIZED.fullmatch, names) if match]

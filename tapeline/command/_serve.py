@@ -23,6 +23,13 @@ import tapeline
 from generation.engine import EngineSettings
 from lang_core import InputError
 from tapeline.cli import ProgressEvent, parse_size, user_path
+from tapeline.command._adapter_flags import (
+    NamedAdapter,
+    adapters_of,
+    parse_named_adapter,
+    refuse_other_models,
+    table_sizes,
+)
 from tapeline.command._export_process import ExportProcess
 from tapeline.command._model_flags import SERVED_SLOTS, define_model_flags
 from tapeline.command._paths import check_bundle, check_readable
@@ -32,6 +39,7 @@ from tapeline.hub import check_model
 from tapeline.runners import SLOTS
 from tapeline.server import (
     PREFIX_CACHES,
+    AdapterNames,
     DraftOptions,
     Loading,
     LoadProgress,
@@ -123,6 +131,19 @@ _SERVED_NAMES: Final = flags.DEFINE_list(
     [],
     "Model name in requests and responses, followed by aliases that requests may use. Default: the name of the "
     "bundle's directory or of the model's path.",
+    flag_values=FLAGS,
+)
+_ADAPTER: Final = flags.DEFINE_multi_string(
+    "adapter",
+    [],
+    "LoRA adapter that requests may choose, as NAME=DIR, or MODEL:NAME=DIR with several models. Needs a bundle "
+    "exported with --adapters.",
+    flag_values=FLAGS,
+)
+_ADAPTERS_DIR: Final = flags.DEFINE_string(
+    "adapters_dir",
+    None,
+    "Directory of LoRA adapters that requests may load and unload while the server runs. Default: none may.",
     flag_values=FLAGS,
 )
 _STRICT_FIELDS: Final = flags.DEFINE_boolean(
@@ -277,9 +298,14 @@ def _options(served: ServedModels | None) -> ServerOptions:
         certificate=_path(_CERTIFICATE.value),
         certificate_key=_path(_CERTIFICATE_KEY.value),
         models_memory=_models_memory(served),
+        adapters_dir=_path(_ADAPTERS_DIR.value),
         model_aliases=_aliases(served),
         **others,
     )
+
+
+def _adapters() -> list[NamedAdapter]:
+    return [parse_named_adapter(text) for text in _ADAPTER.value]
 
 
 def _served_names() -> list[str]:
@@ -336,6 +362,7 @@ def _sources(log: Log, served: ServedModels | None, prefixes: PrefixDirectory | 
     if twice is not None:
         raise InputError(f"two models are called {twice}, which requests could not tell apart: rename one")
     sources += on_demand
+    refuse_other_models(_adapters(), [source.name for source in sources])
     _check_memory(sources, _models_memory(served))
     return sources
 
@@ -364,8 +391,14 @@ def _served_source(one: ServedBundle, prefixes: PrefixDirectory | None) -> Model
         "store_bytes": one.prefix_cache_memory,
     }
     settings = {name: value for name, value in engine.items() if value is not None}
+    adapters = {**one.adapters, **adapters_of(_adapters(), one.name, alone=False)}
     drafts = _served_drafts(one, loading.drafts if SLOTS in bundle.config.model else None)
-    loading = dataclasses.replace(loading, engine=dataclasses.replace(loading.engine, **settings), drafts=drafts)
+    loading = dataclasses.replace(
+        loading,
+        engine=dataclasses.replace(loading.engine, **settings),
+        drafts=drafts,
+        adapters=AdapterNames(adapters),
+    )
     idle = _MODELS_IDLE_SECONDS.value if one.idle_seconds is None or _MODELS_IDLE_SECONDS.present else one.idle_seconds
     return dataclasses.replace(
         bundle_source(one.name, partial(tapeline.Bundle, one.bundle), loading, one.bundle),
@@ -401,8 +434,10 @@ def _bundle_sources(paths: Sequence[Path], prefixes: PrefixDirectory | None) -> 
     others = dataclasses.replace(loading, drafts=None) if any(slots) else loading
     sources: list[ModelSource] = []
     for path, bundle, has_slots in zip(paths, bundles, slots, strict=True):
-        chosen = loading if has_slots else others
-        source = bundle_source(_served_name(path.resolve().name), partial(tapeline.Bundle, path), chosen, path)
+        name = _served_name(path.resolve().name)
+        adapters = adapters_of(_adapters(), name, alone=len(paths) == 1)
+        chosen = dataclasses.replace(loading if has_slots else others, adapters=AdapterNames(adapters))
+        source = bundle_source(name, partial(tapeline.Bundle, path), chosen, path)
         sources.append(dataclasses.replace(source, nbytes=bundle_bytes(bundle, chosen)))
     return sources
 
@@ -428,21 +463,24 @@ def _model_source(log: Log, prefixes: PrefixDirectory | None) -> ModelSource:
     def bundle() -> tapeline.Bundle:
         verified = None if _drafts() is None else (_DRAFT_TOKENS.value or _DRAFTED) + 1
         slots = _SLOT_COUNT.value or SERVED_SLOTS
+        takes = _ADAPTERS_DIR.value is not None or adapters
         return _MODEL.bundle(
             _PLACE.place(),
             told,
             model=_DEMO,
             slots=slots,
             verify_tokens=verified,
+            adapters=table_sizes(adapters) if takes else None,
             process=process,
             follower=verification,
         )
 
     path = Path(name)
     name = _served_name(path.stem if path.suffix == ".gguf" else path.name)
-    return bundle_source(
-        name, bundle, _loading(template, prefixes), end=process.end, progress=progress, verification=verification
-    )
+    adapters = adapters_of(_adapters(), name, alone=True)
+    refuse_other_models(_adapters(), [name])
+    loading = dataclasses.replace(_loading(template, prefixes), adapters=AdapterNames(adapters))
+    return bundle_source(name, bundle, loading, end=process.end, progress=progress, verification=verification)
 
 
 def _loading(template: str | None, prefixes: PrefixDirectory | None) -> Loading:

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,6 +43,7 @@ class ServedBundle:
         draft: bundle that drafts.
         draft_tokens: maximum number of draft tokens per step.
         draft_rows: maximum number of running sequences with drafts.
+        adapters: directories of LoRA adapters by name.
     """
 
     name: str
@@ -59,6 +60,7 @@ class ServedBundle:
     draft: Path | None = None
     draft_tokens: int | None = None
     draft_rows: int | None = None
+    adapters: Mapping[str, Path] = field(default_factory=dict)
 
 
 def models_of_directory(directory: Path) -> ServedModels:
@@ -123,6 +125,7 @@ def _model(name: str, table: "_Table", idle: float | None) -> ServedBundle:
         draft=table.read("draft", _path),
         draft_tokens=table.read("draft_tokens", _count),
         draft_rows=table.read("draft_rows", _count),
+        adapters=table.read("adapters", _paths) or {},
     )
     table.check()
     if model.pinned and own:
@@ -182,6 +185,10 @@ def _texts(table: _Table, key: str, value: Any) -> tuple[str, ...]:
 
 def _path(table: _Table, key: str, value: Any) -> Path:
     return table.base / Path(_text(table, key, value)).expanduser()
+
+
+def _paths(table: _Table, key: str, value: Any) -> dict[str, Path]:
+    return {name: _path(table, f"{key}.{name}", path) for name, path in _table(table, key, value).items()}
 
 
 def _flag(table: _Table, key: str, value: Any) -> bool:

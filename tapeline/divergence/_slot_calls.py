@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from lang_core import TensorSpec
+from transformer_core import ADAPTER, ADAPTER_TABLES
 
 Arrays = dict[str, np.ndarray]
 """Arrays by the name of an argument or a result."""
@@ -38,6 +39,7 @@ def slot_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: Map
     if _EMBEDDINGS in arguments:
         spec = arguments[_EMBEDDINGS]
         chosen[_EMBEDDINGS] = np.sin(np.arange(spec.size) * 0.37).reshape(spec.shape)
+    chosen |= _adapters(arguments)
     inputs = {name: np.asarray(chosen[name], spec.dtype.numpy) for name, spec in arguments.items() if name in chosen}
     return inputs | {name: state.get(name, np.zeros(spec.shape, spec.dtype.numpy)) for name, spec in caches.items()}
 
@@ -65,6 +67,17 @@ def _tokens(arguments: Mapping[str, TensorSpec], vocabulary: int, filled: list[i
     if "last" in arguments:
         return inputs | {"last": np.asarray(max(tokens - 2, 0))}
     return inputs | {"count": (np.arange(batch) < max(batch - 1, 1)).astype(np.int32)}
+
+
+def _adapters(arguments: Mapping[str, TensorSpec]) -> dict[str, Any]:
+    """Returns an adapter of each sequence, the first one without, and tables of small numbers."""
+    chosen: dict[str, Any] = {}
+    for name, spec in arguments.items():
+        if name == ADAPTER:
+            chosen[name] = 1 if not spec.shape else np.arange(spec.size) % 2
+        elif name.startswith(ADAPTER_TABLES):
+            chosen[name] = np.cos(np.arange(spec.size) * 0.61).reshape(spec.shape) * spec.shape[-1] ** -0.5
+    return chosen
 
 
 def _tables(rows: Any, pages: int, most: int) -> np.ndarray:

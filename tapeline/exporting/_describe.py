@@ -122,7 +122,14 @@ def _slots(export: Export) -> dict[str, Any]:
     if options.slots is None:
         return {}
     pages = {} if options.paging is None else dict(zip(("pages", "page_tokens"), options.paging, strict=True))
-    return {"slots": options.slots, **pages, "chunks": _chunks(export), **invariance_fields(export.invariance)}
+    adapters = {} if export.adapters is None else {"adapters": export.adapters}
+    return {
+        "slots": options.slots,
+        **pages,
+        **adapters,
+        "chunks": _chunks(export),
+        **invariance_fields(export.invariance),
+    }
 
 
 def _chunks(export: Export) -> list[int]:

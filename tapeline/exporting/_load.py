@@ -9,6 +9,7 @@ from compile_hlo import LoweredModule
 from lang_core import CheckpointError, EntryPoint, InputError, WeightSource, any_of, quantizable
 from tapeline.bundle import DebugConfig, PhaseMeter, TextSettings
 from tapeline.cli import Progress, ProgressEvent
+from tapeline.exporting._adapter_tables import describe_tables
 from tapeline.exporting._kernels import ChosenKernels
 from tapeline.exporting._mesh import ExportMesh, export_mesh
 from tapeline.exporting._options import ExportOptions, checked_entry_points
@@ -63,6 +64,7 @@ class Export:
         mesh: axes of the tensors; None without a mesh.
         lengths: T of the entry points of shorter texts, ascending; empty if there is one length only.
         packed: T of the entry points of packed texts.
+        adapters: tables of the adapters that requests may choose, for kernel_config.json; None without.
         settings: options that decide the bundle's contents, for the report.
         place: digest of the model's path on this machine, for the report; None if it has none.
         debug: description of the debug module, for kernel_config.json; None if there is none.
@@ -92,6 +94,7 @@ class Export:
     mesh: ExportMesh | None = None
     lengths: tuple[int, ...] = ()
     packed: tuple[int, ...] = ()
+    adapters: dict[str, Any] | None = None
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     place: str | None = None
 
@@ -131,6 +134,8 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
     export = Export(options, model, sizes, offered, points, weights, report, meter, progress)
     export.kernels, export.mesh = kernels, mesh
     export.lengths, export.packed = shorter
+    if options.adapters is not None and source.weights is not None:
+        export.adapters = describe_tables(model, source.weights, options.adapters, options.adapter_rank)
     export.source, export.packing = source.facts, facts
     export.caches = {"bytes": _cache_bytes(points), "bytes_if_whole": _cache_bytes(whole)}
     return export
@@ -276,6 +281,7 @@ def _entry_points(
             verify_tokens=options.verify_tokens,
             slots=options.slots,
             pages=options.paging,
+            adapters=None if options.adapters is None else (options.adapters, options.adapter_rank),
         )
         if options.positions == "per_row":
             _check_one_rope(model, options.slots)

@@ -45,6 +45,8 @@ def check_options(options: ExportOptions) -> None:
         raise InputError(
             f"pages={options.pages} without slots: pages are shared by the slots of a server: give `slots` too"
         )
+    if options.adapters is not None:
+        _check_adapters(options)
     if options.page_tokens is not None and options.page_tokens % _LANES:
         raise InputError(
             f"page_tokens={options.page_tokens}: kernels read {_LANES} positions at a time: choose a multiple of them"
@@ -94,6 +96,25 @@ def _check_slots(options: ExportOptions) -> None:
                 f"slots={options.slots} with {name}={text}: a bundle with slots has entry points, batches and "
                 f"positions of its own: leave out {name}"
             )
+
+
+def _check_adapters(options: ExportOptions) -> None:
+    if options.slots is None:
+        raise InputError(
+            f"adapters={options.adapters} without slots: requests of a server choose adapters: give `slots` too, or "
+            f"merge one (`adapter`)"
+        )
+    for name, value, plain in (("mesh", options.mesh, None), ("kernels", options.kernels, "none")):
+        if value != plain:
+            raise InputError(
+                f"adapters={options.adapters} with {name}={value}: not supported: leave one out, or merge an adapter "
+                f"(`adapter`)"
+            )
+    if options.weights == "none":
+        raise InputError(
+            f"adapters={options.adapters} with weights=none: the checkpoint says which matrices adapters change: leave "
+            f"one out"
+        )
 
 
 def _check_mesh(options: ExportOptions) -> None:

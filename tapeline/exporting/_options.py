@@ -63,6 +63,8 @@ _COUNTS: Final = (
     "slots",
     "pages",
     "page_tokens",
+    "adapters",
+    "adapter_rank",
     "num_layers",
     "max_memory",
 )
@@ -91,6 +93,8 @@ class ExportKeywords(TypedDict, total=False):
     slots: int | None
     pages: int | None
     page_tokens: int | None
+    adapters: int | None
+    adapter_rank: int
     mesh: str | None
     dtype: str
     quantize: str | None
@@ -143,6 +147,9 @@ class ExportOptions:
             cache per slot.
         page_tokens: Number of tokens per KV-cache page: a multiple of 16 that divides `max_sequence`. Default: 32, or
             16 if 32 does not divide it.
+        adapters: Number of LoRA adapters that a server keeps at once for a bundle with `slots`; each request chooses
+            one. Default: none.
+        adapter_rank: Maximum rank of such an adapter.
         mesh: Axes of a device mesh, such as tp=4,dp=2: writes the shardings of all tensors to kernel_config.json.
         dtype: Dtype of activations and unquantized weights.
         quantize: Encoding of weight matrices: none, stored (as in the GGUF file), or one of QUANTIZABLE. Default:
@@ -197,6 +204,8 @@ class ExportOptions:
     slots: int | None = None
     pages: int | None = None
     page_tokens: int | None = None
+    adapters: int | None = None
+    adapter_rank: int = 16
     mesh: str | None = None
     dtype: str = "f32"
     quantize: str | None = None

@@ -1,6 +1,7 @@
 """Measures among which calls of a bundle with slots a token's bits are the same."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
@@ -9,9 +10,11 @@ import numpy as np
 from generation import Prediction
 from runtime import Session
 from tapeline.bundle import Bundle
+from tapeline.runners._adapters import AdapterTables
 from tapeline.runners._invariance import Invariance, known_invariance
 from tapeline.runners._sized_calls import SizedCall
 from tapeline.runners._slots import SLOTS, BundleSlots
+from transformer_core.checkpoints import Factors
 
 _STEPS: Final = 3  # tokens that are decoded one by one
 _FEW: Final = 11  # tokens that go on in a row that is filled already
@@ -59,7 +62,8 @@ def all_calls_agree(slots: BundleSlots) -> bool:
     The same tokens go through every size of ``prefill_row``, in whole calls and in padded ones, and through every size
     of ``decode``, in several rows and places of the batch, and ``verify_row`` if it can verify drafts. They stand at
     the beginning of a row, or go on from random entries: near the beginning, in the middle and at the end. If a bundle
-    takes images, text goes through the calls with embeddings too, and so do embeddings.
+    takes images, text goes through the calls with embeddings too, and so do embeddings. If it takes
+    adapters, rows with one do the same.
     """
     last = slots.capacity - min(_FEW, slots.capacity)
     whole = slots.chunks[-1] + _STEPS
@@ -73,7 +77,13 @@ def all_calls_agree(slots: BundleSlots) -> bool:
         *(seeing if slots.seeing else ()),
         *((start, _FEW, _Stretch.verifies) for start in (0, last // 2, last) if slots.verify_tokens),
     ]
-    return all(_all_same(method(_Stretch(slots, start, count))) for start, count, method in calls)
+    if not all(_all_same(method(_Stretch(slots, start, count))) for start, count, method in calls):
+        return False
+    if slots.adapters is None:
+        return True
+    adapted = [call for call in calls if call[2] not in _SEEING]
+    with _random_adapter(slots, slots.adapters):
+        return all(_all_same(method(_Stretch(slots, start, count, adapter=1))) for start, count, method in adapted)
 
 
 class _Stretch:
@@ -83,9 +93,11 @@ class _Stretch:
         slots: rows of caches.
         start: position of the first token.
         count: number of tokens, if so many fit.
+        adapter: adapter of the rows; 0 for none.
     """
 
-    def __init__(self, slots: BundleSlots, start: int, count: int) -> None:
+    def __init__(self, slots: BundleSlots, start: int, count: int, adapter: int = 0) -> None:
+        self._adapter = adapter
         random = np.random.default_rng(start)
         self._slots, self._start = slots, start
         self._tokens: list[int] = random.integers(0, slots.vocabulary, min(count, slots.capacity - start)).tolist()
@@ -163,6 +175,7 @@ class _Stretch:
         self._begin()
         for row in rows:
             self._slots.copy_row(0, row)
+            self._slots.adapt_row(row, self._adapter)
         logits: Arrays = []
         for position, token in enumerate(tokens, self._start):
             predictions = decode(rows, [token] * len(rows), [position] * len(rows))
@@ -174,11 +187,32 @@ class _Stretch:
         """Restores row 0 to its state before the tokens."""
         for row in range(self._slots.slots):  # pages that they have may be what row 0 needs
             self._slots.clear_row(row)
+            self._slots.adapt_row(row, self._adapter if row == 0 else 0)
         if self._history:
             self._slots.write_row(0, 0, self._history)
 
     def _left(self, row: int, tokens: Sequence[int]) -> Sequence[np.ndarray]:
         return self._slots.read_row(row, 0, self._start + len(tokens))
+
+
+@contextmanager
+def _random_adapter(slots: BundleSlots, tables: AdapterTables) -> Iterator[None]:
+    """Has adapter 1 random matrices for the block; rows and tables are empty afterwards."""
+    random = np.random.default_rng(0)
+    factors = {
+        name: Factors(
+            random.standard_normal((tables.rank, inputs), np.float32) * np.float32(inputs**-0.5),
+            random.standard_normal((outputs, tables.rank), np.float32) * np.float32(tables.rank**-0.5),
+        )
+        for name, (outputs, inputs) in tables.shapes.items()
+    }
+    tables.put(1, factors)
+    try:
+        yield
+    finally:
+        tables.put(1, {})
+        for row in range(slots.slots):
+            slots.adapt_row(row, 0)
 
 
 _SEEING: Final = (_Stretch.text, _Stretch.pictures)

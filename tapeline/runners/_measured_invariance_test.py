@@ -1,6 +1,6 @@
 """A device whose bits depend on chunks, batches, rows or places is found out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,20 @@ from tapeline.runners._measured_invariance import all_calls_agree, all_rows_agre
 @dataclass(frozen=True, slots=True)
 class _Size:
     size: int
+
+
+@dataclass(slots=True)
+class _Tables:
+    """Tables of adapters; ``put`` notes how many weights an adapter changes."""
+
+    count: int = 2
+    rank: int = 3
+    shapes: Mapping[str, tuple[int, int]] = field(default_factory=lambda: {"q_proj.weight": (4, 6)})
+    changed: int = 0
+
+    def put(self, number: int, factors: Mapping[str, Any]) -> None:
+        assert number == 1
+        self.changed = len(factors)
 
 
 @dataclass(slots=True)
@@ -39,11 +53,16 @@ class _Rows:
     whole_pictures: bool = False
     hidden: int = 2
     verify_tokens: int = 4
+    adapters: _Tables | None = None
+    numbers: list[int] = field(default_factory=lambda: [0] * 4)
     caches: np.ndarray = field(default_factory=lambda: np.zeros((4, 40), np.float32))
 
     def _append(self, kind: tuple[str, int], row: int, position: int, token: float) -> KnownLogits:
         before = self.caches[row, position - 1] if position else np.float32(0)
         entry = np.float32(before * np.float32(0.5) + token)
+        if self.numbers[row]:
+            assert self.adapters is not None
+            entry, kind = np.float32(entry + self.adapters.changed), (f"adapted_{kind[0]}", kind[1])
         if self.odd is not None and self.odd[:2] == kind and self.odd[2] in (None, row, position + 10):
             entry = np.nextafter(entry, np.float32(np.inf))
         self.caches[row, position] = entry
@@ -70,6 +89,9 @@ class _Rows:
         given = zip(rows, positions, tokens, strict=True)
         return [self._append(("in_place", 4), row, position, token) for row, position, token in given]
 
+    def adapt_row(self, row: int, adapter: int) -> None:
+        self.numbers[row] = adapter
+
     def copy_row(self, source: int, target: int) -> None:
         self.caches[target] = self.caches[source]
 
@@ -81,6 +103,15 @@ class _Rows:
 
     def write_row(self, row: int, start: int, arrays: Sequence[np.ndarray]) -> None:
         self.caches[row, start : start + len(arrays[0])] = arrays[0]
+
+
+def test_rows_with_adapters_are_compared_too() -> None:
+    rows: Any = _Rows(adapters=_Tables())
+    assert all_calls_agree(rows)
+    for odd in (("adapted_prefill_row", 8, None), ("adapted_decode", 2, 3), ("adapted_verify_row", 4, 10 + 17)):
+        odd_rows: Any = _Rows(odd, adapters=_Tables())
+        assert not all_calls_agree(odd_rows)
+        assert (odd_rows.numbers, odd_rows.adapters.changed) == ([0] * 4, 0)  # as before
 
 
 def test_bits_that_are_the_same_everywhere_are_called_so() -> None:

@@ -61,7 +61,9 @@ class SlotSource:
         if self._slots is None:
             self._slots = open_slots(self._bundle, self._session)
         else:
-            self._slots = BundleSlots(self._bundle, self._session, invariance=self._slots.invariance)
+            self._slots = BundleSlots(
+                self._bundle, self._session, invariance=self._slots.invariance, adapters=self._slots.adapters
+            )
         return self._slots
 
     def settings(self, runner: ModelRunner) -> EngineSettings:

@@ -6,7 +6,7 @@ from typing import Final
 from runtime import Session
 from tapeline.bundle import Bundle
 from tapeline.runners._predictions import LOGITS
-from transformer_core import NEXT_IDS
+from transformer_core import ADAPTED, NEXT_IDS
 
 
 class SizedCall:
@@ -17,7 +17,10 @@ class SizedCall:
         call: prepared call.
         next_ids: index of the result with the likeliest tokens.
         token_bytes: bytes of token ids, rows and positions per call.
+        adapted: the same call with adapters; None if the bundle has none.
     """
+
+    adapted: "SizedCall | None"
 
     def __init__(self, bundle: Bundle, session: Session, name: str) -> None:
         point = bundle.entry_point(name)
@@ -26,6 +29,8 @@ class SizedCall:
         self.next_ids: Final = [result.name for result in point.results].index(NEXT_IDS)
         given = [argument for argument in point.arguments if argument.kind == "tensor" and not argument.donated]
         self.token_bytes: Final = sum(argument.spec.nbytes for argument in given if argument.spec.dtype.is_integer)
+        others = {point.name for point in bundle.config.entry_points}
+        self.adapted = SizedCall(bundle, session, ADAPTED + name) if ADAPTED + name in others else None
 
 
 def sized_calls(bundle: Bundle, session: Session, name: str) -> list[SizedCall]:

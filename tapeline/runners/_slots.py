@@ -1,7 +1,7 @@
 """A bundle exported with slots on a device: rows of caches that the requests of a server share."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from generation.engine import PagePool
 from lang_core import InputError, checked_choices
 from runtime import Results, Session
 from tapeline.bundle import Bundle
+from tapeline.runners._adapters import AdapterTables, adapter_tables
 from tapeline.runners._invariance import Invariance, known_invariance
 from tapeline.runners._pictures import padded_call
 from tapeline.runners._predictions import LOGITS, Row, Rows
@@ -47,17 +48,26 @@ class BundleSlots:
         hidden: D, size of an embedding; 0 for a text-only bundle.
         decodes: sizes of ``decode``, ascending.
         cache_specs: specs of the caches and states of all rows, by name.
+        adapters: adapters that rows may have; None if the bundle takes none.
         pages: pages of the rows; None if every row has ``capacity`` positions of its own.
         token_bytes: bytes of token ids, rows and positions that were moved so far, in and out.
     """
 
-    def __init__(self, bundle: Bundle, session: Session, *, invariance: Invariance | None = None) -> None:
+    def __init__(
+        self,
+        bundle: Bundle,
+        session: Session,
+        *,
+        invariance: Invariance | None = None,
+        adapters: AdapterTables | None = None,
+    ) -> None:
         """Makes empty caches.
 
         Args:
             bundle: exported with slots.
             session: the bundle's session.
             invariance: see above; None for the bundle's measurement for the session's target, if any.
+            adapters: those of an earlier runner of the session; None for empty ones.
 
         Raises:
             InputError: the bundle was exported without slots.
@@ -100,6 +110,8 @@ class BundleSlots:
         pool = PagePool(self.slots, model["pages"], held, self.capacity // held) if "pages" in model else None
         self._rows: Final = slot_rows(self._caches, self.position_axes, session.updating("copy_row", 0), pool)
         self.pages: Final = pool
+        self.adapters: Final = adapters or adapter_tables(bundle, session)
+        self._adapter_of_row: Final = [0] * self.slots
         self.token_bytes = 0
 
     @property
@@ -178,8 +190,38 @@ class BundleSlots:
             given.append(np.zeros((1, entry.size, embeddings.shape[1]), np.float32))
             given[1][0, : len(token_ids)] = embeddings
         place = self._rows.place(row, position, len(token_ids))
+        entry, adapters = self._with_adapters(entry, [row])
         self.token_bytes += entry.token_bytes
-        return entry.call(self._caches, *given, place, position, len(token_ids) - 1)
+        if adapters:  # one sequence's is a number
+            adapters[0] = self._adapter_of_row[row]
+        return entry.call(self._caches, *given, place, position, len(token_ids) - 1, *adapters)
+
+    def _with_adapters(self, entry: SizedCall, rows: Sequence[int | None]) -> tuple[SizedCall, list[Any]]:
+        """Returns the call with the adapters of some rows, and their arguments; the call itself if no row has one.
+
+        Rows at rest are None.
+        """
+        numbers = [0 if row is None else self._adapter_of_row[row] for row in rows]
+        if not any(numbers) or entry.adapted is None or self.adapters is None:
+            return entry, []
+        return entry.adapted, [np.array(numbers, np.int32), *self.adapters.tensors]
+
+    @property
+    def adapter_count(self) -> int:
+        """Number of adapters that rows may have; 0 if the bundle takes none."""
+        return 0 if self.adapters is None else self.adapters.count
+
+    def adapt_row(self, row: int, adapter: int) -> None:
+        """Makes a row's next calls add an adapter, by its number from 1 on; 0 for none.
+
+        Raises:
+            InputError: the bundle does not have so many.
+        """
+        if not 0 <= adapter <= self.adapter_count:
+            raise InputError(
+                f"adapter {adapter} of row {row}: the bundle takes {self.adapter_count}: export with adapters={adapter}"
+            )
+        self._adapter_of_row[row] = adapter
 
     def _check_tokens(self, name: str, text: str, count: int, most: int, position: int) -> None:
         if not 1 <= count <= most:
@@ -204,7 +246,9 @@ class BundleSlots:
         """Appends a token to each of some rows and returns the predictions after them.
 
         A token's call has to give the same bits each time. If every call does, the smallest that takes so many rows
-        runs; if all rows of a call do, the largest, with each row in its place; else the smallest, row by row.
+        runs; if all rows of a call do, the largest, with each row in its place; else the smallest, row by row. Rows
+        with adapters, each its own, and rows without have calls of their own: kernels that compute several ops at once
+        give a row without an adapter other bits than the call with adapters does.
 
         Args:
             rows: 1 to ``slots`` rows, each once.
@@ -216,6 +260,17 @@ class BundleSlots:
         """
         if not rows or len(set(rows)) != len(rows):
             raise InputError(f"decode: expected at least one row, each once; found {list(rows)}")
+        steps = list(zip(rows, token_ids, positions, strict=True))
+        adapted = [step for step in steps if self._adapter_of_row[step[0]]]
+        if not adapted or len(adapted) == len(steps):
+            return self._decoded(rows, token_ids, positions)
+        predictions: dict[int, Prediction] = {}
+        for kind in (adapted, [step for step in steps if step not in adapted]):
+            ran = self._decoded(*zip(*kind, strict=True))
+            predictions |= {row: prediction for (row, *_), prediction in zip(kind, ran, strict=True)}
+        return [predictions[row] for row in rows]
+
+    def _decoded(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
         if self.invariant:
             return self.run_decode(smallest(self.decodes, len(rows)), rows, token_ids, positions)
         if self.invariance is Invariance.ROWS:
@@ -249,7 +304,8 @@ class BundleSlots:
         given[:, places] = token_ids, positions, np.ones(len(rows), np.int32)
         token, position, count = given
         row = self._rows.places(batch, rows, positions)
-        results = entry.call(self._caches, token[:, None], row, position, count)
+        entry, adapters = self._with_adapters(entry, [row if row in rows else None for row in batch])
+        results = entry.call(self._caches, token[:, None], row, position, count, *adapters)
         self.token_bytes += entry.token_bytes
         predictions = Rows(results, entry.size, entry.next_ids, self._read)
         return [predictions[place] for place in places]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from lang_core import export_lazily
 
 if TYPE_CHECKING:
+    from tapeline.server._adapters import AdapterNames
     from tapeline.server._app import create_app
     from tapeline.server._classifying_model import ClassifyingModel
     from tapeline.server._embedding_model import EmbeddingModel
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tapeline.server._verification import Verification
 
 __all__ = [
+    "AdapterNames",
     "PREFIX_CACHES",
     "ClassifyingModel",
     "EmbeddingModel",

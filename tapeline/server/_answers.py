@@ -9,6 +9,7 @@ from typing import Final
 
 from generation.engine import EndEvent, EngineClosedError, Event, PromptEvent, Ticket, TokenRequest
 from lang_core import InputError, TapelineError
+from tapeline.server._adapters import ServedAdapter
 from tapeline.server._answer_text import AnswerText, Delta
 from tapeline.server._errors import RequestError
 from tapeline.server._mailbox import Mailbox
@@ -47,6 +48,7 @@ class Answers:
         engine: makes the answers.
         requests: requests of tokens.
         texts: text of each answer.
+        adapter: adapter of the answers, which is not replaced while they run; None without.
 
     Attributes:
         answers: every answer.
@@ -57,18 +59,35 @@ class Answers:
         InputError: a request does not fit the model.
     """
 
-    def __init__(self, engine: TokenEngine, requests: Sequence[TokenRequest], texts: Sequence[AnswerText]) -> None:
+    def __init__(
+        self,
+        engine: TokenEngine,
+        requests: Sequence[TokenRequest],
+        texts: Sequence[AnswerText],
+        adapter: ServedAdapter | None = None,
+    ) -> None:
         self.answers: Final = [Answer(index, text) for index, text in enumerate(texts)]
         self.began: Final = perf_counter()
         self._events: Final = Mailbox[tuple[int, Event]]()
         self._tickets: Final[list[Ticket]] = []
+        self._adapter: Final = adapter
         deadlines = [request.deadline for request in requests if request.deadline is not None]
         self._seconds: Final = max(deadlines) + _LATE if len(deadlines) == len(requests) else None
         try:
             for index, request in enumerate(requests):
-                self._tickets.append(engine.submit(request, functools.partial(self._post, index)))
+                self._tickets.append(self._submit(engine, request, index))
         except BaseException:
             self.cancel()
+            raise
+
+    def _submit(self, engine: TokenEngine, request: TokenRequest, index: int) -> Ticket:
+        if self._adapter is None:
+            return engine.submit(request, functools.partial(self._post, index))
+        self._adapter.begin()
+        try:
+            return engine.submit(request, functools.partial(self._post, index))
+        except BaseException:
+            self._adapter.end()
             raise
 
     def __enter__(self) -> "Answers":
@@ -132,6 +151,8 @@ class Answers:
 
     def _post(self, index: int, event: Event) -> None:
         """Hands an event over; called on the engine's thread."""
+        if self._adapter is not None and isinstance(event, EndEvent):
+            self._adapter.end()
         self._events.put((index, event))
 
 

@@ -5,6 +5,7 @@ from typing import Final
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
+from tapeline.server._adapter_routes import load_adapter, unload_adapter
 from tapeline.server._anthropic import count_tokens, messages
 from tapeline.server._chat import chat_completions
 from tapeline.server._completions import completions
@@ -56,6 +57,8 @@ ROUTES: Final = (
     Route("/v1/models/{model:path}", retrieve_model, methods=["GET"]),
     Route("/v1/models/load", load_model, methods=["POST"]),
     Route("/v1/models/unload", unload_model, methods=["POST"]),
+    Route("/v1/load_lora_adapter", load_adapter, methods=["POST"]),
+    Route("/v1/unload_lora_adapter", unload_adapter, methods=["POST"]),
     Route("/v1/chat/completions", chat_completions, methods=["POST"]),
     Route("/v1/completions", completions, methods=["POST"]),
     Route("/infill", infill, methods=["POST"]),

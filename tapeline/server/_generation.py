@@ -127,7 +127,7 @@ class Job(Generic[F]):
             )
             for prompt, _ in places
         ]
-        return Answers(self.model.engine, requests, texts)
+        return Answers(self.model.engine, requests, texts, self.model.adapter)
 
     def _shown(self) -> frozenset[str]:
         """Returns the special tokens that the text of answers shows."""
@@ -160,6 +160,7 @@ class Job(Generic[F]):
             cache_salt=self.fields.salt(self.cache_salt),
             request_id=self.request_id,
             pictures=self.pictures,
+            adapter=None if self.model.adapter is None else self.model.adapter.row,
         )
 
     def _room(self, prompt: int) -> int:

@@ -13,8 +13,9 @@ from lang_core import InputError
 from tapeline.backends import Place, open_session
 from tapeline.bundle import ARCHIVE, Bundle
 from tapeline.media.audio import LogMel
-from tapeline.runners import SLOTS, BundleSlots, open_slots, takes_pictures
+from tapeline.runners import SLOTS, BundleSlots, open_slots, table_specs, takes_pictures
 from tapeline.running import LoadedModel, PicturePrompts, classifies, let_workers_run, load, ranks, row_drafting
+from tapeline.server._adapters import AdapterNames, ModelAdapters
 from tapeline.server._classifying_model import ClassifyingModel
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._model import ServedModel, TextModel
@@ -61,6 +62,7 @@ class Loading:
         engine: settings of the engine.
         template: chat template in place of the bundle's own; None for that one.
         drafts: speculation of text models; None for none.
+        adapters: LoRA adapters that text models begin with.
         prefixes: directory of prefix caches that outlive the process; None keeps them in memory alone.
     """
 
@@ -69,6 +71,7 @@ class Loading:
     template: str | None = None
     drafts: DraftOptions | None = None
     prefixes: PrefixDirectory | None = None
+    adapters: AdapterNames = field(default_factory=AdapterNames)
 
 
 def bundle_source(
@@ -94,6 +97,7 @@ def bundle_source(
     """
     stamp = (lambda: None) if directory is None else lambda: _stamp(directory)
     steps = progress or LoadProgress()
+    loading = replace(loading, adapters=loading.adapters.copy())  # which further loads of this model begin with
 
     def load_model() -> ServedModel:
         opened = bundle()
@@ -104,7 +108,7 @@ def bundle_source(
 
 
 def bundle_bytes(bundle: Bundle, loading: Loading) -> int:
-    """Returns the memory that a loaded bundle takes: weights, caches, the prefix cache, and its draft model's."""
+    """Returns the memory that a loaded bundle takes: weights, caches, adapters, prefix cache, and its draft model's."""
     weights = sum(file.stat().st_size for file in bundle.path.glob(f"*{Path(ARCHIVE).suffix}"))
     points = bundle.config.entry_points
     caches = [sum(one.spec.nbytes for one in point.arguments if one.alias_result is not None) for point in points]
@@ -112,7 +116,8 @@ def bundle_bytes(bundle: Bundle, loading: Loading) -> int:
     draft = None if loading.drafts is None else loading.drafts.draft
     engine = replace(loading.engine, store_bytes=0)
     drafts = 0 if draft is None else bundle_bytes(Bundle(draft), replace(loading, drafts=None, engine=engine))
-    return weights + max(caches, default=0) + prefixes + drafts
+    adapters = sum(spec.nbytes for spec in table_specs(bundle).values())
+    return weights + max(caches, default=0) + prefixes + drafts + adapters
 
 
 def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:
@@ -120,11 +125,16 @@ def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:
 
     Raises:
         InputError: it was exported without slots, lacks a tokenizer, or is of a kind that is not served, or drafts are
-            requested and it does not generate text.
+            requested and it does not generate text; or an adapter does not fit it.
         ConfigError: it cannot verify the drafts.
         DescriptionError: a file of the bundle is not the one that was exported.
     """
     bundle.checks.check(loading.place.verify)
+    if loading.adapters.paths() and not table_specs(bundle):
+        raise InputError(
+            f"{bundle.path} takes no adapters beside its weights: export it with slots and "
+            f"adapters={len(loading.adapters.paths())}, or merge one adapter (`export --adapter`)"
+        )
     if loading.drafts is not None and SLOTS not in bundle.config.model:
         raise InputError(
             f"{bundle.path} has no slots, whose answers drafts could go with: leave out `speculate` and `draft`"
@@ -199,6 +209,13 @@ def _text_model(name: str, bundle: Bundle, loading: Loading) -> TextModel:
     defaults = load_default_sampling(bundle.path)
     pictures = PictureReader(PicturePrompts(bundle, tokenizer)) if takes_pictures(bundle) else None
     engine, slots = _engine(name, bundle, loading)
+    adapters = None if slots.adapters is None else ModelAdapters(name, slots.adapters, loading.adapters)
+    if adapters is not None:
+        try:
+            adapters.load_all()
+        except BaseException:
+            engine.close()
+            raise
     return TextModel(
         name=name,
         created=_created(bundle),
@@ -213,6 +230,7 @@ def _text_model(name: str, bundle: Bundle, loading: Loading) -> TextModel:
         chat_ends=ends if template is None else ends | Chat(template, tokenizer).end_ids(),
         defaults=defaults,
         pictures=pictures,
+        adapters=adapters,
     )
 
 
@@ -243,7 +261,7 @@ def _engine(name: str, bundle: Bundle, loading: Loading) -> tuple["BundleEngine"
     with contextlib.ExitStack() as stack:
         session = stack.enter_context(open_session(bundle, loading.place))
         slots = open_slots(bundle, session)
-        remake = partial(BundleSlots, bundle, session, invariance=slots.invariance)
+        remake = partial(BundleSlots, bundle, session, invariance=slots.invariance, adapters=slots.adapters)
         drafting = _drafting(bundle, loading, stack)
         archive = _archive(name, bundle, loading, slots)
         engine = Engine(

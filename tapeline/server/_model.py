@@ -4,12 +4,13 @@ import hashlib
 import hmac
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from generation import SamplingConfig
 from generation.engine import EngineFigures, Event, PromptPicture, Ticket, TokenRequest
 from lang_core import checked_choices
+from tapeline.server._adapters import ModelAdapters, ServedAdapter
 from tapeline.server._errors import RequestError
 from tapeline.server._lengths import check_length, most_letters
 from tapeline.server._messages import ChatMessage, template_messages
@@ -128,6 +129,9 @@ class TextModel:
         chat_ends: tokens that end the answer of a conversation.
         defaults: sampling of requests that choose none.
         pictures: reads the pictures of conversations; None of a model that takes none.
+        adapters: adapters that requests may choose; None of a model that takes none.
+        adapter: adapter of the answers; None for the model alone.
+        owner: the model that was loaded; None if it is this one.
     """
 
     name: str
@@ -143,6 +147,16 @@ class TextModel:
     chat_ends: frozenset[int] = frozenset()
     defaults: SamplingConfig
     pictures: PictureReader | None = None
+    adapters: ModelAdapters | None = None
+    adapter: ServedAdapter | None = None
+    owner: "TextModel | None" = None
+
+    def adapted(self, name: str) -> "TextModel | None":
+        """Returns the model with an adapter; None if it has none of that name."""
+        adapter = None if self.adapters is None else self.adapters.get(name)
+        if adapter is None:
+            return None
+        return replace(self, name=f"{self.name}:{name}", adapter=adapter, owner=self)
 
     def fault(self, seconds: float) -> str | None:
         """Returns why the engine cannot answer: it has ended, or does not make progress for some seconds.

@@ -230,12 +230,14 @@ class Models:
         """
         with self._replacing:
             model = find(name)
-            self._users[id(model)] += 1
-            self._used[model.name] = time.monotonic()
+            loaded = _loaded(model)
+            self._users[id(loaded)] += 1
+            self._used[loaded.name] = time.monotonic()
             return model
 
     def release(self, model: ServedModel | Ranking | Classifying) -> None:
         """Gives back a model that ``lease`` returned."""
+        model = _loaded(model)
         with self._replacing:
             self._users[id(model)] -= 1
             self._used[model.name] = time.monotonic()
@@ -338,7 +340,9 @@ class Models:
             only = self._sources[0] if len(self._sources) == 1 else None
             return only if only is not None and only.on_demand else None
         name = self.aliases.get(name, name)
-        return next((source for source in self._sources if source.on_demand and source.name == name), None)
+        base = name.rpartition(":")[0]  # of a name with an adapter
+        names = (name, self.aliases.get(base, base))
+        return next((source for source in self._sources if source.on_demand and source.name in names), None)
 
     def _in_use(self, source: ModelSource) -> bool:
         """Returns whether requests use a loaded model, or wait for it."""
@@ -400,6 +404,18 @@ class Models:
         """
         return self._model(name, TextModel, "generates no text", "generates text")
 
+    def adaptable(self, name: str | None) -> TextModel:
+        """Returns the model that takes adapters under a name, or the only one that does.
+
+        Raises:
+            RequestError: there is none.
+        """
+        if name is None:
+            takes = [one for one in self.loaded() if isinstance(one, TextModel) and one.adapters is not None]
+            if len(takes) == 1:
+                return takes[0]
+        return self.text_model(name)
+
     def embedding_model(self, name: str | None) -> EmbeddingModel:
         """Returns the model that embeds texts under a name, or the only one without a name.
 
@@ -443,7 +459,10 @@ class Models:
             return self._models[name]
         if name in self._failed:
             raise _unavailable(name, self._failed[name])
-        names = self._names()
+        adapted = self._adapted(name)
+        if adapted is not None:
+            return adapted
+        names = [*self._names(), *(entry.name for entry in self.adapted())]
         available = ", ".join(names) or "none yet"
         raise RequestError(
             f"model {shortened(name)!r} not found; available: {available}{near_names(name, names)}",
@@ -451,6 +470,31 @@ class Models:
             param="model",
             code="model_not_found",
         )
+
+    def adapted(self) -> list[TextModel]:
+        """Returns every loaded model with each of its adapters, under names such as ``model:adapter``."""
+        models = [model for model in self.loaded() if isinstance(model, TextModel) and model.adapters is not None]
+        entries = [model.adapted(one.name) for model in models if model.adapters for one in model.adapters.listed()]
+        return [entry for entry in entries if entry is not None]
+
+    def _adapted(self, name: str) -> TextModel | None:
+        """Returns a model with an adapter by ``model:adapter``, or by the adapter's name; None if there is none.
+
+        Raises:
+            RequestError: several models have an adapter of that name.
+        """
+        base, _, adapter = name.rpartition(":")
+        model = self._models.get(self.aliases.get(base, base))
+        adapted = model.adapted(adapter) if isinstance(model, TextModel) else None
+        if adapted is not None:
+            return adapted
+        entries = [entry for entry in self.adapted() if entry.adapter is not None and entry.adapter.name == name]
+        if len(entries) > 1:
+            names = ", ".join(entry.name for entry in entries)
+            raise RequestError(
+                f"model: several models have an adapter {shortened(name)!r}: name one of {names}", param="model"
+            )
+        return entries[0] if entries else None
 
     def _names(self) -> list[str]:
         """Returns the names of models that are loaded or on demand."""
@@ -485,7 +529,7 @@ class Models:
         Raises:
             RequestError: it cannot answer.
         """
-        reason = self._unverified(model.name)
+        reason = self._unverified(_loaded(model).name)
         if reason is not None:
             raise _unavailable(model.name, reason)
         fault = model.fault(self._watchdog_seconds)
@@ -567,6 +611,11 @@ class Models:
         model.drain(max(0.0, end - time.monotonic()))
         model.close()
         self._log.info("retired", model=model.name)
+
+
+def _loaded(model: ServedModel | Ranking | Classifying) -> ServedModel | Ranking | Classifying:
+    """Returns the model that was loaded, of a model with an adapter."""
+    return model if not isinstance(model, TextModel) or model.owner is None else model.owner
 
 
 def _reason(error: TapelineError) -> str:

@@ -16,11 +16,13 @@ from tapeline.server._requests import (
     CompletionRequest,
     DetokenizeRequest,
     EmbeddingRequest,
+    LoadAdapterRequest,
     ModelRequest,
     RerankRequest,
     TokenizeRequest,
     TranscriptionRequest,
     TranslationRequest,
+    UnloadAdapterRequest,
 )
 from tapeline.server._responses import ResponsesRequest
 
@@ -40,6 +42,8 @@ POSTS: Final[dict[str, tuple[type[RecordType], str]]] = {
     "/tokenize": (TokenizeRequest, "Cuts a text, or messages, into tokens."),
     "/v1/models/load": (ModelRequest, "Loads a model on demand."),
     "/v1/models/unload": (ModelRequest, "Unloads a model on demand."),
+    "/v1/load_lora_adapter": (LoadAdapterRequest, "Loads a LoRA adapter of a model."),
+    "/v1/unload_lora_adapter": (UnloadAdapterRequest, "Unloads a LoRA adapter of a model."),
     "/detokenize": (DetokenizeRequest, "Writes tokens as text."),
 }
 """Routes that take a body: its fields, and a line of help."""

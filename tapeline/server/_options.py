@@ -28,6 +28,7 @@ class ServerOptions:
         prefix_secret: secret from which the salts of API keys are made; None for a new one of this process.
         models_memory: largest memory of loaded models, in bytes; None for no limit. Models on demand are unloaded for
             it.
+        adapters_dir: directory below which /v1/load_lora_adapter finds adapters; None refuses the route.
         model_aliases: pairs of a further name that requests may have, and the name of the model.
         strict_fields: True refuses unknown fields of requests, which are otherwise ignored and named in the response's
             header ``x-ignored-fields``.
@@ -63,6 +64,7 @@ class ServerOptions:
     prefix_cache: PrefixCache = "per_key"
     prefix_secret: bytes | None = field(default=None, repr=False)
     models_memory: int | None = None
+    adapters_dir: Path | None = None
     model_aliases: tuple[tuple[str, str], ...] = ()
     strict_fields: bool = False
     certificate: Path | None = None

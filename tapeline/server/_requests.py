@@ -255,6 +255,31 @@ class ModelRequest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LoadAdapterRequest:
+    """Body of /v1/load_lora_adapter."""
+
+    REFUSED: ClassVar[Mapping[str, str]] = {}
+
+    lora_name: str = required(Text(1), "Name of the adapter.")
+    lora_path: str = required(Text(1), "Directory of PEFT, below the directory that the server was started with.")
+    model: str | None = option(Text(), "Name of the model; may be left out if one model takes adapters.")
+    base_model_name: str | None = option(Text(), "The same as model.")
+    load_inplace: bool = option(Choice((False,)), "Only false: unload an adapter before another takes its name.", False)
+    is_3d_lora_weight: bool = option(Choice((False,)), "Only false.", False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnloadAdapterRequest:
+    """Body of /v1/unload_lora_adapter."""
+
+    REFUSED: ClassVar[Mapping[str, str]] = {}
+
+    lora_name: str = required(Text(1), "Name of the adapter.")
+    lora_int_id: int | None = option(Whole(0), "Accepted without effect: adapters have names.")
+    model: str | None = option(Text(), "Name of the model; may be left out if one model takes adapters.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TranscriptionRequest:
     """Form of /v1/audio/transcriptions, beside its file."""
 

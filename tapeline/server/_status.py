@@ -1,5 +1,6 @@
 """Routes that tell of the server: models, health, metrics, schemas, the page."""
 
+from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any, Final
@@ -50,6 +51,7 @@ async def list_models(request: Request) -> Response:
     models = [_model(model, states.get(name), service.options) for name, model in loaded.items()]
     entries = {model["id"]: model for model in models}
     models += [{**entries[name], "id": alias} for alias, name in service.models.aliases.items() if name in entries]
+    models += _adapters(service)
     models += [_absent(state) for name, state in states.items() if name not in loaded and state.state in _LISTED]
     return Response(to_json({"object": "list", "data": models}), media_type=JSON)
 
@@ -175,6 +177,20 @@ def _model(model: ServedModel, state: ModelState | None, options: ServerOptions)
         "reload_failed": state is not None and state.reload_failed,
         "sampling": _sampling(model),
     }
+
+
+def _adapters(service: Service) -> list[dict[str, Any]]:
+    """Returns the entries of adapters: under their own names, or with the model's if several models have one."""
+    entries = service.models.adapted()
+    names = Counter(entry.adapter.name for entry in entries if entry.adapter is not None)
+    listed: list[dict[str, Any]] = []
+    for entry in entries:
+        adapter, owner = entry.adapter, entry.owner
+        if adapter is not None and owner is not None:
+            alone = names[adapter.name] == 1 and adapter.name not in {model.name for model in service.models.loaded()}
+            fields = {"id": adapter.name if alone else entry.name, "parent": owner.name, "root": owner.name}
+            listed.append({**_model(entry, None, service.options), **fields, "created": int(adapter.created)})
+    return listed
 
 
 def _absent(state: ModelState) -> dict[str, Any]:

@@ -72,6 +72,8 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "A right bundle of packed weights with one large activation in a block is verified", "tapeline/exporting/_verify_test.py::test_a_block_with_one_large_activation_is_compared_in_the_same_blocks"),
     ("results", "Prefixes on disk give the same answers after a restart, to the same key alone", "tests/product/serve_prefixes_test.py::test_prefixes_survive_a_restart_and_damage_is_left_out"),
     ("results", "A damaged block of prefixes is left out", "tapeline/server/_prefix_file_test.py::test_damage_is_found_and_told"),
+    ("results", "An answer with an adapter that a request chose is that of the merged export, on packed weights too", "tests/product/serve_adapters_test.py::test_an_answer_is_that_of_the_merged_export"),
+    ("results", "Requests with different adapters in one step have the bits of each alone", "tests/product/serve_adapters_test.py::test_several_adapters_in_one_step"),
     ("results", "A model on demand is not unloaded while requests use it", "tapeline/server/_on_demand_test.py::test_a_model_in_use_stays_until_its_requests_have_ended"),
     ("results", "Names of special tokens in a program with a gap are text", "tapeline/server/_infill_test.py::test_names_of_tokens_in_a_program_are_text"),
     ("results", "A stuck engine fails `/health`", "tapeline/server/_failures_test.py::test_an_engine_without_progress_is_told_by_health_and_metrics"),

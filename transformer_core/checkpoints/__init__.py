@@ -18,6 +18,7 @@ from lang_core import export_lazily
 if TYPE_CHECKING:
     from transformer_core.checkpoints._adapted import AdaptedWeights, adapt, adapts
     from transformer_core.checkpoints._adapter import Adapter
+    from transformer_core.checkpoints._adapter_parts import AdapterPlace, Factors
     from transformer_core.checkpoints._aliased import AliasedWeights, PrefixedWeights
     from transformer_core.checkpoints._audit import IGNORABLE, Audit, audit
     from transformer_core.checkpoints._checkpoint import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     )
     from transformer_core.checkpoints._composed import ComposedWeights, RecipeOf
     from transformer_core.checkpoints._expert_recipes import EveryOther, InputMajor
+    from transformer_core.checkpoints._factors import adapter_factors
     from transformer_core.checkpoints._file import SafetensorsFile
     from transformer_core.checkpoints._keys import (
         ExpertKeys,
@@ -74,12 +76,14 @@ __all__ = [
     "AdaptedWeights",
     "AliasedWeights",
     "Adapter",
+    "AdapterPlace",
     "Audit",
     "ComposedWeights",
     "Cut",
     "DequantizedWeights",
     "EveryOther",
     "ExpertKeys",
+    "Factors",
     "FusedKeys",
     "GroupedParts",
     "InputMajor",
@@ -102,6 +106,7 @@ __all__ = [
     "Transposed",
     "WrappedKeys",
     "adapt",
+    "adapter_factors",
     "adapts",
     "audit",
     "first_of",

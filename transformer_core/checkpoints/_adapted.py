@@ -205,7 +205,7 @@ def _same(one: Replacement, other: Replacement) -> bool:
 
 def adapts(adapter: Adapter, keys: Container[str]) -> bool:
     """Returns whether an adapter changes one of these tensors of a checkpoint."""
-    return any(key in keys for name in adapter.names for key in _candidates(name))
+    return any(key in keys for name in adapter.names for key in candidate_names(name))
 
 
 class _Matcher:
@@ -306,7 +306,7 @@ class _Matcher:
 
     def _key(self, name: str) -> str | None:
         """Returns the key of a tensor of the model that was trained; None if the source leaves it out."""
-        key = next(filter(self._source.has, _candidates(name)), None)
+        key = next(filter(self._source.has, candidate_names(name)), None)
         if key is None and not self._is_absent(name):
             self._unknown.append(name)
         return key
@@ -321,7 +321,7 @@ class _Matcher:
         return f": the adapter is of another model, or of a form of it with other tensors.{told}"
 
 
-def _candidates(name: str) -> Iterator[str]:
+def candidate_names(name: str) -> Iterator[str]:
     """Yields the keys under which checkpoints may have a tensor of a model."""
     yield from (f"{above}{name}" for above in _ABOVE)
     _, _, inner = name.partition(".")

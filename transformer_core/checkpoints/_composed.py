@@ -32,18 +32,18 @@ class ComposedWeights:
         specs: dict[str, TensorSpec] = {}
         for name, spec in self._wanted.items():
             made: dict[tuple[int, ...], TensorSpec] = {}
-            for key, shape in self._recipe(name).stored().items():
+            for key, shape in self.recipe(name).stored().items():
                 specs[key] = made.setdefault(shape, TensorSpec(shape, spec.dtype))
         return specs
 
     def transposed(self) -> frozenset[str]:
         """Returns the keys of the matrices that are stored [inputs, outputs] (``Conv1D`` of GPT-2)."""
-        recipes = [recipe for recipe in map(self._recipe, self._wanted) if isinstance(recipe, Transposed)]
+        recipes = [recipe for recipe in map(self.recipe, self._wanted) if isinstance(recipe, Transposed)]
         return frozenset(key for recipe in recipes for key in recipe.stored())
 
     def stored_key(self, name: str) -> str:
         """Returns the first of the stored keys that a parameter is made of."""
-        return next(iter(self._recipe(name).stored()))
+        return next(iter(self.recipe(name).stored()))
 
     def keys(self) -> Iterator[str]:
         """Yields the parameters with complete stored tensors."""
@@ -51,7 +51,7 @@ class ComposedWeights:
 
     def has(self, key: str) -> bool:
         """Returns whether all stored tensors of a parameter are there."""
-        return all(map(self._source.has, self._recipe(key).stored()))
+        return all(map(self._source.has, self.recipe(key).stored()))
 
     def spec(self, key: str) -> TensorSpec:
         """Returns the parameter's shape in the stored dtype.
@@ -61,11 +61,11 @@ class ComposedWeights:
         """
         if key not in self._wanted:
             return self._source.spec(key)
-        return TensorSpec(self._wanted[key].shape, common_dtype(self._source, self._recipe(key)))
+        return TensorSpec(self._wanted[key].shape, common_dtype(self._source, self.recipe(key)))
 
     def encoding(self, key: str) -> str | None:
         """Returns the encoding of the first packed tensor of the parameter's recipe; None if none is packed."""
-        encodings = map(self._source.encoding, self._recipe(key).stored())
+        encodings = map(self._source.encoding, self.recipe(key).stored())
         return next(filter(None, encodings), None)
 
     def read(self, key: str) -> np.ndarray:
@@ -75,7 +75,7 @@ class ComposedWeights:
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
         """Reads rows [stop - start, ..] of the parameter, and only the necessary part of the stored tensors."""
-        return self._recipe(key).rows(self._source, start, stop)
+        return self.recipe(key).rows(self._source, start, stop)
 
     def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
         """Reads rows of the parameter as a matrix, [product of all dims but the last, last dim].
@@ -83,7 +83,7 @@ class ComposedWeights:
         If the parameter is stored unchanged, and the source supports it, only these rows are read; otherwise the rows
         of the first axis that contain them.
         """
-        recipe = self._recipe(key)
+        recipe = self.recipe(key)
         if type(recipe) is Stored:
             return matrix_rows_of(self._source, next(iter(recipe.stored())), start, stop)
         if isinstance(recipe, Stacked):
@@ -92,7 +92,7 @@ class ComposedWeights:
 
     def packed_as(self, key: str) -> str | None:
         """Returns the encoding of the stored rows; None if the parameter's rows differ from them, or in encoding."""
-        recipe, source = self._recipe(key), self._source
+        recipe, source = self.recipe(key), self._source
         if not recipe.keeps_rows or not isinstance(source, PackedRows):
             return None
         first, *others = {source.packed_as(stored) for stored in recipe.stored()}
@@ -101,11 +101,11 @@ class ComposedWeights:
     def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
         """Reads rows of the parameter, packed as the source has them; see ``PackedRows``."""
         packed: Any = _AsPacked(self._source)  # recipes that keep rows ask for nothing but rows
-        return self._recipe(key).rows(packed, start, stop)
+        return self.recipe(key).rows(packed, start, stop)
 
     def stored_bytes(self, key: str) -> int | None:
         """Returns the parameter's share of the bytes of the stored tensors that it is made of; None if not known."""
-        source, shapes = self._source, self._recipe(key).stored()
+        source, shapes = self._source, self.recipe(key).stored()
         sizes = [source.stored_bytes(stored) for stored in shapes] if isinstance(source, StoredBytes) else [None]
         known = [size for size in sizes if size is not None]
         if len(known) < len(sizes):
@@ -114,13 +114,14 @@ class ComposedWeights:
 
     def origin(self, key: str) -> str:
         """Returns the file, and the stored keys if they differ from the parameter's name."""
-        first, *others = self._recipe(key).stored()
+        first, *others = self.recipe(key).stored()
         file = self._source.origin(first)
         if first == key:
             return file
         return f"{file} ({first}{f' and {len(others)} more' if others else ''})"
 
-    def _recipe(self, name: str) -> Recipe:
+    def recipe(self, name: str) -> Recipe:
+        """Returns the recipe of a parameter."""
         spec = self._wanted.get(name)
         shape = self._source.spec(name).shape if spec is None else spec.shape
         return self._recipe_of(name, shape, self._source) or Stored(name, shape)

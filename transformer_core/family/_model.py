@@ -1,13 +1,13 @@
 """Base class of all models: parameters, and entry points at fixed sizes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 from lang_core import ConfigError, DType, EntryPoint, Module, as_dtype, near_names
 from transformer_core._config_fields import ConfigFields
-from transformer_core._names import POSITIONS, WINDOW_CACHES
+from transformer_core._names import ADAPTED, POSITIONS, WINDOW_CACHES
 from transformer_core.checkpoints import RecipeOf
 from transformer_core.family._packed_texts import packed_name
 from transformer_core.family._row_copies import with_row_copies
@@ -192,6 +192,7 @@ def entry_points(
     verify_tokens: int | None = None,
     slots: int | None = None,
     pages: tuple[int, int] | None = None,
+    adapters: tuple[int, int] | None = None,
     lengths: Sequence[int] = (),
     packed: Sequence[int] = (),
 ) -> tuple[EntryPoint, ...]:
@@ -210,6 +211,9 @@ def entry_points(
         slots: number of rows of caches, for a server that decodes as many sequences at once: the entry points are then
             those of ``slot_entry_points``, and T the most tokens that a call of ``prefill_row`` takes.
         pages: number of pages that the caches are, and positions of each, which rows then share; None for whole rows.
+        adapters: number and ranks of LoRA adapters that sequences may have, each its own; every entry point of
+            ``slots`` that runs tokens is then there twice, a second time as ``adapted_..`` with these adapters. None
+            without.
         lengths: further, shorter T of ``forward``, each an entry point ``forward_T``.
         packed: T of rows of several texts, each an entry point ``packed_T``; see ``Model.packed_lengths``.
 
@@ -230,6 +234,8 @@ def entry_points(
         if pages is not None:
             _check_pages(*pages, slots, sizes)
             profiles = [_paged(profile, *pages) for profile in profiles]
+        if adapters is not None:
+            profiles = [*profiles, *_adapted(model, profiles, *adapters)]
         return with_row_copies([model.entry_point(profile) for profile in profiles], pages[0] if pages else slots)
     chosen = model.DEFAULT_ENTRY_POINTS if names is None else names
     _check_names(model.ENTRY_POINTS, chosen)
@@ -275,6 +281,21 @@ def _paged(profile: CompileProfile, pages: int, page_tokens: int) -> CompileProf
     if profile.cache_rows is None:
         return profile
     return replace(profile, cache_rows=pages, page_tokens=page_tokens)
+
+
+def _adapted(
+    model: Model[Any], profiles: Sequence[CompileProfile], adapters: int, rank: int
+) -> Iterator[CompileProfile]:
+    """Yields the profiles of entry points with adapters."""
+    check_size("adapters", adapters)
+    check_size("adapter_rank", rank)
+    if any(profile.cache_rows is None for profile in profiles):
+        raise ConfigError(
+            f"adapters: expected none, for {model.config.architecture} takes pictures, whose entry points have no "
+            f"adapters: merge an adapter into the bundle (`adapter`)"
+        )
+    for profile in profiles:
+        yield replace(profile, name=f"{ADAPTED}{profile.name}", adapters=adapters, adapter_rank=rank)
 
 
 def check_size(name: str, size: int, most: int | None = None, why: str = "") -> None:

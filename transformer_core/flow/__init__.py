@@ -25,6 +25,7 @@
 {'logits': f32[1,5,11]}
 """
 
+from transformer_core.flow._adapters import AdaptedLinear, adapted_linears
 from transformer_core.flow._build import BuildContext, Maker
 from transformer_core.flow._context import Block, FlowContext
 from transformer_core.flow._entry_points import entry_points
@@ -35,6 +36,7 @@ from transformer_core.flow._recipe import ModelFlow, sequence, when
 from transformer_core.flow._value import FlowValue
 
 __all__ = [
+    "AdaptedLinear",
     "Block",
     "BuildContext",
     "CompileProfile",
@@ -46,6 +48,7 @@ __all__ = [
     "ModelFlow",
     "Positions",
     "Rows",
+    "adapted_linears",
     "entry_points",
     "load_profiles",
     "sequence",

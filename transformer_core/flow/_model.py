@@ -22,6 +22,7 @@ from lang_core import (
 )
 from transformer_core._names import NEXT_IDS
 from transformer_core.checkpoints import Audit, audit
+from transformer_core.flow._adapters import AdaptedLinear, RunAdapters, adapted_linears, adapter_arguments
 from transformer_core.flow._build import BuildContext, BuildRegistry, Stage, chained
 from transformer_core.flow._cache_rows import states_put, states_taken
 from transformer_core.flow._context import FlowContext
@@ -93,6 +94,7 @@ class FlowModel(Module):
         if profile.next_ids and not self._registry.has_head:
             raise ConfigError(f"next_ids: profile {profile.name!r} needs logits, and flow {name!r} has no .lm_head(..)")
         self._slots: tuple[Slot, ...] | None = None
+        self._adapted: tuple[AdaptedLinear, ...] | None = None
         self._arguments: tuple[Argument, ...] | None = None
         self._traced: FlowTrace | None = None
 
@@ -116,7 +118,7 @@ class FlowModel(Module):
         return EntryPoint(self._profile.name, self.__call__, self.arguments(), batch_invariant=rows_apart)
 
     def arguments(self) -> tuple[Argument, ...]:
-        """Returns inputs, ``position`` and ``last``, bound cos, sin and masks, then caches, states or pasts.
+        """Returns inputs, ``position`` and ``last``, adapters, bound cos, sin and masks, then caches, states or pasts.
 
         Functions and blocks that may declare inputs are run on specs for it, once.
 
@@ -135,6 +137,7 @@ class FlowModel(Module):
         arguments = (
             *(Argument(spec.name, spec.spec(profile.sizes)) for spec in self._registry.inputs.values()),
             *self._places(),
+            *self._adapter_arguments(),
             *self._binding_arguments(),
             *memory_arguments(self._kept_slots(), profile),
         )
@@ -176,6 +179,14 @@ class FlowModel(Module):
             raise ConfigError(f"flow {self._title!r}: memory bindings: no .rope_tables(..) takes cos, sin and mask")
         local = None if settings.local_rope is None else settings.local_rope.rotated
         return binding_arguments(settings.windows, settings.rope.rotated, local, self._profile)
+
+    def _adapter_arguments(self) -> list[Argument]:
+        """Returns the adapter of each sequence, and the tables of adapters."""
+        if self._profile.adapters is None:
+            return []
+        if self._adapted is None:
+            self._adapted = adapted_linears(self._root)
+        return adapter_arguments(self._adapted, self._profile)
 
     def _kept_slots(self) -> tuple[Slot, ...]:
         if self._slots is None:
@@ -232,6 +243,9 @@ class FlowModel(Module):
         state.row, state.length = places.get("pages", state.row), places.get("length")
         if "count" in places:
             state.last = ctx.ops.sub(places["count"], 1)
+        adapters = {argument.name: next(rest) for argument in self._adapter_arguments()}
+        if adapters:
+            state.adapters = RunAdapters(ctx, self._adapted or (), adapters, self._profile)
         bound = {argument.name: next(rest) for argument in self._binding_arguments()}
         state.slots = incoming(ctx, self._kept_slots(), self._profile, rest)
         if state.row is not None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lang_core import ConfigError, Module, OpError, Repeated, tag_name
+from transformer_core.flow._adapters import adding
 from transformer_core.flow._build import BuildContext, Group, Maker, Stage, StageRun, chained
 from transformer_core.flow._context import FlowContext
 from transformer_core.flow._profile import CompileProfile
@@ -158,7 +159,8 @@ class RepeatStage:
 
     def _run_layer(self, flow: FlowContext, layer: Module, index: int, x: FlowValue | None) -> FlowValue:
         rows = self.operands.rows_of(flow, index)  # outside of its block, which is then that of the other layers
-        with flow.ctx.block(layer.path), flow.layer(layer.path):
+        deltas = {} if flow.state.adapters is None else flow.state.adapters.deltas(layer)
+        with flow.ctx.block(layer.path), flow.layer(layer.path), adding(layer, deltas):
             before = [flow.stream(name).spec for name in self.operands.streams] or [needed(x, self.name).spec]
             results = self.operands.run(flow, layer, x, self.name, rows)
         for wanted, result in zip(before, results, strict=True):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lang_core import Parameter, Tensor, TensorSpec
+from transformer_core.flow._adapters import RunAdapters
 from transformer_core.flow._value import FlowValue, InputSpec
 from transformer_core.flow._weights import ParameterKey
 from transformer_core.layers._cache import Cache
@@ -64,6 +65,7 @@ class FlowState:
         position: i32 of rank 0 or [B], position of the first token; None without caches.
         last: row of the last real token, as ``position``; None without padding.
         length: number of tokens that the sequence has in all, as ``position``; None if RoPE does not depend on it.
+        adapters: LoRA adapters of the sequences; None without.
         bindings: tables and masks of the caller; None if ``rope_tables`` computes them.
         step: RoPE's cos and sin, masks and places in caches, from ``rope_tables``.
         embedding: weight [V, D] of ``token_embed``.
@@ -90,6 +92,7 @@ class FlowState:
     position: Tensor | None = None
     last: Tensor | None = None
     length: Tensor | None = None
+    adapters: RunAdapters | None = None
     bindings: DecodeBindings | None = None
     step: StepInputs | None = None
     embedding: Parameter | None = None

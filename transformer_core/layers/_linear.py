@@ -1,6 +1,7 @@
 """The linear layer."""
 
 from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, checked_choices
+from transformer_core.layers._low_rank import LowRankDelta
 
 
 @checked_choices
@@ -15,6 +16,9 @@ class Linear(Module):
         packable: whether the weight may be packed; not if code outside of this module computes with it.
     """
 
+    _delta: LowRankDelta | None = None  # of the running call
+    _adds_delta: bool = False  # whether it was added
+
     def __init__(
         self, inputs: int, outputs: int, *, bias: bool = False, dtype: DType | str = "f32", packable: bool = True
     ) -> None:
@@ -27,9 +31,23 @@ class Linear(Module):
         bias = None if self.bias is None else ctx.parameter(self.bias)
         weight, encoding = ctx.parameter(self.weight), self.weight.encoding
         if encoding is None:
-            return ctx.ops.linear(x, weight, bias)
-        product = ctx.ops.packed_linear(x, weight, encoding, activations=self.weight.activations)
-        return product if bias is None else ctx.ops.add(product, bias)
+            product = ctx.ops.linear(x, weight, bias)
+        else:
+            product = ctx.ops.packed_linear(x, weight, encoding, activations=self.weight.activations)
+            product = product if bias is None else ctx.ops.add(product, bias)
+        if self._delta is None:
+            return product
+        self._adds_delta = True
+        return self._delta.added(ctx, x, product)
+
+    def take_delta(self, delta: LowRankDelta) -> None:
+        """Adds a low-rank change to the products from now on, beside the weight."""
+        self._delta, self._adds_delta = delta, False
+
+    @property
+    def adds_delta(self) -> bool:
+        """True once a product had the change that ``take_delta`` gave."""
+        return self._adds_delta
 
 
 class VocabularyLinear(Linear):

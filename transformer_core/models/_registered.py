@@ -28,6 +28,7 @@ from transformer_core.family import (
     register,
     register_refusal,
 )
+from transformer_core.models._adapter_places import adapter_places
 from transformer_core.models._load import load_model, misspelt_fields
 from transformer_core.models._random import write_random_model
 from transformer_core.models._stored_layout import StoredLayout
@@ -75,6 +76,7 @@ __all__ = [
     "ShortConvConfig",
     "VisionLanguageConfig",
     "VisionLanguageLM",
+    "adapter_places",
     "architectures",
     "check_quantization",
     "decoder_flow",

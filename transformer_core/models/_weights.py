@@ -1,7 +1,7 @@
 """Checkpoints as the weights of models."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, Final, Protocol, runtime_checkable
@@ -226,6 +226,15 @@ def _named(model: Model[Any], source: WeightSource, adapters: Sequence[Adapter])
     adapted = adapt(whole, adapters, absent, shared, transposed)
     _check_read(model, whole, adapted, absent)
     return _composed(model, adapted) or adapted
+
+
+def recipes_of(model: Model[Any], source: WeightSource, names: Iterable[str]) -> dict[str, Recipe]:
+    """Returns the recipes by which parameters are made of the tensors of a checkpoint of Hugging Face's form."""
+    source, wanted = _with_prefix(model, source), _wanted(model)
+    composed = _composed(model, source, _missing(model, source))
+    if composed is None:
+        return {name: Stored(name, wanted[name].shape) for name in names}
+    return {name: composed.recipe(name) for name in names}
 
 
 def _check_read(model: Model[Any], source: WeightSource, adapted: AdaptedWeights, absent: range) -> None:
