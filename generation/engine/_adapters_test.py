@@ -35,11 +35,11 @@ class AdaptedHashSlots(HashSlots):
     def prefill_row(
         self, token_ids: Sequence[int], row: int, position: int, embeddings: np.ndarray | None = None
     ) -> Prediction:
-        """As ``HashSlots`` does, of other tokens."""
+        """Runs other tokens than those that are given."""
         return super().prefill_row([self._read(token, row) for token in token_ids], row, position, embeddings)
 
     def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
-        """As ``HashSlots`` does, of other tokens."""
+        """Runs other tokens than those that are given."""
         read = [self._read(token, row) for token, row in zip(token_ids, rows, strict=True)]
         return super().decode(rows, read, positions)
 
