@@ -21,30 +21,4 @@ if TYPE_CHECKING:
     from compile_dag._tape import Sink, Tape
     from compile_dag._verify import verify, verify_stretch
 
-__all__ = [
-    "PARAMETER",
-    "TAG",
-    "Call",
-    "ComputeGraph",
-    "GraphExecutionContext",
-    "Node",
-    "Recording",
-    "RecordingSink",
-    "Sink",
-    "Stretch",
-    "TagInfo",
-    "Tape",
-    "Value",
-    "evaluate",
-    "has_tags",
-    "line_in_package",
-    "record",
-    "regions_of",
-    "replay",
-    "tag_info",
-    "tags_of",
-    "verify",
-    "verify_stretch",
-]
-
 export_lazily(__name__)

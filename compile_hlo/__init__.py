@@ -10,16 +10,4 @@ if TYPE_CHECKING:
     from compile_hlo._traced_name import traced_name
     from compile_hlo.passes import pruned_to_outputs, without_common_subexpressions, without_dead_code
 
-__all__ = [
-    "LoweredFunction",
-    "LoweredModule",
-    "lower_module",
-    "pruned_to_outputs",
-    "record_entry_point",
-    "text_file",
-    "traced_name",
-    "without_common_subexpressions",
-    "without_dead_code",
-]
-
 export_lazily(__name__)

@@ -27,28 +27,4 @@ if TYPE_CHECKING:
     from generation._step import TokenStep
     from generation._stop import StopRule, eos_ids, load_eos_ids
 
-__all__ = [
-    "DEFAULT_SAMPLING",
-    "SAMPLING_FIELDS",
-    "CachedModel",
-    "Drafter",
-    "DraftingModel",
-    "KnownLogits",
-    "Prediction",
-    "PredictionHead",
-    "PromptLookup",
-    "Sampler",
-    "SamplingConfig",
-    "TokenStep",
-    "StopRule",
-    "check_room",
-    "default_sampling",
-    "eos_ids",
-    "likeliest_ids",
-    "load_default_sampling",
-    "load_eos_ids",
-    "rows_of",
-    "run_prompt",
-]
-
 export_lazily(__name__)

@@ -11,7 +11,8 @@ def export_lazily(package: str) -> None:
     """Makes a package import its names when they are first used.
 
     The names are those that the package's ``__init__.py`` imports under ``if TYPE_CHECKING:``, where type checkers and
-    editors read them. No name may be that of a module of the package, which would take its place.
+    editors read them; ``__all__`` and ``dir`` have them too. No name may be that of a module of the package, which
+    would take its place.
 
     Args:
         package: ``__name__`` of the package that calls this.
@@ -28,7 +29,8 @@ def export_lazily(package: str) -> None:
         return value
 
     module.__getattr__ = import_name
-    module.__dir__ = lambda: sorted({*vars(module), *sources})
+    module.__all__ = sorted(sources)
+    module.__dir__ = lambda: sorted({*(name for name in vars(module) if name.startswith("__")), *sources})
 
 
 def _sources(text: str) -> dict[str, tuple[str, str]]:

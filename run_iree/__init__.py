@@ -38,36 +38,4 @@ if TYPE_CHECKING:
         Updating,
     )
 
-__all__ = [
-    "DATA_TILING",
-    "DEVICES",
-    "TARGETS",
-    "CompileReport",
-    "CpuRecord",
-    "Device",
-    "DeviceTensor",
-    "Function",
-    "HostFunction",
-    "HeldTensors",
-    "ModuleCache",
-    "ModuleLocation",
-    "Results",
-    "Schedule",
-    "Session",
-    "Target",
-    "Updating",
-    "available",
-    "check_bindings",
-    "check_text",
-    "compile_module",
-    "compiler_path",
-    "evict",
-    "is_locked",
-    "host_cpu",
-    "locate",
-    "target_named",
-    "target_of_device",
-    "tiling_flags",
-]
-
 export_lazily(__name__)

@@ -18,16 +18,3 @@ from run_jax._rules import RULES, computes
 from run_jax._tensor import JaxTensor
 
 del _contract, _elementwise, _indexing, _packed, _packed_experts, _reduce, _shape  # imported for their rules
-
-__all__ = [
-    "RULES",
-    "JaxExecutionContext",
-    "JaxTensor",
-    "StableHloFunction",
-    "arrays_of",
-    "computes",
-    "jax_devices",
-    "jax_function",
-    "parameter_arrays",
-    "require_width",
-]

@@ -14,28 +14,4 @@ if TYPE_CHECKING:
     from runtime._replacing import BaseUpdating, UpdatePlan
     from runtime._session import BaseSession
 
-__all__ = [
-    "HELD",
-    "ArgumentChecks",
-    "BaseSession",
-    "BaseUpdating",
-    "CallGuard",
-    "Counters",
-    "DeviceHandle",
-    "Holding",
-    "Owner",
-    "Part",
-    "UpdatePlan",
-    "Value",
-    "admitted",
-    "admitted_value",
-    "number_as_tensor",
-    "Function",
-    "Held",
-    "Results",
-    "Session",
-    "Tensor",
-    "Updating",
-]
-
 export_lazily(__name__)

@@ -25,28 +25,4 @@ if TYPE_CHECKING:
     from autotune.caches._memory import OVERLAYS, ConfigCache, overlay_cache
     from autotune.caches._persistent import PersistentCache, cache_directory
 
-__all__ = [
-    "AutotuneData",
-    "CacheEntry",
-    "ConfigCache",
-    "FAILED",
-    "HEURISTIC",
-    "Key",
-    "Measurement",
-    "OK",
-    "OVERLAYS",
-    "OVERRIDE",
-    "PINNED",
-    "PersistentCache",
-    "REJECTED",
-    "SKIPPED",
-    "Selection",
-    "TUNED",
-    "cache_directory",
-    "cfg_name",
-    "decode",
-    "encode",
-    "overlay_cache",
-]
-
 export_lazily(__name__)

@@ -14,18 +14,3 @@ from autotune.compilers._compiler import (
     traced_context,
     with_jax_arrays,
 )
-
-__all__ = [
-    "CompileRequest",
-    "CompiledCall",
-    "CompiledKernel",
-    "KernelCompiler",
-    "compile_invocation",
-    "compile_request",
-    "compiled_call",
-    "compiler_named",
-    "register_compiler",
-    "serves",
-    "traced_context",
-    "with_jax_arrays",
-]

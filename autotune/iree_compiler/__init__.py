@@ -14,16 +14,4 @@ if TYPE_CHECKING:
     from autotune.iree_compiler._entry_points import CANDIDATE_FLAGS, CompileFlags, EntryPointKernel
     from autotune.iree_compiler._iree import IreeCompiler, IreeFunction, KernelModule
 
-__all__ = [
-    "CANDIDATE_FLAGS",
-    "CompileFlags",
-    "CpuKernelsKernel",
-    "EntryPointKernel",
-    "IreeCompiler",
-    "IreeFunction",
-    "KernelModule",
-    "remembered_kernels",
-    "tune_kernels",
-]
-
 export_lazily(__name__)

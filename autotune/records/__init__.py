@@ -32,32 +32,4 @@ if TYPE_CHECKING:
         recorded_calls,
     )
 
-__all__ = [
-    "PREFIX",
-    "PROFILE",
-    "ProfiledCall",
-    "RecordedCall",
-    "as_line",
-    "call_of",
-    "checked_prefix",
-    "extract_labels_from_hlo_text",
-    "find_labels_in_lowered",
-    "forget_invocations",
-    "get_invocations",
-    "is_recording_calls",
-    "label",
-    "labelled",
-    "labels_in",
-    "prefixed_labels_in",
-    "profile",
-    "read_record",
-    "record_file",
-    "record_invocation",
-    "record_lines",
-    "recorded_calls",
-    "stamp_mode",
-    "stamp_of",
-    "text_of",
-]
-
 export_lazily(__name__)

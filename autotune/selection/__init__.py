@@ -3,5 +3,3 @@
 from autotune.selection._chain import ConfigSelectorChain
 from autotune.selection._chooser import ConfigChooser
 from autotune.selection._policy import POLICIES, AutotunePolicy, policy_override
-
-__all__ = ["AutotunePolicy", "ConfigChooser", "ConfigSelectorChain", "POLICIES", "policy_override"]

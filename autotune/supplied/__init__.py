@@ -14,22 +14,3 @@ from autotune.supplied._gated_delta import GatedDeltaConfig, GatedDeltaKernel
 from autotune.supplied._linear import LAYOUTS, LinearConfig, LinearKernel, pack_weight
 from autotune.supplied._norms import RMSNormConfig, RMSNormKernel, SoftmaxConfig, SoftmaxKernel
 from autotune.supplied._rope import RopeKernel, RopeKernelConfig
-
-__all__ = [
-    "LAYOUTS",
-    "AttentionConfig",
-    "AttentionKernel",
-    "GatedDeltaConfig",
-    "GatedDeltaKernel",
-    "GroupedAttentionKernel",
-    "LinearConfig",
-    "LinearKernel",
-    "RMSNormConfig",
-    "RMSNormKernel",
-    "RopeKernel",
-    "RopeKernelConfig",
-    "SoftmaxConfig",
-    "SoftmaxKernel",
-    "composite_kernels",
-    "pack_weight",
-]

@@ -2,5 +2,3 @@
 
 from autotune.tuning._candidates import tune_call
 from autotune.tuning._tuner import Tuner, why_not_here
-
-__all__ = ["Tuner", "tune_call", "why_not_here"]

@@ -33,15 +33,3 @@ from compile_dag.gradient._rules import (
 )
 
 del _attention, _composites, _contract, _control, _elementwise, _gated_delta, _indexing, _reduce, _shape
-
-__all__ = [
-    "COMPOSITE_RULES",
-    "NOT_DIFFERENTIABLE",
-    "RULES",
-    "ForwardCall",
-    "composite_gradient",
-    "gradient",
-    "gradient_of",
-    "not_differentiable",
-    "value_and_gradient",
-]

@@ -10,19 +10,3 @@ from compile_dag.testing._programs import (
     same,
 )
 from compile_dag.testing._work import FEW, MANY, X, assert_linear, graph_of, recorded
-
-__all__ = [
-    "DRAWN",
-    "FEW",
-    "INPUTS",
-    "MANY",
-    "PROGRAMS",
-    "Program",
-    "X",
-    "assert_linear",
-    "eager",
-    "graph_of",
-    "input_tensors",
-    "recorded",
-    "same",
-]

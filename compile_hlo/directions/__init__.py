@@ -38,42 +38,4 @@ if TYPE_CHECKING:
     from compile_hlo.directions._reflection import DECLARATION, REFLECTION, reflected
     from compile_hlo.directions._signature import LoweredArgument, LoweredResult, Signature, signature_of
 
-__all__ = [
-    "SHARED",
-    "DECLARATION",
-    "NONE",
-    "REFLECTION",
-    "Attribute",
-    "Direction",
-    "Event",
-    "Events",
-    "FunctionFlow",
-    "FunctionOverlaps",
-    "KernelArgument",
-    "KernelResult",
-    "KernelSignature",
-    "LoweredArgument",
-    "LoweredResult",
-    "Origin",
-    "Origins",
-    "Reach",
-    "Signature",
-    "StretchFlow",
-    "StretchOverlaps",
-    "StretchUses",
-    "Update",
-    "WrittenAt",
-    "add_all",
-    "check_declared",
-    "directions_of",
-    "graph_directions",
-    "joined",
-    "origins_of",
-    "reflected",
-    "signature_of",
-    "stretch_overlaps",
-    "tensor_roots",
-    "updates_old",
-]
-
 export_lazily(__name__)

@@ -6,21 +6,3 @@ from compile_hlo.passes._groups import Chain, Group, chain_of
 from compile_hlo.passes._integer_products import LOWERED, block_value, is_block_value, with_integer_products
 from compile_hlo.passes._prune import needed_nodes, pruned_to_outputs, without_dead_code
 from compile_hlo.passes._row_writes import RowWrite, with_row_writes
-
-__all__ = [
-    "LOWERED",
-    "Chain",
-    "Group",
-    "RowWrite",
-    "Subexpressions",
-    "block_value",
-    "chain_of",
-    "is_block_value",
-    "needed_nodes",
-    "pruned_to_outputs",
-    "with_groups",
-    "with_integer_products",
-    "with_row_writes",
-    "without_common_subexpressions",
-    "without_dead_code",
-]

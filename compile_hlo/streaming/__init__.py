@@ -8,5 +8,3 @@ sweep over the stretches finds the live values, and a forward sweep writes the t
 from compile_hlo.streaming._plan import Plan, PlannedStretch
 from compile_hlo.streaming._record import LargestStretch, RecordedFunction
 from compile_hlo.streaming._write import StretchWriter
-
-__all__ = ["LargestStretch", "Plan", "PlannedStretch", "RecordedFunction", "StretchWriter"]

@@ -37,41 +37,4 @@ if TYPE_CHECKING:
     from generation.engine._steps import StepEngine, Ticket
     from generation.engine._times import PartTimes
 
-__all__ = [
-    "AnswerSteps",
-    "ArchivedBlock",
-    "AwaitedConstraint",
-    "BusyError",
-    "ConstraintError",
-    "DraftRow",
-    "DraftRows",
-    "Drafting",
-    "EndEvent",
-    "Engine",
-    "EngineClosedError",
-    "EngineFigures",
-    "EngineSettings",
-    "Event",
-    "ModelFailedError",
-    "ModelRunner",
-    "OnEvent",
-    "OneRow",
-    "PageCopy",
-    "PagePool",
-    "PagesError",
-    "PartTimes",
-    "PrefixArchive",
-    "PromptEvent",
-    "PromptPicture",
-    "RowPrefix",
-    "SequenceModel",
-    "StepEngine",
-    "Ticket",
-    "TokenConstraint",
-    "TokenEvent",
-    "RowAdapter",
-    "TokenRequest",
-    "canonical_pieces",
-]
-
 export_lazily(__name__)

@@ -18,19 +18,4 @@ if TYPE_CHECKING:
     from run_iree.archive._weights import ArchiveWeights
     from run_iree.archive._writer import WrittenArchive, write_archive
 
-__all__ = [
-    "ArchiveEntry",
-    "ArchiveLayout",
-    "ArchiveRecord",
-    "ArchiveWeights",
-    "Journal",
-    "NonFinite",
-    "Pieces",
-    "WrittenArchive",
-    "archive_layout",
-    "partial_name",
-    "read_archive_index",
-    "write_archive",
-]
-
 export_lazily(__name__)

@@ -1,5 +1,3 @@
 """Checks of CPU kernels: compares the results on this machine with the eager context."""
 
 from run_iree.checking._check import KernelCheck, check_kernel
-
-__all__ = ["KernelCheck", "check_kernel"]

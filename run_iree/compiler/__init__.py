@@ -20,23 +20,4 @@ if TYPE_CHECKING:
         target_named,
     )
 
-__all__ = [
-    "DATA_TILING",
-    "CompileReport",
-    "ModuleCache",
-    "OutlineRule",
-    "ModuleLocation",
-    "Schedule",
-    "Target",
-    "check_bindings",
-    "check_text",
-    "compile_module",
-    "compiler_path",
-    "evict",
-    "is_locked",
-    "locate",
-    "target_named",
-    "tiling_flags",
-]
-
 export_lazily(__name__)

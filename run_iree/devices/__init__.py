@@ -20,27 +20,4 @@ if TYPE_CHECKING:
         vulkan_device_name,
     )
 
-__all__ = [
-    "DEVICES_OF",
-    "TARGETS",
-    "CpuRecord",
-    "host_cpu",
-    "target_of_device",
-    "DEVICES",
-    "IREE_ERRORS",
-    "LAVAPIPE",
-    "MOST_BINDINGS",
-    "Device",
-    "address",
-    "available",
-    "duplicate",
-    "peek",
-    "read_back",
-    "reason",
-    "too_many_buffers",
-    "upload",
-    "vulkan_device_name",
-    "writable",
-]
-
 export_lazily(__name__)

@@ -9,18 +9,3 @@ from run_iree.kernels._lines import Buffer
 from run_iree.kernels._registered import KernelBuilder, RegisteredKernel, register_kernel, registered_kernels
 from run_iree.kernels._substitute import Substitution
 from run_iree.kernels._text import Arrangement, CpuKernel
-
-__all__ = [
-    "Arrangement",
-    "Buffer",
-    "CpuKernel",
-    "CpuKernels",
-    "InstructionSet",
-    "KernelBuilder",
-    "RegisteredKernel",
-    "Substitution",
-    "missing_features",
-    "register_instruction_set",
-    "register_kernel",
-    "registered_kernels",
-]

@@ -7,13 +7,3 @@ from run_iree.sessions._host_function import HostFunction
 from run_iree.sessions._results import Results
 from run_iree.sessions._session import Session
 from run_iree.sessions._updating import Updating
-
-__all__ = [
-    "DeviceTensor",
-    "Function",
-    "HeldTensors",
-    "HostFunction",
-    "Results",
-    "Session",
-    "Updating",
-]

@@ -11,21 +11,3 @@ from run_jax.processes._leader import Leader, Opener, exit_for
 from run_jax.processes._leading import lead, leading
 from run_jax.processes._meeting import SOCKET, Meeting
 from run_jax.processes._place import Place, place_of
-
-__all__ = [
-    "SOCKET",
-    "Facts",
-    "Leader",
-    "Meeting",
-    "Opener",
-    "Place",
-    "connect_devices",
-    "exit_for",
-    "first_difference",
-    "follow",
-    "join",
-    "lead",
-    "leading",
-    "leave",
-    "place_of",
-]

@@ -6,18 +6,3 @@ from run_jax.sessions._held import HeldTensors
 from run_jax.sessions._partitions import PLATFORMS, Axes, Partitions, device_mesh, devices_of, single
 from run_jax.sessions._session import Session
 from run_jax.sessions._updating import Results, Updating
-
-__all__ = [
-    "PLATFORMS",
-    "Axes",
-    "DeviceTensor",
-    "Function",
-    "HeldTensors",
-    "Partitions",
-    "Results",
-    "Session",
-    "Updating",
-    "device_mesh",
-    "devices_of",
-    "single",
-]

@@ -21,19 +21,3 @@ from run_jax.training._optimizer import SCHEDULES, OptimizerOptions, Schedule, a
 from run_jax.training._processes import device_names, is_writer, wait_for_all
 from run_jax.training._trace import trace
 from run_jax.training._trainer import Trainer, TrainingState
-
-__all__ = [
-    "SCHEDULES",
-    "OptimizerOptions",
-    "Schedule",
-    "Trainer",
-    "TrainingCheckpoints",
-    "TrainingMesh",
-    "TrainingState",
-    "adamw",
-    "device_names",
-    "is_writer",
-    "rate_schedule",
-    "trace",
-    "wait_for_all",
-]

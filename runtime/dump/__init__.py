@@ -26,28 +26,4 @@ if TYPE_CHECKING:
     from runtime.dump._traced import add_traced, traced_specs
     from runtime.dump._writer import MANIFEST, DumpLimits, DumpTotals, DumpWriter
 
-__all__ = [
-    "LEVELS",
-    "MANIFEST",
-    "CallDumper",
-    "Companion",
-    "Dump",
-    "DumpLimits",
-    "DumpRecord",
-    "DumpTotals",
-    "DumpWriter",
-    "DumpedCall",
-    "Dumper",
-    "ModuleAgreement",
-    "Statistics",
-    "TensorLabel",
-    "add_traced",
-    "eager_call",
-    "kernel_sites",
-    "read_dump",
-    "statistics",
-    "tags_by_entry_point",
-    "traced_specs",
-]
-
 export_lazily(__name__)

@@ -23,23 +23,4 @@ if TYPE_CHECKING:
         register_engine,
     )
 
-__all__ = [
-    "DEVICES",
-    "ENGINES",
-    "XLA",
-    "EagerSession",
-    "Engine",
-    "Place",
-    "all_devices",
-    "device_aliases",
-    "engine_named",
-    "engine_names",
-    "model_of",
-    "dumped_module",
-    "open_on_rank",
-    "open_session",
-    "register_engine",
-    "xla_function",
-]
-
 export_lazily(__name__)

@@ -23,30 +23,4 @@ if TYPE_CHECKING:
     from tapeline.cli._table import table
     from tapeline.cli._version import VERSION
 
-__all__ = [
-    "EXIT_INPUT",
-    "EXIT_OTHER",
-    "VERSION",
-    "ByteProgress",
-    "Progress",
-    "ProgressEvent",
-    "StepProgress",
-    "TerminalProgress",
-    "check_writable",
-    "guarded",
-    "no_progress",
-    "open_streams",
-    "output_file",
-    "parse_size",
-    "run",
-    "say",
-    "say_error",
-    "saying",
-    "show",
-    "size_text",
-    "table",
-    "user_path",
-    "whole_file",
-]
-
 export_lazily(__name__)

@@ -4,5 +4,3 @@ from tapeline.command._explanations import ERRORS_PAGE, EXPLANATIONS, see_also
 from tapeline.command._flags import shown_flags
 from tapeline.command._main import main
 from tapeline.command._program import COMMANDS, load_command, run_command
-
-__all__ = ["COMMANDS", "ERRORS_PAGE", "EXPLANATIONS", "load_command", "main", "run_command", "see_also", "shown_flags"]

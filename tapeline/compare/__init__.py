@@ -19,24 +19,4 @@ if TYPE_CHECKING:
     from tapeline.compare._tensors import compare_tensors, left_out
     from tapeline.compare._text import comparison_text, error_of
 
-__all__ = [
-    "FORMER_ACTIVATIONS",
-    "PACKED",
-    "PACKED_Q8",
-    "TOLERANCE",
-    "Agreement",
-    "ComparedTensor",
-    "Comparison",
-    "agreement",
-    "block_of",
-    "compare_dumps",
-    "compare_tensors",
-    "precision_of",
-    "comparison_text",
-    "error_of",
-    "is_dump",
-    "left_out",
-    "tolerance_of",
-]
-
 export_lazily(__name__)

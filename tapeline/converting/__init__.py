@@ -8,14 +8,4 @@ if TYPE_CHECKING:
     from tapeline.converting._convert import CONVERTED_DTYPES, CONVERTED_FORMATS, Converted, convert, write_description
     from tapeline.converting._imatrix import Imatrix, read_imatrix
 
-__all__ = [
-    "CONVERTED_DTYPES",
-    "CONVERTED_FORMATS",
-    "Converted",
-    "Imatrix",
-    "convert",
-    "read_imatrix",
-    "write_description",
-]
-
 export_lazily(__name__)

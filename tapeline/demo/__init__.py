@@ -2,15 +2,3 @@
 
 from tapeline.demo._checkpoint import TOKENIZER, WEIGHTS, write_demo_checkpoint
 from tapeline.demo._config import BOS, BOS_ID, CONFIG, EOS, EOS_ID, VOCABULARY_SIZE
-
-__all__ = [
-    "BOS",
-    "BOS_ID",
-    "CONFIG",
-    "EOS",
-    "EOS_ID",
-    "TOKENIZER",
-    "VOCABULARY_SIZE",
-    "WEIGHTS",
-    "write_demo_checkpoint",
-]

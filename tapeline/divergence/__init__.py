@@ -17,27 +17,4 @@ if TYPE_CHECKING:
     from tapeline.divergence._runs import INSIDE, compare_runs
     from tapeline.divergence._sides import DeviceSide, EagerSide, LoweredSide, Side, check_alike, eager_side
 
-__all__ = [
-    "INSIDE",
-    "Arrays",
-    "DeviceRunner",
-    "DeviceSide",
-    "EagerReference",
-    "EagerSide",
-    "InterpreterRunner",
-    "LoweredSide",
-    "Reference",
-    "Runner",
-    "RunnerReference",
-    "Side",
-    "XlaRunner",
-    "check_alike",
-    "compare_runs",
-    "eager_side",
-    "example_inputs",
-    "expected_result",
-    "locate",
-    "next_state",
-]
-
 export_lazily(__name__)

@@ -25,30 +25,4 @@ if TYPE_CHECKING:
     from tapeline.exporting._report import report_summary
     from tapeline.exporting._source import ModelSource, open_source
 
-__all__ = [
-    "CHOICES",
-    "RARE",
-    "TARGETS",
-    "ExportKeywords",
-    "ExportOptions",
-    "ModelSource",
-    "bundled_files",
-    "cached_export",
-    "cached_export_early",
-    "canonical_targets",
-    "check_unnamed",
-    "default_output",
-    "check_names",
-    "dry_run",
-    "export",
-    "open_source",
-    "option_texts",
-    "predict_export",
-    "prediction_text",
-    "report_summary",
-    "run_export",
-    "with_adapters",
-    "write_prediction",
-]
-
 export_lazily(__name__)

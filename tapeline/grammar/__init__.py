@@ -26,19 +26,4 @@ if TYPE_CHECKING:
         RegularExpression,
     )
 
-__all__ = [
-    "FORMATS",
-    "Choices",
-    "GrammarConstraint",
-    "GrammarLimits",
-    "GrammarSpec",
-    "JsonObject",
-    "JsonSchema",
-    "LarkGrammar",
-    "RegularExpression",
-    "check_schema",
-    "compile_constraint",
-    "compile_constraints",
-]
-
 export_lazily(__name__)

@@ -17,16 +17,4 @@ if TYPE_CHECKING:
     from tapeline.hub._resolve import check_model, resolve_adapter, resolve_model
     from tapeline.hub._state import HubState, hub_state
 
-__all__ = [
-    "HubError",
-    "HubName",
-    "HubState",
-    "ModelLocation",
-    "check_model",
-    "hub_state",
-    "parse_hub_name",
-    "resolve_adapter",
-    "resolve_model",
-]
-
 export_lazily(__name__)

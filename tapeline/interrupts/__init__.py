@@ -10,16 +10,3 @@ from tapeline.interrupts._guard import (
     say_interrupted,
 )
 from tapeline.interrupts._processes import Deadline, end_at_once, kill_descendants
-
-__all__ = [
-    "EXIT_INTERRUPTED",
-    "Deadline",
-    "end_at_once",
-    "end_interrupted",
-    "first_deferred",
-    "kill_descendants",
-    "other_handlers",
-    "received",
-    "run_program",
-    "say_interrupted",
-]

@@ -3,5 +3,3 @@
 from tapeline.launching._environment import PIPE, TOKEN, guard_rank
 from tapeline.launching._launcher import Ending, launch
 from tapeline.launching._output import stdout_is_ours
-
-__all__ = ["PIPE", "TOKEN", "Ending", "guard_rank", "launch", "stdout_is_ours"]

@@ -21,17 +21,4 @@ if TYPE_CHECKING:
     )
     from tapeline.reference._texts import CONVERSATIONS, TEXTS
 
-__all__ = [
-    "CONVERSATIONS",
-    "PYTHON_VARIABLE",
-    "TEXTS",
-    "ReferenceAnswer",
-    "ReferenceProcess",
-    "ReferenceRequest",
-    "TokenSequence",
-    "kind_of",
-    "reference_python",
-    "run_reference",
-]
-
 export_lazily(__name__)

@@ -14,6 +14,4 @@ if TYPE_CHECKING:
     from tapeline.rendering._server import serve_workers
     from tapeline.rendering._worker import ERROR, TEXT
 
-__all__ = ["ERROR", "TEXT", "FrameError", "RenderLimits", "receive", "send", "serve_workers"]
-
 export_lazily(__name__)

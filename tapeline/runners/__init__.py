@@ -15,27 +15,4 @@ if TYPE_CHECKING:
     from tapeline.runners._slot_rows import position_axes
     from tapeline.runners._slots import SLOTS, BundleSlots
 
-__all__ = [
-    "ENCODE",
-    "SLOTS",
-    "AdapterTables",
-    "BundleModel",
-    "BundleSlots",
-    "Invariance",
-    "OneRowSource",
-    "RopeLengths",
-    "RowSource",
-    "SlotSource",
-    "encoded",
-    "encoder_arguments",
-    "invariance_fields",
-    "measured_invariance",
-    "open_slots",
-    "ordered_inputs",
-    "padded_call",
-    "position_axes",
-    "table_specs",
-    "takes_pictures",
-]
-
 export_lazily(__name__)

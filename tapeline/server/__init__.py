@@ -23,31 +23,4 @@ if TYPE_CHECKING:
     from tapeline.server._transcription_model import TranscriptionModel
     from tapeline.server._verification import Verification
 
-__all__ = [
-    "AdapterNames",
-    "PREFIX_CACHES",
-    "ClassifyingModel",
-    "EmbeddingModel",
-    "DraftOptions",
-    "LoadProgress",
-    "Loading",
-    "Log",
-    "ModelSource",
-    "Models",
-    "PrefixDirectory",
-    "RankingModel",
-    "RequestError",
-    "ServedModel",
-    "ServerOptions",
-    "Service",
-    "TextModel",
-    "TranscriptionModel",
-    "Verification",
-    "bundle_bytes",
-    "bundle_source",
-    "create_app",
-    "load_bundle",
-    "serve",
-]
-
 export_lazily(__name__)

@@ -18,29 +18,4 @@ if TYPE_CHECKING:
     from tapeline.text._text_encoder import EncodedText, TextEncoder, TextTokens
     from tapeline.text._tokenizer import Tokenizer, find_tokenizer, register_tokenizer, tokenizer_files
 
-__all__ = [
-    "TOKENIZER_FILE",
-    "Chat",
-    "ChatTemplate",
-    "EncodedText",
-    "IdStream",
-    "InfillTokens",
-    "Message",
-    "NoTemplateError",
-    "StopText",
-    "TextEncoder",
-    "TextStream",
-    "TextTokens",
-    "Tokenizer",
-    "UnreadTokenizerError",
-    "check_ids",
-    "find_tokenizer",
-    "gguf_tokenizer",
-    "gguf_tokenizer_fields",
-    "parse_token_ids",
-    "register_tokenizer",
-    "tokenizer_files",
-    "write_gguf_tokenizer",
-]
-
 export_lazily(__name__)

@@ -24,26 +24,3 @@ from tapeline.toolcalls._grammars import AnswerForm
 from tapeline.toolcalls._parser import AnswerParser, PlainParser
 from tapeline.toolcalls._support import ToolPlan, ToolSupport
 from tapeline.toolcalls._tools import Tool, ToolChoice, read_choice, read_tools
-
-__all__ = [
-    "FORMATS",
-    "AnswerDelta",
-    "AnswerForm",
-    "AnswerParser",
-    "CallDelta",
-    "CallFormat",
-    "ParsedAnswer",
-    "PlainParser",
-    "ReasoningDelta",
-    "TextDelta",
-    "Tool",
-    "ToolCall",
-    "ToolChoice",
-    "ToolPlan",
-    "ToolSupport",
-    "closed_json",
-    "find_format",
-    "generic_messages",
-    "read_choice",
-    "read_tools",
-]

@@ -12,26 +12,4 @@ if TYPE_CHECKING:
     from tapeline.tuning._explain import as_json, cfg_text, entries_text, explanation
     from tapeline.tuning._tune import TunedCall, load_kernels, tune_recorded, tuned_text
 
-__all__ = [
-    "CacheEntry",
-    "PersistentCache",
-    "TunedCall",
-    "as_json",
-    "bundle_calls",
-    "bundle_text",
-    "cfg_text",
-    "clear_entries",
-    "entries_text",
-    "explanation",
-    "find_entry",
-    "list_entries",
-    "load_kernels",
-    "open_cache",
-    "pin_entry",
-    "tune_cpu",
-    "tune_recorded",
-    "tuned_target",
-    "tuned_text",
-]
-
 export_lazily(__name__)

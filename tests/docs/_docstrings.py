@@ -99,7 +99,8 @@ def _entry(public: Public, name: str) -> str:
 
 def _public(root: Path, public: str, module: str, name: str) -> Public:
     path = _file(root, module)
-    body = ast.parse((root / path).read_text(encoding="utf-8")).body
+    whole = ast.parse((root / path).read_text(encoding="utf-8")).body
+    body = [inner for node in whole for inner in (node.body if isinstance(node, ast.If) else [node])]
     for node, following in zip(body, [*body[1:], ast.Pass()], strict=True):
         if isinstance(node, ast.ImportFrom) and (original := _imported(node, name)):
             return _public(root, public, node.module or "", original)

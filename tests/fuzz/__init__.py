@@ -2,5 +2,3 @@
 
 from tests.fuzz._driver import Report, run_target
 from tests.fuzz.targets import NAMES
-
-__all__ = ["NAMES", "Report", "run_target"]

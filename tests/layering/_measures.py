@@ -133,11 +133,18 @@ class Tree:
 
 
 def public_names(tree: ast.Module) -> list[str]:
-    """Returns the names in a module's ``__all__``."""
+    """Returns the public names of a room's ``__init__.py``, sorted.
+
+    They are the names that it imports from our packages, or those of ``__all__`` if it has one because it makes names
+    itself.
+    """
     for node in tree.body:
         if isinstance(node, ast.Assign) and any(isinstance(x, ast.Name) and x.id == "__all__" for x in node.targets):
-            return [str(name) for name in ast.literal_eval(node.value)]
-    return []
+            return sorted(map(str, ast.literal_eval(node.value)))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    ours = (node for node in imports if (node.module or "").partition(".")[0] in (*LAYERS, "tools"))
+    names = {alias.asname or alias.name for node in ours for alias in node.names}
+    return sorted(name for name in names if not name.startswith("_") and name != "export_lazily")
 
 
 def circles(graph: Graph) -> list[list[str]]:

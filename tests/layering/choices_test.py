@@ -4,6 +4,7 @@ An argument that is an enumeration, a ``typing.Literal`` or a bool is converted 
 ``mode is RopeMode.SPLIT_HALF`` is False of the string ``"split_half"``, and ``"no"`` is true.
 """
 
+import ast
 import enum
 import importlib
 import inspect
@@ -12,6 +13,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +21,7 @@ import pytest
 
 from lang_core import ChoiceError, EagerExecutionContext, TapelineError
 from tests.layering._layers import LAYERS
+from tests.layering._measures import public_names
 
 _PACKAGES: Final = tuple(LAYERS)
 _COLLECTIONS: Final = (tuple, list, set, frozenset, Mapping, Sequence)
@@ -92,7 +95,7 @@ def callables() -> Iterator[tuple[str, Any, Any]]:
     """Yields each public function, constructor and method: its name, what is annotated, and what to call."""
     seen: set[Any] = set()
     for room in rooms():
-        for public in getattr(room, "__all__", ()):
+        for public in public_names(ast.parse(Path(room.__file__ or "").read_text(encoding="utf-8"))):
             thing = getattr(room, public)
             if not str(getattr(thing, "__module__", "")).startswith(_PACKAGES):
                 continue

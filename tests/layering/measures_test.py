@@ -33,9 +33,11 @@ def test_functions_count_without_docstrings_comments_and_functions_inside() -> N
     assert measures.function_lines(FUNCTIONS, ast.parse(FUNCTIONS)) == [2, 2]
 
 
-def test_public_names_are_those_of_all() -> None:
+def test_public_names_are_those_of_all_or_those_imported_from_our_packages() -> None:
     assert measures.public_names(ast.parse('x = 1\n__all__ = ["a", "b"]')) == ["a", "b"]
     assert measures.public_names(ast.parse("x = 1")) == []
+    text = "from typing import Any\nfrom lang_core import export_lazily\nfrom run_iree import Z as z, _a\n"
+    assert measures.public_names(ast.parse(f"{text}if Any:\n    from lang_core._b import B")) == ["B", "z"]
 
 
 @pytest.fixture

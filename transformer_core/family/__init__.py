@@ -42,43 +42,4 @@ if TYPE_CHECKING:
     from transformer_core.family._sentence import Pooling, PoolingMode, read_pooling, read_score_tokens
     from transformer_core.family._wrapped import text_of
 
-__all__ = [
-    "WHERE",
-    "ConfigFields",
-    "heads_of",
-    "llama_kind",
-    "SLOT_TOKENS",
-    "DecoderConfig",
-    "DecoderLM",
-    "DecoderLayer",
-    "DeltaConfig",
-    "DraftingLM",
-    "ExpertsConfig",
-    "Family",
-    "LatentConfig",
-    "Mamba2Config",
-    "MixerConfig",
-    "Model",
-    "ModelConfig",
-    "ModelFamily",
-    "NormKind",
-    "Pooling",
-    "PoolingMode",
-    "ShortConvConfig",
-    "architectures",
-    "config_values",
-    "decoder_flow",
-    "entry_points",
-    "family_in",
-    "family_named",
-    "load_config",
-    "read_pooling",
-    "read_score_tokens",
-    "register",
-    "register_refusal",
-    "kind_of",
-    "near_of_kind",
-    "text_of",
-]
-
 export_lazily(__name__)

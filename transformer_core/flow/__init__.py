@@ -34,23 +34,3 @@ from transformer_core.flow._profile import CompileProfile, Memory, Positions, Ro
 from transformer_core.flow._profile_file import load_profiles
 from transformer_core.flow._recipe import ModelFlow, sequence, when
 from transformer_core.flow._value import FlowValue
-
-__all__ = [
-    "AdaptedLinear",
-    "Block",
-    "BuildContext",
-    "CompileProfile",
-    "FlowContext",
-    "FlowModel",
-    "FlowValue",
-    "Maker",
-    "Memory",
-    "ModelFlow",
-    "Positions",
-    "Rows",
-    "adapted_linears",
-    "entry_points",
-    "load_profiles",
-    "sequence",
-    "when",
-]

@@ -15,21 +15,3 @@ from transformer_core.sharding._cut import Cut, Rule, cuts_in, cuts_of
 from transformer_core.sharding._forms import columns, rows, vocabulary
 from transformer_core.sharding._layouts import argument_axes, cache_axes, result_axes
 from transformer_core.sharding._plan import Sharding, divide_experts, fsdp_axes, parameter_axes, sharding
-
-__all__ = [
-    "Cut",
-    "Rule",
-    "Sharding",
-    "argument_axes",
-    "cache_axes",
-    "columns",
-    "cuts_in",
-    "cuts_of",
-    "divide_experts",
-    "fsdp_axes",
-    "parameter_axes",
-    "result_axes",
-    "rows",
-    "sharding",
-    "vocabulary",
-]

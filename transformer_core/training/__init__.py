@@ -6,13 +6,3 @@ They are written in ops alone; gradients come from elsewhere.
 from transformer_core.training._adamw import AdamW, Moments
 from transformer_core.training._cross_entropy import cross_entropy, weighted_cross_entropy
 from transformer_core.training._low_rank import LowRankChange, low_rank_linears, noted_linears
-
-__all__ = [
-    "AdamW",
-    "LowRankChange",
-    "Moments",
-    "cross_entropy",
-    "low_rank_linears",
-    "noted_linears",
-    "weighted_cross_entropy",
-]

@@ -13,6 +13,4 @@ if TYPE_CHECKING:
     from tapeline.analysis.counting._count import CountedWork, TensorAxes, count_work
     from tapeline.analysis.counting._work import Collective, Work
 
-__all__ = ["Collective", "CountedWork", "TensorAxes", "Work", "count_work"]
-
 export_lazily(__name__)

@@ -14,14 +14,4 @@ if TYPE_CHECKING:
         write_picture,
     )
 
-__all__ = [
-    "Bar",
-    "Candidate",
-    "check_picture",
-    "write_candidate_bars",
-    "write_loss_curve",
-    "write_measured_bars",
-    "write_picture",
-]
-
 export_lazily(__name__)

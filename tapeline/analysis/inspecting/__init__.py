@@ -10,19 +10,4 @@ if TYPE_CHECKING:
     from tapeline.analysis.inspecting._model_facts import model_facts, stored_tensors
     from tapeline.analysis.inspecting._text import facts_text, model_text, parameters_text
 
-__all__ = [
-    "GRAPH_FORMATS",
-    "check_whole",
-    "facts",
-    "facts_text",
-    "files",
-    "graph_text",
-    "model_facts",
-    "model_text",
-    "parameters",
-    "parameters_text",
-    "stored_tensors",
-    "write_graphs",
-]
-
 export_lazily(__name__)

@@ -13,18 +13,4 @@ if TYPE_CHECKING:
     from tapeline.analysis.planning._roofline import Times, times
     from tapeline.analysis.planning._text import plan_text
 
-__all__ = [
-    "BatchPlan",
-    "DevicePlan",
-    "EntryPlan",
-    "Hardware",
-    "MeshLayout",
-    "Times",
-    "plan",
-    "plan_text",
-    "preset_names",
-    "read_hardware",
-    "times",
-]
-
 export_lazily(__name__)

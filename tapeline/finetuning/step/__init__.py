@@ -3,5 +3,3 @@
 from tapeline.finetuning.step._entry_point import training_step
 from tapeline.finetuning.step._train import Schedule, open_step, train
 from tapeline.finetuning.step._windows import Windows
-
-__all__ = ["Schedule", "Windows", "open_step", "train", "training_step"]

@@ -9,16 +9,4 @@ if TYPE_CHECKING:
     from tapeline.media.audio._limits import DEFAULT_LIMITS, AudioLimits
     from tapeline.media.audio._log_mel import PREPROCESSOR_FILE, LogMel, LogMelWindows, check_samples
 
-__all__ = [
-    "DEFAULT_LIMITS",
-    "PREPROCESSOR_FILE",
-    "AudioLimits",
-    "LogMel",
-    "LogMelWindows",
-    "check_samples",
-    "read_audio",
-    "read_blocks",
-    "resample",
-]
-
 export_lazily(__name__)

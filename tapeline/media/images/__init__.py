@@ -10,15 +10,4 @@ if TYPE_CHECKING:
     from tapeline.media.images._picture import Picture
     from tapeline.media.images._preprocessor import CanvasPreprocessor, ImagePreprocessor, TilePreprocessor, Tiles
 
-__all__ = [
-    "CanvasPreprocessor",
-    "DEFAULT_IMAGE_LIMITS",
-    "ImageLimits",
-    "ImagePreprocessor",
-    "Picture",
-    "TilePreprocessor",
-    "Tiles",
-    "read_image",
-]
-
 export_lazily(__name__)

@@ -13,21 +13,4 @@ if TYPE_CHECKING:
     from tapeline.running.transcribing._transcriber import SpeechModel, Transcriber
     from tapeline.running.transcribing._transcription import Segment, Transcription, TranscriptionFormat, clock
 
-__all__ = [
-    "LANGUAGES",
-    "Cut",
-    "Segment",
-    "SpeechConfig",
-    "SpeechModel",
-    "Task",
-    "TokenRules",
-    "Transcriber",
-    "Transcription",
-    "TranscriptionFormat",
-    "clock",
-    "cut_window",
-    "language_code",
-    "prompt_tokens",
-]
-
 export_lazily(__name__)

@@ -16,38 +16,3 @@ from tools.benching.suites._serve_rows import ServeGroup
 from tools.benching.suites._stats import Summary
 from tools.benching.suites._suites import MORE_ROUNDS, ROUNDS, SUITES, run_suite
 from tools.benching.suites._torch_peer import TORCH, TorchPeer, find_torch_peer
-
-__all__ = [
-    "MORE_ROUNDS",
-    "PEERS",
-    "ROUNDS",
-    "SENTENCE_PEERS",
-    "SERVER",
-    "SUITES",
-    "TORCH",
-    "BenchError",
-    "Case",
-    "Goal",
-    "Peer",
-    "Plan",
-    "Run",
-    "Runner",
-    "SentencePeer",
-    "ServeGroup",
-    "ServerPeer",
-    "SuiteResult",
-    "Summary",
-    "Table",
-    "TorchPeer",
-    "as_markdown",
-    "as_text",
-    "find_peer",
-    "find_sentence_peer",
-    "find_server",
-    "find_torch_peer",
-    "group_of_file",
-    "run_suite",
-    "tiny_plan",
-    "write_docs",
-    "write_json",
-]

@@ -3,5 +3,3 @@
 from tools.docs.site._build import Site, build_site
 from tools.docs.site._rooms import Room, owner_of, rooms
 from tools.docs.site._sources import EXTRA_PAGES, site_path
-
-__all__ = ["EXTRA_PAGES", "Room", "Site", "build_site", "owner_of", "rooms", "site_path"]

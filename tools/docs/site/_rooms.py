@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.layering._measures import public_names
+
 PACKAGES: Final = (
     "tapeline",
     "autotune",
@@ -61,18 +63,11 @@ def _room(root: Path, file: Path) -> Room:
     tree = ast.parse(file.read_text(encoding="utf-8"))
     origins = {alias.asname or alias.name: node.module or name for node in _imports(tree) for alias in node.names}
     summary = (ast.get_docstring(tree) or "").partition("\n")[0]
-    return Room(name, summary, {public: origins.get(public, name) for public in _public(tree)})
+    return Room(name, summary, {public: origins.get(public, name) for public in public_names(tree)})
 
 
 def _imports(tree: ast.Module) -> Iterator[ast.ImportFrom]:
     return (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
-
-
-def _public(tree: ast.Module) -> list[str]:
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and any(isinstance(x, ast.Name) and x.id == "__all__" for x in node.targets):
-            return sorted(ast.literal_eval(node.value))
-    return []
 
 
 @functools.cache

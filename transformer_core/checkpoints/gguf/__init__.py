@@ -7,16 +7,3 @@ from transformer_core.checkpoints.gguf._checkpoint import GgufCheckpoint
 from transformer_core.checkpoints.gguf._file import PACKED, PLAIN, GgufFile, packed_bytes
 from transformer_core.checkpoints.gguf._metadata import Value
 from transformer_core.checkpoints.gguf._writer import GgufSpec, GgufValue, GgufWriter, typed
-
-__all__ = [
-    "PACKED",
-    "PLAIN",
-    "GgufCheckpoint",
-    "GgufFile",
-    "GgufSpec",
-    "GgufValue",
-    "GgufWriter",
-    "Value",
-    "packed_bytes",
-    "typed",
-]

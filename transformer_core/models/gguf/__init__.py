@@ -4,5 +4,3 @@ from transformer_core.models.gguf._config import ARCHITECTURES
 from transformer_core.models.gguf._model import GgufModel
 from transformer_core.models.gguf._plan import GgufLayout, GgufPlan, plan_gguf
 from transformer_core.models.gguf._sampling import sampling_metadata
-
-__all__ = ["ARCHITECTURES", "GgufLayout", "GgufModel", "GgufPlan", "plan_gguf", "sampling_metadata"]
