@@ -1,4 +1,4 @@
-"""T5 step by step against transformers': the encoder once, then an answer from its first token."""
+"""Encoder-decoders of texts step by step against transformers': the encoder once, then an answer."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ def _run(point: Any, ctx: EagerExecutionContext, known: dict[str, Any]) -> dict[
     return {name: tensor.numpy() for name, tensor in point(ctx, *inputs).items()}
 
 
-@pytest.mark.parametrize("name", ["t5", "t5_gated"])
+@pytest.mark.parametrize("name", ["t5", "t5_gated", "umt5", "bart", "mbart", "marian", "m2m_100", "blenderbot_small"])
 def test_greedy_steps(name: str, tmp_path: Path) -> None:
     case, golden = ENCODER_CASES[name], read_encoder_golden(name)
     with opened_encoder(case, tmp_path) as (model, ctx):

@@ -71,7 +71,7 @@ _REFUSED: Final = (
     ),
     ("`jina-bert-v2` of models for code", "norms of queries and keys, and one more per layer, are not built"),
     ("`bert` with a classifier and no `cls.weight`", "converters leave out BERT's pooler: the scores would be others"),
-    ("`t5` with biases in each layer", "UMT5: one table of biases per layer is not built"),
+    ("`t5` with biases in each layer", "UMT5: take the safetensors; no file of GGUF has been compared"),
     (
         "`baichuan`",
         "llama.cpp takes RoPE or ALiBi by the number of layers, and whether the head's rows are normed no file says: "

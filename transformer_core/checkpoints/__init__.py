@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         write_random_llama,
     )
     from transformer_core.checkpoints._recipes import (
+        Computed,
         Cut,
         Interleaved,
         NormedRows,

@@ -1,6 +1,6 @@
 """Recipes that make a tensor of a model from tensors that a checkpoint stores."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -256,6 +256,31 @@ class Transposed:
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
         """Returns a view of these rows, [stop - start, ..]."""
         return source.read_rows(self._key, 0, self._shape[0])[:, self._start + start : self._start + stop].T
+
+
+class Computed:
+    """Tensor that is not stored, and whose values do not depend on those that are.
+
+    Args:
+        beside: key of a stored tensor, whose dtype it has.
+        whole: shape of that tensor.
+        values: function that returns rows [stop - start, ..] f32.
+    """
+
+    keeps_rows: bool = False
+
+    def __init__(self, beside: str, whole: Shape, values: Callable[[int, int], np.ndarray]) -> None:
+        self._beside: Final = beside
+        self._whole: Final = whole
+        self._values: Final = values
+
+    def stored(self) -> dict[str, Shape]:
+        """Returns the key and shape of the tensor beside it."""
+        return {self._beside: self._whole}
+
+    def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
+        """Returns these rows, [stop - start, ..], in the dtype of the tensor beside it."""
+        return self._values(start, stop).astype(source.spec(self._beside).dtype.numpy)
 
 
 def common_dtype(source: WeightSource, recipe: Recipe) -> DType:

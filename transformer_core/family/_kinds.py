@@ -38,7 +38,7 @@ _BY_NAME: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
     ),
     ("decoder", re.compile(r"ForCausalLM|LMHead|DoubleHeads|\bgpt", re.I)),
     ("encoder", re.compile(r"t5-?encoder|EncoderModel|bert|embed|ForMasked|Classification|QuestionAnswering", re.I)),
-    ("encoder-decoder", re.compile(r"t5|bart|pegasus|marian|^m2m|prophetnet|seq2seq|nllb", re.I)),
+    ("encoder-decoder", re.compile(r"t5|bart|blender|pegasus|marian|^m2m|prophetnet|seq2seq|nllb", re.I)),
 )
 
 

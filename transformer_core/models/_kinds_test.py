@@ -16,10 +16,10 @@ _KINDS = {
     "decoder": ["OlmoHybridForCausalLM", "CTRLLMHeadModel", "RwkvForCausalLM", "XLNetLMHeadModel"],
     "encoder": ["FNetForMaskedLM", "RoFormerForSequenceClassification", "XLNetModel", "FunnelModel"],
     "encoder-decoder": [
-        "BartForConditionalGeneration",
-        "MT5ForConditionalGeneration",
+        "BlenderbotForCausalGeneration",
+        "ProphetNetForConditionalGeneration",
         "T5GemmaForConditionalGeneration",
-        "M2M100ForConditionalGeneration",
+        "BartModel",
     ],
     "vision": ["Data2VecVisionModel", "SwinForImageClassification", "Siglip2Model", "ConvNextForImageClassification"],
     "vision-language": ["Qwen2VLForConditionalGeneration", "LlavaNextForConditionalGeneration", "InternVLForCausalLM"],
@@ -27,7 +27,7 @@ _KINDS = {
 }
 _SUPPORTED = {
     "encoder": {"BertModel", "T5EncoderModel", "LlamaModel", "Qwen2ForSequenceClassification"},
-    "encoder-decoder": {"T5ForConditionalGeneration"},
+    "encoder-decoder": {"T5ForConditionalGeneration", "BlenderbotForConditionalGeneration", "MarianMTModel"},
     "vision": {"ViTModel", "CLIPModel", "SiglipVisionModel"},
     "vision-language": {"SmolVLMForConditionalGeneration", "Gemma3ForConditionalGeneration"},
     "audio": {"WhisperForConditionalGeneration"},
@@ -70,7 +70,7 @@ def test_every_supported_architecture_has_a_kind() -> None:
             "olmo",
         ),
         ({"model_type": "qwen22"}, "'qwen22' is not supported; did you mean 'qwen2'", "t5"),
-        ({"model_type": "bart", "is_encoder_decoder": True}, "'bart' is not supported; docs/models.md", "bert"),
+        ({"model_type": "fsmt", "is_encoder_decoder": True}, "'fsmt' is not supported; docs/models.md", "bert"),
     ],
 )
 def test_the_message(values: dict[str, Any], expected: str, never: str) -> None:

@@ -80,6 +80,52 @@ _T5: Final[Space] = {
 }
 
 
+def _sided(name: str, choices: list[Any]) -> dict[str, Any]:
+    return {f"{part}_{name}": choices for part in ("encoder", "decoder")}
+
+
+def _bart_group(architecture: str, model_type: str, **fields: list[Any] | Drawn) -> Space:
+    """Returns the space of a family of BART's group with other ``fields``."""
+    return {
+        "architectures": _architectures(architecture),
+        "model_type": [model_type],
+        "vocab_size": [61, 87],
+        "d_model": [24, 48],
+        **_sided("layers", [1, 2, 3]),
+        **_sided("attention_heads", [1, 2, 4, 6]),
+        **_sided("ffn_dim", [28, 41]),
+        "activation_function": ["gelu", "relu", "swish", "silu", "gelu_new", ABSENT],
+        "scale_embedding": [True, False, ABSENT],
+        "max_position_embeddings": [24, 40],
+        "normalize_before": [True, False, ABSENT],
+        "static_position_embeddings": [True, False, ABSENT],
+        "tie_word_embeddings": [*[ABSENT] * 3, True, False],
+        "pad_token_id": [0, 1, 3],
+        "eos_token_id": [2],
+        "decoder_start_token_id": [2, 0],
+        "forced_eos_token_id": [2, None, ABSENT],
+        **fields,
+    }
+
+
+_MARIAN: Final[dict[str, Any]] = {
+    "share_encoder_decoder_embeddings": [True, False, ABSENT],
+    "decoder_vocab_size": lambda config, rng: (
+        rng.choice([53, 71]) if config.get("share_encoder_decoder_embeddings") is False else ABSENT
+    ),
+}
+_BART_GROUP: Final = {
+    "bart": _bart_group("BartForConditionalGeneration", "bart"),
+    "plbart": _bart_group("PLBartForConditionalGeneration", "plbart"),
+    "mbart": _bart_group("MBartForConditionalGeneration", "mbart"),
+    "pegasus": _bart_group("PegasusForConditionalGeneration", "pegasus"),
+    "marian": _bart_group("MarianMTModel", "marian", **_MARIAN),
+    "m2m_100": _bart_group("M2M100ForConditionalGeneration", "m2m_100"),
+    "blenderbot": _bart_group("BlenderbotForConditionalGeneration", "blenderbot"),
+    "blenderbot-small": _bart_group("BlenderbotSmallForConditionalGeneration", "blenderbot-small"),
+}
+
+
 def _tower(**fields: list[Any] | Drawn) -> Space:
     return {
         "num_hidden_layers": [1, 2],
@@ -232,6 +278,15 @@ SPACES: Final[dict[str, Space]] = {
         "architectures": _architectures("Qwen3Model", "Qwen3ForSequenceClassification"),
     },
     "t5": _T5,
+    **{
+        kind: {
+            **_T5,
+            "architectures": _architectures(f"{kind.upper()}ForConditionalGeneration", f"{kind.upper()}EncoderModel"),
+            "model_type": [kind],
+        }
+        for kind in ("mt5", "umt5")
+    },
+    **_BART_GROUP,
     "clip": {
         "architectures": _architectures("CLIPModel"),
         "model_type": ["clip"],

@@ -53,4 +53,13 @@ T5_CASES = (
         dense=(17,),
         must_matter=({"relative_attention_max_distance": 30},),
     ),
+    EncoderCase(
+        "umt5",
+        "biases by distance of each layer",
+        {**_T5, "architectures": ["UMT5ForConditionalGeneration"], "model_type": "umt5"},
+        seed=101,
+        lengths=(8, 5),
+        steps=12,
+        must_matter=({"relative_attention_max_distance": 20},),
+    ),
 )

@@ -3,6 +3,7 @@
 ``make_encoder_goldens.py`` computed the files in ``data/`` from these cases, ``files.py`` reads them.
 """
 
+from tests.goldens.encoders._bart_cases import BART_CASES
 from tests.goldens.encoders._case_types import EncoderCase
 from tests.goldens.encoders._decoder_cases import DECODER_CASES
 from tests.goldens.encoders._t5_cases import T5_CASES
@@ -345,5 +346,6 @@ _ALL = (
     *CLIP_CASES,
     *WHISPER_CASES,
     *T5_CASES,
+    *BART_CASES,
 )
 ENCODER_CASES: dict[str, EncoderCase] = {case.name: case for case in _ALL}

@@ -84,8 +84,9 @@ def _inputs(config: Config, read: Any, random_numbers: np.random.Generator) -> A
             ids = np.where(mask, ids, read.pad_token_id)  # transformers finds the last token by its id
     inputs = {"token_ids": ids.astype(np.int32), "attention_mask": mask.astype(np.int32)}
     types = getattr(read, "type_vocab_size", 0)
-    if config["architectures"][0] == "T5ForConditionalGeneration":
-        inputs["decoder_token_ids"] = random_numbers.integers(2, vocabulary, (2, longest)).astype(np.int32)
+    if read.is_encoder_decoder and "Encoder" not in config["architectures"][0]:
+        written = getattr(read, "decoder_vocab_size", None) or vocabulary
+        inputs["decoder_token_ids"] = random_numbers.integers(4, written, (2, longest)).astype(np.int32)
     elif types >= 2:
         inputs["token_type_ids"] = random_numbers.integers(0, types, (2, longest)).astype(np.int32)
     return inputs

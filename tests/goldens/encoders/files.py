@@ -21,6 +21,8 @@ _POOLING = {
 }
 # T5's decoder repeats one token for ever unless its feed-forward outweighs the source.
 _T5 = {"1.EncDecAttention.o.weight": 0.3, "2.DenseReluDense.wi.weight": 6.0, "2.DenseReluDense.wo.weight": 6.0}
+# So does that of BART's group.
+_BART = {"encoder_attn.out_proj.weight": 0.3, "fc1.weight": 6.0, "fc2.weight": 6.0}
 _PICKY = ("query", "key", "q_proj", "k_proj", "in_proj")
 
 
@@ -56,11 +58,15 @@ def read_encoder_manifest() -> dict[str, Any]:
 
 def random_encoder_weights(shapes: Mapping[str, tuple[int, ...]], seed: int) -> dict[str, np.ndarray]:
     """f32 weights; those of norms lie around 1, attention is picky."""
-    return {key: _tensor(key, tuple(shape), seed) for key, shape in shapes.items()}
+    translates = "model.shared.weight" in shapes or "model.encoder.embed_tokens.weight" in shapes
+    return {key: _tensor(key, tuple(shape), seed, translates) for key, shape in shapes.items()}
 
 
-def _tensor(key: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
+def _tensor(key: str, shape: tuple[int, ...], seed: int, translates: bool) -> np.ndarray:
     unit = unit_values(key, shape, seed)
+    if translates and len(shape) == 2 and shape[0] > 1 and "self_attn" not in key:
+        gain = next((gain for name, gain in _BART.items() if "decoder" in key and key.endswith(name)), 3.0)
+        return unit * np.float32(np.sqrt(3.0 * gain / shape[-1]))
     if not shape:  # the scale of CLIP's logits, as a logarithm
         return np.array(abs(unit), np.float32)
     if len(shape) == 1:

@@ -1,6 +1,9 @@
 """Encoders and other models besides decoders, one family per file, and their shared layers."""
 
 from transformer_core.models.encoders._albert import ALBERT
+from transformer_core.models.encoders._bart import BartForConditionalGeneration
+from transformer_core.models.encoders._bart_config import BartConfig
+from transformer_core.models.encoders._bart_families import BART_GROUP
 from transformer_core.models.encoders._bert import (
     BERT,
     BERT_FOR_MASKED_LM,
@@ -22,7 +25,13 @@ from transformer_core.models.encoders._roberta import CAMEMBERT, ROBERTA, XLM_RO
 from transformer_core.models.encoders._siglip import SIGLIP_VISION, SiglipVisionModel
 from transformer_core.models.encoders._siglip_pair import SIGLIP, SiglipModel
 from transformer_core.models.encoders._stack import EncoderConfig, EncoderLayer, EncoderStack, StackConfig
-from transformer_core.models.encoders._t5 import T5, T5_ENCODER, T5EncoderModel, T5ForConditionalGeneration
+from transformer_core.models.encoders._t5 import (
+    MULTILINGUAL_T5,
+    T5,
+    T5_ENCODER,
+    T5EncoderModel,
+    T5ForConditionalGeneration,
+)
 from transformer_core.models.encoders._t5_config import T5Config
 from transformer_core.models.encoders._text import TextConfig, TextModel
 from transformer_core.models.encoders._text_heads import (
@@ -69,10 +78,14 @@ ENCODERS = (
     WHISPER,
     T5,
     T5_ENCODER,
+    *MULTILINGUAL_T5,
+    *BART_GROUP,
 )
 """Families of encoders."""
 
 __all__ = [
+    "BartConfig",
+    "BartForConditionalGeneration",
     "ClipModel",
     "ClipVisionModel",
     "DECODER_ENCODERS",

@@ -9,7 +9,10 @@ from transformer_core.models.encoders._stack import StackConfig, layer_norm, sta
 
 
 class CrossLayer(Module):
-    """Layer of self-attention, attention to the encoder's states, and a feed-forward; norms before each."""
+    """Layer of self-attention, attention to the encoder's states, and a feed-forward, each with a norm.
+
+    Norms come before these parts, or with ``post_norm`` behind the residual additions.
+    """
 
     def __init__(self, config: StackConfig, dtype: DType) -> None:
         self.self_attn = stack_attention(config, dtype)
@@ -18,6 +21,7 @@ class CrossLayer(Module):
         self.cross_norm = layer_norm(config, dtype)
         self.mlp = stack_feed_forward(config, dtype)
         self.mlp_norm = layer_norm(config, dtype)
+        self.post_norm = config.post_norm
 
     def forward(
         self,
@@ -43,17 +47,24 @@ class CrossLayer(Module):
         Returns:
             [B, T, D], and the keys and values of all tokens so far.
         """
-        ops = ctx.ops
         x = ctx.tag(x, "input")
-        normed = self.attention_norm(ctx, x)
+        normed = self._before(ctx, x, self.attention_norm)
         memory = self.self_attn.keys_values(ctx, normed)
         if cache is not None and position is not None:
             memory = cache.updated(ctx, memory.key, memory.value, cache_starts(ctx, position))
-        x = ops.add(x, ctx.tag(self.self_attn.attend(ctx, normed, memory, bias), "self_attn.output"))
-        attended = self.cross_attn.attend(ctx, self.cross_norm(ctx, x), cross, cross_bias)
-        x = ops.add(x, ctx.tag(attended, "cross_attn.output"))
-        forwarded = self.mlp(ctx, self.mlp_norm(ctx, x))
-        return ctx.tag(ops.add(x, ctx.tag(forwarded, "mlp.output")), "output"), memory
+        attended = ctx.tag(self.self_attn.attend(ctx, normed, memory, bias), "self_attn.output")
+        x = self._added(ctx, x, attended, self.attention_norm)
+        crossed = self.cross_attn.attend(ctx, self._before(ctx, x, self.cross_norm), cross, cross_bias)
+        x = self._added(ctx, x, ctx.tag(crossed, "cross_attn.output"), self.cross_norm)
+        forwarded = ctx.tag(self.mlp(ctx, self._before(ctx, x, self.mlp_norm)), "mlp.output")
+        return ctx.tag(self._added(ctx, x, forwarded, self.mlp_norm), "output"), memory
+
+    def _before(self, ctx: ExecutionContext, x: Tensor, norm: Module) -> Tensor:
+        return x if self.post_norm else norm(ctx, x)
+
+    def _added(self, ctx: ExecutionContext, x: Tensor, change: Tensor, norm: Module) -> Tensor:
+        total = ctx.ops.add(x, change)
+        return norm(ctx, total) if self.post_norm else total
 
 
 def cross_keys_values(ctx: ExecutionContext, layers: Iterable[Module], states: Tensor) -> tuple[KVCache, ...]:

@@ -1,5 +1,6 @@
 """Encoder layers, in which every token sees every other."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
@@ -266,7 +267,7 @@ class EncoderStack(Module):
         self,
         ctx: ExecutionContext,
         x: Tensor,
-        bias: Tensor | None = None,
+        bias: Tensor | Sequence[Tensor] | None = None,
         texts: PackedTexts | None = None,
     ) -> Tensor:
         """Maps x [B, T, D] to [B, T, D].
@@ -274,10 +275,12 @@ class EncoderStack(Module):
         Args:
             ctx: context that computes.
             x: [B, T, D].
-            bias: added to the scores, broadcast to [B, N, 1, T, T].
+            bias: added to the scores, broadcast to [B, N, 1, T, T]; or one for each layer.
             texts: texts that x is of, if these are packed; ``bias`` is then broadcast to [1, N, 1, T, S].
         """
         local, tokens = self._local, x.shape[1]
+        own = None if bias is None or isinstance(bias, Tensor) else bias
+        bias = None if own is not None or not isinstance(bias, Tensor) else bias
         places = ctx.ops.iota((tokens,)) if texts is None else texts.token_positions(ctx)
         keys = None if texts is None else texts.places(ctx)
         tables = _tables(ctx, self._rope, places)
@@ -295,7 +298,8 @@ class EncoderStack(Module):
         for index in self._order:
             layer = layers[index]
             with ctx.block(layer.path):
-                x = layer(ctx, x, *(near if local is not None and index in local.layers else far))
+                known = near if local is not None and index in local.layers else far
+                x = layer(ctx, x, *(known if own is None else (own[index], *known[1:])))
         return x
 
 

@@ -1,8 +1,9 @@
 """T5 (Raffel et al. 2020, arXiv:1910.10683): text to text, with biases of scores by distance."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from lang_core import (
     Argument,
@@ -39,7 +40,7 @@ from transformer_core.models.encoders._sentence_head import (
     text_entry_point,
 )
 from transformer_core.models.encoders._stack import EncoderStack, encoder_profile, layer_norm
-from transformer_core.models.encoders._t5_config import T5Config, read_t5
+from transformer_core.models.encoders._t5_config import T5Config, read_multilingual, read_t5
 
 _DEFAULT_CAPACITY: Final = 128
 _LONGEST_SOURCE: Final = 512  # no positions bound a text
@@ -60,13 +61,30 @@ def _relative_bias(config: T5Config, dtype: DType, *, causal: bool) -> RelativeB
     return RelativeBias(buckets, heads, buckets=buckets, longest=config.longest, causal=causal, dtype=dtype)
 
 
+class RelativeBiases(Module):
+    """Biases by distance of the layers of a side: one table for all, or one for each."""
+
+    def __init__(self, config: T5Config, layers: int, dtype: DType, *, causal: bool) -> None:
+        one, apart = _relative_bias, config.apart
+        self.shared = None if apart else one(config, dtype, causal=causal)
+        self.layers = Repeated(layers if apart else 0, lambda index: one(config, dtype, causal=causal))
+
+    def of_layers(self, layers: int, bias: Callable[[RelativeBias], Tensor]) -> list[Tensor]:
+        """Returns the bias of each layer, as ``bias`` computes it of a table."""
+        if self.shared is not None:
+            return [bias(self.shared)] * layers
+        tables: Any = self.layers
+        return [bias(table) for table in tables]
+
+
 class T5Encoder(Module):
     """Encoder: layers with a bias by distance, and a norm."""
 
     def __init__(self, config: T5Config, dtype: DType) -> None:
         self.embed_tokens = _own_embedding(config, "encoder", dtype)
-        self.relative = _relative_bias(config, dtype, causal=False)
+        self.relative = RelativeBiases(config, config.stack.layers, dtype, causal=False)
         self.stack = EncoderStack(config.stack, dtype)
+        self._layers = config.stack.layers
         self.norm = layer_norm(config.stack, dtype)
 
     def forward(self, ctx: ExecutionContext, x: Tensor, attention_mask: Tensor) -> Tensor:
@@ -76,8 +94,10 @@ class T5Encoder(Module):
     def states(self, ctx: ExecutionContext, x: Tensor, hidden: Tensor, texts: PackedTexts | None = None) -> Tensor:
         """Maps x [B, S', D] to normed states; ``hidden`` is the bias of hidden keys, ``texts`` as of the stack."""
         distances = token_distances(ctx, x.shape[1]) if texts is None else texts.distances(ctx)
-        bias = ctx.ops.add(self.relative.between(ctx, distances, x.shape[1]), hidden)
-        return self.norm(ctx, self.stack(ctx, x, bias, texts))
+        biases = self.relative.of_layers(
+            self._layers, lambda table: ctx.ops.add(table.between(ctx, distances, x.shape[1]), hidden)
+        )
+        return self.norm(ctx, self.stack(ctx, x, biases, texts))
 
 
 class T5Decoder(Module):
@@ -85,8 +105,9 @@ class T5Decoder(Module):
 
     def __init__(self, config: T5Config, dtype: DType) -> None:
         self.embed_tokens = _own_embedding(config, "decoder", dtype)
-        self.relative = _relative_bias(config, dtype, causal=True)
+        self.relative = RelativeBiases(config, config.decoder.layers, dtype, causal=True)
         self.layers = Repeated(config.decoder.layers, lambda index: CrossLayer(config.decoder, dtype))
+        self._layers = config.decoder.layers
         self.norm = layer_norm(config.decoder, dtype)
 
     def forward(
@@ -102,13 +123,13 @@ class T5Decoder(Module):
         ops, tokens = ctx.ops, x.shape[1]
         keys = tokens if caches is None else caches[0].capacity
         seen = mask_bias(ctx, causal_mask(ctx, tokens, keys, position=position))
-        bias = ops.add(self.relative(ctx, tokens, keys, position), seen)
+        biases = self.relative.of_layers(self._layers, lambda table: ops.add(table(ctx, tokens, keys, position), seen))
         cross_bias = ops.reshape(source_bias, (source_bias.shape[0], 1, 1, 1, source_bias.shape[1]))
         updated: list[KVCache] = []
         for index, layer in enumerate(self.layers):
             with ctx.block(layer.path):
                 cache = None if caches is None else caches[index]
-                x, cache = layer(ctx, x, crosses[index], bias, cache, position, cross_bias)
+                x, cache = layer(ctx, x, crosses[index], biases[index], cache, position, cross_bias)
             updated.append(cache)
         return self.norm(ctx, x), tuple(updated)
 
@@ -184,7 +205,7 @@ class T5ForConditionalGeneration(EncoderDecoder[T5Config]):
 
     def logits(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         """Maps x [.., D] to logits f32 [.., V]."""
-        scaled = ctx.ops.mul(x, self.config.stack.hidden**-0.5) if self.config.tied else x
+        scaled = ctx.ops.mul(x, self.config.stack.hidden**-0.5) if self.config.tied and self.config.scaled else x
         return logits_of(ctx, scaled, self.shared.weight if self.lm_head is None else self.lm_head.weight)
 
     def tied(self) -> dict[str, str]:
@@ -276,13 +297,14 @@ def _mlp_names(ours: str, stored: str, *, gated: bool) -> dict[str, str]:
 
 
 def _keys(config: T5Config) -> RenamedModules:
-    first, encoder, decoder = "block.0.layer.0.SelfAttention", "encoder.block.{}.layer", "decoder.block.{}.layer"
+    encoder, decoder = "encoder.block.{}.layer", "decoder.block.{}.layer"
+    table = "block.{}.layer.0.SelfAttention.relative_attention_bias"
     ours, gated = "encoder.stack.layers.{}", config.stack.gated_mlp
     return RenamedModules(
         {
             **DENSE_NAMES,
-            "encoder.relative": f"encoder.{first}.relative_attention_bias",
-            "decoder.relative": f"decoder.{first}.relative_attention_bias",
+            **{f"{part}.relative.shared": f"{part}.{table.format(0)}" for part in ("encoder", "decoder")},
+            **{f"{part}.relative.layers.{{}}": f"{part}.{table}" for part in ("encoder", "decoder")},
             "encoder.norm": "encoder.final_layer_norm",
             "decoder.norm": "decoder.final_layer_norm",
             **_attention_names(f"{ours}.self_attn", f"{encoder}.0.SelfAttention"),
@@ -320,27 +342,51 @@ def _with_pooling(config: T5Config, pooling: Pooling) -> T5Config:
 _OLD: Final = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",)
 
 
-def _read_encoder(fields: ConfigFields) -> T5Config:
-    config = read_t5(fields, "T5EncoderModel")
-    return replace(config, decoder=config.stack)
+def _family(
+    architecture: str,
+    model_type: str,
+    read: Callable[[ConfigFields, str], T5Config],
+) -> ModelFamily[T5Config]:
+    return ModelFamily(
+        architecture,
+        model_type,
+        lambda fields: read(fields, architecture),
+        T5ForConditionalGeneration,
+        _Stored,
+        "*coder.block.{}",
+        _OLD,
+    )
 
 
-T5: Final = ModelFamily(
-    "T5ForConditionalGeneration",
-    "t5",
-    lambda fields: read_t5(fields, "T5ForConditionalGeneration"),
-    T5ForConditionalGeneration,
-    _Stored,
-    "*coder.block.{}",
-    _OLD,
+def _encoder_family(
+    architecture: str,
+    model_type: str,
+    read: Callable[[ConfigFields, str], T5Config],
+) -> ModelFamily[T5Config]:
+    def read_encoder(fields: ConfigFields) -> T5Config:
+        config = read(fields, architecture)
+        return replace(config, decoder=config.stack)
+
+    return ModelFamily(
+        architecture,
+        model_type,
+        read_encoder,
+        T5EncoderModel,
+        _Stored,
+        "*coder.block.{}",
+        (*_OLD, "decoder.*", "lm_head.*"),
+        _with_pooling,
+    )
+
+
+_read_mt5: Final = partial(read_multilingual, apart=False)
+_read_umt5: Final = partial(read_multilingual, apart=True)
+T5: Final = _family("T5ForConditionalGeneration", "t5", read_t5)
+T5_ENCODER: Final = _encoder_family("T5EncoderModel", "t5", read_t5)
+MULTILINGUAL_T5: Final = (
+    _family("MT5ForConditionalGeneration", "mt5", _read_mt5),
+    _encoder_family("MT5EncoderModel", "mt5", _read_mt5),
+    _family("UMT5ForConditionalGeneration", "umt5", _read_umt5),
+    _encoder_family("UMT5EncoderModel", "umt5", _read_umt5),
 )
-T5_ENCODER: Final = ModelFamily(
-    "T5EncoderModel",
-    "t5",
-    _read_encoder,
-    T5EncoderModel,
-    _Stored,
-    "*coder.block.{}",
-    (*_OLD, "decoder.*", "lm_head.*"),
-    _with_pooling,
-)
+"""Families of mT5 (Xue et al. 2021, arXiv:2010.11934) and UMT5 (Chung et al. 2023, arXiv:2304.09151)."""

@@ -25,7 +25,9 @@ class T5Config(EncoderConfig):
         buckets: number of buckets of biases by distance.
         longest: distance from which on all share the last bucket.
         tied: whether the embedding is also the head, unless ``untied`` has it. States come to the head divided by the
-            root of D then, whichever tensor it is.
+            root of D then, whichever tensor it is, unless ``scaled`` is false.
+        scaled: whether states come to the head divided by the root of D if ``tied`` (mT5's do not).
+        apart: whether each layer has its own biases by distance (UMT5), and not one table for all.
         pooling: pooling of a model of sentence-transformers; else None.
         start: token that begins an answer.
         eos_token_ids: tokens that end a sequence.
@@ -36,6 +38,8 @@ class T5Config(EncoderConfig):
     buckets: int
     longest: int
     tied: bool = True
+    scaled: bool = True
+    apart: bool = False
     pooling: Pooling | None = None
     start: int = 0
     eos_token_ids: tuple[int, ...] = ()
@@ -68,6 +72,26 @@ class T5Config(EncoderConfig):
             "decoder_layers": self.decoder.layers,
             **pooled,
         }
+
+
+def read_multilingual(fields: ConfigFields, architecture: str, *, apart: bool) -> T5Config:
+    """Reads a config.json of an mT5, or with ``apart`` of a UMT5; errors are those of ``read_t5``.
+
+    transformers ties the head, whatever the file says; a stored head with values of its own counts all the same.
+    """
+    stated = {**_MULTILINGUAL, **{name: value for name, value in fields.values.items() if value is not None}}
+    known = ConfigFields({**stated, "tie_word_embeddings": True, "scale_decoder_outputs": True}, fields.where)
+    return replace(read_t5(known, architecture), scaled=apart, apart=apart)
+
+
+# transformers' values of fields that an mT5's file lacks, if they are not T5's.
+_MULTILINGUAL: Final = {
+    "vocab_size": 250112,
+    "d_ff": 1024,
+    "num_layers": 8,
+    "num_heads": 6,
+    "feed_forward_proj": "gated-gelu",
+}
 
 
 def read_t5(fields: ConfigFields, architecture: str) -> T5Config:

@@ -121,7 +121,8 @@ class WhisperForConditionalGeneration(EncoderDecoder[WhisperConfig]):
         return {name: name for name in self.config.untied}
 
 
-def _layer_names(ours: str, stored: str) -> dict[str, str]:
+def layer_names(ours: str, stored: str) -> dict[str, str]:
+    """Returns the stored names of a layer's modules, of those that encoder and decoder have, as fairseq has them."""
     return {
         f"{ours}.self_attn.o_proj": f"{stored}.self_attn.out_proj",
         f"{ours}.attention_norm": f"{stored}.self_attn_layer_norm",
@@ -135,8 +136,8 @@ def _layer_names(ours: str, stored: str) -> dict[str, str]:
 _CROSS: Final = "decoder.layers.{}.encoder_attn"
 _KEYS: Final = RenamedModules(
     {
-        **_layer_names("encoder.stack.layers.{}", "encoder.layers.{}"),
-        **_layer_names("decoder.layers.{}", "decoder.layers.{}"),
+        **layer_names("encoder.stack.layers.{}", "encoder.layers.{}"),
+        **layer_names("decoder.layers.{}", "decoder.layers.{}"),
         **{f"decoder.layers.{{}}.cross_attn.{part}_proj": f"{_CROSS}.{part}_proj" for part in "qkv"},
         "decoder.layers.{}.cross_attn.o_proj": f"{_CROSS}.out_proj",
         "decoder.layers.{}.cross_norm": f"{_CROSS}_layer_norm",

@@ -102,8 +102,8 @@ _T5_KEYS: Final = RenamedModules(
     {
         "shared": "token_embd",
         "lm_head": "output",
-        "encoder.relative": "enc.blk.0.attn_rel_b",
-        "decoder.relative": "dec.blk.0.attn_rel_b",
+        "encoder.relative.shared": "enc.blk.0.attn_rel_b",
+        "decoder.relative.shared": "dec.blk.0.attn_rel_b",
         "encoder.norm": "enc.output_norm",
         "decoder.norm": "dec.output_norm",
         "sentence.dense.{}": "dense_{}",
