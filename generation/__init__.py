@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from lang_core import export_lazily
 
 if TYPE_CHECKING:
+    from generation._answer_rules import AnswerRules, AnswerScores, EarlyStopping
+    from generation._beam_search import BeamAnswer, BeamRows, beam_search
     from generation._config import SamplingConfig
     from generation._defaults import (
         DEFAULT_SAMPLING,

@@ -4,6 +4,7 @@ generate BUNDLE (--prompt TEXT | --token_ids 1,2,3) --max_new_tokens N
 generate BUNDLE --chat --prompt TEXT            answers one message in the model's chat template
 generate BUNDLE --chat                          a conversation: each line of stdin is a message
 generate BUNDLE --chat --prompt TEXT --image FILE    asks about an image, with a bundle of a multimodal model
+generate BUNDLE --prompt TEXT --target_language de_DE --num_beams 4    translates, with an encoder-decoder
 generate MODEL ...                              a model, which is exported into the cache at first use
 
 For several prompts, repeat --prompt: a bundle with slots answers them at once, others in turn.
@@ -48,6 +49,7 @@ FLAGS: Final = flags.FlagValues()
 OPERANDS: Final = (("model", "bundle"),)
 
 _NEW_TOKENS: Final = 64
+_STOPPING: Final = {"true": True, "false": False, "never": "never"}
 
 _BUNDLE: Final = flags.DEFINE_string("bundle", None, "Bundle directory.", flag_values=FLAGS)
 _MODEL: Final = define_model_flags(FLAGS)
@@ -73,7 +75,7 @@ _MAX_NEW_TOKENS: Final = flags.DEFINE_integer(
     "max_new_tokens",
     None,
     f"Maximum number of new tokens. Default: {_NEW_TOKENS}; in a chat, the tokens that remain in the context, at "
-    f"most {MOST_NEW_TOKENS}.",
+    f"most {MOST_NEW_TOKENS}; of an encoder-decoder max_length of its generation_config.json.",
     flag_values=FLAGS,
 )
 _TEMPERATURE: Final = flags.DEFINE_float(
@@ -126,6 +128,35 @@ _JSON_SCHEMA: Final = flags.DEFINE_string(
 )
 _REGEX: Final = flags.DEFINE_string(
     "regex", None, "The answer matches this regular expression as a whole.", flag_values=FLAGS
+)
+_NUM_BEAMS: Final = flags.DEFINE_integer(
+    "num_beams",
+    None,
+    "Number of beams, for encoder-decoder models. Default: the model's recommendation or 1.",
+    flag_values=FLAGS,
+)
+_LENGTH_PENALTY: Final = flags.DEFINE_float(
+    "length_penalty",
+    None,
+    "Exponent of the length in a beam's score; above 0 favors long answers. Default: the model's recommendation or 1.",
+    flag_values=FLAGS,
+)
+_EARLY_STOPPING: Final = flags.DEFINE_enum(
+    "early_stopping",
+    None,
+    list(_STOPPING),
+    "When beam search ends: true once there are as many answers as beams, false by a bound, never by the exact bound. "
+    "Default: the model's recommendation or false.",
+    flag_values=FLAGS,
+)
+_SOURCE_LANGUAGE: Final = flags.DEFINE_string(
+    "source_language",
+    None,
+    "Language of the prompt, as the tokenizer names it, such as eng_Latn, en_XX or en. For translation models.",
+    flag_values=FLAGS,
+)
+_TARGET_LANGUAGE: Final = flags.DEFINE_string(
+    "target_language", None, "Language of the answer, for translation models.", flag_values=FLAGS
 )
 _PLACE: Final = define_place_flags(FLAGS)
 _STATS: Final = flags.DEFINE_string(
@@ -190,12 +221,17 @@ def _options(model: LoadedModel, *, samples: bool) -> GenerateKeywords:
     """
     options: GenerateKeywords = {**model.default_sampling} if samples else {}
     sampling: Any = {holder.name: holder.value for holder in _SAMPLING if holder.value is not None}
-    limit = None if _CHAT.value else _NEW_TOKENS
+    limit = None if _CHAT.value or model.translates else _NEW_TOKENS
     options.update(sampling)
     options["max_new_tokens"] = limit if _MAX_NEW_TOKENS.value is None else _MAX_NEW_TOKENS.value
     options["ignore_eos"] = _IGNORE_EOS.value
     options["stop"] = tuple(_STOP.value)
     options["constraint"] = _constraint()
+    options["num_beams"] = _NUM_BEAMS.value
+    options["length_penalty"] = _LENGTH_PENALTY.value
+    options["early_stopping"] = None if _EARLY_STOPPING.value is None else _STOPPING[_EARLY_STOPPING.value]
+    options["source_language"] = _SOURCE_LANGUAGE.value
+    options["target_language"] = _TARGET_LANGUAGE.value
     return options
 
 

@@ -14,5 +14,6 @@ if TYPE_CHECKING:
     from tapeline.runners._row_source import OneRowSource, RowSource, SlotSource
     from tapeline.runners._slot_rows import position_axes
     from tapeline.runners._slots import SLOTS, BundleSlots
+    from tapeline.runners._sources import BundleBeams, SourceModel, takes_texts
 
 export_lazily(__name__)

@@ -9,7 +9,7 @@ from compile_hlo.directions import LoweredArgument, Signature
 from lang_core import InputError, bf16, near_names
 from tapeline import cli
 from tapeline.bundle import Bundle
-from tapeline.runners import ENCODE
+from tapeline.runners import ENCODE, takes_texts
 from tapeline.running._pictures import PIXELS, pixel_values
 
 
@@ -86,7 +86,9 @@ def write_results(directory: Path, results: dict[str, np.ndarray]) -> list[Path]
 
 
 def encoder_inputs(bundle: Bundle, pairs: Sequence[str]) -> dict[str, np.ndarray | int] | None:
-    """Reads the arguments of a bundle's encoder, of their specs' shapes; None for a bundle without an encoder.
+    """Reads the arguments of a bundle's encoder, of their specs' shapes.
+
+    None for a bundle without an encoder, and without files for one that takes texts: prompts are its sources.
 
     Args:
         bundle: the bundle.
@@ -96,6 +98,8 @@ def encoder_inputs(bundle: Bundle, pairs: Sequence[str]) -> dict[str, np.ndarray
         InputError: a file is given without an encoder, or the arrays do not fit it.
     """
     names = [entry_point.name for entry_point in bundle.config.entry_points]
+    if not pairs and takes_texts(bundle):
+        return None
     if ENCODE in names:
         point = bundle.entry_point(ENCODE)
         return dict(zip([argument.name for argument in point.arguments], read_inputs(point, pairs), strict=True))

@@ -6,7 +6,7 @@ from typing import Final, Literal, Protocol, TypedDict
 
 import numpy as np
 
-from generation import SamplingConfig, StopRule, TokenStep
+from generation import EarlyStopping, SamplingConfig, StopRule, TokenStep
 from lang_core import ConfigError, InputError, checked_choices, near_names, some_of
 from tapeline.bundle import Bundle
 from tapeline.grammar import GrammarSpec
@@ -39,6 +39,11 @@ class GenerateKeywords(SamplingKeywords, total=False):
     ignore_eos: bool
     stop: str | Sequence[str] | None
     constraint: GrammarSpec | None
+    num_beams: int | None
+    length_penalty: float | None
+    early_stopping: EarlyStopping | None
+    source_language: str | None
+    target_language: str | None
 
 
 @checked_choices
@@ -54,6 +59,13 @@ class GenerateOptions(SamplingConfig):
         constraint: constraint of the text: ``tapeline.JsonSchema(schema)``, ``JsonObject()``, ``Choices(texts)``,
             ``RegularExpression(pattern)`` or ``LarkGrammar(text)``. The answer ends when the constraint is complete; an
             answer cut off by ``max_new_tokens`` is a prefix of such a text.
+        num_beams: number of beams of an encoder-decoder's beam search; None for that of generation_config.json, or 1,
+            with which answers come token by token. This option and those below are for encoder-decoders of texts.
+        length_penalty: exponent of an answer's length in its score; None for that of generation_config.json, or 1.
+        early_stopping: True ends beam search when there are as many answers as beams, ``never`` only when no beam can
+            become better, False before that by a bound; None for that of generation_config.json, or False.
+        source_language: language of the prompt, as the tokenizer names it (``eng_Latn``, ``en_XX``, ``en``).
+        target_language: language of the answer.
 
     Raises:
         ConfigError: a value is of the wrong type or out of its range.
@@ -63,6 +75,11 @@ class GenerateOptions(SamplingConfig):
     ignore_eos: bool = False
     stop: str | Sequence[str] | None = None
     constraint: GrammarSpec | None = None
+    num_beams: int | None = None
+    length_penalty: float | None = None
+    early_stopping: EarlyStopping | None = None
+    source_language: str | None = None
+    target_language: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,6 +90,20 @@ class GenerateOptions(SamplingConfig):
         texts = self.stops if several or isinstance(self.stop, str | None) else (self.stop,)
         if not all(isinstance(text, str) and text for text in texts):
             raise ConfigError(f"stop={self.stop!r:.80}: expected a text that is not empty, or a list of such texts")
+
+    def check_decoder(self, bundle: Bundle) -> None:
+        """Checks that no option is for encoder-decoders alone.
+
+        Raises:
+            InputError: one is given; names it.
+        """
+        for name in ("num_beams", "length_penalty", "early_stopping", "source_language", "target_language"):
+            value = getattr(self, name)
+            if value is not None and (name, value) != ("num_beams", 1):
+                raise InputError(
+                    f"`{name}`: for encoder-decoders that take texts (T5, BART, Marian, NLLB, ...); {bundle.path} is "
+                    f"a {bundle.config.model.get('family')}: leave it out"
+                )
 
     @property
     def stops(self) -> tuple[str, ...]:

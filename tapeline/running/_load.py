@@ -11,13 +11,14 @@ from lang_core import InputError, MeshShape, checked_choices
 from tapeline.backends import Place, open_session
 from tapeline.bundle import VERIFY, Bundle, Verify
 from tapeline.cli import Progress, no_progress
-from tapeline.runners import SLOTS, OneRowSource, SlotSource
+from tapeline.runners import SLOTS, OneRowSource, SlotSource, takes_texts
 from tapeline.running._dump import DumpOptions, dumper_of
 from tapeline.running._loaded import LoadedModel
 from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._row_drafts import row_drafting
 from tapeline.running._row_generator import RowGenerator
 from tapeline.running._speculating import speculating
+from tapeline.running._text_to_text import TextToText
 
 
 @checked_choices
@@ -49,7 +50,8 @@ def load(
         mesh: axes of devices over which JAX cuts the bundle, such as ``tp=2``; one device if None.
         checkpoint: directory of the model's safetensors, with JAX and a bundle that was exported with weights=none;
             None searches: ``checkpoint`` in the bundle, or the directory that the bundle lies in.
-        encoder_inputs: arguments of ``encode`` by name, of its specs' shapes, for a model with an encoder.
+        encoder_inputs: arguments of ``encode`` by name, of its specs' shapes, for a model with an encoder: prompts are
+            then beginnings of answers. None for encoder-decoders of texts, which encode each prompt.
         prompt_cache: file with the KV cache of a prompt for later runs (docs/prompt-cache.md).
         speculate: ``prompt_lookup`` or ``prompt_lookup:N``: proposes the tokens that followed the last N tokens earlier
             in the text; ``mtp``: proposes tokens with the model's multi-token prediction head (docs/speculation.md).
@@ -90,4 +92,7 @@ def load(
             source = OneRowSource(opened, session, encoder_inputs, drafts=drafts)
             drafting = stack.enter_context(speculating(opened, place, speculate, draft, draft_tokens, source.opened))
         generator = RowGenerator(opened, source, drafting, cache)
-        return LoadedModel(opened, session, stack.pop_all(), generator, progress)
+        translator = TextToText(opened, session) if takes_texts(opened) and encoder_inputs is None else None
+        if translator is not None and prompt_cache is not None:
+            raise InputError("`prompt_cache` keeps the tokens of a decoder's prompt: leave it out")
+        return LoadedModel(opened, session, stack.pop_all(), generator, progress, translator)

@@ -32,6 +32,7 @@ from tapeline.running._pictures import ImageSource
 from tapeline.running._row_generator import RowGenerator
 from tapeline.running._scores import Scores, forward_logits, scores
 from tapeline.running._senses import Senses
+from tapeline.running._text_to_text import TextToText
 from tapeline.text import Tokenizer, check_ids, find_tokenizer
 
 _COMPARING: Final = "comparing the weights with their hash, once for each copy of a bundle ..."
@@ -63,13 +64,15 @@ class LoadedModel(Senses):
         stack: contextlib.ExitStack,
         generator: RowGenerator,
         progress: Progress = no_progress,
+        translator: TextToText | None = None,
     ) -> None:
-        """Takes over the session of ``load``; ``stack`` closes it."""
+        """Takes over the session of ``load``; ``stack`` closes it, ``translator`` answers texts of encoder-decoders."""
         super().__init__(bundle, session)
         self.device: Final = session.device
         self._stack: Final = stack
         self._generator: Final = generator
         self._progress: Final = progress
+        self._translator: Final = translator
 
     @cached_property
     def tokenizer(self) -> Tokenizer | None:
@@ -78,8 +81,13 @@ class LoadedModel(Senses):
 
     @property
     def vocabulary(self) -> int:
-        """Size of the vocabulary, V, of a bundle that generates."""
-        return self._generator.vocabulary
+        """Size of the vocabulary, V, of a bundle that generates; of an encoder-decoder that of its sources."""
+        return self._generator.vocabulary if self._translator is None else self._translator.source_vocabulary
+
+    @property
+    def translates(self) -> bool:
+        """True if prompts are texts that an encoder reads, and answers are texts of their own."""
+        return self._translator is not None
 
     @property
     def counters(self) -> Counters:
@@ -94,7 +102,7 @@ class LoadedModel(Senses):
     @property
     def token_bytes(self) -> int:
         """Bytes of token ids and their positions that were moved so far."""
-        return self._generator.token_bytes
+        return self._generator.token_bytes if self._translator is None else self._translator.token_bytes
 
     @property
     def default_sampling(self) -> SamplingKeywords:
@@ -242,6 +250,14 @@ class LoadedModel(Senses):
         return self._stream_prompts(given, generate_options(options), at_once=True)
 
     def _stream_prompts(self, prompts: GivenPrompts, options: GenerateOptions, *, at_once: bool) -> TokenStream:
+        translator = self._translator
+        if translator is not None:
+            sources = prompts.token_ids
+            if sources is None:
+                sources = [translator.encode(text, options.source_language) for text in prompts.texts or ()]
+            else:
+                sources = [self._checked_ids(ids, self.vocabulary) for ids in sources]
+            return translator.stream(sources, options, at_once=at_once)
         ends = load_eos_ids(self.bundle.path)
         if prompts.token_ids is None:
             token_ids = [self.encode(text) for text in prompts.texts or ()]

@@ -95,6 +95,7 @@ class RowGenerator:
             InputError: options are out of range, or a prompt does not fit.
         """
         check_stops(options, tokenizer, self._bundle)
+        options.check_decoder(self._bundle)
         if pictures and self._prompt_cache is not None:
             raise InputError("`prompt_cache` keeps tokens, and no pictures: leave it out")
         if at_once and not prompts:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tapeline.text._gguf_tokenizer import gguf_tokenizer, write_gguf_tokenizer
     from tapeline.text._ids import IdStream, check_ids, parse_token_ids
     from tapeline.text._infilling import InfillTokens
+    from tapeline.text._languages import Translation
     from tapeline.text._stop_text import StopText
     from tapeline.text._stream import TextStream
     from tapeline.text._text_encoder import EncodedText, TextEncoder, TextTokens
