@@ -112,8 +112,6 @@ class AnswerRules:
             raise ConfigError(f"num_beams={self.beams!r:.80}: expected an integer of 1 to {_MOST_BEAMS}")
         if not _is_number(self.length_penalty):
             raise ConfigError(f"length_penalty={self.length_penalty!r:.80}: expected a finite number")
-        if self.early_stopping not in (True, False, "never"):
-            raise ConfigError(f"early_stopping={self.early_stopping!r:.80}: expected true, false or 'never'")
 
     @property
     def masks(self) -> bool:
@@ -170,12 +168,15 @@ class _Fields:
         forced = self.ids("forced_bos_token_id")
         if len(forced) > 1:
             self._refuse("forced_bos_token_id", "one token id")
+        early = self._values.get("early_stopping")
+        if early not in (None, True, False, "never"):
+            self._refuse("early_stopping", "true, false or 'never'")
         return AnswerRules(
             start=start,
             ends=ends,
             beams=self.number("num_beams", 1, whole=True),
             length_penalty=self.number("length_penalty", 1.0),
-            early_stopping=self._values.get("early_stopping") or False,
+            early_stopping=early or False,
             forced_first=forced[0] if forced else None,
             forced_last=self.ids("forced_eos_token_id"),
             min_length=self.min_length(),
