@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from lang_core import export_lazily
 
 if TYPE_CHECKING:
-    from tapeline.analysis.counting import _product_rules as _product_rules
     from tapeline.analysis.counting._count import CountedWork, TensorAxes, count_work
     from tapeline.analysis.counting._work import Collective, Work
 

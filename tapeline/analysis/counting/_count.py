@@ -8,6 +8,7 @@ from compile_dag import record
 from compile_hlo.passes import Subexpressions, needed_nodes
 from compile_hlo.streaming import Plan, PlannedStretch, RecordedFunction
 from lang_core import Axes, EntryPoint, MeshShape, TensorSpec
+from tapeline.analysis.counting import _product_rules as _product_rules  # its rules
 from tapeline.analysis.counting._grid import DeviceGrid, Layout
 from tapeline.analysis.counting._walk import ParameterAxes, Tensor, Walk
 from tapeline.analysis.counting._work import Work
