@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from transformer_core._json_files import config_fields
     from transformer_core._names import (
         ADAPTED,
-        ADAPTER,
         ADAPTER_TABLES,
         CONFIG_FILE,
         DRAFT,

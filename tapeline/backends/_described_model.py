@@ -43,7 +43,7 @@ def model_of(bundle: Bundle) -> tuple[Model[Any], tuple[EntryPoint, ...]]:
         if "slots" in fields:
             options["slots"] = fields["slots"]
             tables = fields.get("adapters")
-            options["adapters"] = None if tables is None else (tables["count"], tables["rank"])
+            options["adapter_rank"] = None if tables is None else tables["rank"]
             options["pages"] = (fields["pages"], fields["page_tokens"]) if "pages" in fields else None
         else:
             sized = [match.groups() for match in map(_SIZED.fullmatch, names) if match]

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from lang_core import TensorSpec
-from transformer_core import ADAPTER, ADAPTER_TABLES
+from transformer_core import ADAPTER_TABLES
 
 Arrays = dict[str, np.ndarray]
 """Arrays by the name of an argument or a result."""
@@ -70,14 +70,12 @@ def _tokens(arguments: Mapping[str, TensorSpec], vocabulary: int, filled: list[i
 
 
 def _adapters(arguments: Mapping[str, TensorSpec]) -> dict[str, Any]:
-    """Returns an adapter of each sequence, the first one without, and tables of small numbers."""
-    chosen: dict[str, Any] = {}
-    for name, spec in arguments.items():
-        if name == ADAPTER:
-            chosen[name] = 1 if not spec.shape else np.arange(spec.size) % 2
-        elif name.startswith(ADAPTER_TABLES):
-            chosen[name] = np.cos(np.arange(spec.size) * 0.61).reshape(spec.shape) * spec.shape[-1] ** -0.5
-    return chosen
+    """Returns tables of small numbers for the adapters of the sequences."""
+    tables = [(name, spec) for name, spec in arguments.items() if name.startswith(ADAPTER_TABLES)]
+    return {
+        name: np.cos(np.arange(spec.size) * 0.61 + number).reshape(spec.shape) * spec.shape[-1] ** -0.5
+        for number, (name, spec) in enumerate(tables)
+    }
 
 
 def _tables(rows: Any, pages: int, most: int) -> np.ndarray:

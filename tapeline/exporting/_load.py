@@ -281,7 +281,7 @@ def _entry_points(
             verify_tokens=options.verify_tokens,
             slots=options.slots,
             pages=options.paging,
-            adapters=None if options.adapters is None else (options.adapters, options.adapter_rank),
+            adapter_rank=None if options.adapters is None else options.adapter_rank,
         )
         if options.positions == "per_row":
             _check_one_rope(model, options.slots)

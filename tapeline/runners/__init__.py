@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from lang_core import export_lazily
 
 if TYPE_CHECKING:
-    from tapeline.runners._adapters import AdapterTables, table_specs
+    from tapeline.runners._adapters import AdapterTables, adapter_bytes
     from tapeline.runners._invariance import Invariance, invariance_fields
     from tapeline.runners._measured_invariance import measured_invariance, open_slots
     from tapeline.runners._model import ENCODE, BundleModel, encoded, encoder_arguments, ordered_inputs

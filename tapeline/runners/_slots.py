@@ -192,8 +192,6 @@ class BundleSlots:
         place = self._rows.place(row, position, len(token_ids))
         entry, adapters = self._with_adapters(entry, [row])
         self.token_bytes += entry.token_bytes
-        if adapters:  # one sequence's is a number
-            adapters[0] = self._adapter_of_row[row]
         return entry.call(self._caches, *given, place, position, len(token_ids) - 1, *adapters)
 
     def _with_adapters(self, entry: SizedCall, rows: Sequence[int | None]) -> tuple[SizedCall, list[Any]]:
@@ -204,7 +202,7 @@ class BundleSlots:
         numbers = [0 if row is None else self._adapter_of_row[row] for row in rows]
         if not any(numbers) or entry.adapted is None or self.adapters is None:
             return entry, []
-        return entry.adapted, [np.array(numbers, np.int32), *self.adapters.tensors]
+        return entry.adapted, self.adapters.arguments(numbers)
 
     @property
     def adapter_count(self) -> int:

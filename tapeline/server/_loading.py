@@ -13,7 +13,7 @@ from lang_core import InputError
 from tapeline.backends import Place, open_session
 from tapeline.bundle import ARCHIVE, Bundle
 from tapeline.media.audio import LogMel
-from tapeline.runners import SLOTS, BundleSlots, open_slots, table_specs, takes_pictures
+from tapeline.runners import SLOTS, BundleSlots, adapter_bytes, open_slots, takes_pictures
 from tapeline.running import LoadedModel, PicturePrompts, classifies, let_workers_run, load, ranks, row_drafting
 from tapeline.server._adapters import AdapterNames, ModelAdapters
 from tapeline.server._classifying_model import ClassifyingModel
@@ -116,8 +116,7 @@ def bundle_bytes(bundle: Bundle, loading: Loading) -> int:
     draft = None if loading.drafts is None else loading.drafts.draft
     engine = replace(loading.engine, store_bytes=0)
     drafts = 0 if draft is None else bundle_bytes(Bundle(draft), replace(loading, drafts=None, engine=engine))
-    adapters = sum(spec.nbytes for spec in table_specs(bundle).values())
-    return weights + max(caches, default=0) + prefixes + drafts + adapters
+    return weights + max(caches, default=0) + prefixes + drafts + adapter_bytes(bundle)
 
 
 def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:
@@ -130,7 +129,7 @@ def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:
         DescriptionError: a file of the bundle is not the one that was exported.
     """
     bundle.checks.check(loading.place.verify)
-    if loading.adapters.paths() and not table_specs(bundle):
+    if loading.adapters.paths() and not adapter_bytes(bundle):
         raise InputError(
             f"{bundle.path} takes no adapters beside its weights: export it with slots and "
             f"adapters={len(loading.adapters.paths())}, or merge one adapter (`export --adapter`)"

@@ -192,7 +192,7 @@ def entry_points(
     verify_tokens: int | None = None,
     slots: int | None = None,
     pages: tuple[int, int] | None = None,
-    adapters: tuple[int, int] | None = None,
+    adapter_rank: int | None = None,
     lengths: Sequence[int] = (),
     packed: Sequence[int] = (),
 ) -> tuple[EntryPoint, ...]:
@@ -211,9 +211,8 @@ def entry_points(
         slots: number of rows of caches, for a server that decodes as many sequences at once: the entry points are then
             those of ``slot_entry_points``, and T the most tokens that a call of ``prefill_row`` takes.
         pages: number of pages that the caches are, and positions of each, which rows then share; None for whole rows.
-        adapters: number and ranks of LoRA adapters that sequences may have, each its own; every entry point of
-            ``slots`` that runs tokens is then there twice, a second time as ``adapted_..`` with these adapters. None
-            without.
+        adapter_rank: ranks of LoRA adapters that sequences may have, each its own; every entry point of ``slots``
+            that runs tokens is then there twice, a second time as ``adapted_..`` with adapters. None without.
         lengths: further, shorter T of ``forward``, each an entry point ``forward_T``.
         packed: T of rows of several texts, each an entry point ``packed_T``; see ``Model.packed_lengths``.
 
@@ -234,8 +233,8 @@ def entry_points(
         if pages is not None:
             _check_pages(*pages, slots, sizes)
             profiles = [_paged(profile, *pages) for profile in profiles]
-        if adapters is not None:
-            profiles = [*profiles, *_adapted(model, profiles, *adapters)]
+        if adapter_rank is not None:
+            profiles = [*profiles, *_adapted(model, profiles, adapter_rank)]
         return with_row_copies([model.entry_point(profile) for profile in profiles], pages[0] if pages else slots)
     chosen = model.DEFAULT_ENTRY_POINTS if names is None else names
     _check_names(model.ENTRY_POINTS, chosen)
@@ -283,11 +282,8 @@ def _paged(profile: CompileProfile, pages: int, page_tokens: int) -> CompileProf
     return replace(profile, cache_rows=pages, page_tokens=page_tokens)
 
 
-def _adapted(
-    model: Model[Any], profiles: Sequence[CompileProfile], adapters: int, rank: int
-) -> Iterator[CompileProfile]:
+def _adapted(model: Model[Any], profiles: Sequence[CompileProfile], rank: int) -> Iterator[CompileProfile]:
     """Yields the profiles of entry points with adapters."""
-    check_size("adapters", adapters)
     check_size("adapter_rank", rank)
     if any(profile.cache_rows is None for profile in profiles):
         raise ConfigError(
@@ -295,7 +291,7 @@ def _adapted(
             f"adapters: merge an adapter into the bundle (`adapter`)"
         )
     for profile in profiles:
-        yield replace(profile, name=f"{ADAPTED}{profile.name}", adapters=adapters, adapter_rank=rank)
+        yield replace(profile, name=f"{ADAPTED}{profile.name}", adapter_rank=rank)
 
 
 def check_size(name: str, size: int, most: int | None = None, why: str = "") -> None:

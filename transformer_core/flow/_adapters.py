@@ -1,4 +1,4 @@
-"""LoRA adapters of some sequences of a call: tables of their matrices among the arguments."""
+"""LoRA adapters of the sequences of a call: tables of their matrices among the arguments."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from lang_core import Argument, ExecutionContext, Module, OpError, Repeated, Tensor, TensorSpec
-from transformer_core._names import ADAPTER, ADAPTER_TABLES
-from transformer_core.flow._profile import CompileProfile, Positions
+from transformer_core._names import ADAPTER_TABLES
+from transformer_core.flow._profile import CompileProfile
 from transformer_core.layers._linear import Linear, VocabularyLinear
-from transformer_core.layers._low_rank import AdapterRows, LowRankDelta
+from transformer_core.layers._low_rank import LowRankDelta
 
 RANK_LANES: Final = 32
 """Number of which the columns of B in tables are a multiple: kernels of products take as many at a time."""
@@ -17,7 +17,7 @@ RANK_LANES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class AdaptedLinear:
-    """Linear layers of one name and size in the layers of a model; one table has all of their matrices.
+    """Linear layers of one name and size in the layers of a model; an adapter has one table of all their matrices.
 
     Attributes:
         name: name of the layer below a repeated one, such as ``self_attn.q_proj``; with sizes if several have it.
@@ -31,13 +31,13 @@ class AdaptedLinear:
     outputs: int
     layers: Mapping[str, int]
 
-    def specs(self, profile: CompileProfile) -> dict[str, TensorSpec]:
-        """Returns specs of its tables by name: [layers, N, R, in] and [layers, N, out, R'], R' a multiple of 32."""
-        lead, rank = (len(self.layers), profile.adapters or 0), profile.adapter_rank
-        width = -(-rank // RANK_LANES) * RANK_LANES
+    def specs(self, row: int, profile: CompileProfile) -> dict[str, TensorSpec]:
+        """Returns specs of a sequence's tables by name: [layers, R, in] and [layers, out, R'], R' a multiple of 32."""
+        layers, rank = len(self.layers), profile.adapter_rank or 0
+        width, name = -(-rank // RANK_LANES) * RANK_LANES, f"{ADAPTER_TABLES}{row}.{self.name}"
         return {
-            f"{ADAPTER_TABLES}{self.name}.a": TensorSpec((*lead, rank, self.inputs), profile.dtype),
-            f"{ADAPTER_TABLES}{self.name}.b": TensorSpec((*lead, self.outputs, width), profile.dtype),
+            f"{name}.a": TensorSpec((layers, rank, self.inputs), profile.dtype),
+            f"{name}.b": TensorSpec((layers, self.outputs, width), profile.dtype),
         }
 
 
@@ -61,18 +61,12 @@ def adapted_linears(root: Module) -> tuple[AdaptedLinear, ...]:
 
 
 def adapter_arguments(linears: Sequence[AdaptedLinear], profile: CompileProfile) -> list[Argument]:
-    """Returns the adapter of each sequence, and the tables; none if the profile has no adapters."""
-    if profile.adapters is None:
+    """Returns the tables of each sequence's adapter; none if the profile has no adapters."""
+    if profile.adapter_rank is None:
         return []
-    bounds, per_row = (0, profile.adapters), profile.positions is Positions.PER_ROW
-    number = Argument(
-        ADAPTER,
-        TensorSpec((profile.batch,) if per_row else (), "i32"),
-        kind="tensor" if per_row else "scalar",
-        bounds=bounds,
-    )
-    specs = {name: spec for linear in linears for name, spec in linear.specs(profile).items()}
-    return [number, *(Argument(name, spec) for name, spec in specs.items())]
+    rows = range(profile.batch)
+    specs = {name: spec for row in rows for linear in linears for name, spec in linear.specs(row, profile).items()}
+    return [Argument(name, spec) for name, spec in specs.items()]
 
 
 class RunAdapters:
@@ -94,20 +88,24 @@ class RunAdapters:
     ) -> None:
         self._ctx: Final = ctx
         self._tables: Final = {
-            path: (place, *[tensors[name] for name in linear.specs(profile)])
+            path: (place, [[tensors[name] for name in linear.specs(row, profile)] for row in range(profile.batch)])
             for linear in linears
             for path, place in linear.layers.items()
         }
-        self._rows: Final = _rows(ctx, tensors[ADAPTER], profile)
 
     def deltas(self, layer: Module) -> dict[str, LowRankDelta]:
         """Returns the changes of a repeated layer's linear layers by path; called outside of the layer's block."""
-        ops, deltas = self._ctx.ops, {}
+        deltas = {}
         for linear in _linears(layer):
-            place, *tables = self._tables[linear.path]
-            right, left = (ops.reshape(ops.slice_axis(table, 0, place, place + 1), table.shape[1:]) for table in tables)
-            deltas[linear.path] = LowRankDelta(right, left, self._rows)
+            place, tables = self._tables[linear.path]
+            right, left = zip(*[[self._part(table, place) for table in row] for row in tables], strict=True)
+            deltas[linear.path] = LowRankDelta(right, left)
         return deltas
+
+    def _part(self, table: Tensor, place: int) -> Tensor:
+        """Returns the matrix of one layer of a table."""
+        ops = self._ctx.ops
+        return ops.reshape(ops.slice_axis(table, 0, place, place + 1), table.shape[1:])
 
 
 @contextmanager
@@ -127,17 +125,6 @@ def adding(layer: Module, deltas: Mapping[str, LowRankDelta]) -> Iterator[None]:
                 f"{linear.path}: adapters change this layer, and the model computes with its weight elsewhere: export "
                 f"without adapters"
             )
-
-
-def _rows(ctx: ExecutionContext, number: Tensor, profile: CompileProfile) -> AdapterRows:
-    ops, batch = ctx.ops, profile.batch
-    number = ops.reshape(number, (batch,))
-    adapted = ops.reshape(ops.greater(number, 0), (batch, 1, 1))
-    place = ops.maximum(ops.sub(number, 1), 0)
-    if batch == 1:
-        return AdapterRows(place, adapted, None)
-    own = ops.equal(ops.iota((1, 1, batch, 1), 2), ops.iota((batch, 1, 1, 1), 0))
-    return AdapterRows(place, adapted, own)
 
 
 def _repeated(module: Module) -> Iterator[Module]:

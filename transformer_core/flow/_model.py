@@ -181,8 +181,8 @@ class FlowModel(Module):
         return binding_arguments(settings.windows, settings.rope.rotated, local, self._profile)
 
     def _adapter_arguments(self) -> list[Argument]:
-        """Returns the adapter of each sequence, and the tables of adapters."""
-        if self._profile.adapters is None:
+        """Returns the tables of the sequences' adapters."""
+        if self._profile.adapter_rank is None:
             return []
         if self._adapted is None:
             self._adapted = adapted_linears(self._root)

@@ -61,9 +61,7 @@ class CompileProfile:
             with shared positions, if B is 1, else i32 [B]. If None, B, without this argument.
         page_tokens: positions of each row of the caches, if these are pages, of which a sequence has
             ``max_sequence / page_tokens``: the argument ``pages`` i32 [B, M] is then in the place of ``row``.
-        adapters: number of LoRA adapters in tables that are arguments, of which ``adapter``, as ``row``, names one of
-            each sequence, from 1 on; 0 is none. None without these arguments.
-        adapter_rank: R, ranks of each adapter in the tables.
+        adapter_rank: R, ranks of a LoRA adapter of each sequence, whose tables are arguments; None without adapters.
         next_ids: whether the index of each row's largest logit is the last result, ``next_ids``.
         outputs: names of the side outputs that are results, in this order; all if None.
 
@@ -88,8 +86,7 @@ class CompileProfile:
     ring_tokens: int | None = None
     cache_rows: int | None = None
     page_tokens: int | None = None
-    adapters: int | None = None
-    adapter_rank: int = 16
+    adapter_rank: int | None = None
     next_ids: bool = False
     outputs: tuple[str, ...] | None = None
 
@@ -120,7 +117,7 @@ class CompileProfile:
             object.__setattr__(self, "outputs", tuple(self.outputs))
 
     def _check_cache_rows(self) -> None:
-        if self.adapters is not None and self.cache_rows is None:
+        if self.adapter_rank is not None and self.cache_rows is None:
             raise _wrong("cache_rows", "rows of caches, whose sequences adapters are of", self.cache_rows)
         if self.page_tokens is not None:
             self._check_pages(self.page_tokens)
@@ -196,8 +193,7 @@ _SIZES: Final = (
     ("ring_tokens", True),
     ("cache_rows", True),
     ("page_tokens", True),
-    ("adapters", True),
-    ("adapter_rank", False),
+    ("adapter_rank", True),
 )
 """Fields that are sizes, and whether they may be left out."""
 
