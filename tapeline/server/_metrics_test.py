@@ -38,7 +38,20 @@ def test_the_dashboard_names_metrics_that_there_are() -> None:
     named = set(re.findall(r"tapeline:\w+", text))
     assert len(named) >= 12
     assert named <= names(Metrics(lambda: {"demo": FIGURES}, dict))
-    assert len({panel["id"] for panel in json.loads(text)["panels"]}) == 8
+    assert len({panel["id"] for panel in json.loads(text)["panels"]}) == 12
+
+
+def test_the_dashboard_has_every_metric() -> None:
+    """A histogram is there by its buckets; a model's answers with adapters count as its own."""
+    text = Path(__file__).with_name("grafana.json").read_text()
+    named = set(re.findall(r"tapeline:\w+", text))
+    there = names(Metrics(lambda: {"demo": FIGURES}, dict))
+    totals = {name for name in there if not name.endswith("_bucket") and f"{name}_bucket" not in there}
+    assert totals - {name for name in totals if name.endswith("_created")} <= named
+    assert {name for name in there if name.endswith("_bucket")} <= named
+    of_answers = re.findall(r"tapeline:(?:generation_tokens_total|e2e_request_latency_seconds_bucket){(.*?)}", text)
+    assert of_answers
+    assert all("$model(:.*)?" in labels for labels in of_answers)
 
 
 def test_figures_of_each_engine_have_its_name() -> None:
