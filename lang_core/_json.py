@@ -10,6 +10,7 @@ import errno
 import json
 import math
 import os
+import re
 import stat
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +19,7 @@ from lang_core._errors import ConfigError, InputError
 
 MOST_DIGITS: Final = 40
 """Most digits of an integer: tokenizer_config.json has 10^30 for "no limit"."""
+_HALF_PAIR: Final = re.compile(r"\\u[dD][89a-fA-F]")  # an escape that may be half of a surrogate pair
 
 _READ: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _CHUNK: Final = 1 << 20
@@ -97,7 +99,7 @@ def json_value(
     except ValueError as error:
         raise JsonError(str(error)) from None
     _check_depth(value, bounds.depth)
-    if "\\" in decoded or isinstance(text, str):
+    if _HALF_PAIR.search(decoded) or (isinstance(text, str) and not _is_unicode(text)):
         _check_strings(value)
     return value
 
@@ -251,6 +253,14 @@ def _check_depth(value: Any, depth: int) -> None:
         ]
     if level:
         raise JsonError(_deep(depth))
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_strings(value: Any) -> None:

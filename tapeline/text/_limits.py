@@ -6,6 +6,7 @@ overflows its stack, a regular expression takes as long as it likes. Neither is 
 
 import base64
 import binascii
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -78,15 +79,14 @@ def check_tokens(tokens: Iterable[Any], path: str, field: str) -> None:
     Raises:
         CheckpointError: there are too many, or they are too long.
     """
-    count = letters = 0
-    for token in tokens:
-        count += 1
-        length = len(token) if isinstance(token, str) else 0
-        letters += length
-        if length > LONGEST_TOKEN:
-            raise _error(path, field, f"a token of {length} letters", f"{LONGEST_TOKEN} at most")
-    if count > MOST_TOKENS:
-        raise _error(path, field, f"{count} tokens", f"{MOST_TOKENS} at most")
+    tokens = list(tokens)
+    texts = tokens if set(map(type, tokens)) <= {str} else [token for token in tokens if isinstance(token, str)]
+    lengths = list(map(len, texts))
+    longest, letters = max(lengths, default=0), sum(lengths)
+    if longest > LONGEST_TOKEN:
+        raise _error(path, field, f"a token of {longest} letters", f"{LONGEST_TOKEN} at most")
+    if len(tokens) > MOST_TOKENS:
+        raise _error(path, field, f"{len(tokens)} tokens", f"{MOST_TOKENS} at most")
     if letters > MOST_LETTERS:
         raise _error(path, field, f"{letters} letters in all tokens", f"{MOST_LETTERS} at most")
 
@@ -98,6 +98,9 @@ def check_vocabulary(vocabulary: Mapping[str, Any], path: str, field: str) -> No
         CheckpointError: as ``check_tokens``, or an id is beyond its bound.
     """
     check_tokens(vocabulary, path, field)
+    numbers = vocabulary.values()
+    if set(map(type, numbers)) <= {int} and min(numbers, default=0) >= 0 and max(numbers, default=0) <= MOST_ID:
+        return
     for token, number in vocabulary.items():
         if type(number) is not int or not 0 <= number <= MOST_ID:
             raise _error(path, f"{field}.{token:.40}", f"the id {number!r:.40}", f"an integer from 0 to {MOST_ID}")
@@ -149,10 +152,12 @@ def _check_model(model: Mapping[str, Any], path: str) -> None:
     if isinstance(merges, list):
         if len(merges) > MOST_TOKENS:
             raise _error(path, "model.merges", f"{len(merges)} merges", f"{MOST_TOKENS} at most")
-        longest = max((len(merge) for merge in merges if isinstance(merge, str)), default=0)
+        kinds = set(map(type, merges))
+        longest = max((len(merge) for merge in merges if isinstance(merge, str)), default=0) if str in kinds else 0
         if longest > 2 * LONGEST_TOKEN + 1:
             raise _error(path, "model.merges", f"a merge of {longest} letters", f"{2 * LONGEST_TOKEN + 1} at most")
-        check_tokens((part for merge in merges if isinstance(merge, list) for part in merge[:2]), path, "model.merges")
+        pairs = (merge[:2] for merge in merges if isinstance(merge, list)) if list in kinds else ()
+        check_tokens(itertools.chain.from_iterable(pairs), path, "model.merges")
     _check_tree({name: value for name, value in model.items() if name not in ("vocab", "merges")}, path, "model")
 
 
