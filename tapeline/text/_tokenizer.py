@@ -14,12 +14,15 @@ from tapeline.text._assembly import (
     TOKENIZER_FILE,
     TOOL_TEMPLATE_FILE,
     assemble,
+    read_object,
     special_tokens,
 )
 from tapeline.text._gguf_vocabulary import INFILLING
 from tapeline.text._ids import check_ids
 from tapeline.text._least_tokens import least_tokens
 from tapeline.text._library import encoding_of, ids_of, library_errors, literal_tokenizer
+from tapeline.text._marian import FILES as MARIAN_FILES
+from tapeline.text._marian import TARGET_VOCABULARY, is_marian, read_marian
 from tapeline.text._spaces import without_spaces
 from tapeline.text._stream import TextStream, dropped_tokens
 from tapeline.text._token_bytes import token_bytes
@@ -44,6 +47,8 @@ _FILES: Final = (
     DEFAULT_TEMPLATE_FILE,
     *_FOREIGN,
     "merges.txt",
+    *MARIAN_FILES,
+    TARGET_VOCABULARY,
 )
 
 
@@ -89,6 +94,7 @@ class Tokenizer:
         *,
         cleans: bool = False,
         notes: Sequence[str] = (),
+        reads: Callable[[str, bool], list[int]] | None = None,
     ) -> None:
         """Wraps the result of `load`. Padding and truncation that the file asks for are off, as in transformers.
 
@@ -98,6 +104,7 @@ class Tokenizer:
             tokens: text of the special tokens by name.
             cleans: True removes spaces before punctuation from decoded text.
             notes: settings of the directory's files that are not supported.
+            reads: returns the ids of a text, with special tokens if its second argument is True; by default ``inner``.
         """
         inner.no_padding()
         inner.no_truncation()
@@ -106,6 +113,7 @@ class Tokenizer:
         self.notes: Final = tuple(notes)
         self._cleans: Final = cleans
         self._inner = inner
+        self._reads: Final = reads
         self._added = frozenset(inner.get_added_tokens_decoder())
         self._special = frozenset(dropped_tokens(inner))
         self._bytes = token_bytes(inner)
@@ -122,6 +130,9 @@ class Tokenizer:
             CheckpointError: a vocabulary in a known format is missing, or a file is damaged.
         """
         made = assemble(directory)
+        if made is None and is_marian(directory):
+            inner, reads, tokens = read_marian(directory, read_object(directory / TOKENIZER_CONFIG))
+            return cls(directory / MARIAN_FILES[0], inner, tokens, reads=reads)
         if made is None:
             return cls._registered(directory)
         return cls(made.path, made.inner, made.tokens, cleans=made.cleans, notes=made.notes)
@@ -171,6 +182,7 @@ class Tokenizer:
             InputError: the text is not valid Unicode, or has an id that the model lacks.
             CheckpointError: tokenizer.json is damaged, so that the library fails.
         """
+        self._check_reader("names of tokens as text")
         _check_unicode(text)
         with library_errors(f"{self.path} cannot encode a text", _COPY):
             ids = ids_of(self._literal, text, special_tokens=False)
@@ -206,6 +218,7 @@ class Tokenizer:
             InputError: as for ``encode``.
             CheckpointError: as for ``encode``.
         """
+        self._check_reader("conversations")
         ids = self.encode(text, model_size, special_tokens=False)
         with library_errors(f"{self.path} cannot encode a text", _COPY):
             first, start = self._begun(text)
@@ -224,6 +237,7 @@ class Tokenizer:
             InputError: as for ``encode``.
             CheckpointError: as for ``encode``.
         """
+        self._check_reader("pairs of texts")
         for text in (first, second):
             _check_unicode(text)
         with library_errors(f"{self.path} cannot encode a pair of texts", _COPY):
@@ -297,7 +311,19 @@ class Tokenizer:
         """
         return TextStream(self._inner, str(self.path), keep, cleans=self._cleans)
 
+    def _check_reader(self, texts: str) -> None:
+        """Refuses what a Marian's tokenizer cannot do.
+
+        Raises:
+            InputError: texts are read by another tokenizer than answers.
+        """
+        if self._reads is not None:
+            raise InputError(f"{self.path} reads sources of translations, no {texts}")
+
     def _encoded(self, text: str, special_tokens: bool) -> list[int]:
+        if self._reads is not None:
+            with library_errors(f"{self.path} cannot encode a text", _COPY):
+                return self._reads(text, special_tokens)
         first, start = ([], 0) if special_tokens else self._begun(text)
         with library_errors(f"{self.path} cannot encode a text", _COPY):
             return [*first, *ids_of(self._inner, text[start:], special_tokens=special_tokens)]
