@@ -135,7 +135,69 @@ _DINOV2 = {
     "use_swiglu_ffn": False,
 }
 _DEIT = {**_VIT, "architectures": ["DeiTModel"], "image_size": [8, 12], "model_type": "deit", "num_channels": 3}
+_DINOV3 = {
+    "architectures": ["DINOv3ViTModel"],
+    "hidden_act": "gelu",
+    "hidden_size": 24,
+    "image_size": [9, 15],
+    "intermediate_size": 37,
+    "layer_norm_eps": 1e-3,
+    "model_type": "dinov3_vit",
+    "num_attention_heads": 3,
+    "num_channels": 3,
+    "num_hidden_layers": 2,
+    "num_register_tokens": 2,
+    "patch_size": 3,
+    "rope_theta": 50.0,
+}
+_CLASSIFIED = {**_DINOV3, "hidden_act": "gelu", "image_size": 14, "patch_size": 3}
 VIT_KIND_CASES = (
+    EncoderCase(
+        "dinov3",
+        "a RoPE of rows and columns of patches, not of the first tokens",
+        _DINOV3,
+        seed=61,
+        must_matter=({"rope_theta": 5.0}, {"num_attention_heads": 2}),
+    ),
+    EncoderCase(
+        "dinov3_gated",
+        "a gated feed-forward, biases of keys, no other biases, no registers",
+        {
+            **_DINOV3,
+            "key_bias": True,
+            "mlp_bias": False,
+            "num_register_tokens": 0,
+            "proj_bias": False,
+            "query_bias": False,
+            "use_gated_mlp": True,
+            "value_bias": False,
+        },
+        seed=62,
+    ),
+    EncoderCase(
+        "clip_classifier",
+        "a classifier of the mean of CLIP's patches",
+        {
+            "architectures": ["CLIPForImageClassification"],
+            "id2label": _LABELS,
+            "model_type": "clip",
+            "text_config": {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 50},
+            "vision_config": {**_CLASSIFIED, "model_type": "clip_vision_model"},
+        },
+        seed=63,
+    ),
+    EncoderCase(
+        "siglip_classifier",
+        "a classifier of the mean of SigLIP's normed patches",
+        {
+            "architectures": ["SiglipForImageClassification"],
+            "id2label": _LABELS,
+            "model_type": "siglip",
+            "text_config": {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 50},
+            "vision_config": {**_CLASSIFIED, "model_type": "siglip_vision_model"},
+        },
+        seed=64,
+    ),
     EncoderCase(
         "dinov2",
         "layer scales, pictures of another size than in training: positions are interpolated",

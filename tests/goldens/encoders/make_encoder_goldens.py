@@ -115,7 +115,7 @@ def _inputs(case: EncoderCase) -> Arrays:
         side = vision["image_size"]
         image = case.picture or (side if isinstance(side, list) else [side, side])
         pixels = random.standard_normal((2, vision.get("num_channels", 3), *image)).astype(np.float32)
-        if vision is case.config:
+        if vision is case.config or not case.lengths:
             return {"pixel_values": pixels}
         ids = random.integers(1, case.config["text_config"]["vocab_size"], (2, max(case.lengths)))
         end = case.config["text_config"].get("eos_token_id")
@@ -157,6 +157,7 @@ _LAYERS = (
     "Dinov2Layer",
     "Dinov2WithRegistersLayer",
     "DeiTLayer",
+    "DINOv3ViTLayer",
     "EncoderLayer",
     "DecoderLayer",
     "T5Block",

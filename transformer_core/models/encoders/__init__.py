@@ -21,6 +21,7 @@ from transformer_core.models.encoders._modernbert import MODERNBERT
 from transformer_core.models.encoders._mpnet import MPNET
 from transformer_core.models.encoders._nomic_bert import NOMIC_BERT
 from transformer_core.models.encoders._pair import PairConfig, PairModel
+from transformer_core.models.encoders._pair_classifiers import PAIR_CLASSIFIERS
 from transformer_core.models.encoders._roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 from transformer_core.models.encoders._siglip import SIGLIP_VISION, SiglipVisionModel
 from transformer_core.models.encoders._siglip_pair import SIGLIP, SiglipModel
@@ -47,7 +48,7 @@ from transformer_core.models.encoders._vit import (
     ViTForImageClassification,
     ViTModel,
 )
-from transformer_core.models.encoders._vit_kinds import DEIT, DINOV2, VitKindModel
+from transformer_core.models.encoders._vit_kinds import DEIT, DINOV2, DINOV3, VitKindModel
 from transformer_core.models.encoders._whisper import WHISPER, WhisperForConditionalGeneration
 from transformer_core.models.encoders._whisper_config import WhisperConfig
 
@@ -70,11 +71,13 @@ ENCODERS = (
     VIT,
     VIT_FOR_IMAGE_CLASSIFICATION,
     *DINOV2,
+    DINOV3,
     *DEIT,
     SIGLIP,
     SIGLIP_VISION,
     CLIP,
     CLIP_VISION,
+    *PAIR_CLASSIFIERS,
     WHISPER,
     T5,
     T5_ENCODER,

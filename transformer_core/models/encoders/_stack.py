@@ -269,6 +269,7 @@ class EncoderStack(Module):
         x: Tensor,
         bias: Tensor | Sequence[Tensor] | None = None,
         texts: PackedTexts | None = None,
+        tables: RopeTables | None = None,
     ) -> Tensor:
         """Maps x [B, T, D] to [B, T, D].
 
@@ -277,13 +278,14 @@ class EncoderStack(Module):
             x: [B, T, D].
             bias: added to the scores, broadcast to [B, N, 1, T, T]; or one for each layer.
             texts: texts that x is of, if these are packed; ``bias`` is then broadcast to [1, N, 1, T, S].
+            tables: cos and sin of each token, if no RoPE of the configuration gives them.
         """
         local, tokens = self._local, x.shape[1]
         own = None if bias is None or isinstance(bias, Tensor) else bias
         bias = None if own is not None or not isinstance(bias, Tensor) else bias
         places = ctx.ops.iota((tokens,)) if texts is None else texts.token_positions(ctx)
         keys = None if texts is None else texts.places(ctx)
-        tables = _tables(ctx, self._rope, places)
+        tables = _tables(ctx, self._rope, places) if tables is None else tables
         if self._relative is not None and self.rel_embeddings is not None:
             distances = token_distances(ctx, tokens) if texts is None else texts.distances(ctx)
             positions = self.rel_embeddings(ctx, ctx.ops.iota((2 * self._relative.span,)))

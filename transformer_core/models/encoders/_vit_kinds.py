@@ -1,4 +1,4 @@
-"""Kinds of vision transformers: DINOv2 (arXiv:2304.07193), with registers (arXiv:2309.16588), and DeiT."""
+"""Kinds of vision transformers: DINOv2 (arXiv:2304.07193), with registers (arXiv:2309.16588), DINOv3, DeiT."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -25,12 +25,16 @@ class VitKindConfig(VisionConfig):
         registers: number of first tokens that have none.
         heads: number of classifiers: 1, or 2 of which the mean counts (DeiT's teacher).
         joined: whether the classifier reads the class token beside the mean of the patches.
+        rope_base: base of a RoPE of patches; None without.
+        positions: whether there are learned positions.
     """
 
     others: int = 0
     registers: int = 0
     heads: int = 1
     joined: bool = False
+    rope_base: float | None = None
+    positions: bool = True
 
 
 class VitKindModel(VisionModel):
@@ -45,7 +49,8 @@ class VitKindModel(VisionModel):
         own, hidden = self.config, self.config.stack.hidden
         assert isinstance(own, VitKindConfig)
         self._kind: Final = own
-        self.tower = VitTower(own, self.dtype, others=own.others, registers=own.registers)
+        kinds = {"positions": own.positions, "rope_base": own.rope_base}
+        self.tower = VitTower(own, self.dtype, others=own.others, registers=own.registers, **kinds)
         pooled = own.pooled if own.others else 0
         self.pooler = Linear(hidden, pooled, bias=True, dtype=self.dtype) if pooled else None
         size = hidden * (2 if own.joined else 1)
@@ -75,6 +80,7 @@ def _token(ctx: ExecutionContext, x: Tensor, place: int) -> Tensor:
 
 _DINOV2: Final = StackDefaults(1e-6, "gelu", 768, 1, 12, 12, 224, 14)
 _WITH_REGISTERS: Final = replace(_DINOV2, patch=16)
+_DINOV3: Final = StackDefaults(1e-5, "gelu", 384, 1536, 12, 6, 224, 16)
 _DEIT: Final = StackDefaults(1e-12, "gelu", 768, 3072, 12, 12, 224, 16)
 
 
@@ -102,6 +108,33 @@ def _read_dinov2(fields: ConfigFields, architecture: str, *, registers: bool) ->
         joined=True,
         resizes="smooth" if registers else "plain",
         **picture,
+    )
+
+
+def _read_dinov3(fields: ConfigFields) -> VitKindConfig:
+    query_bias = fields.boolean("query_bias", True)
+    if fields.boolean("value_bias", True) != query_bias:
+        fields.refuse("value_bias", f"{str(query_bias).lower()}, as query_bias")
+    stack = replace(
+        read_stack(fields, _DINOV3, qkv_bias=query_bias),
+        key_bias=fields.boolean("key_bias", False),
+        output_bias=fields.boolean("proj_bias", True),
+        mlp_bias=fields.boolean("mlp_bias", True),
+        gated_mlp=fields.boolean("use_gated_mlp", False),
+        layer_scale=True,
+    )
+    if stack.hidden // stack.heads % 4:
+        fields.refuse("num_attention_heads", f"heads of a size that 4 divides; it is {stack.hidden // stack.heads}")
+    count = fields.integer("num_register_tokens", 0, minimum=0)
+    return VitKindConfig(
+        architecture="DINOv3ViTModel",
+        stack=stack,
+        first_tokens=1 + count,
+        registers=count,
+        pooled=stack.hidden,
+        rope_base=fields.number("rope_theta", 100.0),
+        positions=False,
+        **read_picture(fields, _DINOV3),
     )
 
 
@@ -226,6 +259,33 @@ def _deit(architecture: str) -> ModelFamily[Any]:
 def _teacher(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
     return _TEACHER_KEYS(name, shape, source) if name.startswith("classifier.") else None
 
+
+_DINOV3_LAYER: Final = "layer.{}."
+_DINOV3_KEYS: Final = RenamedModules(
+    {
+        **_FIRST,
+        "tower.patches": "embeddings.patch_embeddings",
+        "tower.norm": "norm",
+        **{f"{_LAYER}self_attn.{part}_proj": f"{_DINOV3_LAYER}attention.{part}_proj" for part in "qkvo"},
+        **{f"{_LAYER}mlp.{part}_proj": f"{_DINOV3_LAYER}mlp.{part}_proj" for part in ("gate", "up", "down")},
+        f"{_LAYER}attention_norm": f"{_DINOV3_LAYER}norm1",
+        f"{_LAYER}mlp_norm": f"{_DINOV3_LAYER}norm2",
+        f"{_LAYER}attention_scale": f"{_DINOV3_LAYER}layer_scale1.lambda1",
+        f"{_LAYER}mlp_scale": f"{_DINOV3_LAYER}layer_scale2.lambda1",
+    },
+    above=("model.",),
+)
+
+DINOV3: Final[ModelFamily[Any]] = ModelFamily(
+    "DINOv3ViTModel",
+    "dinov3_vit",
+    _read_dinov3,
+    VitKindModel,
+    lambda config: _DINOV3_KEYS,
+    "*layer.{}",
+    ("embeddings.mask_token", "embeddings.register_tokens", "rope_embeddings.*"),
+)
+"""DINOv3 (arXiv:2508.10104): a DINOv2 with a RoPE of patches in place of positions."""
 
 DINOV2: Final = (
     *_dinov2("Dinov2", "dinov2", registers=False),

@@ -1,12 +1,31 @@
 """Vision towers with a class token: ViT's stages, with further first tokens, and positions or not."""
 
+import math
 from dataclasses import replace
+
+import numpy as np
 
 from lang_core import DType, ExecutionContext, Module, Parameter, Tensor
 from transformer_core.layers._embedding import PatchEmbedding
 from transformer_core.models.encoders._interpolated import interpolated
 from transformer_core.models.encoders._stack import EncoderStack, layer_norm
 from transformer_core.models.encoders._vision import VisionConfig
+
+
+def _patch_tables(config: VisionConfig, base: float) -> tuple[np.ndarray, np.ndarray]:
+    """Returns cos and sin f32 [T, H] of RoPE, as ``rope_tables`` has them; other tokens than patches are not rotated.
+
+    Angles are of a patch's centre in rows, then in columns.
+    """
+    stack, (rows, columns) = config.stack, config.grid
+    size = stack.head_size or stack.hidden // stack.heads
+    frequencies = np.float32(1) / np.float32(base) ** np.arange(0, 1, 4 / size, dtype=np.float32)
+    down, across = ((np.arange(count, dtype=np.float32) + 0.5) / count * 2 - 1 for count in (rows, columns))
+    centres = np.stack(np.meshgrid(down, across, indexing="ij"), -1).reshape(rows * columns, 2, 1)
+    angles = (np.float32(2 * math.pi) * centres * frequencies).reshape(rows * columns, -1)
+    angles = np.concatenate([np.zeros((config.first_tokens, size // 2), np.float32), angles.astype(np.float32)])
+    cos, sin = np.cos(angles), np.sin(angles)
+    return np.concatenate([cos, cos], 1), np.concatenate([-sin, sin], 1)
 
 
 class VitTower(Module):
@@ -18,6 +37,7 @@ class VitTower(Module):
         positions: whether the class token and the patches have learned positions.
         others: number of the first tokens behind the class token that have positions, too (DeiT's distillation token).
         registers: number of first tokens behind these that have none (DINOv2).
+        rope_base: base of a RoPE of patches by their rows and columns (DINOv3); None without.
         normed: whether a LayerNorm follows the layers, whatever norms they have.
     """
 
@@ -29,6 +49,7 @@ class VitTower(Module):
         positions: bool = True,
         others: int = 0,
         registers: int = 0,
+        rope_base: float | None = None,
         normed: bool = True,
     ) -> None:
         hidden = config.stack.hidden
@@ -38,6 +59,7 @@ class VitTower(Module):
         self.stored, self.grid, self.smooth = config.stored_grid, config.grid, config.resizes == "smooth"
         count = 1 + others + self.stored[0] * self.stored[1]
         self.positions = Parameter((1, count, hidden), dtype) if positions else None
+        self.rope = None if rope_base is None else _patch_tables(config, rope_base)
         self.patches = PatchEmbedding(config.channels, hidden, config.patch, dtype=dtype)
         self.encoder = EncoderStack(config.stack, dtype)
         self.norm = layer_norm(replace(config.stack, rms_norm=False), dtype) if normed else None
@@ -58,7 +80,8 @@ class VitTower(Module):
         if self.registers is not None:
             begin = ops.slice_axis(x, 1, 0, 1)
             x = ops.concat([begin, repeated(self.registers), ops.slice_axis(x, 1, 1, x.shape[1])], 1)
-        x = self.encoder(ctx, x)
+        tables = None if self.rope is None else (ops.constant(self.rope[0]), ops.constant(self.rope[1]))
+        x = self.encoder(ctx, x, tables=tables)
         return x if self.norm is None else self.norm(ctx, x)
 
     def _positions(self, ctx: ExecutionContext, positions: Tensor) -> Tensor:
