@@ -21,6 +21,11 @@ _NAME: Final = r"[\w.-]{1,64}"
 _LONGEST_PYTHON: Final = 1 << 16  # characters of calls that are read as Python
 _WORDS: Final[Mapping[str, Any]] = {"True": True, "False": False, "None": None}
 
+_LIST: Final = re.compile(r"\s*\[\s*")
+_HEAD: Final = re.compile(rf"(?P<name>{_NAME})\(\s*")
+_KEY: Final = re.compile(r"(?P<key>[^=\s][^=]{0,199}?)\s*=\s*")
+_COMMA: Final = re.compile(r"\s*,\s*")
+
 Call = tuple[str, str]
 """Name of a tool, and JSON text of its arguments."""
 ReadBlock = Callable[[str, ToolNames], list[Call] | None]
@@ -251,9 +256,12 @@ def json_reader(head: str, tail: str = "") -> ReadBlock:
 
 
 def python_calls(text: str, tools: ToolNames) -> list[Call] | None:
-    """Returns the calls of a Python list such as ``[f(a="x"), g()]``."""
+    """Returns the calls of a Python list such as ``[f(a="x"), g()]``; values may also be JSON, as of grammars."""
     if len(text) > _LONGEST_PYTHON:
         return None
+    written = _json_calls(text)
+    if written is not None:
+        return written if written and all(name in tools for name, _ in written) else None
     try:
         tree = ast.parse(text.strip(), mode="eval").body
         nodes: Sequence[ast.expr] = tree.elts if isinstance(tree, ast.List) else [tree]
@@ -262,6 +270,45 @@ def python_calls(text: str, tools: ToolNames) -> list[Call] | None:
         return None
     known = [call for call in calls if call is not None and call[0] in tools]
     return known if known and len(known) == len(calls) else None
+
+
+def _json_calls(text: str) -> list[Call] | None:
+    """Returns the calls of a list whose values are JSON; None if the text is something else."""
+    calls: list[Call] = []
+    at, end = 0, len(text.rstrip())
+    opening = _LIST.match(text)
+    if opening is not None:
+        at, end = opening.end(), end - 1
+        if text[end : end + 1] != "]":
+            return None
+    while head := _HEAD.match(text, at):
+        at, arguments = head.end(), dict[str, Any]()
+        while text[at : at + 1] != ")":
+            key = _KEY.match(text, at)
+            if key is None:
+                return None
+            try:
+                arguments[key["key"]], at = _JSON.raw_decode(text, key.end())
+            except (ValueError, RecursionError):
+                return None
+            comma = _COMMA.match(text, at)
+            if comma is None and text[at : at + 1] != ")":
+                return None
+            at = at if comma is None else comma.end()
+        calls.append((head["name"], json.dumps(arguments, ensure_ascii=False)))
+        at += 1
+        comma = _COMMA.match(text, at)
+        if comma is None:
+            break
+        at = comma.end()
+    return calls if not text[at:end].strip() else None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _python_call(node: ast.expr) -> Call | None:

@@ -34,8 +34,7 @@ class CallFormat:
         ends: tokens that end an answer beside those of the template.
         structured: whether answers without tools have marks too.
         parser: makes a parser of tool names, a maker of names of calls, and whether arguments are streamed.
-        grammar: makes the grammar of calls, of whether one is demanded and whether several may be made; None if calls
-            have none.
+        grammar: makes the grammar of calls, of whether one is demanded and whether several may be made.
         new_id: makes names of calls.
     """
 
@@ -44,7 +43,7 @@ class CallFormat:
     ends: tuple[str, ...]
     structured: bool
     parser: Callable[[ToolNames, NewId, bool], AnswerParser]
-    grammar: Callable[[grammars.CallGrammar, bool, bool], LarkGrammar] | None
+    grammar: Callable[[grammars.CallGrammar, bool, bool], LarkGrammar]
     new_id: NewId
 
 
@@ -76,7 +75,7 @@ GRANITE: Final = _json_format("granite", _GRANITE, grammars.granite)
 
 
 def _block_format(
-    name: str, marks: blocks.BlockMarks, grammar: Callable[[grammars.CallGrammar, bool, bool], LarkGrammar] | None
+    name: str, marks: blocks.BlockMarks, grammar: Callable[[grammars.CallGrammar, bool, bool], LarkGrammar]
 ) -> CallFormat:
     def parser(tools: ToolNames, make: NewId, streamed: bool) -> AnswerParser:
         return blocks.BlockCallParser(marks, tools, make, streamed)
@@ -91,7 +90,7 @@ MINIMAX: Final = _block_format("minimax", blocks.MINIMAX, grammars.elements(gram
 KIMI: Final = _block_format("kimi", blocks.KIMI, grammars.kimi)
 DEEPSEEK: Final = _block_format("deepseek", blocks.DEEPSEEK, grammars.deepseek)
 DEEPSEEK_FENCED: Final = _block_format("deepseek-fenced", blocks.DEEPSEEK, grammars.deepseek_fenced)
-LFM2: Final = _block_format("lfm2", blocks.LFM2, None)
+LFM2: Final = _block_format("lfm2", blocks.LFM2, grammars.lfm2)
 
 FORMATS: Final = (
     HERMES,

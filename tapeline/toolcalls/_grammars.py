@@ -259,6 +259,55 @@ def deepseek_fenced(calls: CallGrammar, demanded: bool, parallel: bool) -> LarkG
     return calls.answer(f"{opening} {call} {f'({quoted(chr(10))} {call})*' if parallel else ''} {closing}")
 
 
+def lfm2(calls: CallGrammar, demanded: bool, parallel: bool) -> LarkGrammar:
+    """Returns the grammar of a list of calls such as ``[f(a="x", b=1)]``; values are JSON."""
+    names: list[str] = []
+    for index, tool, held in calls.parameters():
+        calls.rule(
+            f"call_{index}", f"{quoted(f'{tool.name}(')} {_keywords(calls, index, tool.parameters, held)} {quoted(')')}"
+        )
+        names.append(f"call_{index}")
+    calls.rule("a_call", " | ".join(names))
+    several = f"({quoted(', ')} a_call)*" if parallel else ""
+    opening, closing = calls.mark("<|tool_call_start|>"), calls.mark("<|tool_call_end|>")
+    return calls.answer(f'{opening} "[" a_call {several} "]" {closing}', "<|tool_call_start|>", "<|tool_call_end|>")
+
+
+def _keywords(calls: CallGrammar, index: int, schema: Any, held: bool) -> str:
+    """Returns a term for the arguments of a call, in the order of its schema; optional ones may be missing."""
+    properties, shared = (
+        schema.get("properties"),
+        {key: schema[key] for key in ("$defs", "definitions") if key in schema},
+    )
+    if not isinstance(properties, Mapping):
+        if schema.get("additionalProperties") is False:
+            return '""'
+        value = calls.schema(f"any_value_{index}", {})
+        calls.rule(f"ANY_KEY_{index}", "/[A-Za-z_][A-Za-z0-9_]{0,63}/")
+        calls.rule(f"any_{index}", f'ANY_KEY_{index} "=" {value}')
+        return f"(any_{index} ({quoted(', ')} any_{index})*)?"
+    needed = schema.get("required") or ()
+    terms: list[tuple[str, bool]] = []
+    for number, (key, part) in enumerate(properties.items()):
+        value = {**shared, **part} if isinstance(part, Mapping) and held else part if held else {}
+        name = f"argument_{index}_{number}"
+        calls.rule(name, f"{quoted(f'{key}=')} {calls.schema(name, value)}")
+        terms.append((name, key in needed))
+    return _joined_terms(terms)
+
+
+def _joined_terms(terms: Sequence[tuple[str, bool]]) -> str:
+    """Returns a term for some terms in order with commas between them; those that are not needed may be missing."""
+    comma = quoted(", ")
+    firsts: list[str] = []
+    for place, (name, needed) in enumerate(terms):
+        rest = [f"({comma} {other})" if must else f"({comma} {other})?" for other, must in terms[place + 1 :]]
+        firsts.append(" ".join([name, *rest]))
+        if needed:
+            return f"({' | '.join(firsts)})"
+    return f"({' | '.join(firsts)})?" if firsts else '""'
+
+
 @dataclass(frozen=True, slots=True)
 class Elements:
     """Texts of calls with arguments as elements.

@@ -122,11 +122,6 @@ class ToolSupport:
         callable_tools = tuple(tool for tool in read if wanted.name in (None, tool.name))
         grammar = None
         if demanded or form is not None or any(tool.strict for tool in callable_tools):
-            if called.grammar is None:
-                raise InputError(
-                    f"tools: calls in the form of {called.name} have no grammar: leave out `strict` and "
-                    "`response_format`, and give `tool_choice` auto"
-                )
             several = parallel and wanted.name is None
             adapted = tuple(replace(tool, parameters=adapt(tool.parameters)) for tool in callable_tools)
             rules = CallGrammar(self._tokenizer, adapted, demanded, form)

@@ -33,7 +33,7 @@ _TEMPLATES = {
     "lfm2": _SHOWN + "{# <|tool_call_start|> #}",
 }
 _ALL = [form.name for form in FORMATS]
-_FAMILIES = [form.name for form in FORMATS if form.grammar is not None]
+_FAMILIES = _ALL
 _TOKENS = ("gpt-oss", "kimi", "deepseek", "deepseek-fenced")  # whose marks are always tokens
 _TEXTS = ("hermes", "qwen3-coder", "seed-oss", "glm", "minimax")  # whose marks are text
 _PARAMETERS = {
@@ -230,11 +230,28 @@ def test_tools_go_with_any_template(template: str, tmp_path: Path) -> None:
     assert support.takes_system == text.startswith("[system]")
 
 
-def test_calls_without_a_grammar_are_not_demanded(tmp_path: Path) -> None:
-    support, _ = _support(tmp_path, "lfm2")
-    assert support.plan(TOOLS).grammar is None
-    with pytest.raises(InputError, match="calls in the form of lfm2 have no grammar"):
-        support.plan(TOOLS, "required")
+def test_calls_as_python_have_the_optional_arguments_of_their_tool(tmp_path: Path) -> None:
+    """Commas are right whichever arguments are missing, and values are those of the schema."""
+    parameters = {
+        "type": "object",
+        "properties": {
+            "note": {"type": "string", "maxLength": 6},
+            "deep": {"type": "object", "properties": {"x": {"type": "boolean"}}, "required": ["x"]},
+            "count": {"type": "integer", "minimum": 0, "maximum": 9},
+            "unit": {"enum": ["m", None]},
+        },
+        "required": ["count"],
+    }
+    support, tokenizer = _support(tmp_path, "lfm2")
+    plan = support.plan([_function("measure", parameters)], "required")
+    keys: set[tuple[str, ...]] = set()
+    for answer in _answers(plan, tokenizer, 40):
+        for call in answer.calls:
+            arguments = json.loads(call.arguments)
+            assert satisfies(arguments, parameters)
+            keys.add(tuple(arguments))
+    assert {"count" in some for some in keys} == {True}
+    assert len(keys) > 3
 
 
 @pytest.mark.parametrize("family", _FAMILIES)
