@@ -15,6 +15,7 @@ from tests.goldens._sparse_shapes import SPARSE_SHAPES
 from tests.goldens._state_shapes import STATE_SHAPES
 from tests.goldens._ungated_shapes import UNGATED_SHAPES
 from tests.goldens._wrapper_shapes import inside, text_of
+from tests.goldens._written_shapes import is_written, written_shapes
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 
@@ -23,6 +24,8 @@ def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Keys and shapes of a checkpoint, in the order of the model; no ``lm_head.weight`` where tied."""
     if "text_config" in config:
         return {inside(key, config): shape for key, shape in weight_shapes(text_of(config)).items()}
+    if is_written(config["model_type"]):
+        return written_shapes(config)
     own = _OWN.get(config["model_type"])
     if own is not None:
         return dict(own(config))
@@ -70,6 +73,8 @@ def sizes_of(config: Config) -> tuple[int, int, int, int]:
         d = config["n_embd"]
         return config["n_layer"], d, config.get("n_inner") or 4 * d, config["vocab_size"]
     if config["model_type"] in GPT_FAMILY_SHAPES:
+        return gpt_sizes(config)
+    if config["model_type"] in ("ctrl", "dbrx"):
         return gpt_sizes(config)
     d, v = config["hidden_size"], config["vocab_size"]
     layers = config["num_hidden_layers"] if "num_hidden_layers" in config else len(config["layers_block_type"])

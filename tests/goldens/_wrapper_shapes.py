@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from tests.goldens._case_types import Config
+from tests.goldens._written_shapes import is_written, written_shapes
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 
@@ -27,6 +28,8 @@ def inside(key: str, config: Config) -> str:
 
 def other_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Keys and shapes of the other models' tensors."""
+    if is_written(config["model_type"]):
+        return written_shapes(config, unused=True)
     if config.get("vision_config") is None:
         return {}
     own = {"gemma3": _siglip, "gemma3n": _beside_gemma3n}.get(config["model_type"])

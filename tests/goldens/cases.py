@@ -7,6 +7,7 @@ transformers: ``make_goldens.py`` computed the files in ``data/`` from these cas
 Axes: B batch, T positions, D model, F feed-forward, V vocabulary, L layers, N query heads, K key/value heads, H head.
 """
 
+from tests.goldens._bert_decoder_cases import BERT_DECODER_CASES
 from tests.goldens._case_types import Config, GoldenCase, RopeCase, StoredDType
 from tests.goldens._family_cases import (
     GEMMA_CASES,
@@ -27,6 +28,7 @@ from tests.goldens._hybrid_cases import QWEN3_NEXT_CASES
 from tests.goldens._llama_cases import ROPE_SCALING_CASES, STRUCTURE_CASES
 from tests.goldens._llama_kind_cases import LLAMA_KIND_CASES
 from tests.goldens._moe_cases import DEEPSEEK_V3_CASES, GPT_OSS_CASES, MIXTRAL_CASES, QWEN3_MOE_CASES
+from tests.goldens._newer_cases import NEWER_CASES
 from tests.goldens._other_cases import MISTRAL_CASES, QWEN2_CASES, QWEN3_CASES
 from tests.goldens._qwen3_5_cases import QWEN3_5_CASES
 from tests.goldens._rope_cases import ROPE_CASES as _ROPE_CASES
@@ -36,8 +38,10 @@ from tests.goldens._sparse_own_cases import SPARSE_OWN_CASES
 from tests.goldens._state_cases import STATE_CASES
 from tests.goldens._ungated_cases import UNGATED_CASES
 
-__all__ = ["CASES", "ROPE_CASES", "Config", "GoldenCase", "RopeCase", "StoredDType"]
+__all__ = ["CASES", "ROPE_CASES", "WRITTEN_CASES", "Config", "GoldenCase", "RopeCase", "StoredDType"]
 
+WRITTEN_CASES = (*BERT_DECODER_CASES, *NEWER_CASES)
+"""Cases of which ``data/shapes.json`` has the keys and shapes."""
 CASES: dict[str, GoldenCase] = {
     case.name: case
     for case in (
@@ -71,6 +75,7 @@ CASES: dict[str, GoldenCase] = {
         *GPT_FAMILY_CASES,
         *FURTHER_KIND_CASES,
         *SELECTIVE_CASES,
+        *WRITTEN_CASES,
     )
 }
 ROPE_CASES: dict[str, RopeCase] = {case.name: case for case in _ROPE_CASES}

@@ -28,6 +28,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 from tests.goldens._case_types import ATTENTION, GoldenCase
 from tests.goldens._wrapper_shapes import other_shapes
 from tests.goldens.cases import CASES, ROPE_CASES
+from tests.goldens.draw_greedy import OWN_POSITIONS, greedy
 from tests.goldens.golden_files import DATA
 from tests.goldens.make_rope_goldens import rope_arrays
 from tests.goldens.weights import checksum, random_weights, write_checkpoint
@@ -129,7 +130,8 @@ def _prompt_forward(model: Any, prompt: np.ndarray) -> tuple[np.ndarray, np.ndar
     base = model.base_model if model.base_model is not model else model.model  # Llama 4 names it otherwise
     base = getattr(base, "language_model", base)
     base = getattr(base, "decoder", base)  # OPT
-    layers = next(getattr(base, name) for name in ("h", "blocks", "layers") if hasattr(base, name))
+    base = getattr(base, "encoder", base)  # BERT
+    layers = next(getattr(base, name) for name in ("h", "blocks", "layers", "layer") if hasattr(base, name))
     for layer in layers:
         layer.register_forward_hook(lambda module, inputs, output: hidden.append(_tensor(output).numpy().copy()))
     options = {"use_cache": False} if _caches(model) else {}
@@ -144,6 +146,11 @@ def _tensor(output: Any) -> torch.Tensor:
 
 def _generate(model: Any, prompt: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Greedy tokens ``[B, steps]`` and their logits ``[B, steps, V]`` from transformers' own generation."""
+    if model.config.model_type in OWN_POSITIONS:
+        try:
+            return greedy(model, prompt, steps)
+        except ValueError as error:
+            raise _UnsuitableSeedError(str(error)) from error
     model.generation_config.eos_token_id = None
     model.generation_config.pad_token_id = None
     ids = torch.from_numpy(prompt)

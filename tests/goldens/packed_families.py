@@ -47,6 +47,20 @@ _OWN_SIZES: Final[dict[str, dict[str, Any]]] = {
         "moe_shared_expert_intermediate_size": 64,
     },
     "llama4_text": {"intermediate_size_mlp": 96},
+    "electra": {"embedding_size": 32},
+    "cohere2_moe": {"prefix_dense_intermediate_size": 96},
+    "laguna": {"num_attention_heads_per_layer": [4, 8, 4]},
+    "mimo_v2_flash": {"num_key_value_heads": 1, "head_dim": 12, "v_head_dim": 8},
+    "lfm3": {"head_dim": 8},
+    "roformer": {"embedding_size": 32},
+    "rembert": {"input_embedding_size": 32, "output_embedding_size": 96},
+    "ctrl": {"n_head": 4, "dff": 96},
+    "dbrx": {
+        "d_model": 64,
+        "n_heads": 4,
+        "attn_config": {"kv_n_heads": 2, "clip_qkv": 0.9, "rope_theta": 10000.0},
+        "ffn_config": {"ffn_hidden_size": 32, "moe_num_experts": 5, "moe_top_k": 5},
+    },
     "opt": {"ffn_dim": 96, "word_embed_proj_dim": 64},
     "xglm": {"d_model": 64, "ffn_dim": 96},
     "gpt_neo": {"num_heads": 4},
@@ -82,6 +96,9 @@ ALL_EXPERTS: Final[dict[str, dict[str, int]]] = {
     "solar_open": {"num_experts_per_tok": 6, "topk_group": 2},
     "flex_olmo": {"num_experts_per_tok": 6},
     "jamba": {"num_experts_per_tok": 4},
+    "axk1": {"num_experts_per_tok": 8, "topk_group": 2},
+    "aria_text": {"moe_topk": 5},
+    **{name: {"num_experts_per_tok": 6} for name in ("kolibri1", "flint", "cohere2_moe", "laguna", "mimo_v2_flash")},
     "exaone_moe": {"num_experts_per_tok": 6},
     "afmoe": {"num_experts_per_tok": 6},
     **{name: {"num_experts_per_tok": 5} for name in ("granitemoe_swa", "mellum", "hy_v3")},
@@ -94,7 +111,7 @@ def packed_case(name: str) -> GoldenCase:
     sizes = {
         key: size for key, size in _SIZES.items() if case.config.get(key) is not None or key == "n_inner" in case.config
     }
-    if name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "minicpm3", "youtu"):
+    if name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "minicpm3", "youtu", "axk1"):
         sizes["num_key_value_heads"] = sizes["num_attention_heads"]
     sizes |= _OWN_SIZES.get(name, {})
     return dataclasses.replace(

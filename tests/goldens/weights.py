@@ -48,10 +48,17 @@ _OTHER_NORMS = (
     "norm_2.weight",
     "post_norm1.weight",
     "post_norm2.weight",
+    "LayerNorm.weight",
+    "layernorm1.weight",
+    "layernorm2.weight",
+    ".ln.weight",
+    "layer_norm.weight",
+    "layernorm.weight",
 )
 _NORMS = ("norm.weight", "norm_f.weight", "ln_1.weight", "ln_2.weight", "ln_f.weight", *_SCALES, *_OTHER_NORMS)
 _EMBEDDINGS = tuple(
-    f"{name}.weight" for name in ("embed_tokens", "embed_tokens_per_layer", "embed_in", "embeddings", "wte", "wpe")
+    f"{name}.weight"
+    for name in ("embed_tokens", "embed_tokens_per_layer", "embed_in", "embeddings", "wte", "wpe", "transformer.w")
 )
 
 
@@ -83,6 +90,8 @@ def unit_values(key: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
 
 def random_tensor(key: str, shape: tuple[int, ...], seed: int, d: int, centre: float) -> np.ndarray:
     """One tensor of ``random_weights``, in a model of size D whose norms' weights lie around ``centre``."""
+    if key.endswith(".encoder.embed_positions.weight"):
+        return _sines(*shape)
     unit = unit_values(key, shape, seed)
     if key.endswith(_NORMS):
         return np.float32(centre) + np.float32(0.25) * unit
@@ -94,6 +103,12 @@ def random_tensor(key: str, shape: tuple[int, ...], seed: int, d: int, centre: f
     gain_squared = 3.0 if picky else 4.0 if key.endswith(("lm_head.weight", "embed_out.weight")) else 1.5
     inputs = shape[0] if ".c_" in key else shape[-1]
     return unit * np.float32(np.sqrt(3.0 * gain_squared / inputs))
+
+
+def _sines(positions: int, size: int) -> np.ndarray:
+    """Returns RoFormer's table, as transformers computes it: sines, then cosines."""
+    angles = np.arange(positions)[:, None] / np.power(10000, 2 * np.arange(size // 2) / size)
+    return np.concatenate([np.sin(angles), np.cos(angles)], 1).astype(np.float32)
 
 
 def stored_weights(case: GoldenCase, dtype: StoredDType | None = None) -> dict[str, np.ndarray]:

@@ -21,6 +21,20 @@ from transformer_core.models import DecoderLM, load_config, weights_of
 
 # Parameters with two axes or more that are no matrix of a linear layer or an embedding.
 _ROUTERS: Final = {"model.layers.*.mlp.gate.weight"}
+_BERTS: Final = (
+    "bert",
+    "ernie",
+    "big_bird",
+    "megatron-bert",
+    "rembert",
+    "electra",
+    "roberta",
+    "xlm-roberta",
+    "camembert",
+    "data2vec-text",
+    "roberta-prelayernorm",
+    "xlm-roberta-xl",
+)
 _UNPACKED: Final[dict[str, set[str]]] = {
     "gpt2": {"model.embed_positions.weight"},
     **{name: {"model.embed_positions.weight"} for name in ("gpt_bigcode", "gpt_neo", "opt", "biogpt", "openai-gpt")},
@@ -53,6 +67,12 @@ _UNPACKED: Final[dict[str, set[str]]] = {
     **dict.fromkeys(("granitemoe", "granitemoeshared", "hunyuan_v1_moe", "solar_open"), _ROUTERS),
     **dict.fromkeys(("flex_olmo", "exaone_moe", "afmoe", "granitemoe_swa", "mellum", "hy_v3"), _ROUTERS),
     **{name: {"model.layers.*.self_attn.kv_b_proj.weight"} for name in ("minicpm3", "youtu")},
+    "axk1": _ROUTERS | {"model.layers.*.self_attn.kv_b_proj.weight"},
+    "lfm3": {"model.layers.*.conv.conv.weight"},
+    **dict.fromkeys(("kolibri1", "flint", "cohere2_moe", "aria_text", "dbrx", "laguna", "mimo_v2_flash"), _ROUTERS),
+    "bert-generation": {"model.embed_positions.weight"},
+    "roformer": {"model.embed_types.weight"},
+    **{name: {"model.embed_positions.weight", "model.embed_types.weight"} for name in _BERTS},
 }
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         InputMajorKeys,
         RenamedKeys,
         RenamedModules,
+        RenamedParts,
         first_of,
         fused_experts,
     )
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         Recipe,
         Reshaped,
         Stacked,
+        StackedInputMajor,
         Stored,
         Transposed,
     )

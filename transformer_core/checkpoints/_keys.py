@@ -28,6 +28,25 @@ class RenamedKeys:
         return None if stored is None else Stored(".".join([*filter(None, above), stored, kind]), shape)
 
 
+class RenamedParts:
+    """Recipes of parameters of which checkpoints name a part of the path otherwise, in one of several ways.
+
+    Args:
+        parts: the ways, by the part of a path in the model; the first is that of a checkpoint that has neither.
+    """
+
+    def __init__(self, parts: Mapping[str, Sequence[str]]) -> None:
+        self._parts: Final = parts
+
+    def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
+        """Returns the recipe of a parameter with such a part; None for all others."""
+        part = next((part for part in self._parts if part in name), None)
+        if part is None:
+            return None
+        keys = [name.replace(part, way) for way in self._parts[part]]
+        return Stored(next(filter(source.has, keys), keys[0]), shape)
+
+
 def first_of(*recipes: RecipeOf) -> RecipeOf:
     """Returns a ``RecipeOf`` that asks several in turn, and gives the first recipe."""
 

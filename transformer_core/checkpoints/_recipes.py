@@ -72,6 +72,32 @@ class Reshaped:
         return source.read_rows(self._key, 0, self._stored_shape[0]).reshape(self._shape)[start:stop]
 
 
+class StackedInputMajor:
+    """Experts' weights [E, O, I] that are stored as one matrix [E I, O] (DBRX).
+
+    Args:
+        key: key of the stored matrix.
+        shape: shape of the parameter.
+    """
+
+    keeps_rows: bool = False
+
+    def __init__(self, key: str, shape: Shape) -> None:
+        self._key: Final = key
+        self._shape: Final = shape
+
+    def stored(self) -> dict[str, Shape]:
+        """Returns the key and the shape of the matrix."""
+        experts, outputs, inputs = self._shape
+        return {self._key: (experts * inputs, outputs)}
+
+    def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
+        """Returns a view of these experts, [stop - start, O, I]."""
+        _, outputs, inputs = self._shape
+        read = source.read_rows(self._key, start * inputs, stop * inputs)
+        return read.reshape(stop - start, inputs, outputs).swapaxes(1, 2)
+
+
 class Stacked:
     """Tensors that are stored one by one and are stacked along a new first axis.
 

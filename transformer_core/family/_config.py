@@ -16,10 +16,11 @@ from transformer_core.family._layer_configs import (
     LayerSizes,
     MixerConfig,
     NormKind,
+    OuterConfig,
     PerLayerConfig,
 )
 from transformer_core.family._registry import AnyFamily, config_values, family_in, family_named
-from transformer_core.layers._attention_config import Alibi, QueryGrowth, QueryKeyNormKind
+from transformer_core.layers._attention_config import Alibi, OutputGate, QueryGrowth, QueryKeyNormKind
 from transformer_core.layers._feed_forward import Activation
 from transformer_core.layers._rope_config import RopeConfig, RopeKind
 from transformer_core.layers._rope_scaling import RopeScaling
@@ -78,6 +79,7 @@ class DecoderConfig:
         learned_positions: number of positions with learned embeddings, which are added to the tokens'.
         first_sinusoid: number of the first position in sinusoidal embeddings, which are added to the tokens'; none
             are if None.
+        paired_sinusoids: whether frequencies are those of pairs of dims (CTRL), and not of halves.
         embedding_norm: whether embeddings are normed before the first layer.
         final_norm: whether the residual stream is normed after the last layer.
         head_bias: whether the output projection has a bias.
@@ -91,6 +93,10 @@ class DecoderConfig:
         layer_sizes: for each layer, its own K, H and F; the model's in every layer if empty.
         per_layer: embeddings of tokens for every layer; None without.
         altup: alternating updates of copies of the residual stream; None if there is one.
+        value_size: dims of a head's values; H if None.
+        value_scale: factor of the values.
+        gate: gate of attention's result by a projection of its own; none if None.
+        outer: stages of BERT's kind around the layers; None without.
         bos_token_id: token that begins a sequence, if there is one.
         eos_token_ids: tokens that end a sequence.
     """
@@ -141,6 +147,7 @@ class DecoderConfig:
     rope_kinds: tuple[RopeKind, ...] = ()
     learned_positions: int = 0
     first_sinusoid: int | None = None
+    paired_sinusoids: bool = False
     embedding_norm: bool = False
     final_norm: bool = True
     head_bias: bool = False
@@ -153,6 +160,10 @@ class DecoderConfig:
     layer_sizes: tuple[LayerSizes, ...] = ()
     per_layer: PerLayerConfig | None = None
     altup: AltUpConfig | None = None
+    value_size: int | None = None
+    value_scale: float = 1.0
+    gate: OutputGate | None = None
+    outer: OuterConfig | None = None
     bos_token_id: int | None = None
     eos_token_ids: tuple[int, ...] = ()
 
@@ -204,7 +215,7 @@ class DecoderConfig:
             "kv_heads": self.kv_heads,
             "head_size": self.head_size,
             **(
-                {"layer_sizes": [asdict(self.sizes_of(index)) for index in range(self.layers)]}
+                {"layer_sizes": [_size_facts(self.sizes_of(index)) for index in range(self.layers)]}
                 if self.layer_sizes
                 else {}
             ),
@@ -278,6 +289,10 @@ def _decoder_family(family: AnyFamily, where: str) -> Family:
     if not isinstance(family, Family):
         raise ConfigError(f"{where}{family.architecture} is no decoder: take load_model, which reads any model")
     return family
+
+
+def _size_facts(sizes: LayerSizes) -> dict[str, Any]:
+    return {name: value for name, value in asdict(sizes).items() if value is not None}
 
 
 def _rope_facts(rope: RopeConfig) -> dict[str, Any]:

@@ -8,8 +8,10 @@ from transformer_core.family._altup_layer import copies_made, copies_merged
 from transformer_core.family._config import DecoderConfig, family_of
 from transformer_core.family._layer import cache_owner, norm
 from transformer_core.family._model import DEFAULT_SEQUENCE, Model, check_size
+from transformer_core.family._outer import TokenType, Transform
 from transformer_core.family._per_layer import PER_LAYER, per_layer_inputs
 from transformer_core.flow import CompileProfile, ModelFlow
+from transformer_core.layers._linear import Linear
 
 DEFAULT_CAPACITY: Final = 2048
 """The most positions that caches hold where the caller does not say."""
@@ -55,7 +57,7 @@ def decoder_flow(
     layer = family_of(config).layer
     below = (
         ModelFlow("decoder")
-        .token_embed(config.vocabulary, config.hidden, scale=config.embedding_scale)
+        .token_embed(config.vocabulary, _embedded(config), scale=config.embedding_scale)
         .then(embedded or ModelFlow("none"), *_between(config))
         .repeat_layers(
             config.layers,
@@ -83,19 +85,37 @@ def begin(config: DecoderConfig) -> ModelFlow:
 
 def head(config: DecoderConfig) -> ModelFlow:
     """Returns the output projection of a decoder."""
-    return ModelFlow("head").lm_head(
-        tied=config.tied, bias=config.head_bias, scale=config.logits_scale, softcap=config.logits_softcap
+    outer, size = config.outer, None
+    flow = ModelFlow("head")
+    if outer is not None and outer.transform is not None:
+        activation, size = outer.transform, outer.transformed
+        flow = flow.stage("transform", lambda build: Transform(config, activation, outer, build.dtype))
+    return flow.lm_head(
+        tied=config.tied, bias=config.head_bias, scale=config.logits_scale, softcap=config.logits_softcap, size=size
     )
+
+
+def _embedded(config: DecoderConfig) -> int:
+    """Returns the size of a token's embedding."""
+    return config.hidden if config.outer is None else config.outer.embedding
 
 
 def _between(config: DecoderConfig) -> Iterator[ModelFlow]:
     """Yields the recipes between the embedding and the layers."""
+    if config.outer is not None and config.outer.token_types:
+        yield ModelFlow("types").stage("embed_types", lambda build: TokenType(build.size, build.dtype))
     if config.learned_positions:
         yield ModelFlow("positions").position_embed(config.learned_positions)
     if config.first_sinusoid is not None:
-        yield ModelFlow("positions").sinusoidal_positions(config.first_sinusoid)
+        yield ModelFlow("positions").sinusoidal_positions(config.first_sinusoid, paired=config.paired_sinusoids)
     if config.embedding_norm:
-        yield ModelFlow("norm").final_norm(lambda build: norm(config, build.dtype), name="embed_norm")
+        yield ModelFlow("norm").final_norm(
+            lambda build: norm(config, build.dtype, _embedded(config)), name="embed_norm"
+        )
+    if _embedded(config) != config.hidden:
+        yield ModelFlow("projection").stage(
+            "embed_projection", lambda build: Linear(_embedded(config), config.hidden, bias=True, dtype=build.dtype)
+        )
     if config.per_layer is not None:
         yield per_layer_inputs(config, config.per_layer)
     if config.altup is not None:

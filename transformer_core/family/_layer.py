@@ -58,10 +58,18 @@ class _ResidualLayer(CachedLayer):
     ) -> tuple[Tensor, Cache | None]:
         """Runs the layer on x [B, T, D]: the same shape, and the updated cache."""
         x = ctx.tag(x, "input")
-        mixed, cache = self.mixed(ctx, self.input_layernorm(ctx, x), step, cache)
+        mixed, cache = self.mixed(ctx, self.normed(ctx, x), step, cache)
         x = self._added(ctx, x, mixed)
-        forwarded = self.mlp(ctx, self.post_attention_layernorm(ctx, x))
+        forwarded = self.forwarded(ctx, x)
         return ctx.tag(self._added(ctx, x, ctx.tag(forwarded, "mlp.output")), "output"), cache
+
+    def normed(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """Norms x [B, T, D] before its tokens are mixed."""
+        return self.input_layernorm(ctx, x)
+
+    def forwarded(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """Computes the feed-forward of x [B, T, D]."""
+        return self.mlp(ctx, self.post_attention_layernorm(ctx, x))
 
     def _added(self, ctx: ExecutionContext, x: Tensor, more: Tensor) -> Tensor:
         return ctx.ops.add(x, more if self.residual_scale == 1.0 else ctx.ops.mul(more, self.residual_scale))
@@ -125,16 +133,19 @@ def state_mixer(config: DecoderConfig, dtype: DType) -> StateMixer:
     return config.mixer.made(config.hidden, config.norm_eps, dtype)
 
 
-def norm(config: DecoderConfig, dtype: DType) -> RMSNorm | WeightlessRMSNorm | LayerNorm | WeightlessLayerNorm:
-    """Makes a norm over D."""
+def norm(
+    config: DecoderConfig, dtype: DType, size: int | None = None
+) -> RMSNorm | WeightlessRMSNorm | LayerNorm | WeightlessLayerNorm:
+    """Makes a norm over D, or over ``size``."""
+    size = config.hidden if size is None else size
     if config.norm is NormKind.RMS:
-        return RMSNorm(config.hidden, eps=config.norm_eps, zero_centred=config.zero_centred, dtype=dtype)
+        return RMSNorm(size, eps=config.norm_eps, zero_centred=config.zero_centred, dtype=dtype)
     if config.norm is NormKind.RMS_WITHOUT_WEIGHT:
         return WeightlessRMSNorm(config.norm_eps)
     if config.norm is NormKind.LAYER_WITHOUT_WEIGHT:
         return WeightlessLayerNorm(config.norm_eps)
     biased = config.norm is NormKind.LAYER
-    return LayerNorm(config.hidden, eps=config.norm_eps, bias=biased, zero_centred=config.zero_centred, dtype=dtype)
+    return LayerNorm(size, eps=config.norm_eps, bias=biased, zero_centred=config.zero_centred, dtype=dtype)
 
 
 def attention(config: DecoderConfig, index: int, dtype: DType) -> Attention | LatentAttention:
@@ -168,13 +179,13 @@ def _attention_config(config: DecoderConfig, index: int) -> AttentionConfig:
     sizes = config.sizes_of(index)
     return AttentionConfig(
         size=config.hidden,
-        heads=config.heads,
+        heads=config.heads if sizes.heads is None else sizes.heads,
         kv_heads=sizes.kv_heads,
         head_size=sizes.head_size,
         qkv_bias=config.qkv_bias,
         output_bias=config.output_bias,
         gated=config.gated,
-        sinks=config.sinks,
+        sinks=config.sinks if sizes.sinks is None else sizes.sinks,
         window=config.windows[index],
         norm=norm if config.qk_norm else None,
         rope=LayerRope(config.rope.mode, config.rope_kinds[index] if config.rope_kinds else RopeKind.MODEL),
@@ -183,6 +194,9 @@ def _attention_config(config: DecoderConfig, index: int) -> AttentionConfig:
         values_are_keys=sizes.values_are_keys,
         clip=config.qkv_clip,
         output_norm=config.norm_eps if config.output_norm else None,
+        value_size=config.value_size,
+        value_scale=config.value_scale,
+        gate=config.gate,
     )
 
 
@@ -228,6 +242,7 @@ def feed_forward(config: DecoderConfig, index: int, dtype: DType) -> Module:
             experts.routing,
             shared=experts.shared,
             shared_gate=experts.shared_gate,
+            averaged=experts.averaged,
             biased=experts.biased,
             shared_biased=experts.shared_biased,
             scales_inputs=experts.scales_inputs,

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from lang_core import DType, checked_choices
 from transformer_core.layers._cache import StateMixer
+from transformer_core.layers._feed_forward import Activation
 from transformer_core.layers._gated_delta_net import GatedDeltaNet, HeadOrder
 from transformer_core.layers._mamba import Mamba, MambaSizes
 from transformer_core.layers._mamba2 import Mamba2, Mamba2Sizes
@@ -35,12 +36,16 @@ class LayerSizes:
         head_size: H.
         intermediate: F.
         values_are_keys: whether the projection of keys gives the values too.
+        heads: N; the model's if None.
+        sinks: whether heads have sinks; as the model's if None.
     """
 
     kv_heads: int
     head_size: int
     intermediate: int
     values_are_keys: bool = False
+    heads: int | None = None
+    sinks: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +84,28 @@ class PerLayerConfig:
 
 @checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OuterConfig:
+    """Stages around the layers of a decoder with an encoder's names (BERT).
+
+    Attributes:
+        embedding: size of a token's embedding, which is projected to D if it is another.
+        token_types: number of types of tokens, of which the first one's embedding is added to all; 0 without.
+        first_position: rows of the table of positions before the first.
+        transform: activation of the layer before the output projection; without such a layer if None.
+        transformed: inputs of the output projection.
+        transform_bias: whether that layer has a bias.
+    """
+
+    embedding: int
+    token_types: int = 0
+    first_position: int = 0
+    transform: Activation | None = None
+    transformed: int = 0
+    transform_bias: bool = True
+
+
+@checked_choices
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertsConfig:
     """Mixtures of experts of a decoder.
 
@@ -88,6 +115,7 @@ class ExpertsConfig:
         layers: for each layer, whether it has experts in place of a dense feed-forward.
         shared: F of the experts that every token goes through, together; 0 without.
         shared_gate: whether these are one expert with a gate.
+        averaged: whether the results of routed and shared experts are averaged, and not added.
         biased: whether the routed experts' projections have biases.
         shared_biased: whether those of the shared experts have.
         scales_inputs: whether an expert's weight is a factor of its input, and not of its result.
@@ -100,6 +128,7 @@ class ExpertsConfig:
     layers: tuple[bool, ...]
     shared: int = 0
     shared_gate: bool = False
+    averaged: bool = False
     biased: bool = False
     shared_biased: bool = False
     scales_inputs: bool = False

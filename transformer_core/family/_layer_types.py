@@ -40,6 +40,42 @@ def rope_fields(fields: ConfigFields, kind: str, default: Mapping[str, Any] | No
     return ConfigFields(values, fields.where)
 
 
+def ropes_of_types(
+    fields: ConfigFields,
+    types: Sequence[str],
+    head_size: int,
+    defaults: Mapping[str, Mapping[str, Any]],
+    share: float | None = None,
+) -> dict[str, Any]:
+    """Reads the RoPE of layers with a window and without, as attributes of a ``DecoderConfig``.
+
+    Args:
+        fields: fields of config.json.
+        types: type of each layer.
+        head_size: H.
+        defaults: RoPE of each type if the file has none.
+        share: rotated share of a head if the file has RoPE without one; None if whole heads are rotated.
+    """
+    ropes: dict[str, RopeConfig] = {}
+    for kind in dict.fromkeys(kind for kind in types if kind in (FULL, SLIDING)):
+        own = rope_fields(fields, kind, defaults[kind]).values
+        read = ConfigFields({**own, "rope_theta": None, "rope_scaling": None}, fields.where)
+        base = defaults[kind]["rope_theta"]
+        if share is None:
+            ropes[kind] = whole_rope(read, "this family", head_size, default_base=base)
+        else:
+            ropes[kind] = RopeConfig.from_hf(read, head_size, base, share)
+    if not ropes:
+        return {"rope": RopeConfig(rotated=2, trained_length=fields.integer("max_position_embeddings"))}
+    first = ropes.get(FULL) or ropes[SLIDING]
+    both = len(ropes) > 1
+    return {
+        "rope": first,
+        "local_rope": ropes[SLIDING] if both else None,
+        "rope_kinds": tuple(RopeKind.LOCAL if both and kind == SLIDING else RopeKind.MODEL for kind in types),
+    }
+
+
 def owners_of(fields: ConfigFields, types: Sequence[str], default: int) -> tuple[int | None, ...]:
     """Reads ``num_kv_shared_layers``: each of these last layers reads the cache of the last one before of its type.
 

@@ -139,6 +139,7 @@ class Head:
     scale: float
     softcap: float | None
     vocabulary: int | None
+    size: int | None = None
 
     def build(self, build: BuildContext) -> StageRun:
         """Makes the head's projection, unless it is the embedding.
@@ -155,7 +156,9 @@ class Head:
             build.registry.tied_heads.append(self.name)
             bias = build.attach(self.name, HeadBias(vocabulary, build.dtype)).bias if self.bias else None
             return self._run_of(embedding, bias)
-        linear = build.attach(self.name, VocabularyLinear(build.size, vocabulary, bias=self.bias, dtype=build.dtype))
+        linear = build.attach(
+            self.name, VocabularyLinear(self.size or build.size, vocabulary, bias=self.bias, dtype=build.dtype)
+        )
         return self._run_of(linear.weight, linear.bias)
 
     def _run_of(self, weight: Parameter, bias: Parameter | None) -> StageRun:

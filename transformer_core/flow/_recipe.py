@@ -208,11 +208,19 @@ class ModelFlow:
         """Adds a learned embedding per position; put it after ``rope_tables``, which knows the positions."""
         return self.then(PositionEmbed(name, count))
 
-    def sinusoidal_positions(self, first: int = 0) -> "ModelFlow":
-        """Adds sines and cosines of the positions, of which the first has the number ``first`` (XGLM)."""
+    @checked_choices
+    def sinusoidal_positions(self, first: int = 0, *, paired: bool = False) -> "ModelFlow":
+        """Adds sines and cosines of the positions, of which the first has the number ``first`` (XGLM).
+
+        Args:
+            first: number of the first position.
+            paired: whether frequencies end before 1 / 10000, as those of pairs of dims (CTRL).
+        """
 
         def add(flow: FlowContext, x: FlowValue) -> FlowValue:
-            return flow.emit("add", x, FlowValue.of(sinusoids(flow.ctx, flow.step.positions, first, x.spec)))
+            return flow.emit(
+                "add", x, FlowValue.of(sinusoids(flow.ctx, flow.step.positions, first, x.spec, paired=paired))
+            )
 
         return self.then(Action(add))
 
@@ -245,10 +253,11 @@ class ModelFlow:
         scale: float = 1.0,
         softcap: float | None = None,
         vocabulary: int | None = None,
+        size: int | None = None,
         name: str = "lm_head",
     ) -> "ModelFlow":
-        """Computes logits f32 [.., V] by the embedding (``tied``) or a projection of its own."""
-        return self.then(Head(name, tied, bias, scale, softcap, vocabulary))
+        """Computes logits f32 by the embedding (``tied``) or a projection of its own, of ``size`` inputs or D."""
+        return self.then(Head(name, tied, bias, scale, softcap, vocabulary, size))
 
     # Rows and streams.
 

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from lang_core import DType, ExecutionContext, Module, OpError, Parameter, Tensor, as_dtype, bf16, f64
-from transformer_core.layers._attention_config import Alibi, AttentionConfig
+from transformer_core.layers._attention_config import Alibi, AttentionConfig, OutputGate
 from transformer_core.layers._cache import CacheLayout, shared_layout
 from transformer_core.layers._kv_cache import KVCache, cache_spec, kv_layout
 from transformer_core.layers._linear import Linear
@@ -18,6 +18,7 @@ from transformer_core.layers._step import StepInputs, for_heads
 
 # Far below every score, and above the bias with which ``ops.cached_attention`` leaves out a key.
 _LEAST_BIAS: Final = -1e28
+_PER_HEAD: Final = (OutputGate.HEAD_SIGMOID, OutputGate.HEAD_SOFTPLUS)
 
 
 def grouped_attention(
@@ -153,8 +154,12 @@ class Attention(Module):
         self.q_proj = Linear(size, heads * (2 if config.gated else 1), bias=config.qkv_bias, dtype=dtype)
         self.k_proj = Linear(size, kv_heads, bias=config.qkv_bias, dtype=dtype) if own else None
         own_values = own and not config.values_are_keys
-        self.v_proj = Linear(size, kv_heads, bias=config.qkv_bias, dtype=dtype) if own_values else None
-        self.o_proj = Linear(heads, size, bias=config.output_bias, dtype=dtype)
+        values = config.kv_heads * config.values
+        self.v_proj = Linear(size, values, bias=config.qkv_bias, dtype=dtype) if own_values else None
+        inner = config.heads * config.values
+        self.o_proj = Linear(inner, size, bias=config.output_bias, dtype=dtype)
+        gates = config.heads if config.gate in _PER_HEAD else inner
+        self.g_proj = None if config.gate is None else Linear(size, gates, dtype=dtype)
         self.o_norm = None if config.output_norm is None else RMSNorm(heads, eps=config.output_norm, dtype=dtype)
         self.q_norm = head_norm(config.norm, config.heads, config.head_size, dtype)
         self.k_norm = head_norm(config.norm, config.kv_heads, config.head_size, dtype) if own else None
@@ -191,13 +196,14 @@ class Attention(Module):
         if config.gated:
             q, gate = ops.split(q, (config.head_size, config.head_size), 4)
         k = ops.reshape(k, (batch, queries, config.kv_heads, config.head_size))
-        v = ops.reshape(v, (batch, queries, config.kv_heads, config.head_size))
+        v = ops.reshape(v, (batch, queries, config.kv_heads, config.values))
+        v = v if config.value_scale == 1.0 else ops.mul(v, config.value_scale)
         if self._norms_heads_first:
             q, k = self._normed(ctx, q, k)
         q = self._placed(ctx, ops.transpose(q, (0, 2, 3, 1, 4)), self.q_norm, step)  # [B, K, G, T, H]
         k = self._placed(ctx, ops.transpose(k, (0, 2, 1, 3)), self.k_norm, step)  # [B, K, T, H]
         q = self._grown(ctx, q, step)
-        v = ops.transpose(self._normed_values(ctx, v), (0, 2, 1, 3))
+        v = self.placed_values(ctx, self._normed_values(ctx, v))
         q, k, v = ctx.tag(q, "q"), ctx.tag(k, "k"), ctx.tag(v, "v")
         lies: Places | None = None
         if cache is not None and step.places:
@@ -206,7 +212,17 @@ class Attention(Module):
             k, v = cache.key, cache.value
         elif config.sharing.lends:
             cache = KVCache(k, v)
+        gate = self._gate(ctx, x) if self.g_proj is not None else None if gate is None else ops.logistic(gate)
         return self._attended(ctx, q, k, v, gate, step, lies), cache
+
+    def _gate(self, ctx: ExecutionContext, x: Tensor) -> Tensor | None:
+        """Returns the gate of x [B, T, D]: [B, T, K, G, 1] or [B, T, K, G, H]; None without a projection."""
+        if self.g_proj is None:
+            return None
+        ops, config = ctx.ops, self.config
+        gate = self.g_proj(ctx, x)
+        gate = ops.reshape(gate, (*x.shape[:2], config.kv_heads, config.group, -1))
+        return ops.logistic(gate) if config.gate is OutputGate.HEAD_SIGMOID else ops.softplus(gate)
 
     @property
     def _norms_whole(self) -> bool:
@@ -235,6 +251,7 @@ class Attention(Module):
             q = self.q_norm(ctx, q)
         q = self._placed(ctx, ops.transpose(q, (0, 2, 3, 1, 4)), self.q_norm, step)
         q = ctx.tag(self._grown(ctx, q, step), "q")
+        gate = self._gate(ctx, x) if gate is None else ops.logistic(gate)
         return self._attended(ctx, q, lent.key, lent.value, gate, step, step.places.get(config.window))
 
     def _attended(
@@ -247,7 +264,7 @@ class Attention(Module):
         step: StepInputs,
         lies: Places | None,
     ) -> Tensor:
-        """Attends with q [B, K, G, T, H] and gate [B, T, K, G, H]: [B, T, D].
+        """Attends with q [B, K, G, T, H] and gate [B, T, K, G, H or 1]: [B, T, D].
 
         ``k`` and ``v`` [B, K, S, H] are the step's own if ``lies`` is None, else caches with entries there.
         """
@@ -277,9 +294,17 @@ class Attention(Module):
             heads = ops.mul(heads, ops.cast(share, heads.dtype))
         heads = ops.transpose(heads, (0, 3, 1, 2, 4))  # [B, T, K, G, H]
         if gate is not None:
-            heads = ops.mul(heads, ops.logistic(gate))
-        heads = ops.reshape(heads, (*heads.shape[:2], -1))
+            heads = ops.mul(heads, gate)
+        heads = self.merged(ctx, heads)
         return self.o_proj(ctx, heads if self.o_norm is None else self.o_norm(ctx, heads))
+
+    def placed_values(self, ctx: ExecutionContext, v: Tensor) -> Tensor:
+        """Returns values [B, T, K, H] as attention takes them: [B, K, T, H]."""
+        return ctx.ops.transpose(v, (0, 2, 1, 3))
+
+    def merged(self, ctx: ExecutionContext, heads: Tensor) -> Tensor:
+        """Returns the results of heads [B, T, K, G, H] side by side: [B, T, N H]."""
+        return ctx.ops.reshape(heads, (*heads.shape[:2], -1))
 
     def _with_positions(
         self, ctx: ExecutionContext, alibi: Alibi, bias: Tensor | None, step: StepInputs, keys: int
@@ -356,5 +381,6 @@ class Attention(Module):
         config = self.config
         if config.sharing.owner is not None:
             return shared_layout(config.sharing.owner)
-        spec = cache_spec(batch, config.kv_heads, capacity, config.head_size, self.q_proj.weight.spec.dtype)
-        return kv_layout(spec, spec, config.window)
+        dtype, heads = self.q_proj.weight.spec.dtype, config.kv_heads
+        key, value = (cache_spec(batch, heads, capacity, size, dtype) for size in (config.head_size, config.values))
+        return kv_layout(key, value, config.window)

@@ -130,6 +130,17 @@ class CacheSharing:
     lends: bool = False
 
 
+class OutputGate(enum.Enum):
+    """Gate of attention's result, before the output projection."""
+
+    HEAD_SIGMOID = "head_sigmoid"
+    """One number per head, through a logistic function (LFM3)."""
+    HEAD_SOFTPLUS = "head_softplus"
+    """One number per head, through a softplus (Laguna)."""
+    SOFTPLUS = "softplus"
+    """One number per dim of a head, through a softplus."""
+
+
 @checked_choices
 @dataclass(frozen=True, slots=True)
 class AttentionConfig:
@@ -153,6 +164,9 @@ class AttentionConfig:
         values_are_keys: whether the projection of keys gives the values too, before norm and RoPE (Gemma 4).
         clip: bound of queries, keys and values on both sides, after norms of all heads (OLMo); none if None.
         output_norm: eps of a norm over all heads before the output projection (BitNet); none if None.
+        value_size: dims of a head's values; H if None.
+        value_scale: factor of the values.
+        gate: gate of attention's result by a projection of its own; none if None.
 
     Raises:
         ConfigError: K does not divide N, or the slopes of ALiBi are not N, or ALiBi comes with a window or sinks.
@@ -174,6 +188,9 @@ class AttentionConfig:
     values_are_keys: bool = False
     clip: float | None = None
     output_norm: float | None = None
+    value_size: int | None = None
+    value_scale: float = 1.0
+    gate: OutputGate | None = None
 
     def __post_init__(self) -> None:
         if self.heads % self.kv_heads:
@@ -183,6 +200,11 @@ class AttentionConfig:
             raise ConfigError(f"attention: expected {self.heads} ALiBi slopes, one per head; got {len(alibi.slopes)}")
         if alibi is not None and (self.window is not None or self.sinks):
             raise ConfigError("attention: ALiBi is not supported with a window or with sinks")
+
+    @property
+    def values(self) -> int:
+        """Dims of a head's values."""
+        return self.head_size if self.value_size is None else self.value_size
 
     @property
     def group(self) -> int:

@@ -64,13 +64,16 @@ class PatchEmbedding(Module):
         return ops.linear(patches, weight, None if self.bias is None else ctx.parameter(self.bias))
 
 
-def sinusoids(ctx: ExecutionContext, positions: Tensor, first: int, spec: TensorSpec) -> Tensor:
+def sinusoids(
+    ctx: ExecutionContext, positions: Tensor, first: int, spec: TensorSpec, *, paired: bool = False
+) -> Tensor:
     """Returns sines, then cosines of positions i32 [.., T]: [.., T, D] for a residual stream of ``spec`` [B, T, D].
 
-    Frequencies fall from 1 to 1 / 10000 (tensor2tensor). The first position has the number ``first``.
+    Frequencies fall from 1 to 1 / 10000 (tensor2tensor), or end before that if they are paired. The first position has
+    the number ``first``.
     """
     ops, half = ctx.ops, spec.shape[-1] // 2
-    step = np.float32(math.log(10000.0) / (half - 1))
+    step = np.float32(math.log(10000.0) / (half if paired else half - 1))
     frequencies = np.exp(np.arange(half, dtype=np.float32) * -step)
     numbers = ops.cast(ops.add(positions, first), "f32")
     angles = ops.mul(ops.reshape(numbers, (*positions.shape, 1)), ops.constant(frequencies))

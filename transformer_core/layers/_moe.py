@@ -205,6 +205,7 @@ class SparseFeedForward(Module):
         routing: choice of experts.
         shared: F of the shared experts together; there are none if 0.
         shared_gate: whether there is one shared expert, multiplied by a logistic gate of the token (Qwen3-Next).
+        averaged: whether the results of routed and shared experts are averaged, and not added (Cohere 2).
         activation: activation of all experts.
         biased: whether the routed experts' projections have biases.
         shared_biased: whether those of the shared experts have.
@@ -222,6 +223,7 @@ class SparseFeedForward(Module):
         *,
         shared: int = 0,
         shared_gate: bool = False,
+        averaged: bool = False,
         activation: Activation = Activation.SILU,
         biased: bool = False,
         shared_biased: bool = False,
@@ -230,7 +232,7 @@ class SparseFeedForward(Module):
         gated: bool = True,
         dtype: DType | str = "f32",
     ) -> None:
-        self.scales_inputs = scales_inputs
+        self.scales_inputs, self.averaged = scales_inputs, averaged
         self.gate = Router(size, routing, dtype=dtype)
         kinds = {"activation": activation, "biased": biased, "clamped": clamped, "gated": gated}
         self.experts = Experts(routing.experts, size, inner, **kinds, dtype=dtype)
@@ -245,7 +247,10 @@ class SparseFeedForward(Module):
         if self.shared_expert is not None and self.shared_expert_gate is not None:
             gate = ctx.ops.logistic(self.shared_expert_gate(ctx, x))
             return ctx.ops.add(routed, ctx.ops.mul(gate, self.shared_expert(ctx, x)))
-        return routed if self.shared_experts is None else ctx.ops.add(routed, self.shared_experts(ctx, x))
+        if self.shared_experts is None:
+            return routed
+        both = ctx.ops.add(routed, self.shared_experts(ctx, x))
+        return ctx.ops.mul(both, 0.5) if self.averaged else both
 
     def _routed(self, ctx: ExecutionContext, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
         """Computes the experts of x [M, D]: [M, D]."""

@@ -34,6 +34,8 @@ class Routing:
         nearness: distance from the best logit, relative to the greater of that and the own size, up to which experts
             are near it.
         corrected: whether a bias is added to the scores that choose, but not to the weights.
+        by_logits: whether logits choose, and not their scores (Kolibri).
+        softcap: cap of the logits; none if None.
         biased: whether the logits have a bias.
         groups: number of groups of equal size into which the experts are divided.
         chosen_groups: number of groups that a token chooses from: those with the greatest sums of best scores.
@@ -52,6 +54,8 @@ class Routing:
     scale: float = 1.0
     nearness: float = 0.0
     corrected: bool = False
+    by_logits: bool = False
+    softcap: float | None = None
     biased: bool = False
     groups: int = 1
     chosen_groups: int = 1
@@ -86,12 +90,14 @@ class Router(Module):
         logits = ops.dot_general(x, ctx.parameter(self.weight), ((1,), (1,)), dtype=wide)  # [M, E]
         if self.bias is not None:
             logits = ops.add(logits, ops.cast(ctx.parameter(self.bias), wide))
+        if routing.softcap is not None:
+            logits = ops.mul(ops.tanh(ops.div(logits, routing.softcap)), routing.softcap)
         if routing.scoring is Scoring.MIXER:
             return self._mixed(ctx, logits)
         scores = ops.softmax(logits) if routing.scoring is Scoring.SOFTMAX else ops.logistic(logits)
-        choice = scores
+        choice = logits if routing.by_logits else scores
         if self.e_score_correction_bias is not None:
-            choice = ops.add(scores, ops.cast(ctx.parameter(self.e_score_correction_bias), wide))
+            choice = ops.add(choice, ops.cast(ctx.parameter(self.e_score_correction_bias), wide))
         if routing.chosen_groups < routing.groups:
             choice = self._within_groups(ctx, choice)
         best, chosen = ops.top_k(choice, routing.chosen)

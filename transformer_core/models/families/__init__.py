@@ -5,15 +5,22 @@ from typing import Final
 from transformer_core.models.families._afmoe import AFMOE
 from transformer_core.models.families._apertus import APERTUS
 from transformer_core.models.families._arcee import ARCEE
+from transformer_core.models.families._aria_text import ARIA_TEXT
+from transformer_core.models.families._axk1 import AXK1
 from transformer_core.models.families._baichuan import BAICHUAN, BAICHUAN_FIRST
+from transformer_core.models.families._bert_decoders import BERT_DECODERS
 from transformer_core.models.families._bitnet import BITNET
 from transformer_core.models.families._bloom import BLOOM
 from transformer_core.models.families._chatglm import CHATGLM, CHATGLM_GENERATING
 from transformer_core.models.families._cohere import COHERE
 from transformer_core.models.families._cohere2 import COHERE2
+from transformer_core.models.families._cohere2_moe import COHERE2_MOE
+from transformer_core.models.families._ctrl import CTRL
 from transformer_core.models.families._cwm import CWM
+from transformer_core.models.families._dbrx import DBRX
 from transformer_core.models.families._deepseek_v2 import DEEPSEEK_V2
 from transformer_core.models.families._deepseek_v3 import DEEPSEEK_V3
+from transformer_core.models.families._diffllama import DIFFLLAMA
 from transformer_core.models.families._dots1 import DOTS1
 from transformer_core.models.families._ernie4_5 import ERNIE4_5
 from transformer_core.models.families._ernie4_5_moe import ERNIE4_5_MOE
@@ -23,6 +30,7 @@ from transformer_core.models.families._exaone_moe import EXAONE_MOE
 from transformer_core.models.families._falcon import FALCON
 from transformer_core.models.families._falcon_h1 import FALCON_H1
 from transformer_core.models.families._flex_olmo import FLEX_OLMO
+from transformer_core.models.families._flint import FLINT
 from transformer_core.models.families._gemma import GEMMA
 from transformer_core.models.families._gemma2 import GEMMA2
 from transformer_core.models.families._gemma3 import GEMMA3
@@ -37,6 +45,7 @@ from transformer_core.models.families._gpt2 import GPT2
 from transformer_core.models.families._gpt_bigcode import GPT_BIGCODE
 from transformer_core.models.families._gpt_neo import GPT_NEO
 from transformer_core.models.families._gpt_neox import GPT_NEOX
+from transformer_core.models.families._gpt_neox_japanese import GPT_NEOX_JAPANESE
 from transformer_core.models.families._gpt_oss import GPT_OSS
 from transformer_core.models.families._gptj import CODEGEN, GPTJ
 from transformer_core.models.families._granite import GRANITE
@@ -52,13 +61,17 @@ from transformer_core.models.families._internlm2 import INTERNLM2
 from transformer_core.models.families._internlm3 import INTERNLM3, IQUESTCODER
 from transformer_core.models.families._jais2 import JAIS2
 from transformer_core.models.families._jamba import BAMBA, JAMBA
+from transformer_core.models.families._kolibri1 import KOLIBRI1
+from transformer_core.models.families._laguna import LAGUNA
 from transformer_core.models.families._lfm2 import LFM2
 from transformer_core.models.families._lfm2_moe import LFM2_MOE
+from transformer_core.models.families._lfm3 import LFM3
 from transformer_core.models.families._llama import LLAMA
 from transformer_core.models.families._llama4 import LLAMA4, LLAMA4_WRAPPED
 from transformer_core.models.families._mamba import FALCON_MAMBA, MAMBA
 from transformer_core.models.families._mamba2 import MAMBA2
 from transformer_core.models.families._mellum import MELLUM
+from transformer_core.models.families._mimo_v2_flash import MIMO_V2_FLASH
 from transformer_core.models.families._minicpm import MINICPM
 from transformer_core.models.families._minicpm3 import MINICPM3, YOUTU
 from transformer_core.models.families._minimax_m2 import MINIMAX_M2
@@ -67,6 +80,7 @@ from transformer_core.models.families._ministral3 import MINISTRAL3
 from transformer_core.models.families._mistral import MISTRAL
 from transformer_core.models.families._mistral3 import MISTRAL3
 from transformer_core.models.families._mixtral import MIXTRAL
+from transformer_core.models.families._modernbert_decoder import MODERNBERT_DECODER
 from transformer_core.models.families._mpt import MPT
 from transformer_core.models.families._nanochat import NANOCHAT
 from transformer_core.models.families._nemotron import NEMOTRON
@@ -196,6 +210,20 @@ FAMILIES = (
     MELLUM,
     HY_V3,
     OPENAI_GPT,
+    *BERT_DECODERS,
+    DIFFLLAMA,
+    LAGUNA,
+    LFM3,
+    MIMO_V2_FLASH,
+    ARIA_TEXT,
+    AXK1,
+    COHERE2_MOE,
+    CTRL,
+    DBRX,
+    FLINT,
+    GPT_NEOX_JAPANESE,
+    KOLIBRI1,
+    MODERNBERT_DECODER,
     MAMBA,
     FALCON_MAMBA,
     JAMBA,

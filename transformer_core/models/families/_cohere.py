@@ -28,6 +28,7 @@ def cohere_kind(
     """
     heads, kv_heads, head_size = heads_of(fields, kv_heads_default=True)
     biased = fields.boolean("attention_bias", False)
+    norms = {"norm": NormKind.LAYER_WITHOUT_BIAS, "norm_eps": fields.number("layer_norm_eps", 1e-5)}
     return llama_kind(
         fields,
         architecture,
@@ -37,12 +38,10 @@ def cohere_kind(
         rope=replace(whole_rope(fields, architecture, head_size, default_base=default_base), mode=RopeMode.INTERLEAVED),
         qkv_bias=biased,
         output_bias=biased,
-        norm=NormKind.LAYER_WITHOUT_BIAS,
-        norm_eps=fields.number("layer_norm_eps", 1e-5),
         parallel=True,
         logits_scale=fields.number("logit_scale", 0.0625),
         tied=fields.boolean("tie_word_embeddings", True),
-        **known,
+        **{**norms, **known},
     )
 
 
