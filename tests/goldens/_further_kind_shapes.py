@@ -155,6 +155,49 @@ def _hy_v3(config: Config) -> Shapes:
         yield key, shape
 
 
+def _dbrx(config: Config) -> Shapes:
+    attention, feed = config["attn_config"], config["ffn_config"]
+    d, f, experts = config["d_model"], feed["ffn_hidden_size"], feed["moe_num_experts"]
+    yield "transformer.wte.weight", (config["vocab_size"], d)
+    for layer in range(config["n_layers"]):
+        prefix = f"transformer.blocks.{layer}."
+        for norm in ("norm_1", "norm_2"):
+            yield f"{prefix}norm_attn_norm.{norm}.weight", (d,)
+        rows = d + 2 * attention["kv_n_heads"] * d // config["n_heads"]
+        yield prefix + "norm_attn_norm.attn.Wqkv.weight", (rows, d)
+        yield prefix + "norm_attn_norm.attn.out_proj.weight", (d, d)
+        yield prefix + "ffn.router.layer.weight", (experts, d)
+        for name in ("w1", "v1", "w2"):
+            yield f"{prefix}ffn.experts.mlp.{name}", (experts * f, d)
+    yield "transformer.norm_f.weight", (d,)
+    yield "lm_head.weight", (config["vocab_size"], d)
+
+
+def _mimo_v2_flash(config: Config) -> Shapes:
+    d, n, h, size = (config[name] for name in ("hidden_size", "num_attention_heads", "head_dim", "v_head_dim"))
+    yield "model.embed_tokens.weight", (config["vocab_size"], d)
+    for layer, kind in enumerate(config["layer_types"]):
+        prefix = f"model.layers.{layer}."
+        slides = kind == "sliding_attention"
+        k = config["num_key_value_heads"] * (2 if slides else 1)
+        for norm in ("input_layernorm", "post_attention_layernorm"):
+            yield f"{prefix}{norm}.weight", (d,)
+        for name, out, inner in (("q", n * h, d), ("k", k * h, d), ("v", k * size, d), ("o", d, n * size)):
+            yield f"{prefix}self_attn.{name}_proj.weight", (out, inner)
+        if slides:
+            yield prefix + "self_attn.attention_sink_bias", (n,)
+        sparse = config["mlp_layer_types"][layer] == "sparse"
+        f = config["moe_intermediate_size" if sparse else "intermediate_size"]
+        for above in [f"experts.{index}." for index in range(config["n_routed_experts"])] if sparse else [""]:
+            for name in ("gate", "up", "down"):
+                yield f"{prefix}mlp.{above}{name}_proj.weight", (d, f) if name == "down" else (f, d)
+        if sparse:
+            yield prefix + "mlp.gate.weight", (config["n_routed_experts"], d)
+            yield prefix + "mlp.gate.e_score_correction_bias", (config["n_routed_experts"],)
+    yield "model.norm.weight", (d,)
+    yield "lm_head.weight", (config["vocab_size"], d)
+
+
 FURTHER_KIND_SHAPES: Final[dict[str, Callable[[Config], Shapes]]] = {
     "internlm3": _llama,
     "iquestcoder": _llama,
@@ -170,4 +213,6 @@ FURTHER_KIND_SHAPES: Final[dict[str, Callable[[Config], Shapes]]] = {
     "granitemoe_swa": _granite_swa,
     "mellum": _mellum,
     "hy_v3": _hy_v3,
+    "dbrx": _dbrx,
+    "mimo_v2_flash": _mimo_v2_flash,
 }

@@ -28,7 +28,7 @@ def inside(key: str, config: Config) -> str:
 
 def other_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Keys and shapes of the other models' tensors."""
-    if is_written(config["model_type"]):
+    if is_written(config):
         return written_shapes(config, unused=True)
     if config.get("vision_config") is None:
         return {}

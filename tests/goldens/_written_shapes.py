@@ -16,9 +16,14 @@ def digest_of(config: Config) -> str:
     return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def is_written(model_type: str) -> bool:
-    """Returns whether the file has checkpoints of the model type."""
-    return model_type in _entries()
+def is_written(config: Config) -> bool:
+    """Returns whether the file has the checkpoint of a configuration."""
+    return digest_of(config) in _entries().get(config["model_type"], {})
+
+
+def is_known(config: Config) -> bool:
+    """Returns whether the file has a checkpoint of the model type."""
+    return config["model_type"] in _entries()
 
 
 def written_shapes(config: Config, *, unused: bool = False) -> dict[str, tuple[int, ...]]:

@@ -16,7 +16,7 @@ AS_THEY_ARE: Final = (
     "ernie4_5", "ernie4_5_biases", "phi_4x",
     "starcoder2_plain", "nemotron_plain", "arcee", "minimax_m2", "minimax_m2_4x",
     "lfm2_4x", "granite_hybrid", "deepseek_v2", "glm4", "olmo", "apertus", "bloom", "falcon", "falcon_mqa_4x",
-    "jamba", "gpt_bigcode", "jais2", "granitemoe", "granitemoeshared", "hunyuan_v1_moe", "exaone_moe",
+    "jamba", "gpt_bigcode", "jais2", "granitemoe", "granitemoeshared", "hunyuan_v1_moe", "exaone_moe", "dbrx",
 )  # fmt: skip
 
 # Falcon-H1 without its scales, which are in the weights of GGUF files.
@@ -104,6 +104,7 @@ FIXED: Final[dict[str, dict[str, Any]]] = {
     "mpt": {"attn_config": {"clip_qkv": 1.5}},
     "bitnet": {"hidden_act": "silu", "tie_word_embeddings": True},
     "minicpm3": {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256, "v_head_dim": 12},
+    "mimo_v2_flash": {"attention_value_scale": None},
     "afmoe": {"num_hidden_layers": 4, "global_attn_every_n_layers": 4, "layer_types": None},
     "smollm3_4x": {"no_rope_layer_interval": 4, "no_rope_layers": [1, 1, 1]},
 }

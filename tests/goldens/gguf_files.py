@@ -66,7 +66,7 @@ _RENAMED |= {"stablelm": stablelm_tensors, "apertus": apertus_tensors}
 _RENAMED |= dict.fromkeys(GEMMA_LAYERS, gemma_layer_tensors)
 _PERMUTED = (
     "llama", "olmo", "granite", "smollm3", "mistral3", "arcee", "granitehybrid", "granitemoe", "internlm2", "xverse",
-    "minicpm",
+    "minicpm", "deci",
 )  # fmt: skip
 _EXPERT = re.compile(r"(model\.layers\.\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight")
 _EXPERT_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
@@ -212,6 +212,9 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
     if name == "mamba":
         add_mamba_fields(writer, config)
         return
+    if name == "dbrx":
+        gguf_further.add_dbrx_fields(writer, config)
+        return
     if name in gguf_further.GPTS.values():
         gguf_further.add_gpt_fields(writer, config, name)
         return
@@ -241,7 +244,7 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
         add_state_fields(writer, config, name)
     elif name == "jamba":
         add_jamba_fields(writer, config)
-    else:
+    elif name != "mimo2":
         writer.add_head_count_kv(config.get("num_key_value_heads") or heads)
     if name in ("gptneox", "stablelm", *LAYER_NORMS, *gguf_further.LAYER_NORMS):
         writer.add_layer_norm_eps(layer_norm_eps(config))
@@ -251,7 +254,8 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
         writer.add_layer_norm_rms_eps(config["norm_eps" if name.startswith("lfm2") else "rms_norm_eps"])
     if config.get("head_dim") and name != "minicpm3":
         writer.add_key_length(config["head_dim"])
-        writer.add_value_length(config["head_dim"])
+        if name != "mimo2":
+            writer.add_value_length(config["head_dim"])
     add_rope(writer, config, name)
     _add_experts(writer, config)
     add_llama_kind_fields(writer, config, name, rope_of(config))

@@ -23,8 +23,10 @@ ARCHITECTURES: Final = {
     "hunyuan_v1_moe": "hunyuan-moe",
     "exaone_moe": "exaone-moe",
     "afmoe": "afmoe",
+    "dbrx": "dbrx",
+    "mimo_v2_flash": "mimo2",
 }
-LAYER_NORMS: Final = ("jais2", "orion")
+LAYER_NORMS: Final = ("jais2", "orion", "codeshell")
 _Tensors = Iterator[tuple[str, np.ndarray]]
 
 
@@ -73,12 +75,67 @@ def gpt_tensors(weights: Mapping[str, np.ndarray], config: Config) -> _Tensors:
             yield key, array
 
 
+def add_dbrx_fields(writer: GGUFWriter, config: Config) -> None:
+    """Adds all that DBRX has."""
+    attention, feed = config["attn_config"], config["ffn_config"]
+    writer.add_block_count(config["n_layers"])
+    writer.add_embedding_length(config["d_model"])
+    writer.add_context_length(config["max_seq_len"])
+    writer.add_feed_forward_length(feed["ffn_hidden_size"])
+    writer.add_head_count(config["n_heads"])
+    writer.add_head_count_kv(attention["kv_n_heads"])
+    writer.add_rope_freq_base(attention["rope_theta"])
+    writer.add_clamp_kqv(attention["clip_qkv"])
+    writer.add_expert_count(feed["moe_num_experts"])
+    writer.add_expert_used_count(feed["moe_top_k"])
+    writer.add_layer_norm_eps(1e-5)
+
+
+def _dbrx(weights: Mapping[str, np.ndarray], config: Config) -> _Tensors:
+    """Yields the tensors with experts apart, the last projection output-major."""
+    experts = config["ffn_config"]["moe_num_experts"]
+    for key, array in weights.items():
+        projection = key.rpartition(".")[2]
+        if ".ffn.experts.mlp." not in key:
+            yield key, array
+            continue
+        apart = array.reshape(experts, -1, array.shape[1])
+        yield f"{key}.weight", np.ascontiguousarray(apart.swapaxes(1, 2)) if projection == "w2" else apart
+
+
+def _codeshell(weights: Mapping[str, np.ndarray], config: Config) -> _Tensors:
+    """Yields the tensors with queries, keys and values in one."""
+    del config
+    for key, array in weights.items():
+        if ".self_attn." not in key or ".o_proj." in key:
+            yield key, array
+        elif ".q_proj." in key:
+            parts = [weights[key.replace("q_proj", f"{part}_proj")] for part in "qkv"]
+            layer, kind = key.split(".")[2], key.rpartition(".")[2]
+            yield f"blk.{layer}.attn_qkv.{kind}", np.concatenate(parts)
+
+
 def add_further_fields(writer: GGUFWriter, config: Config, name: str) -> None:
     """Adds what these architectures have beside a Llama's fields."""
     if name == "minicpm3":
         writer.add_q_lora_rank(config["q_lora_rank"])
         writer.add_kv_lora_rank(config["kv_lora_rank"])
         writer.add_key_length(config["qk_nope_head_dim"] + config["qk_rope_head_dim"])
+    elif name in _SECTIONS:
+        size = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+        writer.add_rope_dimension_sections([size // 2 - 2, 1, 1, 0])
+        if name.startswith("qwen3vl"):
+            writer.add_num_deepstack_layers(0)
+    elif name == "mimo2":
+        kinds = [kind == "sliding_attention" for kind in config["layer_types"]]
+        writer.add_head_count_kv([config["num_key_value_heads"] * (2 if slides else 1) for slides in kinds])
+        writer.add_value_length(config["v_head_dim"])
+        writer.add_sliding_window(config["sliding_window"])
+        writer.add_sliding_window_pattern(kinds)
+        writer.add_rope_freq_base_swa(config["rope_parameters"]["sliding_attention"]["rope_theta"])
+        writer.add_expert_count(config["n_routed_experts"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_gating_func(ExpertGatingFuncType.SIGMOID)
     elif name == "granitemoe" and config.get("shared_intermediate_size"):
         writer.add_expert_shared_feed_forward_length(config["shared_intermediate_size"])
     elif name == "hunyuan-moe":
@@ -97,6 +154,7 @@ def add_further_fields(writer: GGUFWriter, config: Config, name: str) -> None:
             writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config["layer_types"]])
 
 
+_SECTIONS: Final = ("qwen2vl", "qwen3vl", "qwen3vlmoe", "paddleocr")
 _AFMOE: Final = ("route_scale", "num_dense_layers")
 
 
@@ -123,6 +181,7 @@ def _corrected(weights: Mapping[str, np.ndarray], config: Config) -> _Tensors:
         "expert_bias": "expert_bias.bias",
         "self_attn.attn_sub_norm": "self_attn.inner_attn_ln",
         "mlp.ffn_sub_norm": "mlp.ffn_layernorm",
+        "self_attn.attention_sink_bias": "self_attn.sinks.weight",
     }
     for key, array in weights.items():
         for part, stored in names.items():
@@ -133,7 +192,9 @@ def _corrected(weights: Mapping[str, np.ndarray], config: Config) -> _Tensors:
 RENAMED: Final[dict[str, Callable[[Mapping[str, np.ndarray], Config], _Tensors]]] = {
     **dict.fromkeys(("bloom", "falcon"), gpt_tensors),
     "granitemoe": _granite_moe,
-    **dict.fromkeys(("exaone-moe", "afmoe", "bitnet"), _corrected),
+    **dict.fromkeys(("exaone-moe", "afmoe", "bitnet", "mimo2"), _corrected),
+    "dbrx": _dbrx,
+    "codeshell": _codeshell,
 }
 
 
@@ -144,6 +205,13 @@ OTHER_NAMES: Final = {
     "orion": "stablelm_whole",
     "minicpm": "granite_plain_scores",
     "qwen": "qwen2_full_4x",
+    "deci": "llama_gqa",
+    "pangu-embedded": "llama_attention_biases",
+    "qwen2vl": "qwen2_full_4x",
+    "qwen3vl": "qwen3",
+    "qwen3vlmoe": "qwen3_moe",
+    "paddleocr": "llama_gqa",
+    "codeshell": "starcoder2_open",
 }
 """Cases whose models are stored as these architectures, too."""
 

@@ -21,6 +21,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from tests.goldens._case_types import Config
 from tests.goldens._written_shapes import FILE, digest_of
 from tests.goldens.cases import WRITTEN_CASES
+from tests.goldens.gguf_cases import GGUF_CASES
 from tests.goldens.packed_families import FAMILIES, packed_case
 
 _LAYER = re.compile(r"\.(\d+)\.")
@@ -33,7 +34,8 @@ def main() -> int:
     entries: dict[str, dict[str, Any]] = {}
     for case in WRITTEN_CASES:
         name = case.config["model_type"]
-        configs = [case.config, *([packed_case(name).config] if FAMILIES[name].name == case.name else [])]
+        of_file = [GGUF_CASES[case.name].config] if case.name in GGUF_CASES else []
+        configs = [case.config, *of_file, *([packed_case(name).config] if FAMILIES[name].name == case.name else [])]
         for config in configs:
             entries.setdefault(name, {})[digest_of(config)] = _patterns(_shapes(config))
     lines = [

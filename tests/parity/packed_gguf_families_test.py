@@ -57,6 +57,8 @@ _DEQUANTISED: Final = {
             "exaone_moe",
             "afmoe",
             "jamba",
+            "dbrx",
+            "mimo_v2_flash",
         )
     },
 }
@@ -71,6 +73,12 @@ def _case(name: str, given: Mapping[str, Any] = _SIZES) -> GoldenCase:
         sizes["num_key_value_heads"] = sizes["num_attention_heads"]
     if name == "minicpm3":
         sizes |= {"num_key_value_heads": 4, "head_dim": case.config["qk_rope_head_dim"], "v_head_dim": 16}
+    if name == "dbrx":
+        feed = {**case.config["ffn_config"], "ffn_hidden_size": 32}
+        attention = {**case.config["attn_config"], "kv_n_heads": 2}
+        sizes |= {"d_model": 64, "n_heads": 4, "ffn_config": feed, "attn_config": attention}
+    if name == "mimo_v2_flash":
+        sizes |= {"num_key_value_heads": 1, "v_head_dim": 8, "head_dim": 12}
     if name == "falcon":
         sizes |= {"num_kv_heads": 2, "ffn_hidden_size": 96}
     if name == "mpt":

@@ -79,6 +79,16 @@ _REFUSED: Final = (
         "llama.cpp takes RoPE or ALiBi by the number of layers, and whether the head's rows are normed no file says: "
         "take the safetensors of the 7B",
     ),
+    (
+        "`dream`, `llada`, `llada-moe`, `rnd1`",
+        "their models fill masked tokens in several passes, with attention to both sides: they do not decode one token "
+        "after the other",
+    ),
+    (
+        "`maincoder`, `plamo`",
+        "their layouts of RoPE and of the norms of queries and keys were tried against llama.cpp, and none agreed",
+    ),
+    ("`deci` with layers of several sizes", "layers without attention, and of other sizes, are not built"),
     ("`clip`", "towers of pictures beside a decoder: take the safetensors, which have both"),
 )
 

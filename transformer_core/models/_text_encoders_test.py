@@ -48,7 +48,7 @@ def test_what_is_not_said_is_as_transformers_has_it():
         ("XLMRobertaModel", {"position_embedding_type": "relative_key"}, "'position_embedding_type': expected one of"),
         ("MPNetModel", {"relative_attention_num_buckets": 16}, "'relative_attention_num_buckets': expected an integ"),
         ("MPNetModel", {"num_attention_heads": 5}, r"'hidden_size': expected a multiple of num_attention_heads \(5\)"),
-        ("RobertaForCausalLM", {}, "'architectures': 'RobertaForCausalLM' is not supported; docs/models"),
+        ("RobertaForMultipleChoice", {}, "'architectures': 'RobertaForMultipleChoice' is not supported"),
     ],
 )
 def test_what_is_not_supported_is_refused(architecture: str, changes: dict[str, Any], message: str):

@@ -88,6 +88,7 @@ STATES = {
 OWN: dict[str, dict[str, Any]] = {
     "bitnet": {"attention.key_length": 8, "attention.value_length": 8},
     "bloom": {"feed_forward_length": 4 * LLAMA["embedding_length"]},
+    "mimo2": {"attention.sliding_window_pattern": [False] * LLAMA["block_count"], "attention.value_length": 8},
     "mpt": {"feed_forward_length": 4 * LLAMA["embedding_length"], "attention.max_alibi_bias": 8.0},
     "minicpm3": {
         "attention.head_count_kv": 4,
@@ -117,6 +118,8 @@ def test_every_architecture_says_how_it_is_stored(made: Callable[..., GgufModel]
             "cohere2": ["attention.sliding_window", "logit_scale"],
             **{key: [*experts, "attention.sliding_window"] for key in ("exaone-moe", "afmoe")},
             "granitemoe": [*experts, "attention.scale"],
+            **dict.fromkeys(("qwen3vlmoe", "dbrx"), experts),
+            "mimo2": [*experts, "attention.sliding_window"],
             "hunyuan-moe": [*experts, "expert_shared_feed_forward_length"],
         }
         fields = {**(GEMMA if name in ("gemma2", "gemma3", "gemma4") else LLAMA), "attention.layer_norm_epsilon": 1e-5}

@@ -19,6 +19,7 @@ from transformer_core.models.gguf.readers._metadata_fields import (
     sampling_fields,
     tokenizer_fields,
 )
+from transformer_core.models.gguf.readers._named_kinds import NAMED_KINDS
 from transformer_core.models.gguf.readers._nemotron_h import NEMOTRON_HS
 from transformer_core.models.gguf.readers._qwen_hybrids import QWEN_HYBRIDS
 from transformer_core.models.gguf.readers._rope import FREQUENCIES
@@ -43,6 +44,7 @@ READERS = {
         *LAYER_NORM_KINDS,
         *GPT_KINDS,
         *FURTHER_KINDS,
+        *NAMED_KINDS,
         *STATES,
         *SELECTIVE,
         *NEMOTRON_HS,
