@@ -89,7 +89,7 @@ def test_every_typo_of_a_supported_name_is_found() -> None:
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("falcon-h2", ["falcon-h1", "falcon"]), ("qwen2vl", []), ("neo-bert", ["nomic-bert", "eurobert"])],
+    [("falcon-h2", ["falcon-h1", "falcon"]), ("wavtokenizer-dec", []), ("neo-bert", ["nomic-bert", "eurobert"])],
 )
 def test_architectures_of_gguf_files(name: str, near: list[str]) -> None:
     known = [(other, kind_of(other, default="decoder")) for other in READERS]
