@@ -44,8 +44,14 @@ _ENCODING: Final = flags.DEFINE_enum(
 _IMATRIX: Final = flags.DEFINE_string(
     "imatrix",
     None,
-    "Importance matrix (llama.cpp's .gguf or .dat) for --encoding. `tapeline imatrix` writes one.",
+    "Importance matrix (llama.cpp's .gguf or .dat) for --encoding; with --calibration the file that is written.",
     flag_values=FLAGS,
+)
+_CALIBRATION: Final = flags.DEFINE_string(
+    "calibration", None, "Text file over which the importance matrix is measured, for --encoding.", flag_values=FLAGS
+)
+_CALIBRATION_TOKENS: Final = flags.DEFINE_integer(
+    "calibration_tokens", 4096, "Maximum number of tokens taken from --calibration.", lower_bound=64, flag_values=FLAGS
 )
 _TOKENIZER: Final = flags.DEFINE_bool(
     "tokenizer", True, "Whether a GGUF file has the tokenizer and the chat template.", flag_values=FLAGS
@@ -78,6 +84,8 @@ def main() -> None:
             dtype=_DTYPE.value,
             encoding=_ENCODING.value,
             imatrix=_IMATRIX.value,
+            calibration=_CALIBRATION.value,
+            calibration_tokens=_CALIBRATION_TOKENS.value,
             tokenizer=_TOKENIZER.value,
             adapter=_ADAPTER.value,
             shard_bytes=shard,

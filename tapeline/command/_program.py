@@ -36,7 +36,7 @@ COMMANDS: Final = {
     "transcribe": "transcribes audio files",
     "inspect": "describes a bundle or a model",
     "compare": "compares two computations and reports where they first diverge",
-    "convert": "writes a model as safetensors that transformers loads",
+    "convert": "writes a model as safetensors or a GGUF file, for other programs",
     "train": "fine-tunes a checkpoint on JAX",
     "launch": "runs a command in several processes, one device each",
     "tune": "shows and tunes configurations of kernels",

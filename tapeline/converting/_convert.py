@@ -24,6 +24,7 @@ from lang_core import (
     read_json,
 )
 from tapeline.cli import Progress, ProgressEvent, no_progress
+from tapeline.converting._collect import collect_imatrix
 from tapeline.converting._gguf import write_gguf
 from tapeline.converting._imatrix import read_imatrix
 from tapeline.exporting import ModelSource, bundled_files, open_source, with_adapters
@@ -76,6 +77,8 @@ def convert(
     dtype: str | None = None,
     encoding: str | None = None,
     imatrix: str | os.PathLike[str] | None = None,
+    calibration: str | os.PathLike[str] | None = None,
+    calibration_tokens: int = 4096,
     tokenizer: bool = True,
     adapter: Sequence[str] = (),
     shard_bytes: int = _SHARD,
@@ -96,7 +99,10 @@ def convert(
         dtype: ``f32``, ``bf16`` or ``f16``; if None that of the weights, and ``f16`` of packed ones.
         encoding: encoding of a GGUF file's matrices, one of ``quantizable()``; if None they stay as a GGUF file has
             them, and are of the dtype else.
-        imatrix: file with the importance of the matrices' inputs, as llama.cpp writes it; for ``encoding``.
+        imatrix: file with the importance of the matrices' inputs, as llama.cpp writes it; for ``encoding``. It is
+            read, or written if ``calibration`` is given.
+        calibration: file of text over which the importance is measured.
+        calibration_tokens: the most tokens that are taken of the text.
         tokenizer: whether a GGUF file has the tokenizer and the chat template.
         adapter: LoRA adapters that are merged, as for ``export``.
         shard_bytes: largest size of a file; a larger tensor has a file of its own.
@@ -108,16 +114,23 @@ def convert(
     """
     if dtype is not None and dtype not in CONVERTED_DTYPES:
         raise InputError(f"dtype={dtype}: expected one of {', '.join(CONVERTED_DTYPES)}")
-    _check_choices(to, encoding, imatrix, tokenizer)
+    _check_choices(to, encoding, imatrix, calibration, tokenizer)
     name, target = os.fspath(model), Path(base, output)
     if to == _GGUF:
         if target.exists():
             raise InputError(f"output={output}: exists, and only a new file is written: choose another")
-        importance = {} if imatrix is None else read_imatrix(Path(base, imatrix)).importance()
+        known = None if imatrix is None or calibration is not None else read_imatrix(Path(base, imatrix))
+        if imatrix is not None and calibration is not None and Path(base, imatrix).exists():
+            raise InputError(f"imatrix={imatrix}: exists, and with calibration a new file is written: choose another")
         with (
             open_source(name, Path(base, name), True, progress) as opened,
             with_adapters(opened, adapter, Path(base), progress) as source,
         ):
+            if calibration is not None:
+                known = collect_imatrix(source, Path(base, calibration), calibration_tokens, progress)
+                if imatrix is not None:
+                    known.write(Path(base, imatrix))
+            importance = {} if known is None else known.importance()
             settings = {"dtype": dtype, "encodings": encoding, "importance": importance, "tokenizer": tokenizer}
             return Converted(target, *write_gguf(source, target, progress=progress, **settings))
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -146,7 +159,7 @@ def convert(
     return Converted(target, chosen.name, len(specs), nbytes)
 
 
-def _check_choices(to: str, encoding: str | None, imatrix: object, tokenizer: bool) -> None:
+def _check_choices(to: str, encoding: str | None, imatrix: object, calibration: object, tokenizer: bool) -> None:
     """Checks the settings of GGUF files.
 
     Raises:
@@ -158,11 +171,13 @@ def _check_choices(to: str, encoding: str | None, imatrix: object, tokenizer: bo
         raise InputError(
             f"encoding={encoding}: expected one of {', '.join(quantizable())}{near_names(encoding, quantizable())}"
         )
-    if to != _GGUF and (encoding is not None or imatrix is not None or not tokenizer):
-        setting = "encoding" if encoding is not None else "imatrix" if imatrix is not None else "tokenizer"
+    stated = {"encoding": encoding, "imatrix": imatrix, "calibration": calibration}
+    of_gguf = [name for name, value in stated.items() if value is not None] + ([] if tokenizer else ["tokenizer"])
+    if to != _GGUF and of_gguf:
+        setting = of_gguf[0]
         raise InputError(f"{setting}: is of GGUF files, and to={to} writes none: give to=gguf, or leave it out")
-    if imatrix is not None and encoding is None:
-        raise InputError("imatrix: weighs what is packed, and nothing is: give encoding=q4_k or another one")
+    if len(of_gguf) > 0 and encoding is None and of_gguf[0] != "tokenizer":
+        raise InputError(f"{of_gguf[0]}: weighs what is packed, and nothing is: give encoding=q4_k or another one")
 
 
 class _Tensors(NamedTuple):

@@ -18,7 +18,7 @@ _COUNTS: Final = ".counts"
 _MAGIC: Final = b"GGUF"
 _LEGACY: Final = ".dat"
 _MOST: Final = 1 << 20  # entries, and bytes of a name
-_REDO: Final = "make it again with tapeline imatrix or llama-imatrix"
+_REDO: Final = "make it again with convert --calibration or llama-imatrix"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ _ALL_OF_FOLDER: Mapping[str, Callable[[str], bool]] = {
 _DISTRIBUTIONS = {
     "re2": "google_re2",
     "PIL": "pillow",
+    "yaml": "pyyaml",
     "absl": "absl_py",
     "griffe": "griffelib",
     "mkdocstrings_handlers": "mkdocstrings_python",

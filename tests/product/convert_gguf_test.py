@@ -15,14 +15,15 @@ import pytest
 from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter, quants
 
 import tapeline
-from lang_core import ConfigError, EagerExecutionContext, InputError, quantizable
-from tapeline.converting import Imatrix
-from tapeline.text import gguf_tokenizer_fields, write_gguf_tokenizer
+from lang_core import CheckpointError, ConfigError, EagerExecutionContext, InputError, quantizable
+from tapeline.converting import Imatrix, read_imatrix
+from tapeline.text import Tokenizer, gguf_tokenizer_fields, write_gguf_tokenizer
 from tests.goldens.cases import CASES
 from tests.goldens.gguf_cases import GGUF_CASES, HYBRID_CASES
 from tests.goldens.gguf_files import write_gguf
 from tests.goldens.golden_files import DATA
 from tests.goldens.weights import write_checkpoint
+from transformer_core.checkpoints import SafetensorsCheckpoint
 from transformer_core.checkpoints.gguf import GgufFile
 from transformer_core.models import DecoderLM, weights_of
 from transformer_core.models.gguf import GgufModel
@@ -141,6 +142,56 @@ def test_importance_is_taken_into_account(tmp_path: Path) -> None:
         with GgufModel(tmp_path / "model.gguf") as exact, GgufModel(target) as packed:
             errors[name] = float((squares * (exact.read(key) - packed.read(key)) ** 2).sum())
     assert errors["some.dat"] < 0.9 * errors[""]
+
+
+def test_importance_is_the_mean_square_of_inputs(tmp_path: Path) -> None:
+    """Inputs of the first layer's projections are known: the normed embeddings of the text's tokens."""
+    case = _TOKENIZERS["cases"][1]
+    _write_tokenizer(tmp_path / "tokenizer.gguf", case)
+    size = len(_TOKENIZERS["vocabularies"][case["model"]]["tokens"])
+    llama = dataclasses.replace(CASES["llama_gqa"], config={**CASES["llama_gqa"].config, "vocab_size": size})
+    write_checkpoint(tmp_path, llama)
+    file = GgufFile(tmp_path / "tokenizer.gguf")
+    write_gguf_tokenizer(file.metadata, file.path, tmp_path)
+    text = "Words, 12 of them: é and more. " * 40
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    settings: dict[str, Any] = {"encoding": "q8_0", "calibration": tmp_path / "text.txt", "calibration_tokens": 900}
+    tapeline.convert(tmp_path, tmp_path / "a.gguf", to="gguf", imatrix=tmp_path / "some.gguf", **settings)
+    measured = read_imatrix(tmp_path / "some.gguf")
+    ids = Tokenizer.load(tmp_path).encode(text)[:900]
+    with SafetensorsCheckpoint(tmp_path) as checkpoint:
+        embedded = checkpoint.read("model.embed_tokens.weight").astype(np.float64)[ids]
+        norm = checkpoint.read("model.layers.0.input_layernorm.weight").astype(np.float64)
+    eps = llama.config["rms_norm_eps"]
+    normed = embedded / np.sqrt((embedded**2).mean(axis=1, keepdims=True) + eps) * norm
+    for part in "qkv":
+        key = f"blk.0.attn_{part}.weight"
+        np.testing.assert_allclose(measured.importance()[key][0], (normed**2).mean(axis=0), rtol=1e-4)
+        assert measured.counts[key] == [len(ids)]
+    layers = llama.config["num_hidden_layers"]
+    assert len(measured.sums) == 7 * layers
+    measured.write(tmp_path / "some.dat")
+    for key, means in read_imatrix(tmp_path / "some.dat").importance().items():
+        np.testing.assert_allclose(means, measured.importance()[key], rtol=1e-6)
+    with pytest.raises(InputError, match=r"imatrix=.*some\.gguf: exists, and with calibration a new file is written"):
+        tapeline.convert(tmp_path, tmp_path / "b.gguf", to="gguf", imatrix=tmp_path / "some.gguf", **settings)
+    (tmp_path / "text.txt").write_text("short", encoding="utf-8")
+    with pytest.raises(InputError, match=r"text\.txt: has \d+ tokens, expected 64 at least: give a longer text"):
+        tapeline.convert(tmp_path, tmp_path / "b.gguf", to="gguf", **settings)
+
+
+def test_damaged_importance_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "some.dat").write_bytes(b"\x05\x00\x00\x00\xff")
+    with pytest.raises(CheckpointError, match=r"some\.dat: ends before the length of name 0: make it again"):
+        read_imatrix(tmp_path / "some.dat")
+    (tmp_path / "text.dat").write_text("no importance matrix, but a text")
+    with pytest.raises(CheckpointError, match=r"the number of entries is \d+, expected 0 to"):
+        read_imatrix(tmp_path / "text.dat")
+    write_gguf(tmp_path / "model.gguf", CASES["llama_gqa"])
+    with pytest.raises(CheckpointError, match=r"general.type is None, expected 'imatrix'"):
+        read_imatrix(tmp_path / "model.gguf")
+    with pytest.raises(InputError, match=r"imatrix=.*: no such file"):
+        read_imatrix(tmp_path / "none.gguf")
 
 
 _TOKENIZERS: dict[str, Any] = json.loads((DATA / "gguf_tokenizers.json").read_text())

@@ -107,6 +107,7 @@ class GgufLayout:
 
     Attributes:
         shapes: shapes of the tensors by key.
+        stored: keys and shapes of the tensors that each parameter is a part of.
         numbers: parameters that metadata hold, one of each layer, by the field.
     """
 
@@ -115,8 +116,10 @@ class GgufLayout:
         self._layout: Final = StoredLayout(model, forms)
         recipes = recipes_of(model.config, architecture)
         self._changed: Final[dict[str, Any]] = {}
+        self.stored: Final[dict[str, dict[str, tuple[int, ...]]]] = {}
         for path, parameter in model.named_parameters():
-            recipe = recipes(path, parameter.spec.shape, forms)
+            recipe: Any = recipes(path, parameter.spec.shape, forms)
+            self.stored[path] = recipe.stored()
             if hasattr(recipe, "stored_values"):
                 self._changed[path] = recipe
         self.numbers: Final = {
