@@ -2,9 +2,11 @@
 
 embed --bundle DIR --text "One sentence." --text "Another one." [--output FILE.npy]
 embed --bundle DIR --prompt_name query --text "A question?"
+embed --bundle DIR --sparse --text "One sentence."     weights of tokens (SPLADE), with a masked language model
 embed --bundle DIR --image one.jpg --image another.png [--output FILE.npy]
 """
 
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -36,9 +38,19 @@ _TRUNCATE: Final = flags.DEFINE_bool(
 _IMAGE: Final = flags.DEFINE_multi_string(
     "image", [], "Image file to embed, for bundles of vision models.", flag_values=FLAGS
 )
-_OUTPUT: Final = flags.DEFINE_string(
-    "output", None, "File (.npy) for the vectors, f32 [texts or images, D].", flag_values=FLAGS
+_SPARSE: Final = flags.DEFINE_bool(
+    "sparse",
+    False,
+    "Print the weights of tokens, with a bundle of a masked language model (SPLADE).",
+    flag_values=FLAGS,
 )
+_OUTPUT: Final = flags.DEFINE_string(
+    "output",
+    None,
+    "File (.npy) for the vectors, f32 [texts or images, D], or with --sparse [texts, V].",
+    flag_values=FLAGS,
+)
+_SHOWN: Final = 20
 _PLACE: Final = define_place_flags(FLAGS)
 _FORMAT: Final = FormatFlag(FLAGS)
 
@@ -48,8 +60,13 @@ def main() -> None:
     output, titles = output_file("output", _OUTPUT.value), _TEXT.value or _IMAGE.value
     if bool(_TEXT.value) == bool(_IMAGE.value):
         raise InputError("give a sentence with `text`, once for each, or pictures with `image`")
+    if _SPARSE.value and (_IMAGE.value or _PROMPT_NAME.value is not None):
+        raise InputError("`sparse` goes with `text`, without `prompt_name`")
     check_readable("image", _IMAGE.value)
     with tapeline.load(user_path(_BUNDLE.value), **_PLACE.keywords()) as model:
+        if _SPARSE.value:
+            _print_sparse(model, output)
+            return
         if _IMAGE.value:
             vectors, read, similarity = model.embed_images([*map(user_path, _IMAGE.value)]), {}, "cosine"
         else:
@@ -67,3 +84,26 @@ def main() -> None:
         return
     rows = [[*(f"{value:.4f}" for value in row), title] for row, title in zip(alike, titles, strict=True)]
     print("\n".join(table(rows, indent="")))
+
+
+def _print_sparse(model: tapeline.LoadedModel, output: Path | None) -> None:
+    """Prints the tokens of each text with their weights, the greatest first."""
+    embedded = model.embed_sparse(_TEXT.value, truncate=_TRUNCATE.value)
+    warn_of_truncation(_TEXT.value, embedded)
+    vectors = np.asarray(embedded)
+    if output:
+        with whole_file(output) as file:
+            np.save(file, vectors)
+    sparse = [(ids := np.flatnonzero(row), row[ids]) for row in vectors]
+    if _FORMAT.is_json:
+        listed = [{"indices": ids, "values": values} for ids, values in sparse]
+        counts = {"tokens": embedded.tokens, "truncated": embedded.truncated}
+        put_json({"inputs": _TEXT.value, "sparse": listed, **counts})
+        return
+    for text, (ids, values) in zip(_TEXT.value, sparse, strict=True):
+        print(text)
+        best = np.argsort(-values, kind="stable")[:_SHOWN]
+        rows = [[f"{values[place]:.4f}", str(ids[place]), model.token_text(int(ids[place]))] for place in best]
+        print("\n".join(table(rows)))
+        if len(ids) > len(best):
+            print(f"  ({len(ids) - len(best)} more)")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tapeline.running._ranker import TextRanker, ranks
     from tapeline.running._row_drafts import row_drafting
     from tapeline.running._scores import Scores
+    from tapeline.running._sparse import SparseEmbedder
     from tapeline.running._speculating import speculating
     from tapeline.running._stats import GenerationStats, dispatches
     from tapeline.running._tagger import Aggregation, Tag, TaggedText, TokenTagger

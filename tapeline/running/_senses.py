@@ -19,6 +19,7 @@ from tapeline.running._filler import Filling, MaskFiller
 from tapeline.running._given_prompts import check_text, checked_texts
 from tapeline.running._pictures import ImageClassifier, ImageEmbedder, ImageSource, classifies_pictures
 from tapeline.running._ranker import TextRanker
+from tapeline.running._sparse import SparseEmbedder
 from tapeline.running._speech import Sound, SpeechBundle, blocks_of
 from tapeline.running._tagger import OUTSIDE, Aggregation, TaggedText, TokenTagger
 from tapeline.running._text_array import TextArray
@@ -74,6 +75,30 @@ class Senses:
         """
         given = checked_texts("texts", texts, _ONE)
         return self._embedder(given, prompt_name, truncate=truncate, check=check or _go_on)
+
+    @checked_choices
+    def embed_sparse(
+        self, texts: Sequence[str], *, truncate: bool = True, check: Callable[[], object] | None = None
+    ) -> TextArray:
+        """Returns the weights f32 [texts, V] of the vocabulary's tokens, with a bundle of a masked language model.
+
+        A weight is the largest log(1 + relu(logit)) of a text's places (SPLADE); most are 0. Compare two texts by the
+        product of their vectors.
+
+        Args:
+            texts: the texts.
+            truncate: False refuses texts that are longer than the model reads.
+            check: called before each text is encoded and each call of the model; its exceptions end the work.
+
+        Raises:
+            InputError: the bundle is not of a masked language model, ``texts`` is not a list of texts, or a text has
+                more tokens than the bundle takes.
+        """
+        return self._sparse(checked_texts("texts", texts, _ONE), truncate=truncate, check=check or _go_on)
+
+    def token_text(self, token_id: int) -> str:
+        """Returns the text of a token of ``embed_sparse``."""
+        return self._sparse.token(token_id)
 
     @property
     def similarity(self) -> str:
@@ -342,6 +367,10 @@ class Senses:
     @cached_property
     def _embedder(self) -> SentenceEmbedder:
         return SentenceEmbedder(self.bundle, self._session, Tokenizer.load(self.bundle.path))
+
+    @cached_property
+    def _sparse(self) -> SparseEmbedder:
+        return SparseEmbedder(self.bundle, self._session, Tokenizer.load(self.bundle.path))
 
     @cached_property
     def _ranker(self) -> TextRanker:

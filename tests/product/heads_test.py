@@ -180,6 +180,17 @@ def test_fillings_are_those_of_the_pipeline(tmp_path: Path, capsys: pytest.Captu
             model.fill(["[MASK]"], targets=["nowhere"])
     mine = [[[(one.token, one.text) for one in mask] for mask in masks] for masks in filled]
     assert mine == [[[(one[0], one[3]) for one in mask] for mask in masks] for masks in best]
+    weights = np.array(_GOLDENS["masked"]["results"]["sparse"][0], np.float32)
+    flags = (f"--bundle={bundle}", f"--device={_DEVICE}", f"--text={TEXTS[0]}", "--sparse")
+    sparse = invoke("embed", capsys, *flags)
+    assert sparse.code == 0, sparse.err
+    (best_id,) = re.findall(r"^ +\d\.\d{4} +(\d+)", sparse.out, re.M)[:1]
+    assert int(best_id) == weights.argmax()
+    (listed,) = json.loads(invoke("embed", capsys, *flags, "--format=json").out)["sparse"]
+    assert listed["indices"] == np.flatnonzero(weights).tolist()
+    np.testing.assert_allclose(listed["values"], weights[weights > 0], atol=1e-4)
+    refused = invoke("embed", capsys, *flags, "--prompt_name=query")
+    assert (refused.code, "--sparse goes with --text, without --prompt_name" in refused.err) == (2, True)
     done = invoke("fill", capsys, f"--bundle={bundle}", f"--device={_DEVICE}", f"--text={texts[0]}", "--top_k=2")
     assert done.code == 0, done.err
     assert re.findall(r"^(\d\.\d{4})", done.out, re.M) == [f"{one[2]:.4f}" for mask in best[0] for one in mask[:2]]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tapeline.exporting import open_source
-from tapeline.running import Aggregation, MaskFiller, QuestionAnswerer, TextClassifier, TokenTagger
+from tapeline.running import Aggregation, MaskFiller, QuestionAnswerer, SparseEmbedder, TextClassifier, TokenTagger
 from tapeline.text import Tokenizer
 from tests.goldens.heads.cases import (
     DATA,
@@ -104,6 +104,15 @@ def test_fillings_are_those_of_the_pipeline(case: HeadCase, bundle: Any) -> None
                 [[one[2] for one in mask] for mask in masks],
                 **_TOLERANCE,
             )
+
+
+@_cases("fill")
+def test_sparse_vectors_are_those_of_sentence_transformers(case: HeadCase, bundle: Any) -> None:
+    expected = np.array(_results(case)["sparse"], np.float32)
+    weights = _opened(SparseEmbedder, bundle)(TEXTS[: len(expected)])
+    assert (expected == 0).any()
+    assert (expected > 0).any()
+    np.testing.assert_allclose(np.asarray(weights), expected, **_TOLERANCE)
 
 
 @_cases("answer")

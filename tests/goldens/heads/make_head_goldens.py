@@ -19,6 +19,8 @@ import numpy as np
 import safetensors
 import torch
 import transformers
+from sentence_transformers import SparseEncoder
+from sentence_transformers.sparse_encoder.modules import SpladePooling, Transformer
 from transformers import pipeline
 
 from tests.goldens.heads.cases import (
@@ -36,6 +38,7 @@ from tests.goldens.heads.cases import (
 _OLD = int(transformers.__version__.partition(".")[0]) < 5
 _AGGREGATIONS = ("none", "simple", "first", "average", "max")
 _DIGITS = 7
+_SPARSE_TEXTS = 4
 
 
 def main() -> int:
@@ -157,7 +160,16 @@ def _fillings(case: HeadCase, directory: Path, texts: tuple[str, ...]) -> Any:
         "best": [listed(fill(case.masked(text), top_k=3)) for text in texts],
         "targets": [listed(fill(case.masked(text), targets=targets)) for text in texts],
         "names": targets,
+        "sparse": _sparse(directory, texts[:_SPARSE_TEXTS]),
     }
+
+
+def _sparse(directory: Path, texts: tuple[str, ...]) -> Any:
+    """Weights of all tokens of each text, as sentence-transformers pools a SPLADE's."""
+    encoder = SparseEncoder(
+        modules=[Transformer(str(directory), transformer_task="fill-mask"), SpladePooling("max")], device="cpu"
+    )
+    return [[round(float(weight), _DIGITS) for weight in row] for row in encoder.encode([*texts]).to_dense()]
 
 
 def _answers(case: HeadCase, directory: Path, texts: tuple[str, ...]) -> Any:
