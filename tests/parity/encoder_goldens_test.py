@@ -69,7 +69,7 @@ def test_hidden_states_after_every_layer(case: EncoderCase, tmp_path: Path, monk
 
     def noted(self: Module, ctx: Any, *inputs: Any, **named: Any) -> Any:
         result = call(self, ctx, *inputs, **named)
-        if type(self).__name__ in ("EncoderLayer", "DecoderLayer", "SandwichLayer"):
+        if type(self).__name__ in ("EncoderLayer", "BeitLayer", "DecoderLayer", "SandwichLayer"):
             states.append((result[0] if isinstance(result, tuple) else result).numpy())
         return result
 

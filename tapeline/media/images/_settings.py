@@ -60,6 +60,7 @@ _KINDS: Final = {
         on_white=False,
         crop=(224, 224),
     ),
+    "BeitImageProcessor": _Kind(models=("beit",), resample=_BICUBIC, size=_SQUARE, square=True, on_white=False),
     "BitImageProcessor": _Kind(
         models=("dinov2", "dinov2_with_registers"),
         resample=_BICUBIC,

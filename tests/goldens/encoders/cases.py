@@ -150,6 +150,24 @@ _DINOV3 = {
     "patch_size": 3,
     "rope_theta": 50.0,
 }
+_BEIT = {
+    "architectures": ["BeitModel"],
+    "hidden_act": "gelu",
+    "hidden_size": 20,
+    "image_size": 15,
+    "intermediate_size": 37,
+    "layer_norm_eps": 1e-3,
+    "layer_scale_init_value": 0.1,
+    "model_type": "beit",
+    "num_attention_heads": 5,
+    "num_channels": 3,
+    "num_hidden_layers": 2,
+    "patch_size": 3,
+    "use_absolute_position_embeddings": False,
+    "use_mean_pooling": False,
+    "use_relative_position_bias": False,
+    "use_shared_relative_position_bias": True,
+}
 _CLASSIFIED = {**_DINOV3, "hidden_act": "gelu", "image_size": 14, "patch_size": 3}
 VIT_KIND_CASES = (
     EncoderCase(
@@ -173,6 +191,21 @@ VIT_KIND_CASES = (
             "value_bias": False,
         },
         seed=62,
+    ),
+    EncoderCase("beit", "biases by distance that layers share, a last norm", _BEIT, seed=65),
+    EncoderCase(
+        "beit_classifier",
+        "biases by distance in each layer, positions, the mean of patches",
+        {
+            **_BEIT,
+            "architectures": ["BeitForImageClassification"],
+            "id2label": _LABELS,
+            "use_absolute_position_embeddings": True,
+            "use_mean_pooling": True,
+            "use_relative_position_bias": True,
+            "use_shared_relative_position_bias": False,
+        },
+        seed=66,
     ),
     EncoderCase(
         "clip_classifier",

@@ -157,6 +157,7 @@ _LAYERS = (
     "Dinov2Layer",
     "Dinov2WithRegistersLayer",
     "DeiTLayer",
+    "BeitLayer",
     "DINOv3ViTLayer",
     "EncoderLayer",
     "DecoderLayer",

@@ -120,6 +120,7 @@ PROCESSORS: Final[Mapping[str, Mapping[str, Any]]] = {
         "crop_size": {"height": 30, "width": 51},
     },
     "deit": {"image_processor_type": "DeiTImageProcessor", "size": 41, "crop_size": {"height": 30, "width": 44}},
+    "beit": {"image_processor_type": "BeitImageProcessor", "size": {"height": 38, "width": 27}},
     "bit": {"image_processor_type": "BitImageProcessor", "size": {"shortest_edge": 36}, "crop_size": 33},
     "gemma3": {"image_processor_type": "Gemma3ImageProcessor", "size": {"height": 29, "width": 37}},
     "llava": {

@@ -16,6 +16,7 @@ import numpy as np
 import PIL
 import transformers
 from transformers.image_utils import load_image
+from transformers.models.beit.image_processing_pil_beit import BeitImageProcessorPil
 from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.deit.image_processing_pil_deit import DeiTImageProcessorPil
@@ -37,6 +38,7 @@ _CLASSES = {
     "SiglipImageProcessor": SiglipImageProcessorPil,
     "CLIPImageProcessor": CLIPImageProcessorPil,
     "Gemma3ImageProcessor": Gemma3ImageProcessorPil,
+    "BeitImageProcessor": BeitImageProcessorPil,
     "BitImageProcessor": BitImageProcessorPil,
     "DeiTImageProcessor": DeiTImageProcessorPil,
     "GotOcr2ImageProcessor": GotOcr2ImageProcessorPil,

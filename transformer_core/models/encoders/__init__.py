@@ -4,6 +4,7 @@ from transformer_core.models.encoders._albert import ALBERT
 from transformer_core.models.encoders._bart import BartForConditionalGeneration
 from transformer_core.models.encoders._bart_config import BartConfig
 from transformer_core.models.encoders._bart_families import BART_GROUP
+from transformer_core.models.encoders._beit import BEIT
 from transformer_core.models.encoders._bert import (
     BERT,
     BERT_FOR_MASKED_LM,
@@ -73,6 +74,7 @@ ENCODERS = (
     *DINOV2,
     DINOV3,
     *DEIT,
+    *BEIT,
     SIGLIP,
     SIGLIP_VISION,
     CLIP,
