@@ -55,6 +55,7 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "A program ends although a worker still has the module of a closed session", "run_iree/sessions/_hazards_test.py::test_a_device_goes_after_the_modules_that_its_workers_still_have"),
     ("results", "A declared signature that is not the module's is refused", "run_iree/sessions/_session_test.py::test_a_signature_that_is_not_the_modules_is_refused"),
     ("results", "Sound becomes the tokens, times and text that transformers makes of it", "tests/product/transcription_test.py::test_tokens_times_and_text_are_those_of_transformers"),
+    ("results", "Encoder-decoders answer texts, greedily or by beam search, with the tokens of transformers' `generate`", "tests/product/text_to_text_test.py::test_answers"),
     ("results", "Chat, every route of the server and its page sample with the same defaults", "tests/product/sampling_test.py::test_chat_samples_as_the_server_does"),
     ("results", "A grammar that hangs ends its own request, and other answers keep their bits", "tapeline/grammar/_hostile_test.py::test_drawn_grammars_end_and_touch_no_other_answer"),
     ("results", "An answer begins again when its grammar worker was never forked", "tapeline/grammar/_hostile_test.py::test_an_answer_whose_worker_was_never_forked_is_begun_again"),
