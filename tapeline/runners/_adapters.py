@@ -78,7 +78,7 @@ class AdapterTables:
         self._tensors[number] = tuple(tensors)
 
     def arguments(self, numbers: Sequence[int]) -> list[Tensor]:
-        """Returns the tables of the rows of a call; rows at rest (0) take those of another row.
+        """Returns tables [layers, R, in] and [layers, out, R'] of each row of a call; rows at rest (0) take another's.
 
         Raises:
             InputError: an adapter was not put.
