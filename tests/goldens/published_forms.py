@@ -188,6 +188,7 @@ FORMS: Final[dict[str, tuple[str, Callable[[Weights, Config], Weights], Callable
     "OrionForCausalLM": ("stablelm_whole", _as_they_are, _orion_config),
     "XverseForCausalLM": ("llama_gqa", _as_they_are, llama_fields),
     "AquilaForCausalLM": ("llama_gqa", _as_they_are, llama_fields),
+    "Emu3ForCausalLM": ("llama_gqa", _as_they_are, lambda c: {"model_type": "emu3", "text_config": llama_fields(c)}),
     "MiniCPMForCausalLM": ("granite_plain_scores", _as_they_are, _minicpm_config),
     "ChatGLMModel": ("glm", _chatglm, _chatglm_config),
     "ChatGLMForConditionalGeneration": ("glm", _chatglm, _chatglm_config),

@@ -10,6 +10,7 @@ WRAPPED: Final = {
     "Qwen3_5MoeForConditionalGeneration": ("qwen3_5_moe", "qwen3_5_moe"),
     "Mistral3ForConditionalGeneration": ("mistral3", "ministral3"),
     "Llama4ForConditionalGeneration": ("llama4", "llama4"),
+    "FuyuForCausalLM": ("fuyu", "persimmon"),
 }
 """Model type and case, by architecture."""
 

@@ -17,7 +17,7 @@ from tests.parity._golden_models import relative_error
 from transformer_core.checkpoints import Audit, SafetensorsCheckpoint, audit
 from transformer_core.models import load_config, load_model, stored_specs, tied_keys, unused_keys, weights_of
 
-_DENSE, _SPARSE, _MISTRAL, _ = WRAPPED  # of Llama 4 there is llama4_test
+_DENSE, _SPARSE, _MISTRAL, _, _FUYU = WRAPPED  # of Llama 4 there is llama4_test
 _QWENS = {
     "model.visual.patch_embed.proj.weight": np.zeros((4, 3, 2, 2), np.float32),
     "model.visual.blocks.0.norm1.weight": np.zeros(4, np.float32),
@@ -27,7 +27,8 @@ _MISTRALS = {
     "vision_tower.patch_conv.weight": np.zeros((4, 3, 2, 2), np.float32),
     "multi_modal_projector.norm.weight": np.zeros(4, np.float32),
 }
-_OTHERS = {_DENSE: _QWENS, _SPARSE: _QWENS, _MISTRAL: _MISTRALS}
+_FUYUS = {"vision_embed_tokens.weight": np.zeros((32, 12), np.float32)}
+_OTHERS = {_DENSE: _QWENS, _SPARSE: _QWENS, _MISTRAL: _MISTRALS, _FUYU: _FUYUS}
 
 
 def _write(directory: Path, architecture: str, inner: str = "model.language_model.", **changes: Any) -> None:

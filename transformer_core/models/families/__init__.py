@@ -22,6 +22,7 @@ from transformer_core.models.families._deepseek_v2 import DEEPSEEK_V2
 from transformer_core.models.families._deepseek_v3 import DEEPSEEK_V3
 from transformer_core.models.families._diffllama import DIFFLLAMA
 from transformer_core.models.families._dots1 import DOTS1
+from transformer_core.models.families._emu3 import EMU3
 from transformer_core.models.families._ernie4_5 import ERNIE4_5
 from transformer_core.models.families._ernie4_5_moe import ERNIE4_5_MOE
 from transformer_core.models.families._exaone import EXAONE
@@ -31,6 +32,7 @@ from transformer_core.models.families._falcon import FALCON
 from transformer_core.models.families._falcon_h1 import FALCON_H1
 from transformer_core.models.families._flex_olmo import FLEX_OLMO
 from transformer_core.models.families._flint import FLINT
+from transformer_core.models.families._fuyu import FUYU
 from transformer_core.models.families._gemma import GEMMA
 from transformer_core.models.families._gemma2 import GEMMA2
 from transformer_core.models.families._gemma3 import GEMMA3
@@ -195,6 +197,8 @@ FAMILIES = (
     FALCON,
     MPT,
     PERSIMMON,
+    FUYU,
+    EMU3,
     INTERNLM3,
     IQUESTCODER,
     HYPERCLOVAX,
