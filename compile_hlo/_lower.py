@@ -11,7 +11,7 @@ from compile_hlo._traced_name import traced_name
 from compile_hlo.directions import KernelSignature, LoweredArgument, Signature, signature_of
 from compile_hlo.emit import ArgumentParameters, Form, KernelSite, ModuleWriter, Overrides, ParameterTable, Write
 from compile_hlo.quirks import QUIRKS
-from compile_hlo.streaming import LargestStretch, Plan, RecordedFunction, StretchWriter
+from compile_hlo.streaming import LargestStretch, RecordedFunction, StreamingPlan, StretchWriter
 from lang_core import EntryPoint, RecordingError, TagSelection, TensorSpec, checked_choices, nests_regions
 
 # Characters of a module's text that stay in memory until it is complete; the rest goes to a temporary file.
@@ -222,7 +222,7 @@ def _lowered(
     specs = [argument.spec for argument in entry_point.arguments]
     with RecordedFunction(streaming) as sink:
         recorded = record(entry_point.fn, *specs, input_names=names, name=entry_point.name, sink=sink, tags=tags)
-        with closing(Plan(recorded)) as plan:
+        with closing(StreamingPlan(recorded)) as plan:
             results = {name: value.spec for name, value in recorded.outputs.items()}
             directions = plan.directions(entry_point.arguments)
             if isinstance(form, ArgumentParameters):

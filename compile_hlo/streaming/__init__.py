@@ -5,6 +5,6 @@ stretches is a template, which is verified, planned, merged and printed once; it
 sweep over the stretches finds the live values, and a forward sweep writes the text of the whole graph, byte for byte.
 """
 
-from compile_hlo.streaming._plan import Plan, PlannedStretch
+from compile_hlo.streaming._plan import PlannedStretch, StreamingPlan
 from compile_hlo.streaming._record import LargestStretch, RecordedFunction
 from compile_hlo.streaming._write import StretchWriter

@@ -12,7 +12,7 @@ IN_MEMORY: Final = 1 << 18
 _LENGTH: Final = 4
 
 
-class Journal(Protocol):
+class SegmentJournal(Protocol):
     """Records in order. A Python list is one that stays in memory."""
 
     def append(self, record: tuple[Any, ...], /) -> None:

@@ -14,9 +14,9 @@ from compile_hlo.directions import Event, FunctionFlow, LoweredArgument, Stretch
 from compile_hlo.emit import ParameterTable
 from compile_hlo.passes import needed_nodes
 from compile_hlo.streaming._form import Occurrence
-from compile_hlo.streaming._journal import DiskJournal, Journal
+from compile_hlo.streaming._journal import DiskJournal, SegmentJournal
 from compile_hlo.streaming._record import RecordedFunction
-from compile_hlo.streaming._templates import Uses, Variant
+from compile_hlo.streaming._templates import TemplateUses, Variant
 from lang_core import Argument, GraphError, TensorSpec
 
 
@@ -46,7 +46,7 @@ class PlannedStretch(NamedTuple):
     variant: Variant | None
 
 
-class Plan:
+class StreamingPlan:
     """Plan of a recorded function.
 
     Args:
@@ -56,7 +56,7 @@ class Plan:
     def __init__(self, recorded: RecordedFunction) -> None:
         self._recorded = recorded
         # In the order in which the sweep finds them: from the last stretch to the first.
-        self._plans: Journal = DiskJournal() if isinstance(recorded.occurrences, DiskJournal) else []
+        self._plans: SegmentJournal = DiskJournal() if isinstance(recorded.occurrences, DiskJournal) else []
         self._sweep()
 
     def __iter__(self) -> Iterator[PlannedStretch]:
@@ -149,7 +149,7 @@ def _parameters(nodes: Iterable[Node]) -> Iterator[tuple[str, TensorSpec]]:
             yield from _parameters(region.nodes)
 
 
-def uses_form(uses: StretchUses, occurrence: Occurrence, places: dict[int, int]) -> Uses:
+def uses_form(uses: StretchUses, occurrence: Occurrence, places: dict[int, int]) -> TemplateUses:
     """Returns uses by places.
 
     Args:
@@ -158,7 +158,7 @@ def uses_form(uses: StretchUses, occurrence: Occurrence, places: dict[int, int])
         places: places in ``Occurrence.outside`` by number; other values cannot be an argument's buffer.
     """
     paths = {path: number for number, path in enumerate(occurrence.paths)}
-    return Uses(
+    return TemplateUses(
         tuple([places[number] for number in uses.reads if number in places]),
         tuple(
             [(event.kind, places[event.root], at, paths[at.path]) for event, at in uses.events if event.root in places]
@@ -173,7 +173,7 @@ def uses_form(uses: StretchUses, occurrence: Occurrence, places: dict[int, int])
     )
 
 
-def uses_of(uses: Uses, occurrence: Occurrence, outside: Sequence[int]) -> StretchUses:
+def uses_of(uses: TemplateUses, occurrence: Occurrence, outside: Sequence[int]) -> StretchUses:
     """Returns uses by numbers.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Self
 
 from compile_dag import Node, Stretch, Value, line_in_package, verify_stretch
 from compile_hlo.streaming._form import read_stretch
-from compile_hlo.streaming._journal import DiskJournal, Journal
+from compile_hlo.streaming._journal import DiskJournal, SegmentJournal
 from compile_hlo.streaming._templates import Templates
 
 
@@ -53,7 +53,7 @@ class RecordedFunction:
         self.nodes = 0
         self.largest = LargestStretch()
         self.templates = Templates(streaming)
-        self.occurrences: Journal = DiskJournal() if streaming else []
+        self.occurrences: SegmentJournal = DiskJournal() if streaming else []
         self._nodes: list[Node] = []
         self._stretch: Stretch | None = None
 

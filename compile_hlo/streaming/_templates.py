@@ -20,7 +20,7 @@ _NOWHERE: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Uses:
+class TemplateUses:
     """Uses that a stretch makes of values from outside, by the place of each value in ``Occurrence.outside``.
 
     Attributes:
@@ -85,7 +85,7 @@ class Repeat:
     updated: frozenset[int]
     results: tuple[ResultForm, ...]
     live: tuple[tuple[ResultForm, int], ...]
-    uses: Uses
+    uses: TemplateUses
     overlaps: Overlaps
     emitted: int
 
@@ -105,7 +105,7 @@ class Variant:
     reads: tuple[int, ...]
     needed: int
     parameters: tuple[tuple[int, TensorSpec], ...]
-    uses: Uses
+    uses: TemplateUses
     repeats: dict[tuple[int, ...], Repeat] = field(default_factory=dict)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lang_core import export_lazily
 
 if TYPE_CHECKING:
-    from run_iree.archive._journal import Journal, partial_name
+    from run_iree.archive._journal import ArchiveJournal, partial_name
     from run_iree.archive._layout import ArchiveEntry, ArchiveLayout, archive_layout
     from run_iree.archive._pieces import Pieces
     from run_iree.archive._reader import ArchiveRecord, read_archive_index

@@ -35,7 +35,7 @@ class Progress:
     nonfinite: Mapping[str, NonFinite] = field(default_factory=dict)
 
 
-class Journal:
+class ArchiveJournal:
     """File beside an archive: a line with the archive's key, then a line per mark.
 
     A mark holds the SHA-256 of the bytes before it, so that bytes lost in a crash of the machine are noticed.

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lang_core import InputError, TensorSpec
-from run_iree.archive import ArchiveEntry, Journal, NonFinite, WrittenArchive, _writer, write_archive
+from run_iree.archive import ArchiveEntry, ArchiveJournal, NonFinite, WrittenArchive, _writer, write_archive
 
 _ROWS = 37
 _UNIT = 130  # bytes: more than lie between two marks
@@ -59,7 +59,7 @@ class Source:
 
 
 def _write(directory: Path, source: Source, key: str = "one") -> WrittenArchive:
-    journal = Journal(directory / "journal", key)
+    journal = ArchiveJournal(directory / "journal", key)
     return write_archive(directory / "w.irpa", _ENTRIES, source, chunk_bytes=24, journal=journal)
 
 
@@ -118,7 +118,7 @@ def test_a_resumed_write_ends_the_unit_that_it_begins_in(tmp_path: Path, monkeyp
 
 def test_a_mark_counts_what_is_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not what waits for the rest of its unit: a kill would lose that."""
-    journal = Journal(tmp_path / "journal", "one")
+    journal = ArchiveJournal(tmp_path / "journal", "one")
     real, marks = journal.marker, list[tuple[int, int]]()
     link = tmp_path / "link"  # the last marks can come after the file got its final name
 
@@ -211,7 +211,7 @@ def test_a_journal_that_cannot_be_written_is_no_archive(tmp_path: Path, monkeypa
 
         return note
 
-    journal = Journal(tmp_path / "journal", "one")
+    journal = ArchiveJournal(tmp_path / "journal", "one")
     monkeypatch.setattr(journal, "marker", full)
     written = write_archive(tmp_path / "w.irpa", _ENTRIES, Source(), chunk_bytes=24, journal=journal)
     with pytest.raises(InputError, match="record the progress: No space left"):

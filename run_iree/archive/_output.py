@@ -12,7 +12,7 @@ from typing import Final
 
 from lang_core import InputError
 from run_iree.archive._hashing import FollowingHash
-from run_iree.archive._journal import Journal, Progress, partial_name
+from run_iree.archive._journal import ArchiveJournal, Progress, partial_name
 from run_iree.archive._units import Units
 
 _ANNOUNCE_BYTES: Final = 8 << 20  # between two calls of the hash's advance, each of which costs the writer its turn
@@ -100,7 +100,9 @@ def _reserve(descriptor: int, size: int) -> None:
 
 
 @contextlib.contextmanager
-def replacing(target: str, total_bytes: int, journal: Journal | None = None) -> Iterator[tuple[Output, Progress]]:
+def replacing(
+    target: str, total_bytes: int, journal: ArchiveJournal | None = None
+) -> Iterator[tuple[Output, Progress]]:
     """Yields a file beside the target that replaces the target, or is removed if the block raises.
 
     With a journal the file has a fixed name, stays if the block raises, and is resumed at the journal's last mark.
@@ -134,7 +136,7 @@ def replacing(target: str, total_bytes: int, journal: Journal | None = None) -> 
         raise
 
 
-def _resumed(journal: Journal, temporary: Path, target: Path) -> Progress:
+def _resumed(journal: ArchiveJournal, temporary: Path, target: Path) -> Progress:
     """Returns the progress of an interrupted run, with its file renamed to ``temporary``; removes a useless file."""
     if target.is_file() and target.stat().st_nlink == 1 and not temporary.exists():
         target.rename(temporary)  # it was complete, and its hash was not

@@ -8,7 +8,7 @@ import numpy as np
 
 from lang_core import CheckpointError, InputError, WeightSource
 from run_iree.archive._hashing import FollowingHash
-from run_iree.archive._journal import MARK_BYTES, Journal
+from run_iree.archive._journal import MARK_BYTES, ArchiveJournal
 from run_iree.archive._layout import ArchiveEntry, Storage, archive_layout
 from run_iree.archive._output import Output, replacing
 from run_iree.archive._pieces import Pieces
@@ -50,7 +50,7 @@ def write_archive(
     *,
     chunk_bytes: int = 8 << 20,
     progress: Progress | None = None,
-    journal: Journal | None = None,
+    journal: ArchiveJournal | None = None,
 ) -> WrittenArchive:
     """Writes an .irpa archive, atomically: a file beside ``path``, renamed when it is complete.
 

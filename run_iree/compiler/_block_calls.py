@@ -36,7 +36,7 @@ class OutlinedCall:
 
 
 @dataclass(slots=True)
-class Entry:
+class BlockEntry:
     """Facts of one entry point's text: its caches, and their uses."""
 
     aliases: dict[str, int] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class BlockFunction:
         return sum(_nbytes(kind) for name, kind in self.arguments if name.startswith(WEIGHT))
 
 
-def note_line(entry: Entry, line: str) -> None:
+def note_line(entry: BlockEntry, line: str) -> None:
     """Adds a line of an entry point to its facts."""
     if "stablehlo.constant" in line:  # it may be long, and uses nothing
         return
@@ -109,7 +109,7 @@ def note_line(entry: Entry, line: str) -> None:
     entry.uses.update(values)
 
 
-def common_roles(name: str, function: BlockFunction, entries: Iterable[Entry], rule: OutlineRule) -> Roles | None:
+def common_roles(name: str, function: BlockFunction, entries: Iterable[BlockEntry], rule: OutlineRule) -> Roles | None:
     """Returns the roles of a block function's arguments; None if calls differ, or it cannot stay a function."""
     roles: set[Roles | None] = set()
     most = 0
@@ -138,7 +138,7 @@ def _nbytes(kind: str) -> int:
     return math.prod(map(int, dims)) * int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz").split("E")[0]) // 8
 
 
-def _roles_of_call(call: OutlinedCall, entry: Entry) -> Roles | None:
+def _roles_of_call(call: OutlinedCall, entry: BlockEntry) -> Roles | None:
     caches: list[tuple[int, int]] = []
     for i, operand in enumerate(call.operands):
         if operand in entry.aliases:

@@ -20,7 +20,7 @@ from typing import Final
 from lang_core import CompileError, MissingPackageError, checked_choices
 from run_iree.compiler._locate import locate
 from run_iree.compiler._module_cache import ModuleCache
-from run_iree.compiler._outline import Outline
+from run_iree.compiler._outline import BlockOutline
 from run_iree.compiler._schedule import Schedule, schedule_file
 from run_iree.compiler._substituted import outlined_text, with_kernels
 from run_iree.compiler._targets import Target, target_named
@@ -128,7 +128,7 @@ class _Compilation:
 
     source: Path
     text: Path
-    outlined: tuple[Path, Outline] | None
+    outlined: tuple[Path, BlockOutline] | None
     target: Target
     flags: tuple[str, ...]
     output: Path

@@ -28,8 +28,8 @@ from run_iree.compiler._block_calls import (
     TENSOR,
     VALUE,
     WEIGHT,
+    BlockEntry,
     BlockFunction,
-    Entry,
     OutlinedCall,
     OutlineRule,
     Roles,
@@ -46,7 +46,7 @@ _END: Final = "  }\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class BlockOutline:
     """Block functions of a module that stay functions.
 
     Attributes:
@@ -54,7 +54,7 @@ class Outline:
     """
 
     calls: Mapping[str, Mapping[str, int]]
-    _entries: Mapping[str, Entry]
+    _entries: Mapping[str, BlockEntry]
     _roles: Mapping[str, Roles]
 
     def schedules(self, compiled: Mapping[str, Schedule]) -> dict[str, Schedule] | None:
@@ -84,24 +84,24 @@ class Outline:
                 yield from _block(head, self._roles[head[2]], lines)
 
 
-def outline(source: Iterable[str], rule: OutlineRule) -> Outline | None:
+def outline(source: Iterable[str], rule: OutlineRule) -> BlockOutline | None:
     """Finds the block functions that can stay functions; None if there is none.
 
     Args:
         source: lines of the module.
         rule: condition on which they do.
     """
-    entries: dict[str, Entry] = {}
+    entries: dict[str, BlockEntry] = {}
     functions: dict[str, BlockFunction] = {}
     called_by_others: set[str] = set()
-    entry: Entry | None = None
+    entry: BlockEntry | None = None
     function = BlockFunction(())
     for line in source:
         if head := HEAD.match(line):
             arguments = ARGUMENT.findall(head[3])
             entry = None
             if head[1] == "public":
-                entry = entries[head[2]] = Entry(
+                entry = entries[head[2]] = BlockEntry(
                     {name: int(alias[1]) for name, _, attributes in arguments if (alias := ALIAS.search(attributes))}
                 )
             else:
@@ -125,7 +125,7 @@ def outline(source: Iterable[str], rule: OutlineRule) -> Outline | None:
         name: dict(Counter(call.callee for call in entry.calls if call.callee in roles))
         for name, entry in entries.items()
     }
-    return Outline(counts, entries, roles)
+    return BlockOutline(counts, entries, roles)
 
 
 class _EntryText:
@@ -136,7 +136,7 @@ class _EntryText:
         roles: of block functions that stay functions.
     """
 
-    def __init__(self, entry: Entry, roles: Mapping[str, Roles]) -> None:
+    def __init__(self, entry: BlockEntry, roles: Mapping[str, Roles]) -> None:
         self._entry, self._roles = entry, roles
         self._renamed: dict[str, str] = {}
         self._views: dict[str, int] = {}

@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from run_iree.compiler._outline import Outline, outline
+from run_iree.compiler._outline import BlockOutline, outline
 from run_iree.compiler._targets import Target
 from run_iree.kernels import Substitution
 
@@ -24,7 +24,7 @@ def with_kernels(source: Path, target: Target) -> Iterator[tuple[Path, Mapping[s
 
 
 @contextlib.contextmanager
-def outlined_text(text: Path, target: Target, flags: Sequence[str]) -> Iterator[tuple[Path, Outline] | None]:
+def outlined_text(text: Path, target: Target, flags: Sequence[str]) -> Iterator[tuple[Path, BlockOutline] | None]:
     """Yields a temporary file of the same name in which block functions stay functions, if some can."""
     rule = target.outline_beside(flags)
     functions = None

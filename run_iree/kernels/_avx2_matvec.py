@@ -29,7 +29,7 @@ from run_iree.kernels._avx2_steps import (
 )
 from run_iree.kernels._instruction_sets import byte_dot, pair_dot, with_sign
 from run_iree.kernels._lines import Buffer
-from run_iree.kernels._packed_matvec import Steps, packed_matvec
+from run_iree.kernels._packed_matvec import RowSteps, packed_matvec
 from run_iree.kernels._packed_row import packed_buffers
 from run_iree.kernels._packed_tokens import packed_tokens
 from run_iree.kernels._sub_scales import part_minima, part_scales
@@ -47,7 +47,7 @@ def reads_super_blocks(encoding: Encoding) -> bool:
     return _has_short_runs(encoding) or (encoding.layout.table is None and has_paired_planes(encoding))
 
 
-def super_block_steps(columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None = None) -> Steps:
+def super_block_steps(columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None = None) -> RowSteps:
     """Returns the steps along super-blocks, of a weight of type ``w``, for x of so many columns and planes."""
     make = _short_runs if _has_short_runs(encoding) else _paired_planes
     return row_steps(columns, planes, make(encoding, w), at_once)
@@ -201,7 +201,7 @@ def avx2_tokens_kernel(
 
 def avx2_steps(
     columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None = None, *, exact_blocks: bool = False
-) -> Steps:
+) -> RowSteps:
     """Returns the steps along rows of a weight of type ``w``; x is prepared for so many at a time."""
     if encoding.block > BLOCK:
         return super_block_steps(columns, planes, encoding, w, at_once)
@@ -211,7 +211,7 @@ def avx2_steps(
 
 def _nibble_steps(
     columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None, exact_blocks: bool
-) -> Steps:
+) -> RowSteps:
     """Returns the steps along blocks of four bits and more.
 
     Two blocks are half a step apart, so that their scales lie in the same places of a register's halves.
@@ -241,7 +241,7 @@ def _nibble_steps(
 
 def _byte_steps(
     columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None, exact_blocks: bool
-) -> Steps:
+) -> RowSteps:
     """Returns the steps along blocks of signed bytes."""
     blocks, size = _blocks(columns), encoding.block_bytes
     places = [size * block + encoding.layout.planes[0].at for block in range(blocks)]
@@ -278,7 +278,7 @@ def _byte_steps(
     else:
         scales = [*block_scales(encoding, blocks, w), f"%scales = arith.mulf %w_scales, %x_scales : {few}"]
         sums = summed([[block] * 8 for block in range(blocks)], few, "%sum")
-    return Steps(
+    return RowSteps(
         blocks * BLOCK,
         blocks * size,
         [4, blocks, *range(0, blocks * BLOCK, 16), *places, *scale_numbers(encoding, blocks), columns],

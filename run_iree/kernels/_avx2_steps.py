@@ -8,7 +8,7 @@ from lang_core import BLOCK, Encoding
 from run_iree.kernels._avx2_minus import SIXTEENS, Minus, largest_integer
 from run_iree.kernels._avx2_row import EIGHT, SUMS, Activations, Integers, fits_pairs
 from run_iree.kernels._instruction_sets import neighbours_added
-from run_iree.kernels._packed_matvec import Steps
+from run_iree.kernels._packed_matvec import RowSteps
 from run_iree.kernels._text import listed
 
 # A kernel may have 32 KiB of the stack: x in order, its sums, and sums of rows if x is put in order in parts.
@@ -43,7 +43,7 @@ class Reading:
 
 def row_steps(
     columns: int, planes: int, reading: Reading, at_once: int | None = None, *, exact_blocks: bool = False
-) -> Steps:
+) -> RowSteps:
     """Returns the steps along rows, for x of so many columns and planes.
 
     Layouts with a scale for sixteen columns have their scales in the order of ``SIXTEENS``. With ``at_once`` x of so
@@ -67,7 +67,7 @@ def row_steps(
     else:
         lanes = [_lanes(several[0], encoding.layout.scaled) for several in registers]
         sums = summed(lanes, SUMS if sixteens else f"vector<{blocks}xf32>", begin, less)
-    return Steps(
+    return RowSteps(
         width,
         encoding.block_bytes * width // encoding.block,
         [*reading.numbers, *x.numbers(), *minus.numbers()],

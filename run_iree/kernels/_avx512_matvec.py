@@ -11,7 +11,7 @@ from typing import Final
 
 from lang_core import BLOCK, BlockLayout, Encoding
 from run_iree.kernels._instruction_sets import scaled_by_power, word_dot
-from run_iree.kernels._packed_matvec import Steps, packed_matvec
+from run_iree.kernels._packed_matvec import RowSteps, packed_matvec
 from run_iree.kernels._packed_row import packed_buffers
 from run_iree.kernels._packed_tokens import packed_tokens
 from run_iree.kernels._sub_scales import part_minima, part_scales
@@ -63,7 +63,7 @@ def avx512_tokens_kernel(
     return packed_tokens(f"{TOKENS}.{encoding.name}", sizes, buffers, make, tile=_TILE, ahead=ahead)
 
 
-def word_steps(columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None = None) -> Steps:
+def word_steps(columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None = None) -> RowSteps:
     """Returns the steps along rows of a weight of type ``w``: super-blocks, or four blocks of 32 at a time.
 
     Each group of registers is summed before it is scaled; the scale of a lane is that of its part, times that of x. Two
@@ -88,7 +88,7 @@ def word_steps(columns: int, planes: int, encoding: Encoding, w: str, at_once: i
     of_row.append(f"%next = vector.shuffle {sums[0]}, {sums[1]} {listed(range(32))} : {_SUMS}, {_SUMS}")
     before = [] if layout.sub_scales is None else super_block_constants(encoding)
     numbers = [*loads.numbers, *x.numbers, *(super_block_numbers(encoding) if layout.sub_scales is not None else ())]
-    return Steps(x.width, loads.size, numbers, before, x.loaded(), of_row, x.arranged(), x.most, 32, x.kept())
+    return RowSteps(x.width, loads.size, numbers, before, x.loaded(), of_row, x.arranged(), x.most, 32, x.kept())
 
 
 def _part_scales(encoding: Encoding, w: str) -> list[str]:

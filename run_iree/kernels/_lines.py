@@ -50,7 +50,7 @@ def element_bytes(kind: str) -> int:
     return int(kind.lstrip("bfi")) // 8
 
 
-class Value(str):
+class Operand(str):
     """Name of a value with its ``%``.
 
     Attributes:
@@ -60,7 +60,7 @@ class Value(str):
     kind: str
     __slots__ = ("kind",)
 
-    def __new__(cls, name: str, kind: str) -> "Value":
+    def __new__(cls, name: str, kind: str) -> "Operand":
         """Makes the value of a name, with its ``%``, and a type."""
         value = super().__new__(cls, name)
         value.kind = kind
@@ -85,17 +85,17 @@ def element_of(kind: str) -> str:
 class Lines(list[str]):
     """Lines of a region, in order. Names of new values are given without their ``%``."""
 
-    def make(self, name: str, operation: str, kind: str) -> Value:
+    def make(self, name: str, operation: str, kind: str) -> Operand:
         """Adds an operation, written in full, with a result of this type."""
         self.append(f"%{name} = {operation}")
-        return Value(f"%{name}", kind)
+        return Operand(f"%{name}", kind)
 
-    def given(self, lines: Iterable[str], name: str, kind: str) -> Value:
+    def given(self, lines: Iterable[str], name: str, kind: str) -> Operand:
         """Adds lines that make a value, and returns it."""
         self.extend(lines)
-        return Value(f"%{name}", kind)
+        return Operand(f"%{name}", kind)
 
-    def same(self, name: str, operation: str, *operands: Value) -> Value:
+    def same(self, name: str, operation: str, *operands: Operand) -> Operand:
         """Adds an operation with operands and a result of one type, such as ``arith.addi``.
 
         Raises:
@@ -108,29 +108,29 @@ class Lines(list[str]):
         (kind,) = kinds
         return self.make(name, f"{operation} {', '.join(operands)} : {kind}", kind)
 
-    def cast(self, name: str, operation: str, operand: Value, kind: str) -> Value:
+    def cast(self, name: str, operation: str, operand: Operand, kind: str) -> Operand:
         """Adds a conversion, such as ``arith.extsi``."""
         return self.make(name, f"{operation} {operand} : {operand.kind} to {kind}", kind)
 
-    def constant(self, name: str, number: object, kind: str) -> Value:
+    def constant(self, name: str, number: object, kind: str) -> Operand:
         """Adds a constant; all lanes of a vector have the number."""
         text = f"dense<{number}>" if _VECTOR.fullmatch(kind) else f"{number}"
         return self.make(name, f"arith.constant {text} : {kind}", kind)
 
-    def shuffle(self, name: str, low: Value, high: Value, lanes: Sequence[int]) -> Value:
+    def shuffle(self, name: str, low: Operand, high: Operand, lanes: Sequence[int]) -> Operand:
         """Adds a vector of chosen lanes; those of ``high`` are counted after those of ``low``."""
         listed = f"[{', '.join(map(str, lanes))}]"
         kind = vector(len(lanes), element_of(low.kind))
         return self.make(name, f"vector.shuffle {low}, {high} {listed} : {low.kind}, {high.kind}", kind)
 
-    def load(self, name: str, buffer: Buffer, place: Value, lanes: int | None = None) -> Value:
+    def load(self, name: str, buffer: Buffer, place: Operand, lanes: int | None = None) -> Operand:
         """Adds a load of one element, or of a vector."""
         if lanes is None:
             return self.make(name, f"memref.load %{buffer.name}[{place}] : {buffer.memref}", buffer.kind)
         kind = vector(lanes, buffer.kind)
         return self.make(name, f"vector.load %{buffer.name}[{place}] : {buffer.memref}, {kind}", kind)
 
-    def store(self, value: Value, buffer: Buffer, place: Value) -> None:
+    def store(self, value: Operand, buffer: Buffer, place: Operand) -> None:
         """Adds a store of an element, or of a vector.
 
         Raises:
@@ -141,20 +141,20 @@ class Lines(list[str]):
         operation, more = ("memref", "") if value.kind == buffer.kind else ("vector", f", {value.kind}")
         self.append(f"{operation}.store {value}, %{buffer.name}[{place}] : {buffer.memref}{more}")
 
-    def broadcast(self, name: str, value: Value, lanes: int) -> Value:
+    def broadcast(self, name: str, value: Operand, lanes: int) -> Operand:
         """Adds a vector with a value in all lanes."""
         kind = vector(lanes, value.kind)
         return self.make(name, f"vector.broadcast {value} : {value.kind} to {kind}", kind)
 
-    def extract(self, name: str, value: Value, lane: int) -> Value:
+    def extract(self, name: str, value: Operand, lane: int) -> Operand:
         """Adds one lane of a vector."""
         kind = element_of(value.kind)
         return self.make(name, f"vector.extract {value}[{lane}] : {kind} from {value.kind}", kind)
 
 
-def index(number: int) -> Value:
+def index(number: int) -> Operand:
     """Returns the index constant ``%c<number>``, which a kernel defines at its beginning."""
-    return Value(f"%c{number}", "index")
+    return Operand(f"%c{number}", "index")
 
 
 def check_names(text: str, known: Iterable[str]) -> None:

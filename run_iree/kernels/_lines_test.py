@@ -5,7 +5,7 @@ import re
 import pytest
 
 from lang_core import CompileError
-from run_iree.kernels._lines import Buffer, Lines, Value, check_names, index
+from run_iree.kernels._lines import Buffer, Lines, Operand, check_names, index
 from run_iree.kernels._text import CpuKernel
 
 _W = Buffer("w", 96, "i8")
@@ -46,9 +46,9 @@ def test_operations_have_the_types_of_their_operands() -> None:
 def test_types_that_differ_are_refused() -> None:
     b = Lines()
     with pytest.raises(CompileError, match=r"%y = arith.addf: expected operands of one type; found %a: f32, %b: f16"):
-        b.same("y", "arith.addf", Value("%a", "f32"), Value("%b", "f16"))
+        b.same("y", "arith.addf", Operand("%a", "f32"), Operand("%b", "f16"))
     with pytest.raises(CompileError, match="store to w: expected i8; found %a: vector<4xi32>"):
-        b.store(Value("%a", "vector<4xi32>"), _W, index(1))
+        b.store(Operand("%a", "vector<4xi32>"), _W, index(1))
     assert b == []
 
 

@@ -27,7 +27,7 @@ _MOST_ROWS: Final = 512  # rows of a workgroup that keeps sums on the stack
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class RowSteps:
     """Body of the inner loop.
 
     Attributes:
@@ -68,7 +68,7 @@ class Steps:
         return [f"%{name} = vector.reduction <add>, {sums} : vector<{self.lanes}xf32> into f32"]
 
 
-def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead: int, workgroups: int) -> CpuKernel:
+def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: RowSteps, *, ahead: int, workgroups: int) -> CpuKernel:
     """Builds a kernel with rows of whole steps, or with a last step that overlaps the step before it.
 
     Args:
@@ -112,7 +112,7 @@ def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead
     return CpuKernel(name, buffers, made, body)
 
 
-def _row(row_bytes: int, steps: Steps, soon: Sequence[str], *, whole: bool) -> str:
+def _row(row_bytes: int, steps: RowSteps, soon: Sequence[str], *, whole: bool) -> str:
     """Returns the lines that make ``%y_row`` of the steps of a row from ``%first_step`` to ``%end_step``."""
     sums = f"vector<{steps.lanes}xf32>"
     even = f"arith.muli %step, %c{steps.row_bytes} : index"
@@ -152,7 +152,7 @@ def _next_in_range(ahead: int, width: int) -> list[str]:
     return [*lines, f"%soon_at = arith.addi {at}, %c0 : index"]
 
 
-def _whole(row: str, steps: Steps, count: int, y: Buffer) -> str:
+def _whole(row: str, steps: RowSteps, count: int, y: Buffer) -> str:
     """Returns the loop over rows with x prepared at once."""
     return f"""\
 %first_step = arith.constant 0 : index
@@ -163,7 +163,7 @@ scf.for %row = %first to %end step %c1 {{
 }}"""
 
 
-def _in_ranges(row: str, steps: Steps, sizes: tuple[int, int, int, int], y: Buffer) -> str:
+def _in_ranges(row: str, steps: RowSteps, sizes: tuple[int, int, int, int], y: Buffer) -> str:
     """Returns the loops over ranges of steps, sized by the stack, and over rows, with their sums kept.
 
     Args:

@@ -1,6 +1,6 @@
 """Y = X W^T of several tokens with packed weights: each row of W is read once, and its integers serve all tokens.
 
-A token's results have the same bits as those of the kernel for one token, which has the same steps (``Steps``):
+A token's results have the same bits as those of the kernel for one token, which has the same steps (``RowSteps``):
 ``_token_lines.py`` has them for a tile of tokens at once. A workgroup goes along a group of rows of W a part at a time,
 so that x of the tile's part stays in the first cache, and keeps the rows' sums beside it.
 """
@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from run_iree.kernels._lines import Buffer
-from run_iree.kernels._packed_matvec import Steps
+from run_iree.kernels._packed_matvec import RowSteps
 from run_iree.kernels._text import CpuKernel, constants, indented, own_rows, share, wanted_workgroups
 from run_iree.kernels._token_loop import TokenLoop
 from run_iree.kernels._token_x import TokenX
@@ -18,7 +18,7 @@ from run_iree.kernels._token_x import TokenX
 _X_BYTES: Final = 20 << 10  # of x of a tile's part, in the first cache
 _FEW: Final = 16  # tokens whose products wait for memory
 
-MakeSteps = Callable[[int | None], Steps]
+MakeSteps = Callable[[int | None], RowSteps]
 
 
 def packed_tokens(

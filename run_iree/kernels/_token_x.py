@@ -9,7 +9,7 @@ from typing import Final
 
 from lang_core import BLOCK
 from run_iree.kernels._lines import Buffer, element_bytes
-from run_iree.kernels._packed_matvec import Steps
+from run_iree.kernels._packed_matvec import RowSteps
 from run_iree.kernels._text import Arrangement, CpuKernel, constants, indented
 from run_iree.kernels._token_lines import View
 
@@ -32,7 +32,7 @@ class TokenX:
     rows: int
     columns: int
     given: tuple[Buffer, ...]
-    steps: Steps
+    steps: RowSteps
     width: int
     count: int
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from lang_core import BLOCK, Encoding
 from lang_core.ops import PLANE_BASE
-from run_iree.kernels._lines import Buffer, Lines, Value, index, vector
+from run_iree.kernels._lines import Buffer, Lines, Operand, index, vector
 from run_iree.kernels._packed_row import (
     block_minimum,
     block_scale,
@@ -48,7 +48,7 @@ class XPlanes:
     planes: int
     columns: int
 
-    def block(self, b: Lines, name: str, place: Value) -> Value:
+    def block(self, b: Lines, name: str, place: Operand) -> Operand:
         """Returns vector<32xi32> of the integers with their first plane at an index.
 
         They are put together in 16 bits, so that compilers see products of 16 bits, for which CPUs have instructions.
@@ -78,10 +78,10 @@ class _Places:
         scales: beginning of the token's scales and sums.
     """
 
-    block: Value
-    w: Value
-    x: Value
-    scales: Value
+    block: Operand
+    w: Operand
+    x: Operand
+    scales: Operand
 
 
 def vector_kernel(rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str, planes: int) -> CpuKernel:
@@ -99,8 +99,8 @@ def vector_kernel(rows: int, outputs: int, columns: int, encoding: Encoding, dty
         *(super_block_numbers(encoding) if is_super else []),
     ]
     step = Lines()
-    places = _Places(*(Value(name, "index") for name in ("%block", "%at", "%x_begin", "%s_begin")))
-    after = inner(step, places, Value("%sum", _EIGHT), x, encoding, weight)
+    places = _Places(*(Operand(name, "index") for name in ("%block", "%at", "%x_begin", "%s_begin")))
+    after = inner(step, places, Operand("%sum", _EIGHT), x, encoding, weight)
     body = f"""\
 {constants(numbers)}
 {indented(before, 0)}
@@ -135,7 +135,7 @@ def _constants(encoding: Encoding) -> list[str]:
     ]
 
 
-def _block(b: Lines, at: _Places, before: Value, x: XPlanes, encoding: Encoding, w: Buffer) -> Value:
+def _block(b: Lines, at: _Places, before: Operand, x: XPlanes, encoding: Encoding, w: Buffer) -> Operand:
     """Returns the sum before a block of 32 and its products."""
     q_at = b.same("q_at", "arith.addi", at.w, index(encoding.layout.planes[0].at))
     w_scale = b.given(block_scale(encoding, at.w, "w_scale", w.memref), "w_scale", "f32")
@@ -164,7 +164,7 @@ def _k_constants(encoding: Encoding) -> list[str]:
     return [*super_block_constants(encoding), above]
 
 
-def _super_block(b: Lines, at: _Places, before: Value, x: XPlanes, encoding: Encoding, w: Buffer) -> Value:
+def _super_block(b: Lines, at: _Places, before: Operand, x: XPlanes, encoding: Encoding, w: Buffer) -> Operand:
     """Returns the sum before a super-block and its products: less all minima, then part after part."""
     layout, blocks = encoding.layout, encoding.block // BLOCK
     parts = BLOCK // layout.scaled  # of a block of 32
@@ -183,7 +183,7 @@ def _super_block(b: Lines, at: _Places, before: Value, x: XPlanes, encoding: Enc
             least = b.given(part_minima(encoding, "", w.memref), "least", _SIXTEEN)
             minus = b.same("minus", "arith.negf", b.same("minima", "arith.mulf", least, x_scales))
     names = iter([*(f"sum_{i}" for i in range(blocks * parts * (1 if minus is None else 2) - 1)), "next"])
-    integers = Value("", "")
+    integers = Operand("", "")
     for block in range(blocks):
         if block % 2 == 0:
             integers = _integers(b, block // 2, encoding, w)
@@ -197,20 +197,20 @@ def _super_block(b: Lines, at: _Places, before: Value, x: XPlanes, encoding: Enc
     return before
 
 
-def _integers(b: Lines, chunk: int, encoding: Encoding, w: Buffer) -> Value:
+def _integers(b: Lines, chunk: int, encoding: Encoding, w: Buffer) -> Operand:
     """Returns the values of a chunk's integers, vector<64xi8>; the first chunk of a group reads the others too."""
     layout, kind = encoding.layout, vector(CHUNK, "i8")
     if chunk % chunks_of_group(layout) == 0:
         b.extend(group_integers(encoding, "", chunk // chunks_of_group(layout), w.memref))
-    unsigned = Value(f"%u_{chunk}", kind)
+    unsigned = Operand(f"%u_{chunk}", kind)
     if layout.offset:
-        unsigned = b.same(f"signed{chunk}", "arith.subi", unsigned, Value("%above", kind))
+        unsigned = b.same(f"signed{chunk}", "arith.subi", unsigned, Operand("%above", kind))
     if layout.table is None:
         return unsigned
     return b.given(looked_up(layout.table, f"%u_{chunk}", f"signed{chunk}", CHUNK), f"signed{chunk}", kind)
 
 
-def _sums_of_x(b: Lines, block: int, wide: Value) -> list[Value]:
+def _sums_of_x(b: Lines, block: int, wide: Operand) -> list[Operand]:
     """Returns sums, vector<8xi32>, of two of the first sixteen integers of x's block and of two of the last."""
     sums = []
     for side, first in (("low", 0), ("high", 16)):
@@ -223,7 +223,9 @@ def _sums_of_x(b: Lines, block: int, wide: Value) -> list[Value]:
     return sums
 
 
-def _less_minima(b: Lines, x: XPlanes, s_at: Value, xs: Value, scaled: Value, before: Value) -> tuple[Value, Value]:
+def _less_minima(
+    b: Lines, x: XPlanes, s_at: Operand, xs: Operand, scaled: Operand, before: Operand
+) -> tuple[Operand, Operand]:
     """Returns the scales times x's, and the sum before less minima times the sums of x."""
     scales = b.shuffle("scales", scaled, scaled, range(_LANES))
     minima = b.shuffle("minima", scaled, scaled, range(_LANES, 2 * _LANES))
@@ -234,7 +236,7 @@ def _less_minima(b: Lines, x: XPlanes, s_at: Value, xs: Value, scaled: Value, be
     return factors, b.same("less", "arith.subf", before, least)
 
 
-def _factors(b: Lines, xs: Value, scaled: Value, parts: int) -> tuple[Value, Value]:
+def _factors(b: Lines, xs: Operand, scaled: Operand, parts: int) -> tuple[Operand, Operand]:
     """Returns the scales of each block's parts times x's, vector<16xf32>, or vector<8xf32> of one part; and x's."""
     if parts == 1:
         scales = b.shuffle("scales", scaled, scaled, range(_LANES))
@@ -244,7 +246,7 @@ def _factors(b: Lines, xs: Value, scaled: Value, parts: int) -> tuple[Value, Val
     return b.same("factors", "arith.mulf", scaled, x_scales), x_scales
 
 
-def _chunk_half(b: Lines, block: int, integers: Value, x: XPlanes, x_at: Value) -> tuple[Value, Value, Value]:
+def _chunk_half(b: Lines, block: int, integers: Operand, x: XPlanes, x_at: Operand) -> tuple[Operand, Operand, Operand]:
     """Returns a block of x, and the sums of its products with its half of a chunk, as ``_products`` does."""
     place = b.same(f"xq_at{block}", "arith.addi", x_at, index(BLOCK * block))
     wide = x.block(b, f"x_wide{block}", place)
@@ -253,7 +255,7 @@ def _chunk_half(b: Lines, block: int, integers: Value, x: XPlanes, x_at: Value) 
     return wide, *_products(b, f"{block}", wide, own)
 
 
-def _products(b: Lines, n: str, x: Value, w: Value) -> tuple[Value, Value]:
+def _products(b: Lines, n: str, x: Operand, w: Operand) -> tuple[Operand, Operand]:
     """Returns sums, vector<8xi32>, of two of the first sixteen products and of two of the last."""
     products = b.same(f"products{n}", "arith.muli", x, b.cast(f"w_wide{n}", "arith.extsi", w, x.kind))
     even = b.shuffle(f"even{n}", products, products, range(0, BLOCK, 2))
@@ -263,7 +265,7 @@ def _products(b: Lines, n: str, x: Value, w: Value) -> tuple[Value, Value]:
     return low, b.shuffle(f"high{n}", pairs, pairs, range(_LANES, 2 * _LANES))
 
 
-def _added(b: Lines, name: str, dot: Value, factors: Value, part: int, before: Value) -> Value:
+def _added(b: Lines, name: str, dot: Operand, factors: Operand, part: int, before: Operand) -> Operand:
     """Returns the sum before and integers times a part's entry of ``factors``."""
     products = b.cast(f"float_{name}", "arith.sitofp", dot, _EIGHT)
     factor = b.extract(f"factor_{name}", factors, part)

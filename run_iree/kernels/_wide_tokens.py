@@ -5,7 +5,7 @@ from typing import Final
 
 from run_iree.kernels._instruction_sets import bf16_dot
 from run_iree.kernels._lines import Buffer
-from run_iree.kernels._packed_matvec import Steps
+from run_iree.kernels._packed_matvec import RowSteps
 from run_iree.kernels._packed_tokens import packed_tokens
 from run_iree.kernels._text import CpuKernel, largest_divisor, listed, within
 from run_iree.kernels._wide_matvec import APART, MASKS, STEP, as_floats
@@ -35,7 +35,7 @@ def wide_tokens_kernel(
     return packed_tokens(name, sizes, buffers, make, tile=tile, ahead=ahead, parts_apart=parts_apart)
 
 
-def _steps(columns: int, w: Buffer, pairs: bool, at_once: int | None) -> Steps:
+def _steps(columns: int, w: Buffer, pairs: bool, at_once: int | None) -> RowSteps:
     """Returns the steps along rows, some sums of which do not wait for each other."""
     apart = largest_divisor(columns // STEP, APART)
     width = STEP * apart
@@ -47,7 +47,7 @@ def _steps(columns: int, w: Buffer, pairs: bool, at_once: int | None) -> Steps:
         lanes = listed(range(_LANES * i, _LANES * i + _LANES))
         of_row.append(f"%sum{i} = vector.shuffle %sum, %sum {lanes} : {sums}, {sums}")
         of_row += _part(i, w, kept, pairs, (f"%sum{i}", f"%next{i}"))
-    return Steps(
+    return RowSteps(
         width,
         width,
         [1, *range(0, width, _LANES)],

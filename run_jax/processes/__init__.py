@@ -10,4 +10,4 @@ from run_jax.processes._join import connect_devices, join, leave
 from run_jax.processes._leader import Leader, Opener, exit_for
 from run_jax.processes._leading import lead, leading
 from run_jax.processes._meeting import SOCKET, Meeting
-from run_jax.processes._place import Place, place_of
+from run_jax.processes._place import RankPlacement, place_of

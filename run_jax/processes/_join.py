@@ -12,14 +12,14 @@ import numpy as np
 
 from lang_core import InputError, ProcessError
 from run_jax.processes._meeting import Meeting, meet
-from run_jax.processes._place import Place
+from run_jax.processes._place import RankPlacement
 
 _CONNECT: Final = 60  # seconds; all ranks are there when JAX begins to connect them
 _LOOPBACK: Final = {"localhost": "127.0.0.1", "127.0.0.1": "127.0.0.1", "[::1]": "[::1]"}
 """Address at which the coordination service listens, by rank 0's host where that is this machine alone."""
 
 
-def join(place: Place, facts: Mapping[str, Any], *, secret: bytes = b"", timeout: float = 60) -> Meeting:
+def join(place: RankPlacement, facts: Mapping[str, Any], *, secret: bytes = b"", timeout: float = 60) -> Meeting:
     """Meets the other ranks, and makes the devices of all of them JAX's devices.
 
     To be called before JAX is asked for a device. CPUs speak to each other through gloo.
@@ -87,7 +87,7 @@ def leave() -> None:
     jax.distributed.shutdown()
 
 
-def _versions(place: Place) -> dict[str, Any]:
+def _versions(place: RankPlacement) -> dict[str, Any]:
     python = ".".join(map(str, sys.version_info[:2]))
     return {
         "num_processes": place.processes,

@@ -10,7 +10,7 @@ from typing import Final
 from lang_core import InputError, ProcessError, TapelineError
 from run_jax.processes._channel import Channel
 from run_jax.processes._facts import Facts, first_difference
-from run_jax.processes._place import Place
+from run_jax.processes._place import RankPlacement
 
 SOCKET: Final = "TAPELINE_LAUNCH_SOCKET"
 """Environment variable with the number of a listening socket that rank 0 has from the program that started it."""
@@ -29,13 +29,13 @@ class Meeting:
         service: ``HOST:PORT`` at which JAX's coordination service is to be started by rank 0.
     """
 
-    def __init__(self, place: Place, channels: Mapping[int, Channel], service: str) -> None:
+    def __init__(self, place: RankPlacement, channels: Mapping[int, Channel], service: str) -> None:
         self.place: Final = place
         self.channels: Final = channels
         self.service: Final = service
 
 
-def meet(place: Place, facts: Facts, secret: bytes, timeout: float) -> Meeting:
+def meet(place: RankPlacement, facts: Facts, secret: bytes, timeout: float) -> Meeting:
     """Waits until all ranks are there and agree.
 
     Args:
@@ -53,7 +53,7 @@ def meet(place: Place, facts: Facts, secret: bytes, timeout: float) -> Meeting:
     return _go_to_coordinator(place, facts, secret, timeout)
 
 
-def _receive_all(place: Place, facts: Facts, secret: bytes, timeout: float) -> Meeting:
+def _receive_all(place: RankPlacement, facts: Facts, secret: bytes, timeout: float) -> Meeting:
     channels: dict[int, Channel] = {}
     others: dict[int, Facts] = {0: facts}
     try:
@@ -75,7 +75,7 @@ def _receive_all(place: Place, facts: Facts, secret: bytes, timeout: float) -> M
 
 def _admit(
     server: socket.socket,
-    place: Place,
+    place: RankPlacement,
     secret: bytes,
     known: tuple[dict[int, Channel], dict[int, Facts]],
     deadline: float,
@@ -114,7 +114,7 @@ def _greeted(connection: socket.socket, secret: bytes) -> tuple[int | None, Fact
     return None, {}, channel
 
 
-def _go_to_coordinator(place: Place, facts: Facts, secret: bytes, timeout: float) -> Meeting:
+def _go_to_coordinator(place: RankPlacement, facts: Facts, secret: bytes, timeout: float) -> Meeting:
     deadline = time.monotonic() + timeout
     channel = Channel(_connected(place, deadline, timeout))
     try:
@@ -139,7 +139,7 @@ def _go_to_coordinator(place: Place, facts: Facts, secret: bytes, timeout: float
     return Meeting(place, {0: channel}, answer["service"])
 
 
-def _connected(place: Place, deadline: float, timeout: float) -> socket.socket:
+def _connected(place: RankPlacement, deadline: float, timeout: float) -> socket.socket:
     """Connects to rank 0, which may not have begun yet."""
     while True:
         try:
@@ -157,7 +157,7 @@ def _connected(place: Place, deadline: float, timeout: float) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _listening(place: Place):
+def _listening(place: RankPlacement):
     inherited = os.environ.get(SOCKET)
     try:
         if inherited is not None:

@@ -11,7 +11,7 @@ import pytest
 
 from lang_core import InputError, ProcessError
 from run_jax.processes._meeting import Meeting, meet
-from run_jax.processes._place import Place
+from run_jax.processes._place import RankPlacement
 
 
 def _port(host: str = "localhost") -> int:
@@ -33,7 +33,9 @@ def _meet(facts: list[Mapping[str, Any]], secrets: list[bytes], timeout: float =
 
     def rank(number: int) -> None:
         try:
-            outcomes[number] = meet(Place(coordinator, len(facts), number), facts[number], secrets[number], timeout)
+            outcomes[number] = meet(
+                RankPlacement(coordinator, len(facts), number), facts[number], secrets[number], timeout
+            )
         except Exception as error:  # noqa: BLE001 - the test looks at it
             outcomes[number] = error
 
@@ -61,7 +63,7 @@ def test_all_meet() -> None:
 
 @pytest.mark.skipif(not _has_ipv6(), reason="this machine has no loopback of IPv6")
 def test_ranks_meet_by_ipv6() -> None:
-    place, outcomes = Place(f"[::1]:{_port('::1')}", 2, 0), list[Meeting]()
+    place, outcomes = RankPlacement(f"[::1]:{_port('::1')}", 2, 0), list[Meeting]()
     zero = threading.Thread(target=lambda: outcomes.append(meet(place, {}, b"s", 20)))
     zero.start()
     outcomes.append(meet(place._replace(rank=1), {}, b"s", 20))
@@ -101,13 +103,13 @@ def test_a_process_that_does_not_know_the_token_is_no_rank() -> None:
 def test_nobody_answers() -> None:
     began = time.monotonic()
     with pytest.raises(InputError, match=r"coordinator=localhost:\d+: nobody answers there \(Conn.* within 0.5 s"):
-        meet(Place(f"localhost:{_port()}", 2, 1), {}, b"", 0.5)
+        meet(RankPlacement(f"localhost:{_port()}", 2, 1), {}, b"", 0.5)
     assert time.monotonic() - began < 30
 
 
 def test_strangers_are_ignored() -> None:
     """Nobody is held up by one who connects and says nothing, or nonsense."""
-    place = Place(f"localhost:{_port()}", 2, 0)
+    place = RankPlacement(f"localhost:{_port()}", 2, 0)
     outcomes: list[Meeting] = []
     threads = [threading.Thread(target=lambda: outcomes.append(meet(place, {}, b"s", 20)))]
     threads[0].start()
@@ -135,7 +137,7 @@ def test_a_rank_that_there_is_already() -> None:
 
     def rank(number: int) -> None:
         try:
-            meet(Place(coordinator, 3, number), {}, b"", 3)
+            meet(RankPlacement(coordinator, 3, number), {}, b"", 3)
         except Exception as error:  # noqa: BLE001 - the test looks at it
             errors.append(error)
 

@@ -18,7 +18,7 @@ _LOCAL: Final = (
 """Variables with the number of processes, that of this one, and its number on this machine."""
 
 
-class Place(NamedTuple):
+class RankPlacement(NamedTuple):
     """Place of a process in a run of several.
 
     Attributes:
@@ -42,7 +42,7 @@ class Place(NamedTuple):
 
 def place_of(
     coordinator: str | None = None, processes: int | None = None, rank: int | None = None, *, timeout: float = 60
-) -> Place:
+) -> RankPlacement:
     """Returns the place that is given, or else that which JAX finds: SLURM, Open MPI, Kubernetes, Cloud TPU.
 
     Args:
@@ -60,10 +60,10 @@ def place_of(
         raise InputError(f"{', '.join(f'`{name}`' for name in missing)}: not given; they go together: give all three")
     if coordinator is None or processes is None or rank is None:
         return _checked(_detected(timeout))
-    return _checked(Place(coordinator, processes, rank, _own_devices(_local_rank(processes, rank))))
+    return _checked(RankPlacement(coordinator, processes, rank, _own_devices(_local_rank(processes, rank))))
 
 
-def _checked(place: Place) -> Place:
+def _checked(place: RankPlacement) -> RankPlacement:
     host, colon, port = place.coordinator.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise InputError(f"coordinator={place.coordinator}: expected HOST:PORT, such as node0:9000")
@@ -74,7 +74,7 @@ def _checked(place: Place) -> Place:
     return place
 
 
-def _detected(timeout: float) -> Place:
+def _detected(timeout: float) -> RankPlacement:
     try:
         address, processes, rank, devices = clusters.ClusterEnv.auto_detect_unset_distributed_params(
             None, None, None, None, None, int(timeout)
@@ -83,7 +83,7 @@ def _detected(timeout: float) -> Place:
         raise InputError(f"JAX finds a cluster, and not this process's place in it ({error!r}): {_ADVICE}") from None
     if address is None or processes is None or rank is None:
         raise InputError(f"no cluster found (JAX knows SLURM, Open MPI 4, Kubernetes and Cloud TPU): {_ADVICE}")
-    return Place(address, processes, rank, _own_devices(devices))
+    return RankPlacement(address, processes, rank, _own_devices(devices))
 
 
 def _local_rank(processes: int, rank: int) -> Sequence[int] | None:

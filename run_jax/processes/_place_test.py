@@ -9,7 +9,7 @@ import pytest
 from jax._src.clusters.k8s_cluster import K8sCluster
 
 from lang_core import InputError
-from run_jax.processes._place import Place, place_of
+from run_jax.processes._place import RankPlacement, place_of
 
 SLURM: Final = {
     "SLURM_JOB_ID": "4711",
@@ -40,7 +40,7 @@ def _in(monkeypatch: pytest.MonkeyPatch, environment: Mapping[str, str]) -> None
 
 
 def test_places_that_are_given() -> None:
-    assert place_of("node0:9000", 4, 3) == Place("node0:9000", 4, 3, None)
+    assert place_of("node0:9000", 4, 3) == RankPlacement("node0:9000", 4, 3, None)
     assert place_of("node0:9000", 4, 3).address == ("node0", 9000)
     assert place_of("[::1]:9000", 4, 3).address == ("::1", 9000)
 
@@ -94,7 +94,7 @@ def test_devices_of_a_rank(monkeypatch: pytest.MonkeyPatch, cluster: Mapping[str
 def test_a_launch_within_a_job_has_places_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     _in(monkeypatch, SLURM)
     for rank in (0, 1):
-        assert place_of("127.0.0.1:9000", 2, rank) == Place("127.0.0.1:9000", 2, rank, None)
+        assert place_of("127.0.0.1:9000", 2, rank) == RankPlacement("127.0.0.1:9000", 2, rank, None)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_pod_that_may_not_ask_is_told_what_to_do(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "kubernetes", _kubernetes(allowed=False))
     with pytest.raises(InputError, match=r"Service token file does not exist.*or `coordinator`, `num_processes` and"):
         place_of()
-    assert place_of("llama-0.llama:9000", 4, 2) == Place("llama-0.llama:9000", 4, 2)
+    assert place_of("llama-0.llama:9000", 4, 2) == RankPlacement("llama-0.llama:9000", 4, 2)
 
 
 @pytest.mark.usefixtures("_pod")

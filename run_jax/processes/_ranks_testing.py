@@ -12,7 +12,7 @@ from run_jax.processes._channel import Channel
 from run_jax.processes._follower import follow
 from run_jax.processes._leader import Leader, Opener
 from run_jax.processes._meeting import Meeting
-from run_jax.processes._place import Place
+from run_jax.processes._place import RankPlacement
 
 
 class CountingSession:
@@ -88,7 +88,7 @@ class Ranks:
 
     def __init__(self, openers: Sequence[Opener]) -> None:
         pairs = {rank: socket.socketpair() for rank in range(1, len(openers))}
-        place = Place("localhost:1", len(openers), 0)
+        place = RankPlacement("localhost:1", len(openers), 0)
         self.losses: Final[list[str]] = []
         self.errors: Final[dict[int, str]] = {}
         self.lost: Final = threading.Event()
@@ -102,7 +102,7 @@ class Ranks:
         self._ours: Final = {rank: Channel(pair[0]) for rank, pair in pairs.items()}
         self.leader: Final = Leader(Meeting(place, self._ours, ""), openers[0], self._lose)
 
-    def _follow(self, place: Place, opener: Opener) -> None:
+    def _follow(self, place: RankPlacement, opener: Opener) -> None:
         try:
             follow(Meeting(place, {0: self.channels[place.rank]}, ""), opener, lambda text: None)
         except Exception as error:  # noqa: BLE001 - the test looks at it

@@ -11,8 +11,8 @@ from compile_hlo.emit import ExternalParameters, Form, InlineParameters
 from lang_core import CheckpointError, TensorSpec, WeightSource
 from run_iree.archive import (
     ArchiveEntry,
+    ArchiveJournal,
     ArchiveLayout,
-    Journal,
     NonFinite,
     Pieces,
     WrittenArchive,
@@ -84,7 +84,7 @@ def write_weights(
     lowered: LoweredModule, source: WeightSource, staging: Path, key: str, chunk_bytes: int, progress: Progress
 ) -> WrittenArchive:
     """Writes the archive, or goes on where a killed export was with one of the same key."""
-    journal = Journal(staging / _JOURNAL, key)
+    journal = ArchiveJournal(staging / _JOURNAL, key)
     return write_archive(
         staging / ARCHIVE,
         archive_entries(lowered),

@@ -13,7 +13,7 @@ from tapeline.text import Tokenizer
 _KINDS: Final = ("text", "messages")
 
 
-class Document(NamedTuple):
+class TrainingDocument(NamedTuple):
     """Tokens of a text or a conversation.
 
     Attributes:
@@ -41,7 +41,7 @@ class Documents:
         self._end: Final = end
         self._conversations: Final = Conversations(tokenizer, directory, vocabulary)
 
-    def read(self, path: Path) -> list[Document]:
+    def read(self, path: Path) -> list[TrainingDocument]:
         """Reads a file: ``.jsonl`` has an object with ``text`` or ``messages`` per line, any other is one text.
 
         Raises:
@@ -53,12 +53,12 @@ class Documents:
             raise InputError(f"data={path}: has no line with a text: give a file with data")
         return documents
 
-    def _lines(self, path: Path, text: str) -> Iterator[Document]:
+    def _lines(self, path: Path, text: str) -> Iterator[TrainingDocument]:
         for number, line in enumerate(text.split("\n"), 1):
             if line.strip():
                 yield self._of_line(line, f"{path}:{number}")
 
-    def _of_line(self, line: str, where: str) -> Document:
+    def _of_line(self, line: str, where: str) -> TrainingDocument:
         try:
             fields = json_value(line)
         except ValueError as error:
@@ -71,9 +71,9 @@ class Documents:
         if kind == "text":
             return self._of_text(fields["text"], where)
         ids, learned = self._conversations.encode(fields["messages"], where)
-        return Document(ids, learned)
+        return TrainingDocument(ids, learned)
 
-    def _of_text(self, text: Any, where: str) -> Document:
+    def _of_text(self, text: Any, where: str) -> TrainingDocument:
         if not isinstance(text, str) or not text.strip():
             raise InputError(f"{where}: expected a text that is not empty; found {text!r:.60}")
         try:
@@ -82,7 +82,7 @@ class Documents:
             raise InputError(f"{where}: {_short(error)}") from error
         if self._end is not None and ids[-1] != self._end:
             ids.append(self._end)
-        return Document(np.array(ids, np.int32), np.ones(len(ids), bool))
+        return TrainingDocument(np.array(ids, np.int32), np.ones(len(ids), bool))
 
 
 def _text(path: Path) -> str:

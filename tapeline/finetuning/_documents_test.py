@@ -9,7 +9,7 @@ import pytest
 
 from lang_core import InputError
 from tapeline.demo import EOS_ID, VOCABULARY_SIZE, write_demo_checkpoint
-from tapeline.finetuning._documents import Document, Documents
+from tapeline.finetuning._documents import Documents, TrainingDocument
 from tapeline.finetuning._windows import PackedWindows
 from tapeline.text import Tokenizer
 
@@ -111,8 +111,8 @@ def test_bad_files_are_named(tmp_path: Path, content: bytes | None, message: str
         documents(tmp_path).read(path)
 
 
-def one(*ids: int, learned: bool = True) -> Document:
-    return Document(np.array(ids, np.int32), np.full(len(ids), learned))
+def one(*ids: int, learned: bool = True) -> TrainingDocument:
+    return TrainingDocument(np.array(ids, np.int32), np.full(len(ids), learned))
 
 
 def test_every_token_but_the_first_is_predicted_once_a_round() -> None:

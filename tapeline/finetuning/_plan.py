@@ -22,7 +22,7 @@ from transformer_core.sharding import parameter_axes
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TrainingPlan:
     """Training that is ready to begin.
 
     Attributes:
@@ -42,7 +42,7 @@ class Plan:
     modules: Sequence[AdaptedModule]
 
 
-def make_plan(source: ModelSource, data: Path, options: TrainOptions) -> Plan:
+def make_plan(source: ModelSource, data: Path, options: TrainOptions) -> TrainingPlan:
     """Reads the data and the model's description; weights are read when they are asked for.
 
     Raises:
@@ -57,13 +57,13 @@ def make_plan(source: ModelSource, data: Path, options: TrainOptions) -> Plan:
         masters = _decoder(source, "f32")  # the same weights, read into f32
         trainable, rest = _Read(masters, weights, floating=True), _Read(masters, weights, floating=False)
         trainer = Trainer(full_objective(model), _optimizer(options), TrainingMesh(shape, axes))
-        return Plan(model, trainer, windows, trainable, rest, ())
+        return TrainingPlan(model, trainer, windows, trainable, rest, ())
     modules = adapted_modules(model, options.lora_targets)
     factors = first_values(modules, options.lora, options.seed)
     objective = adapter_objective(model, modules, options.alpha / options.lora)
     mesh = TrainingMesh(shape, {**axes, **factor_axes(modules, axes)})
     trainer = Trainer(objective, _optimizer(options), mesh)
-    return Plan(model, trainer, windows, factors, _Read(model, weights), modules)
+    return TrainingPlan(model, trainer, windows, factors, _Read(model, weights), modules)
 
 
 def _optimizer(options: TrainOptions) -> OptimizerOptions:

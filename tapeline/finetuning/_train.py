@@ -16,7 +16,7 @@ from tapeline.cli import VERSION, Progress, ProgressEvent, no_progress
 from tapeline.exporting import ModelSource, open_source
 from tapeline.finetuning._options import TrainOptions
 from tapeline.finetuning._output import write_adapter, write_checkpoint
-from tapeline.finetuning._plan import Plan, make_plan
+from tapeline.finetuning._plan import TrainingPlan, make_plan
 from tapeline.finetuning._workplace import REPORT, Workplace
 from transformer_core.models.gguf import GgufModel
 
@@ -52,7 +52,7 @@ def _working(workplace: Workplace, record: dict[str, Any], resume: bool) -> Iter
 
 
 def _run(
-    plan: Plan, options: TrainOptions, workplace: Workplace, source: ModelSource, progress: Progress
+    plan: TrainingPlan, options: TrainOptions, workplace: Workplace, source: ModelSource, progress: Progress
 ) -> list[float]:
     trainer = plan.trainer
     state, frozen = trainer.start(plan.trainable), trainer.freeze(plan.frozen)
@@ -81,7 +81,7 @@ def _run(
 
 
 def _write(
-    plan: Plan,
+    plan: TrainingPlan,
     options: TrainOptions,
     workplace: Workplace,
     source: ModelSource,
@@ -100,7 +100,7 @@ def _write(
     (result / REPORT).write_text(json.dumps(_report(plan, options, source, losses), indent=2) + "\n")
 
 
-def _report(plan: Plan, options: TrainOptions, source: ModelSource, losses: list[float]) -> dict[str, Any]:
+def _report(plan: TrainingPlan, options: TrainOptions, source: ModelSource, losses: list[float]) -> dict[str, Any]:
     platform, devices, processes = device_names()
     return {
         "tapeline": VERSION,
@@ -114,7 +114,7 @@ def _report(plan: Plan, options: TrainOptions, source: ModelSource, losses: list
     }
 
 
-def _tell(plan: Plan, progress: Progress) -> None:
+def _tell(plan: TrainingPlan, progress: Progress) -> None:
     windows = plan.windows
     progress(
         ProgressEvent(
@@ -124,15 +124,15 @@ def _tell(plan: Plan, progress: Progress) -> None:
     )
 
 
-def _trained(plan: Plan) -> int:
+def _trained(plan: TrainingPlan) -> int:
     if plan.modules:
         return sum(array.size for array in plan.trainable.values())
     return sum(spec.size for spec in _specs(plan))
 
 
-def _of_model(plan: Plan) -> int:
+def _of_model(plan: TrainingPlan) -> int:
     return sum(spec.size for spec in _specs(plan))
 
 
-def _specs(plan: Plan) -> list[TensorSpec]:
+def _specs(plan: TrainingPlan) -> list[TensorSpec]:
     return [parameter.spec for _, parameter in plan.model.named_parameters()]

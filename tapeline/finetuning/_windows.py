@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from lang_core import InputError
-from tapeline.finetuning._documents import Document
+from tapeline.finetuning._documents import TrainingDocument
 
 
 class Batch(NamedTuple):
@@ -34,7 +34,7 @@ class PackedWindows:
         InputError: the documents have fewer tokens than a window, or none to learn.
     """
 
-    def __init__(self, documents: Sequence[Document], sequence: int, seed: int) -> None:
+    def __init__(self, documents: Sequence[TrainingDocument], sequence: int, seed: int) -> None:
         ids = np.concatenate([document.ids for document in documents])
         learned = np.concatenate([document.learned for document in documents])
         self.tokens: Final = len(ids)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from compile_dag import record
 from compile_hlo.passes import Subexpressions, needed_nodes
-from compile_hlo.streaming import Plan, PlannedStretch, RecordedFunction
+from compile_hlo.streaming import PlannedStretch, RecordedFunction, StreamingPlan
 from lang_core import Axes, EntryPoint, MeshShape, TensorSpec
 from tapeline.analysis.counting import _product_rules as _product_rules  # its rules
 from tapeline.analysis.counting._grid import DeviceGrid, Layout
@@ -66,7 +66,7 @@ def count_work(
     specs = [argument.spec for argument in entry_point.arguments]
     with RecordedFunction(streaming=True) as sink:
         recorded = record(entry_point.fn, *specs, input_names=names, name=entry_point.name, sink=sink)
-        with closing(Plan(recorded)) as plan:
+        with closing(StreamingPlan(recorded)) as plan:
             counter = _Counter(recorded, DeviceGrid(mesh), parameter_axes)
             donated = {argument.name for argument in entry_point.arguments if argument.alias_result is not None}
             counter.begin(tensor_axes, donated)
