@@ -31,7 +31,14 @@ _ONE_EACH: dict[str, GoldenCase | EncoderCase | VisionLanguageCase] = {
     case.config["architectures"][0]: case for case in reversed(_ALL)
 }
 # Families whose configurations are those of another one.
-_SAME = {"Camembert": "Roberta", "Gemma3Text": "Gemma3"}
+_SAME = {
+    "Camembert": "Roberta",
+    "Gemma3Text": "Gemma3",
+    **dict.fromkeys(("MT5", "MT5Encoder"), "T5"),
+    "UMT5Encoder": "UMT5",
+    "PLBart": "MBart",
+    **dict.fromkeys(("Pegasus", "Blenderbot"), "Bart"),
+}
 
 
 def _with_head(architecture: str) -> EncoderCase:
