@@ -29,7 +29,7 @@ def export_lazily(package: str) -> None:
         return value
 
     module.__getattr__ = import_name
-    module.__all__ = sorted(sources)
+    vars(module)["__all__"] = sorted(sources)
     module.__dir__ = lambda: sorted({*(name for name in vars(module) if name.startswith("__")), *sources})
 
 
