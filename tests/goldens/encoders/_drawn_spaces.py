@@ -166,6 +166,7 @@ SPACES: Final[dict[str, Space]] = {
     "bert": _bert_space("Bert", "bert", position_embedding_type=["absolute", *[ABSENT] * 6, "relative_key"]),
     "roberta": _bert_space("Roberta", "roberta", **_ROBERTA),
     "xlm-roberta": _bert_space("XLMRoberta", "xlm-roberta", **_ROBERTA),
+    "xlm-roberta-xl": _bert_space("XLMRobertaXL", "xlm-roberta-xl", **_ROBERTA),
     "camembert": _bert_space("Camembert", "camembert", **_ROBERTA),
     "electra": _bert_space(
         "Electra",
@@ -251,6 +252,15 @@ SPACES: Final[dict[str, Space]] = {
     ),
     "jina_embeddings_v3": _bert_space(
         "JinaEmbeddingsV3", "jina_embeddings_v3", pad_token_id=[0, 1], rope_parameters=rope, is_decoder=[ABSENT]
+    ),
+    "gte": _bert_space(
+        "Gte",
+        "gte",
+        architectures=_architectures(*(f"Gte{head}" for head in _HEADS[:-1])),
+        pad_token_id=[0, 1],
+        type_vocab_size=[0, 1, 2, ABSENT],
+        rope_parameters=rope,
+        is_decoder=[ABSENT],
     ),
     "eurobert": decoder_space(
         "eurobert",

@@ -80,6 +80,38 @@ ROBERTA_CASES = (
         pooling="cls",
     ),
 )
+_XLM_ROBERTA_XL = {**_ROBERTA, "architectures": ["XLMRobertaXLModel"], "model_type": "xlm-roberta-xl"}
+XLM_ROBERTA_XL_CASES = (
+    EncoderCase(
+        "xlm_roberta_xl",
+        "norms before attention and feed-forward and after the last layer, none of the embeddings, the pooler",
+        {**_XLM_ROBERTA_XL, "num_hidden_layers": 2, "pad_token_id": 2, "type_vocab_size": 2},
+        seed=34,
+        lengths=(9, 5),
+        must_matter=({"layer_norm_eps": 1e-1}, {"hidden_act": "relu"}, {"pad_token_id": 1}),
+    ),
+    EncoderCase(
+        "xlm_roberta_xl_masked_lm",
+        "the head of masked language models over such layers",
+        {**_XLM_ROBERTA_XL, "architectures": ["XLMRobertaXLForMaskedLM"], "num_hidden_layers": 1},
+        seed=35,
+        lengths=(8, 3),
+        must_matter=({"hidden_act": "relu"},),
+    ),
+    EncoderCase(
+        "xlm_roberta_xl_classifier",
+        "three classes, by a head of two matrices",
+        {
+            **_XLM_ROBERTA_XL,
+            **_classes(3),
+            "architectures": ["XLMRobertaXLForSequenceClassification"],
+            "num_hidden_layers": 1,
+        },
+        seed=36,
+        lengths=(6, 11),
+        must_matter=({"hidden_act": "relu"},),
+    ),
+)
 _MPNET = {
     "architectures": ["MPNetModel"],
     "hidden_act": "gelu",
@@ -504,8 +536,51 @@ JINA_CASES = (
         must_matter=({"hidden_act": "relu"},),
     ),
 )
+_GTE = {
+    "architectures": ["GteModel"],
+    "hidden_act": "gelu",
+    "hidden_size": 24,
+    "intermediate_size": 41,
+    "layer_norm_eps": 1e-3,
+    "max_position_embeddings": 64,
+    "model_type": "gte",
+    "num_attention_heads": 3,
+    "num_hidden_layers": 2,
+    "pad_token_id": 1,
+    "rope_parameters": {"rope_theta": 70.0, "rope_type": "default"},
+    "type_vocab_size": 1,
+    "vocab_size": 67,
+}
+GTE_CASES = (
+    EncoderCase(
+        "gte_sentence",
+        "sentences: the first token's state, with one type of tokens",
+        _GTE,
+        seed=37,
+        lengths=(14, 6),
+        pooling="cls",
+        must_matter=({"hidden_act": "relu"}, {"rope_parameters": {"rope_theta": 900.0, "rope_type": "default"}}),
+    ),
+    EncoderCase(
+        "gte_masked_lm",
+        "the head of masked language models, with an activation of its own, without types of tokens",
+        {**_GTE, "architectures": ["GteForMaskedLM"], "hidden_act": "silu", "type_vocab_size": 0},
+        seed=38,
+        lengths=(5, 9),
+        must_matter=({"hidden_act": "gelu"},),
+    ),
+    EncoderCase(
+        "gte_classifier",
+        "a cross-encoder: one score by the pooler, over two types of tokens",
+        {**_GTE, **_SCORE, "architectures": ["GteForSequenceClassification"], "type_vocab_size": 2},
+        seed=39,
+        lengths=(8, 12, 3),
+        must_matter=({"hidden_act": "relu"},),
+    ),
+)
 TEXT_CASES = (
     *ROBERTA_CASES,
+    *XLM_ROBERTA_XL_CASES,
     *MPNET_CASES,
     *DISTILBERT_CASES,
     *ELECTRA_CASES,
@@ -515,4 +590,5 @@ TEXT_CASES = (
     *MODERNBERT_CASES,
     *NOMIC_CASES,
     *JINA_CASES,
+    *GTE_CASES,
 )

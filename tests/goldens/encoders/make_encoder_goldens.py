@@ -151,6 +151,8 @@ _LAYERS = (
     "DebertaV2Layer",
     "V3Layer",
     "RobertaLayer",
+    "RobertaXLLayer",
+    "GteLayer",
     "MPNetLayer",
     "TransformerBlock",
     "ViTLayer",

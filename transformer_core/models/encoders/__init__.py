@@ -17,13 +17,14 @@ from transformer_core.models.encoders._decoder_encoder import DecoderEncoder, De
 from transformer_core.models.encoders._decoder_families import DECODER_ENCODERS
 from transformer_core.models.encoders._distilbert import DISTILBERT
 from transformer_core.models.encoders._electra import ELECTRA
+from transformer_core.models.encoders._gte import GTE
 from transformer_core.models.encoders._jina_embeddings_v3 import JINA_EMBEDDINGS_V3
 from transformer_core.models.encoders._modernbert import MODERNBERT
 from transformer_core.models.encoders._mpnet import MPNET
 from transformer_core.models.encoders._nomic_bert import NOMIC_BERT
 from transformer_core.models.encoders._pair import PairConfig, PairModel
 from transformer_core.models.encoders._pair_classifiers import PAIR_CLASSIFIERS
-from transformer_core.models.encoders._roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
+from transformer_core.models.encoders._roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA, XLM_ROBERTA_XL
 from transformer_core.models.encoders._siglip import SIGLIP_VISION, SiglipVisionModel
 from transformer_core.models.encoders._siglip_pair import SIGLIP, SiglipModel
 from transformer_core.models.encoders._stack import EncoderConfig, EncoderLayer, EncoderStack, StackConfig
@@ -60,6 +61,7 @@ ENCODERS = (
     *BERT_TOKEN_HEADS,
     *ROBERTA,
     *XLM_ROBERTA,
+    *XLM_ROBERTA_XL,
     *CAMEMBERT,
     *MPNET,
     *DISTILBERT,
@@ -69,6 +71,7 @@ ENCODERS = (
     *MODERNBERT,
     *NOMIC_BERT,
     *JINA_EMBEDDINGS_V3,
+    *GTE,
     VIT,
     VIT_FOR_IMAGE_CLASSIFICATION,
     *DINOV2,

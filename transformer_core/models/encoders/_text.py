@@ -67,6 +67,7 @@ class TextConfig(EncoderConfig):
             are counted from 0.
         relative_rows: rows of the table of biases by distance; 0 without biases.
         alibi: whether scores fall with the distance, by a slope of each head.
+        embedding_norm: whether the embeddings are normed.
         embedding: size of the embeddings, which a matrix then maps to D (ELECTRA, ALBERT); None if they have size D.
         final_norm: whether a norm follows the last layer.
         pooler: whether a layer computes ``pooler_output`` from the first token's state.
@@ -84,6 +85,7 @@ class TextConfig(EncoderConfig):
     padding: int | None = None
     relative_rows: int = 0
     alibi: bool = False
+    embedding_norm: bool = True
     embedding: int | None = None
     final_norm: bool = False
     pooler: bool = False
@@ -124,7 +126,7 @@ def with_pooling(config: TextConfig, pooling: Pooling) -> TextConfig:
 
 
 class Embeddings(Module):
-    """Sum of the embeddings of token, position and type, as far as there are some, normed."""
+    """Sum of the embeddings of token, position and type, as far as there are some, and their norm."""
 
     def __init__(self, config: TextConfig, dtype: DType) -> None:
         hidden, before = config.embedding or config.stack.hidden, 0 if config.padding is None else config.padding + 1
@@ -132,7 +134,7 @@ class Embeddings(Module):
         self.tokens = TokenEmbedding(config.vocabulary, hidden, dtype=dtype)
         self.positions = Embedding(before + config.positions, hidden, dtype=dtype) if config.learned_positions else None
         self.types = Embedding(config.types, hidden, dtype=dtype) if config.types else None
-        self.norm = layer_norm(config.stack, dtype, hidden)
+        self.norm = layer_norm(config.stack, dtype, hidden) if config.embedding_norm else None
         mapped = config.embedding is not None
         self.project = Linear(hidden, config.stack.hidden, bias=True, dtype=dtype) if mapped else None
 
@@ -154,7 +156,7 @@ class Embeddings(Module):
             x = ops.add(x, self.types(ctx, types))
         if self.positions is not None:
             x = ops.add(x, self.positions(ctx, self._places(ctx, token_ids, positions)))
-        x = self.norm(ctx, x)
+        x = x if self.norm is None else self.norm(ctx, x)
         return x if self.project is None else self.project(ctx, x)
 
     def _places(self, ctx: ExecutionContext, token_ids: Tensor, positions: Tensor | None) -> Tensor:
