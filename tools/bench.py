@@ -21,6 +21,7 @@ from tools.benching.suites import (
     ROUNDS,
     SENTENCE_PEERS,
     SERVER,
+    SPEECH_PEER,
     SUITES,
     TORCH,
     Peer,
@@ -30,11 +31,13 @@ from tools.benching.suites import (
     SentencePeer,
     ServeGroup,
     ServerPeer,
+    SpeechPeer,
     TorchPeer,
     as_text,
     find_peer,
     find_sentence_peer,
     find_server,
+    find_speech_peer,
     find_torch_peer,
     group_of_file,
     run_suite,
@@ -72,9 +75,9 @@ _CHECKPOINT: Final = flags.DEFINE_string(
 _PEER: Final = flags.DEFINE_enum(
     "peer",
     None,
-    [*PEERS, SERVER, TORCH, *SENTENCE_PEERS],
+    [*PEERS, SERVER, TORCH, *SENTENCE_PEERS, SPEECH_PEER],
     f"Another system that takes turns: {SERVER} in the suite serve, {TORCH} in engines, {SENTENCE_PEERS[0]} in "
-    f"embeddings, {SENTENCE_PEERS[1]} beside it, others in decode.",
+    f"embeddings, {SENTENCE_PEERS[1]} beside it, {SPEECH_PEER} in speech, others in decode.",
 )
 _PEER_PYTHON: Final = flags.DEFINE_string(
     "peer_python",
@@ -105,6 +108,14 @@ _SENTENCE_MODEL: Final = flags.DEFINE_string(
     "sentence_model",
     None,
     "A directory of sentence-transformers that the suite embeddings measures; all-MiniLM-L6-v2's shapes if not given.",
+)
+_SPEECH_MODEL: Final = flags.DEFINE_string(
+    "speech_model",
+    None,
+    "A Whisper of CTranslate2, with tokenizer.json, that the suite speech measures; random weights if not given.",
+)
+_SPEECH_FILE: Final = flags.DEFINE_string(
+    "speech_file", None, "A WAV file of English speech that the suite speech transcribes; tones if not given."
 )
 _REQUESTS: Final = flags.DEFINE_float(
     "requests", 1.0, "The share of the suite serve's requests that is sent, for a shorter run.", lower_bound=0.01
@@ -146,6 +157,7 @@ def _plan() -> Plan:
     plan = replace(plan, serve=sizes, peer=_peer(), server=_server())
     plan = replace(plan, engine_device=_DEVICE.value, engine_peer=_torch_peer())
     plan = replace(plan, sentence_peer=_sentence_peer(), sentence_model=_sentence_model())
+    plan = replace(plan, speech_peer=_speech_peer(), speech_model=_speech_model(), speech_file=_speech_file())
     return _of_stored(plan, bits)
 
 
@@ -197,6 +209,29 @@ def _sentence_model() -> Path | None:
     return path
 
 
+def _speech_peer() -> SpeechPeer | None:
+    if _PEER.value != SPEECH_PEER:
+        return None
+    peer = find_speech_peer(_peer_python())
+    if peer.settings is None:
+        cli.say(f"{peer.python} has no {SPEECH_PEER}: nothing is measured of it")
+    return peer
+
+
+def _speech_model() -> Path | None:
+    path = cli.user_path(_SPEECH_MODEL.value).absolute() if _SPEECH_MODEL.value else None
+    if path is not None and not all((path / name).is_file() for name in ("model.bin", "tokenizer.json")):
+        raise InputError(f"--speech_model={path}: no model.bin and tokenizer.json: name a Whisper of CTranslate2")
+    return path
+
+
+def _speech_file() -> Path | None:
+    path = cli.user_path(_SPEECH_FILE.value).absolute() if _SPEECH_FILE.value else None
+    if path is not None and not path.is_file():
+        raise InputError(f"--speech_file={path}: no such file: name a WAV file")
+    return path
+
+
 def _peer_python() -> str:
     """Returns the peer's interpreter; a bare name is looked for in PATH."""
     python = _PEER_PYTHON.value
@@ -206,7 +241,7 @@ def _peer_python() -> str:
 
 def _peer() -> Peer | None:
     if _PEER.value not in PEERS:
-        if _PEER_PYTHON.value is not None and _PEER.value not in (TORCH, *SENTENCE_PEERS):
+        if _PEER_PYTHON.value is not None and _PEER.value not in (TORCH, *SENTENCE_PEERS, SPEECH_PEER):
             raise InputError(f"--peer_python is the peer's interpreter: give --peer=llama.cpp or --peer={TORCH} too")
         return None
     place = _peer_python()
@@ -249,6 +284,10 @@ def _command(suite: str) -> str:
     if suite == "embeddings":
         flags += ["--sentence_model DIR"] if _SENTENCE_MODEL.value else []
         flags += [f"--peer {_PEER.value} --peer_python PYTHON"] if _PEER.value in SENTENCE_PEERS else []
+    if suite == "speech":
+        flags += ["--speech_model DIR"] if _SPEECH_MODEL.value else []
+        flags += ["--speech_file FILE"] if _SPEECH_FILE.value else []
+        flags += [f"--peer {SPEECH_PEER} --peer_python PYTHON"] if _PEER.value == SPEECH_PEER else []
     if _PEER.value in PEERS and suite == "decode":
         flags.append(f"--peer {_PEER.value} --peer_python PYTHON")
     if _PEER.value == SERVER and suite == "serve":

@@ -1,7 +1,7 @@
-"""Not measured: writes a Whisper model of CTranslate2 as a directory of transformers."""
+"""Not measured: writes a Whisper model of CTranslate2, or one with random weights, as a directory of transformers."""
 
+import itertools
 import json
-import shutil
 import struct
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -14,26 +14,42 @@ from transformer_core.checkpoints import write_safetensors
 
 _FLOAT16: Final = 4  # dtype's number in the file
 _MOST_POSITIONS: Final = 448
+_TOKENS: Final = 51865
+_END: Final = 50257  # of a text; special tokens follow
+_START: Final = 50258
+_ENGLISH: Final = 50259
+_TRANSLATE: Final = 50358
+_TRANSCRIBE: Final = 50359
+_NO_TIMESTAMPS: Final = 50363
 
 
 def run(arguments: dict[str, Any]) -> dict[str, Any]:
     """Writes ``directory``.
 
     Args:
-        arguments: ``model``: directory of CTranslate2, with model.bin, config.json and tokenizer.json; ``directory``.
+        arguments: ``directory``; ``model``: a directory of CTranslate2 with model.bin, config.json and tokenizer.json,
+            or ``width`` and ``layers`` of a model with random weights.
     """
-    source, directory = Path(arguments["model"]), Path(arguments["directory"])
+    directory = Path(arguments["directory"])
     directory.mkdir()
-    variables = read_variables(source / "model.bin")
+    if "model" in arguments:
+        source = Path(arguments["model"])
+        variables = read_variables(source / "model.bin")
+        ours, tokenizer = (_json(source / name) for name in ("config.json", "tokenizer.json"))
+    else:
+        variables = _random(arguments["width"], arguments["layers"])
+        ours = {"lang_ids": [_ENGLISH], "suppress_ids": [], "suppress_ids_begin": [_END]}
+        tokenizer = _words()
     tensors = {name: value for key in variables for name, value in _renamed(key, variables[key]).items()}
     specs = {name: TensorSpec(value.shape, f16) for name, value in tensors.items()}
     write_safetensors(directory / "model.safetensors", specs, lambda name, _: [tensors[name]])
-    ours = json.loads((source / "config.json").read_text(encoding="utf-8"))
-    tokenizer = json.loads((source / "tokenizer.json").read_text(encoding="utf-8"))
-    for name, content in _configs(variables, ours, tokenizer).items():
-        (directory / name).write_text(json.dumps(content, indent=1), encoding="utf-8")
-    shutil.copy(source / "tokenizer.json", directory)
+    for name, content in {**_configs(variables, ours, tokenizer), "tokenizer.json": tokenizer}.items():
+        (directory / name).write_text(json.dumps(content), encoding="utf-8")
     return {}
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def read_variables(path: Path) -> dict[str, np.ndarray]:
@@ -98,6 +114,55 @@ def _renamed(key: str, value: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
+def _random(width: int, layers: int) -> dict[str, np.ndarray]:
+    """Returns variables of a model with random weights."""
+    drawn = np.random.default_rng(7)
+    shapes: dict[str, tuple[int, ...]] = {
+        "encoder/conv1/weight": (width, 80, 3),
+        "encoder/conv2/weight": (width, width, 3),
+        "encoder/position_encodings/encodings": (1500, width),
+        "decoder/position_encodings/encodings": (_MOST_POSITIONS, width),
+        "decoder/embeddings/weight": (_TOKENS, width),
+    }
+    norms = [f"{side}/layer_norm" for side in ("encoder", "decoder")]
+    for side, layer in itertools.product(("encoder", "decoder"), range(layers)):
+        place = f"{side}/layer_{layer}"
+        kinds = {"self_attention": (3, 1), **({"attention": (1, 2, 1)} if side == "decoder" else {})}
+        for kind, parts in kinds.items():
+            shapes |= {f"{place}/{kind}/linear_{n}/weight": (part * width, width) for n, part in enumerate(parts)}
+        shapes |= {
+            f"{place}/ffn/linear_0/weight": (4 * width, width),
+            f"{place}/ffn/linear_1/weight": (width, 4 * width),
+        }
+        norms += [f"{place}/{kind}/layer_norm" for kind in (*kinds, "ffn")]
+    variables = {key: drawn.normal(0, 0.05, shape).astype(np.float16) for key, shape in shapes.items()}
+    biased = [key for key in shapes if key.endswith("/weight") and "embeddings" not in key]
+    variables |= {key.replace("/weight", "/bias"): np.zeros(shapes[key][0], np.float16) for key in biased}
+    for norm in norms:
+        variables |= {f"{norm}/gamma": np.ones(width, np.float16), f"{norm}/beta": np.zeros(width, np.float16)}
+    return variables
+
+
+def _words() -> dict[str, Any]:
+    """Returns a tokenizer.json whose tokens are numbers, with Whisper's special tokens."""
+    named = {
+        _END: "<|endoftext|>",
+        _START: "<|startoftranscript|>",
+        _ENGLISH: "<|en|>",
+        _TRANSLATE: "<|translate|>",
+        _TRANSCRIBE: "<|transcribe|>",
+        _NO_TIMESTAMPS: "<|notimestamps|>",
+    }
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    return {
+        "version": "1.0",
+        "added_tokens": [{"id": number, "content": token, **plain} for number, token in named.items()],
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "vocab": {f"<{n}>": n for n in range(_TOKENS) if n not in named}, "merges": []},
+    }
+
+
 def _configs(
     variables: dict[str, np.ndarray], ours: dict[str, Any], tokenizer: dict[str, Any]
 ) -> dict[str, dict[str, Any]]:
@@ -105,7 +170,7 @@ def _configs(
     tokens, width = variables["decoder/embeddings/weight"].shape
     layers = sum(key.startswith("encoder/layer_") and key.endswith("/ffn/linear_0/weight") for key in variables)
     mels = variables["encoder/conv1/weight"].shape[1]
-    ends = {"bos_token_id": 50257, "eos_token_id": 50257, "pad_token_id": 50257, "decoder_start_token_id": 50258}
+    ends = {"bos_token_id": _END, "eos_token_id": _END, "pad_token_id": _END, "decoder_start_token_id": _START}
     config = {
         "architectures": ["WhisperForConditionalGeneration"],
         "model_type": "whisper",
@@ -131,8 +196,8 @@ def _configs(
         **ends,
         "is_multilingual": True,
         "lang_to_id": languages,
-        "task_to_id": {"transcribe": 50359, "translate": 50358},
-        "no_timestamps_token_id": 50363,
+        "task_to_id": {"transcribe": _TRANSCRIBE, "translate": _TRANSLATE},
+        "no_timestamps_token_id": _NO_TIMESTAMPS,
         "suppress_tokens": ours["suppress_ids"],
         "begin_suppress_tokens": ours["suppress_ids_begin"],
         "max_length": _MOST_POSITIONS,

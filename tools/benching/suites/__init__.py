@@ -13,6 +13,7 @@ from tools.benching.suites._run import BenchError, Runner
 from tools.benching.suites._sentence_peer import SENTENCE_PEERS, SentencePeer, find_sentence_peer
 from tools.benching.suites._serve_peer import SERVER, ServerPeer, find_server
 from tools.benching.suites._serve_rows import ServeGroup
+from tools.benching.suites._speech_peer import SPEECH_PEER, SpeechPeer, find_speech_peer
 from tools.benching.suites._stats import Summary
 from tools.benching.suites._suites import MORE_ROUNDS, ROUNDS, SUITES, run_suite
 from tools.benching.suites._torch_peer import TORCH, TorchPeer, find_torch_peer

@@ -12,6 +12,7 @@ from tools.benching.suites._peer import Peer
 from tools.benching.suites._sentence_peer import SentencePeer
 from tools.benching.suites._serve_peer import ServerPeer
 from tools.benching.suites._serve_rows import SERVE_GROUPS, TINY_SERVE_SIZES, ServeGroup, ServeSizes
+from tools.benching.suites._speech_peer import SpeechPeer
 from tools.benching.suites._torch_peer import TorchPeer
 from transformer_core.checkpoints import LLAMA_PRESETS, LlamaSizes, llama_config
 
@@ -188,6 +189,9 @@ class Plan:
     sentence_config: Mapping[str, Any] = field(default_factory=lambda: _MINILM)
     sentence_model: Path | None = None
     sentence_peer: SentencePeer | None = None
+    speech_model: Path | None = None
+    speech_file: Path | None = None
+    speech_peer: SpeechPeer | None = None
     bandwidth_bytes: int = 1 << 30
     bandwidth_repeats: int = 5
     kernel_devices: tuple[str, ...] = ("local-task", "local-sync")

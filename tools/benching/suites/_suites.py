@@ -21,6 +21,7 @@ from tools.benching.suites._report import Run
 from tools.benching.suites._rows_suite import rows
 from tools.benching.suites._run import Runner
 from tools.benching.suites._serve_suite import serve
+from tools.benching.suites._speech_suite import speech
 from tools.benching.suites._streaming_suite import streaming
 
 SUITES: Final[dict[str, Callable[[Runner, Plan], SuiteResult]]] = {
@@ -37,6 +38,7 @@ SUITES: Final[dict[str, Callable[[Runner, Plan], SuiteResult]]] = {
     "pages": pages,
     "rows": rows,
     "embeddings": embeddings,
+    "speech": speech,
 }
 
 # How often everything is measured where nobody says; ratios of decode and kernels are of six rounds at least, and a
