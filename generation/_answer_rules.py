@@ -158,7 +158,7 @@ class _Fields:
             if value is not None and value not in (*neutral, [], {}, False):
                 self._refuse(name, "no such field: this setting is not supported")
         starts = ("decoder_start_token_id", "bos_token_id")
-        start = next((value for name in starts if (value := self._values.get(name)) is not None), None)
+        start: Any = next((value for name in starts if (value := self._values.get(name)) is not None), None)
         start = (
             next((config[name] for name in starts if config.get(name) is not None), None) if start is None else start
         )

@@ -35,15 +35,15 @@ def test_answers(model: tuple[str, Path], capsys: pytest.CaptureFixture[str]) ->
         assert loaded.translates
         for known in _ANSWERS[name]["answers"]:
             languages = dict(zip(("source_language", "target_language"), known["languages"], strict=False))
-            options = {"max_new_tokens": None, **known["options"], **languages}
+            options: dict[str, Any] = {"max_new_tokens": None, **known["options"], **languages}
             answer = loaded.generate(known["text"], **options)
             tokens = known["tokens"]
             ended = tokens[-1] == _END.get(name, 2)
             assert answer.token_ids == tokens[: len(tokens) - ended]
             assert (answer.text, answer.ended) == (known["answer"], "eos" if ended else "length")
             languages.pop("source_language", None)
-            again = loaded.generate(token_ids=known["source"], **{**options, **languages, "source_language": None})
-            assert again == answer
+            options |= {**languages, "source_language": None}
+            assert loaded.generate(token_ids=known["source"], **options) == answer
     known = _ANSWERS[name]["answers"][0]
     flags = [f"--{key}={value}" for key, value in known["options"].items()]
     if known["languages"]:

@@ -33,7 +33,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
         fields.refuse("num_key_value_heads", f"a divisor of num_attention_heads ({heads}), also twice")
     experts = grouped_experts(fields, dense=1, scale=1.0, groups=1, chosen_groups=1)
     sparse = kinds_of_layers(fields, ("dense", "sparse"), ["dense", *["sparse"] * (layers - 1)], "mlp_layer_types")
-    sizes = {"head_size": head_size, "intermediate": fields.integer("intermediate_size")}
+    sizes: dict[str, Any] = {"head_size": head_size, "intermediate": fields.integer("intermediate_size")}
     scale = optional_number(fields, "attention_value_scale", 0.707)
     return llama_kind(
         fields,
