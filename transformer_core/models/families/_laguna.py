@@ -44,7 +44,8 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     )
     if fields.boolean("moe_apply_router_weight_on_input", False):
         fields.refuse("moe_apply_router_weight_on_input", "false, as transformers wants it")
-    sizes: dict[str, Any] = {"kv_heads": kv_heads, "head_size": head_size, "intermediate": fields.integer("intermediate_size")}
+    intermediate = fields.integer("intermediate_size")
+    sizes: dict[str, Any] = {"kv_heads": kv_heads, "head_size": head_size, "intermediate": intermediate}
     cap = fields.number("moe_router_logit_softcapping", 0.0, above=-1e-30)
     routing = Routing(
         experts=fields.integer("num_experts", 256),
