@@ -204,17 +204,40 @@ class LoadedModel(Senses):
         *,
         token_ids: Sequence[int] | Sequence[Sequence[int]] | None = None,
         images: Sequence[ImageSource] = (),
+        check: Callable[[], object] | None = None,
         **options: Unpack[GenerateKeywords],
     ) -> TokenStream:
         """Continues a prompt and returns an iterator of tokens; arguments and ``InputError`` as for ``generate``.
 
         Each token of several prompts has the number of its prompt as ``row``.
-        """
-        return self._stream(GivenPrompts.of(prompt, token_ids), images, generate_options(options))
 
-    def _stream(self, prompts: GivenPrompts, images: Sequence[ImageSource], options: GenerateOptions) -> TokenStream:
+        Args:
+            prompt: as for ``generate``.
+            token_ids: as for ``generate``.
+            images: as for ``generate``.
+            check: is called before each step of an encoder-decoder of texts, also while beam search gives no tokens;
+                its exceptions end the stream.
+            **options: as for ``generate``.
+
+        Raises:
+            InputError: as for ``generate``; or ``check`` is given, and the model is no encoder-decoder of texts.
+        """
+        return self._stream(GivenPrompts.of(prompt, token_ids), images, generate_options(options), check)
+
+    def _stream(
+        self,
+        prompts: GivenPrompts,
+        images: Sequence[ImageSource],
+        options: GenerateOptions,
+        check: Callable[[], object] | None = None,
+    ) -> TokenStream:
+        if check is not None and self._translator is None:
+            raise InputError(
+                f"`check`: for encoder-decoders that take texts (T5, BART, Marian, NLLB, ...); {self.bundle.path} is a "
+                f"{self.bundle.config.model.get('family')}: leave it out"
+            )
         if not images:
-            return self._stream_prompts(prompts, options, at_once=False)
+            return self._stream_prompts(prompts, options, at_once=False, check=check)
         if prompts.several:
             raise InputError("`images` go with one prompt: call `generate` once for each")
         text = None if prompts.texts is None else prompts.texts[0]
@@ -249,7 +272,14 @@ class LoadedModel(Senses):
         given = GivenPrompts.at_once(prompts, token_ids)
         return self._stream_prompts(given, generate_options(options), at_once=True)
 
-    def _stream_prompts(self, prompts: GivenPrompts, options: GenerateOptions, *, at_once: bool) -> TokenStream:
+    def _stream_prompts(
+        self,
+        prompts: GivenPrompts,
+        options: GenerateOptions,
+        *,
+        at_once: bool,
+        check: Callable[[], object] | None = None,
+    ) -> TokenStream:
         translator = self._translator
         if translator is not None:
             sources = prompts.token_ids
@@ -257,7 +287,7 @@ class LoadedModel(Senses):
                 sources = [translator.encode(text, options.source_language) for text in prompts.texts or ()]
             else:
                 sources = [self._checked_ids(ids, self.vocabulary) for ids in sources]
-            return translator.stream(sources, options, at_once=at_once)
+            return translator.stream(sources, options, at_once=at_once, check=check)
         ends = load_eos_ids(self.bundle.path)
         if prompts.token_ids is None:
             token_ids = [self.encode(text) for text in prompts.texts or ()]

@@ -1,13 +1,13 @@
 """Answers of encoder-decoders to texts: greedy or sampled token by token, or by beam search."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Final, NoReturn
 
 import numpy as np
 
-from generation import AnswerRules, AnswerScores, TokenStep, beam_search, check_room
+from generation import AnswerRules, AnswerScores, BeamRows, TokenStep, beam_search, check_room
 from generation.engine import AnswerSteps, EngineSettings, OneRow, StepEngine, TokenConstraint, TokenRequest
 from lang_core import InputError
 from runtime import Session
@@ -57,13 +57,21 @@ class TextToText:
         """
         return self._translation("prompt").source(text, language, self.source_vocabulary)
 
-    def stream(self, sources: Sequence[Sequence[int]], options: GenerateOptions, *, at_once: bool) -> TokenStream:
+    def stream(
+        self,
+        sources: Sequence[Sequence[int]],
+        options: GenerateOptions,
+        *,
+        at_once: bool,
+        check: Callable[[], object] | None = None,
+    ) -> TokenStream:
         """Answers sources.
 
         Args:
             sources: tokens of each.
             options: of the generation.
             at_once: True refuses an empty list of sources.
+            check: is called before each step of the model; its exceptions end the stream.
 
         Raises:
             InputError: options are out of range or contradict each other, or a source does not fit.
@@ -77,7 +85,7 @@ class TextToText:
         most = capacity if rules.max_length is None else min(rules.max_length - 1, capacity)
         limit = options.max_new_tokens or max(1, min(most, MOST_NEW_TOKENS))
         check_room([rules.start], limit, capacity, "start of an answer")
-        answers = _Answers(self, model, rules, options, limit)
+        answers = _Answers(self, model, rules, options, limit, check or (lambda: None))
         constraints = self._constraints(options, tokenizer, rules, len(sources))
         self._stream += 1
         mine = self._stream
@@ -154,13 +162,20 @@ class _Answers:
     reused = drafted = accepted = head_calls = 0
 
     def __init__(
-        self, owner: TextToText, model: SourceModel, rules: AnswerRules, options: GenerateOptions, limit: int
+        self,
+        owner: TextToText,
+        model: SourceModel,
+        rules: AnswerRules,
+        options: GenerateOptions,
+        limit: int,
+        check: Callable[[], object],
     ) -> None:
         self._owner: Final = owner
         self._model: Final = model
         self._rules: Final = rules
         self._options: Final = options
         self._limit: Final = limit
+        self._check: Final = check
         self._running: AnswerSteps | None = None
 
     def steps(
@@ -168,6 +183,7 @@ class _Answers:
     ) -> Iterator[tuple[int, TokenStep]]:
         """Yields the next tokens with the number of their source."""
         for row, (source, constraint) in enumerate(zip(sources, constraints, strict=True)):
+            self._check()
             self._model.encode(source)
             scores = AnswerScores(self._rules, source, self._limit + 1)
             steps = self._searched(scores) if self._rules.beams > 1 else self._taken(scores, constraint)
@@ -198,14 +214,28 @@ class _Answers:
         self._running = AnswerSteps(engine, [request])
         for _, step in self._running:
             yield step
+            self._check()
         self._running = None
 
     def _searched(self, scores: AnswerScores) -> Iterator[TokenStep]:
         rules = self._rules
-        answer = beam_search(self._model.beams(rules.beams), rules, scores, self._limit + 1)
+        rows = _CheckedBeams(self._model.beams(rules.beams), self._check)
+        answer = beam_search(rows, rules, scores, self._limit + 1)
         for number, token in enumerate(answer.tokens, 1):
             last = number == len(answer.tokens)
             yield TokenStep(token, _Searched(), None if not last else "eos" if token in rules.ends else "length")
+
+
+class _CheckedBeams:
+    """Rows of beam search with a call before each step."""
+
+    def __init__(self, rows: BeamRows, check: Callable[[], object]) -> None:
+        self._rows: Final = rows
+        self._check: Final = check
+
+    def step(self, tokens: Sequence[int], parents: Sequence[int]) -> np.ndarray:
+        self._check()
+        return self._rows.step(tokens, parents)
 
 
 class _RuledAnswer:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tapeline.server._progress import LoadProgress
     from tapeline.server._ranking_model import RankingModel
     from tapeline.server._service import Service
+    from tapeline.server._text_to_text_model import TextToTextModel
     from tapeline.server._transcription_model import TranscriptionModel
     from tapeline.server._verification import Verification
 

@@ -234,6 +234,15 @@ def test_a_prompt_may_be_truncated(server: RunningServer) -> None:
     assert said.json["usage"]["prompt_tokens"] == context + 1 - 3
 
 
+def test_fields_of_encoder_decoders(server: RunningServer) -> None:
+    ignored = complete(server, prompt="a", max_tokens=2, length_penalty=2, early_stopping=False, num_beams=1)
+    assert (ignored.status, ignored.headers["x-ignored-fields"]) == (200, "length_penalty, early_stopping")
+    for fields in ({"num_beams": 2}, {"source_language": "en"}, {"target_language": "de"}):
+        refused = complete(server, prompt="a", **fields)
+        assert (refused.status, refused.error["param"]) == (400, *fields)
+        assert "for encoder-decoders of texts" in refused.error["message"]
+
+
 def test_the_best_of_several_answers(server: RunningServer) -> None:
     fields: dict[str, Any] = {"prompt": ["a", "b"], "max_tokens": 6, "temperature": 2.0, "seed": 5, "logprobs": 0}
     all_six = complete(server, **fields, n=3).json["choices"]

@@ -20,6 +20,8 @@ from tapeline.server._logprobs import completion_logprobs, prompt_logprobs
 from tapeline.server._model import TextModel
 from tapeline.server._requests import CompletionRequest
 from tapeline.server._service import in_thread, model_of, service_of
+from tapeline.server._text_to_text import answer_texts, refuse_search
+from tapeline.server._text_to_text_model import TextToTextModel
 from tapeline.text import InfillTokens
 
 F = TypeVar("F", bound=GenerationFields)
@@ -32,7 +34,10 @@ async def completions(request: Request) -> Response:
     service = service_of(request)
     fields = await service.read(request, CompletionRequest)
     fields.check()
-    model = await model_of(request, service.models.text_model, fields.model)
+    model = await model_of(request, service.models.completing_model, fields.model)
+    if isinstance(model, TextToTextModel):
+        return await answer_texts(request, fields, model)
+    refuse_search(request, fields)
     model.engine.check_room(len(fields.prompts) * fields.count)
     async with service.turn(request):
         prompts = [await in_thread(_prompt_ids, model, fields, prompt) for prompt in fields.prompts]

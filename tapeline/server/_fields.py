@@ -96,7 +96,7 @@ class GenerationFields(SamplingFields):
     )
     return_token_ids: bool = option(Flag(), "Send the token ids of prompt and answer, as vLLM does.", False)
     cache_prompt: bool = option(Flag(), "False reuses no prefix of other requests.", True)
-    use_beam_search: bool = option(Choice((False,)), "Only false: there is no beam search.", False)
+    use_beam_search: bool = option(Choice((False,)), "Only false: give num_beams to an encoder-decoder.", False)
     metadata: Mapping[str, str] | None = option(Table(Text(), 16), "Accepted without effect: nothing is kept.")
     store: bool = option(Flag(), "Accepted without effect: nothing is kept.", False)
     service_tier: str | None = option(Text(), "Accepted without effect: all requests are served alike.")

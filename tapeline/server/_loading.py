@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from generation import load_default_sampling, load_eos_ids
+from generation import AnswerRules, load_default_sampling, load_eos_ids
 from generation.engine import Drafting, Engine, EngineFigures, EngineSettings, Event, Ticket, TokenRequest
 from lang_core import InputError
 from tapeline.backends import Place, open_session
 from tapeline.bundle import ARCHIVE, Bundle
 from tapeline.media.audio import LogMel
-from tapeline.runners import SLOTS, BundleSlots, adapter_bytes, open_slots, takes_pictures
+from tapeline.runners import SLOTS, BundleSlots, adapter_bytes, open_slots, takes_pictures, takes_texts
 from tapeline.running import LoadedModel, PicturePrompts, classifies, let_workers_run, load, ranks, row_drafting
 from tapeline.server._adapters import AdapterNames, ModelAdapters
 from tapeline.server._classifying_model import ClassifyingModel
@@ -25,6 +25,7 @@ from tapeline.server._pictures import PictureReader
 from tapeline.server._prefix_file import PrefixDirectory, PrefixFile
 from tapeline.server._progress import LoadProgress
 from tapeline.server._ranking_model import RankingModel
+from tapeline.server._text_to_text_model import TextToTextModel
 from tapeline.server._transcription_model import TranscriptionModel
 from tapeline.server._verification import Verification
 from tapeline.text import Chat, ChatTemplate, Tokenizer
@@ -152,6 +153,8 @@ def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:
         return _classifying_model(name, bundle, forward.arguments[0].spec.shape[-1], loading)
     encode = next((point for point in bundle.config.entry_points if point.name == _ENCODE), None)
     if encode is not None:
+        if takes_texts(bundle):
+            return _text_to_text_model(name, bundle, encode.arguments[0].spec.shape[-1], loading)
         _check_sound(bundle, [argument.name for argument in encode.arguments])
         return _transcription_model(name, bundle, loading)
     return _text_model(name, bundle, loading)
@@ -187,8 +190,15 @@ def _check_sound(bundle: Bundle, takes: Sequence[str]) -> None:
     if takes != [_SOUND]:
         raise InputError(
             f"{bundle.path}: its encoder takes {', '.join(takes)} ({bundle.config.model.get('family')}); of models "
-            f"with an encoder and a decoder only those of {_SOUND} (Whisper) are served: run it with `generate`"
+            f"with an encoder and a decoder only those of {_SOUND} (Whisper) and of texts are served: run it with "
+            "`generate`"
         )
+
+
+def _text_to_text_model(name: str, bundle: Bundle, context: int, loading: Loading) -> TextToTextModel:
+    Tokenizer.load(bundle.path)  # a bundle without one, or with rules that are refused, is refused now
+    AnswerRules.read(bundle.path)
+    return TextToTextModel(name=name, created=_created(bundle), context=context, reader=_loaded(bundle, loading))
 
 
 def _transcription_model(name: str, bundle: Bundle, loading: Loading) -> TranscriptionModel:

@@ -91,6 +91,21 @@ class Metrics:
                 self._ended.labels(model, answer.finish_reason).inc()
             self._observe(model, answers.began, answer.times)
 
+    def answered_whole(self, model: str, prompt_tokens: int, tokens: int, reason: str, seconds: float) -> None:
+        """Counts an answer that came at once.
+
+        Args:
+            model: name of the model.
+            prompt_tokens: number of tokens of the prompt.
+            tokens: number of new tokens.
+            reason: how the answer ended.
+            seconds: from the request to the answer.
+        """
+        self._prompt.labels(model).inc(prompt_tokens)
+        self._generated.labels(model).inc(tokens)
+        self._ended.labels(model, reason).inc()
+        self._whole.labels(model).observe(seconds)
+
     def responded(self, route: str, status: int) -> None:
         """Counts a response."""
         self._responses.labels(route, status).inc()

@@ -20,6 +20,7 @@ from tapeline.server._paths import without_paths
 from tapeline.server._progress import LoadProgress, LoadStep
 from tapeline.server._ranking_model import Ranking
 from tapeline.server._shortening import shortened
+from tapeline.server._text_to_text_model import TextToTextModel
 from tapeline.server._transcription_model import TranscriptionModel
 from tapeline.server._verification import Verification, VerificationState
 
@@ -402,7 +403,35 @@ class Models:
         Raises:
             RequestError: there is none.
         """
+        self._refuse_text_to_text(name)
         return self._model(name, TextModel, "generates no text", "generates text")
+
+    def completing_model(self, name: str | None) -> TextModel | TextToTextModel:
+        """Returns the model that completes or answers texts under a name, or the only one without a name.
+
+        Raises:
+            RequestError: there is none.
+        """
+        return self._model(name, (TextModel, TextToTextModel), "generates no text", "generates text")
+
+    def _refuse_text_to_text(self, name: str | None) -> None:
+        """Refuses an encoder-decoder in another route than that of completions.
+
+        Raises:
+            RequestError: the name is that of an encoder-decoder, or without a name only such are loaded.
+        """
+        loaded = self.loaded()
+        if name is not None:
+            model = self.named(name)
+        else:
+            model = loaded[0] if len(loaded) == 1 else None
+        if isinstance(model, TextToTextModel):
+            raise RequestError(
+                f"model {model.name!r} is an encoder-decoder, which answers texts at /v1/completions: send the text "
+                "there as `prompt`",
+                param="model",
+                code="wrong_model",
+            )
 
     def adaptable(self, name: str | None) -> TextModel:
         """Returns the model that takes adapters under a name, or the only one that does.
@@ -509,7 +538,7 @@ class Models:
         """Returns the time since the last progress of every model that has work, 0 for others, by the model's name."""
         return {model.name: model.stalled_seconds() for model in self.loaded()}
 
-    def _model(self, name: str | None, kind: type[M], does_not: str, does: str) -> M:
+    def _model(self, name: str | None, kind: type[M] | tuple[type[M], ...], does_not: str, does: str) -> M:
         if name is not None:
             model = self.named(name)
             if not isinstance(model, kind):

@@ -14,6 +14,7 @@ from tapeline.server._records import Record, Unheeded, option, required
 _MODEL: Final = "Name of a served model; may be left out if there is only one."
 _TOKENS: Final = Items(Whole(0), 1)
 _MOST_PROMPTS: Final = 64
+_MOST_BEAMS: Final = 16
 _MOST_TEXTS: Final = 2048
 TEXTS_OR_TOKENS: Final = Either((Text(1), _TOKENS, Items(Text(1), 1, _MOST_TEXTS), Items(_TOKENS, 1, _MOST_TEXTS)))
 """Text or token ids, or a list of such."""
@@ -126,6 +127,17 @@ class CompletionRequest(GenerationFields):
     add_special_tokens: bool = option(Flag(), "Add the tokens that the tokenizer puts around a text.", True)
     echo: bool = option(Flag(), "Begin the answer with the prompt.", False)
     logprobs: int | None = option(Whole(0, MOST_LOGPROBS), "Likeliest tokens to send in each place.")
+    num_beams: int | None = option(
+        Whole(1, _MOST_BEAMS), "Beams of an encoder-decoder's beam search; by default those of the model's files."
+    )
+    length_penalty: float | None = option(
+        Number(-100, 100), "Exponent of an answer's length in its score, of beam search."
+    )
+    early_stopping: bool | str | None = option(
+        Either((Flag(), Choice(("never",)))), "When beam search ends, as transformers has it."
+    )
+    source_language: str | None = option(Text(1), "Language of the prompt, as an encoder-decoder's tokenizer names it.")
+    target_language: str | None = option(Text(1), "Language of the answer.")
 
     def check(self) -> None:
         """Checks the fields together.

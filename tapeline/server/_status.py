@@ -19,6 +19,7 @@ from tapeline.server._openapi import document
 from tapeline.server._options import ServerOptions
 from tapeline.server._requests import ModelRequest
 from tapeline.server._service import Service, is_known, service_of
+from tapeline.server._text_to_text_model import TextToTextModel
 from tapeline.server._transcription_model import TranscriptionModel
 from tapeline.server._verification import VerificationState
 
@@ -163,6 +164,8 @@ def _model(model: ServedModel, state: ModelState | None, options: ServerOptions)
     kind = "generate" if isinstance(model, TextModel) else "embed"
     if isinstance(model, TranscriptionModel):
         kind = "transcribe"
+    elif isinstance(model, TextToTextModel):
+        kind = "text_to_text"
     chat = isinstance(model, TextModel) and model.template is not None
     return {
         "id": model.name,

@@ -1,14 +1,19 @@
 """Encoder-decoders from text to text: tokens, answers and languages are those of transformers' ``generate``."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
 import tapeline
 from lang_core import InputError
 from run_iree import available, target_of_device
+from tapeline.backends import Place
+from tapeline.server import Loading, ModelSource, load_bundle
+from tapeline.server._server_testing import running
 from tests.goldens.translation.files import read_answers, write_model
 from tests.product._bundles import export, invoke
 
@@ -66,6 +71,60 @@ def test_several_texts_stop_strings_and_samples(model: tuple[str, Path]) -> None
         assert loaded.generate(first, stop=whole[2:4], **options).text == whole.partition(whole[2:4])[0]
         drawn = [loaded.generate(first, temperature=2.0, seed=seed, **options).token_ids for seed in (1, 1, 2)]
         assert drawn[0] == drawn[1] != drawn[2]
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_check_ends_a_stream_before_its_next_step(model: tuple[str, Path], beams: int) -> None:
+    name, path = model
+    calls: list[int] = []
+
+    def check() -> None:
+        calls.append(len(calls))
+        if len(calls) == 3:
+            raise InterruptedError
+
+    text = _ANSWERS[name]["answers"][0]["text"]
+    options: Any = {"num_beams": beams, "max_new_tokens": 9, "ignore_eos": True}
+    with tapeline.load(path, device=_DEVICE) as loaded:
+        whole = loaded.generate(text, **options)
+        with pytest.raises(InterruptedError):
+            list(loaded.stream(text, check=check, **options))
+        assert loaded.generate(text, **options) == whole
+    assert len(calls) == 3
+
+
+def test_the_server_answers_for_openais_client(model: tuple[str, Path]) -> None:
+    name, path = model
+    place = Place(device=_DEVICE)
+    with running([ModelSource(name, lambda: load_bundle(name, tapeline.Bundle(path), Loading(place=place)))]) as server:
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
+        ask = partial(client.completions.create, model=name)
+        for known in _ANSWERS[name]["answers"]:
+            options = dict(known["options"])
+            languages = dict(zip(("source_language", "target_language"), known["languages"], strict=False))
+            most = options.pop("max_new_tokens", None)
+            answer = ask(prompt=known["text"], max_tokens=most, extra_body={**options, **languages})
+            ended = known["tokens"][-1] == _END.get(name, 2)
+            assert (answer.choices[0].text, answer.choices[0].finish_reason) == (
+                known["answer"],
+                "stop" if ended else "length",
+            )
+            assert answer.usage is not None
+            assert answer.usage.prompt_tokens == len(known["source"])
+            assert answer.usage.completion_tokens == len(known["tokens"])
+        known = _ANSWERS[name]["answers"][0]
+        languages = dict(zip(("source_language", "target_language"), known["languages"], strict=False))
+        sampled: Any = {"temperature": 2.0, "seed": 3, "top_p": 0.9}
+        answer = ask(prompt=known["text"], max_tokens=8, **sampled, extra_body=languages)
+        with pytest.raises(openai.BadRequestError, match="`num_beams`: beam search does not go with `temperature`"):
+            ask(prompt="the cat", temperature=0.5, extra_body={"num_beams": 3})
+        with pytest.raises(openai.BadRequestError, match=r"a source of 60 tokens: .* encodes 1 to 48"):
+            ask(prompt=[5] * 60, max_tokens=9)
+        with pytest.raises(openai.BadRequestError, match="is an encoder-decoder, which answers texts at /v1/comp"):
+            client.chat.completions.create(model=name, messages=[{"role": "user", "content": "the cat"}])
+        client.close()
+    with tapeline.load(path, device=_DEVICE) as loaded:
+        assert answer.choices[0].text == loaded.generate(known["text"], max_new_tokens=8, **sampled, **languages).text
 
 
 def test_refusals(model: tuple[str, Path]) -> None:
