@@ -10,9 +10,12 @@ import safetensors.numpy
 
 from lang_core import EagerExecutionContext
 from tests.goldens.cases import CASES, Config
+from tests.goldens.encoders.cases import ENCODER_CASES
+from tests.goldens.encoders.files import encoder_weights, read_encoder_golden, write_encoder_checkpoint
 from tests.goldens.golden_files import read_golden
 from tests.goldens.published_forms import FORMS, Weights, fused, llama_fields, side_by_side
 from tests.goldens.weights import stored_weights
+from tests.parity._golden_encoders import forward_of
 from tests.parity._golden_models import relative_error
 from transformer_core.checkpoints import SafetensorsCheckpoint
 from transformer_core.models import load_model, weights_of
@@ -51,3 +54,47 @@ def test_baichuan_2_divides_the_rows_of_its_head_by_their_lengths(tmp_path: Path
     config = {**llama_fields(case.config), "vocab_size": 125696}
     actual = _logits(tmp_path, "BaichuanForCausalLM", config, weights, golden.prompt)[..., :known]
     assert relative_error(actual, golden.prompt_logits / lengths) < 2e-4
+
+
+_NEW_LAYERS = {
+    "layers.": "encoder.layer.",
+    "self_attn.": "attention.",
+    "post_attention_layernorm": "attn_ln",
+    "post_mlp_layernorm": "mlp_ln",
+    "lm_head.layer_norm": "lm_head.norm",
+}
+
+
+def _new_weights(weights: Weights) -> Weights:
+    """Returns the weights of a GTE as its authors' code stores them."""
+    stored = fused(weights, "qkv_proj", side_by_side)
+    for key in [key for key in stored if ".up_proj." in key]:
+        gate = stored.pop(key.replace("up_proj", "gate_proj"))
+        stored[key.replace("up_proj", "up_gate_proj")] = side_by_side(stored.pop(key), gate)
+    renamed: Weights = {}
+    for key, array in stored.items():
+        key = f"new.{key.removeprefix('gte.')}" if key.startswith("gte.") else key
+        for part, name in _NEW_LAYERS.items():
+            key = key.replace(part, name)
+        renamed[key] = np.ascontiguousarray(array)
+    return renamed
+
+
+@pytest.mark.parametrize("name", ["gte_sentence", "gte_masked_lm", "gte_classifier"])
+def test_a_gte_under_its_authors_names_says_what_transformers_says(name: str, tmp_path: Path) -> None:
+    case, golden = ENCODER_CASES[name], read_encoder_golden(name)
+    write_encoder_checkpoint(tmp_path, case)
+    config = {key: value for key, value in case.config.items() if key != "rope_parameters"}
+    config |= {"architectures": [case.architecture.replace("Gte", "New")], "model_type": "new", "rope_theta": 70.0}
+    config |= {"pack_qkv": True, "position_embedding_type": "rope", "layer_norm_type": "layer_norm"}
+    if case.config["rope_parameters"]["rope_type"] == "linear":  # the same frequencies
+        config["rope_scaling"] = {"type": "ntk", "factor": 2.0}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    safetensors.numpy.save_file(_new_weights(encoder_weights(case)), tmp_path / "model.safetensors")
+    model = load_model(tmp_path)
+    with SafetensorsCheckpoint(tmp_path) as checkpoint:
+        ctx = EagerExecutionContext(weights_of(model, checkpoint))
+        results: Any = forward_of(model, golden.inputs)(ctx, *map(ctx.constant, golden.inputs.values()))
+        assert results
+        for output, tensor in results.items():
+            assert relative_error(tensor, golden.outputs[output]) < 2e-4, output

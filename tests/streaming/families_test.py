@@ -33,6 +33,7 @@ _ONE_EACH: dict[str, GoldenCase | EncoderCase | VisionLanguageCase] = {
 # Families whose configurations are those of another one.
 _SAME = {
     "Camembert": "Roberta",
+    "New": "Gte",
     "Gemma3Text": "Gemma3",
     **dict.fromkeys(("MT5", "MT5Encoder"), "T5"),
     "UMT5Encoder": "UMT5",

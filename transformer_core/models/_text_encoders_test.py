@@ -1,6 +1,7 @@
 """Configurations of BERT's successors: what is read, and what is refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from lang_core import ConfigError, MappingWeights
 from transformer_core._config_fields import ConfigFields
 from transformer_core.family._registry import family_in
 from transformer_core.layers._feed_forward import Activation
+from transformer_core.layers._rope_scaling import LinearScaling
 from transformer_core.models import load_model, stored_specs
 from transformer_core.models.encoders import T5Config, TextConfig, TextModel
 
@@ -118,6 +120,38 @@ def test_nomic_bert_with_experts_has_biases_and_no_gates():
 def test_what_is_not_supported_of_these_is_refused(architecture: str, changes: dict[str, Any], message: str):
     with pytest.raises(ConfigError, match=message):
         read(architecture, **changes)
+
+
+NTK = {"type": "ntk", "factor": 8.0}
+
+
+def test_published_gte_has_the_frequencies_that_its_authors_compute():
+    """Formula of ``NTKScalingRotaryEmbedding`` in vLLM, without ``mixed_b``."""
+    rope = read("NewModel", hidden_size=24, rope_theta=20000, rope_scaling=NTK).stack.rope
+    assert rope is not None
+    assert isinstance(rope.scaling, LinearScaling)
+    assert (rope.rotated, rope.base) == (8, 160000.0)
+    assert rope.scaling.factor == pytest.approx(8.0 ** (2 / 8))
+    plain = read("NewModel", hidden_size=24).stack.rope
+    assert plain is not None
+    assert plain.base == 10000.0
+    assert read("GteModel", hidden_size=24).stack.rope == replace(plain, base=160000.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rope_scaling": {**NTK, "mixed_b": 0.5}}, "'mixed_b': expected null, or no such field; found 0.5"),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "'type': expected .*ntk; found 'linear'"),
+        ({"rope_scaling": {"type": "ntk", "factor": 1.0}}, "'factor': expected a finite number above 1; found 1.0"),
+        ({"position_embedding_type": "absolute"}, "'position_embedding_type': expected 'rope', or no such field"),
+        ({"layer_norm_type": "rms_norm"}, "'layer_norm_type': expected 'layer_norm', or no such field"),
+        ({"logn_attention_scale": True}, "'logn_attention_scale': expected False, or no such field; found True"),
+    ],
+)
+def test_what_is_not_supported_of_a_published_gte_is_refused(changes: dict[str, Any], message: str):
+    with pytest.raises(ConfigError, match=message):
+        read("NewModel", hidden_size=24, **changes)
 
 
 def test_keys_of_nomic_bert_as_transformers_holds_them():

@@ -554,12 +554,15 @@ _GTE = {
 GTE_CASES = (
     EncoderCase(
         "gte_sentence",
-        "sentences: the first token's state, with one type of tokens",
-        _GTE,
+        "sentences: the first token's state, with one type of tokens, a base and frequencies as of NTK's factor 2",
+        {**_GTE, "rope_parameters": {"factor": 2**0.25, "rope_theta": 140.0, "rope_type": "linear"}},
         seed=37,
         lengths=(14, 6),
         pooling="cls",
-        must_matter=({"hidden_act": "relu"}, {"rope_parameters": {"rope_theta": 900.0, "rope_type": "default"}}),
+        must_matter=(
+            {"hidden_act": "relu"},
+            {"rope_parameters": {"rope_theta": 70.0, "rope_type": "default"}},
+        ),
     ),
     EncoderCase(
         "gte_masked_lm",

@@ -1,5 +1,6 @@
 """GTE 1.5 (Zhang et al. 2024, arXiv:2407.19669): a BERT with RoPE and gates, in transformers' form and as published."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from lang_core import WeightSource
@@ -65,6 +66,45 @@ def _stored(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe |
     return (_PUBLISHED_KEYS if published else _KEYS)(name, shape, source)
 
 
+# Supported values of fields of the published form that select other variants.
+_PUBLISHED_FIXED: Final[dict[str, Any]] = {
+    "layer_norm_type": "layer_norm",
+    "logn_attention_clip1": False,
+    "logn_attention_scale": False,
+    "pack_qkv": True,
+    "position_embedding_type": "rope",
+}
+_PUBLISHED_BASE: Final = 10_000.0
+
+
+def _named_as_transformers(fields: ConfigFields) -> ConfigFields:
+    """Returns the fields of transformers' form, from the published one.
+
+    Its RoPE may have the fixed NTK scaling of https://kexue.fm/archives/9706: the base times the factor f, and all
+    frequencies divided by f ** (2 / H), as a linear scaling divides them.
+    """
+    for name, value in _PUBLISHED_FIXED.items():
+        if fields.values.get(name, value) not in (value, None):
+            fields.refuse(name, f"{value!r}, or no such field")
+    values = {**fields.values, "position_embedding_type": None}
+    base = fields.number("rope_theta", _PUBLISHED_BASE, above=1.0)
+    values["rope_theta"] = base
+    if fields.has("rope_scaling"):
+        scaling = fields.object("rope_scaling")
+        scaling.choice("type", ("ntk",))
+        if scaling.values.get("mixed_b") is not None:
+            scaling.refuse("mixed_b", "null, or no such field")
+        factor = scaling.number("factor", above=1.0)
+        head_size = max(1, fields.integer("hidden_size") // fields.integer("num_attention_heads"))
+        values["rope_theta"] = base * factor
+        values["rope_scaling"] = {"rope_type": "linear", "factor": factor ** (2 / head_size)}
+    return ConfigFields(values, fields.where)
+
+
+def _read_published(fields: ConfigFields, architecture: str, **known: Any) -> TextConfig:
+    return _read(_named_as_transformers(fields), architecture, **known)
+
+
 def _read(fields: ConfigFields, architecture: str, **known: Any) -> TextConfig:
     hidden, heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
     head_size = fields.integer("head_dim", hidden // heads) if hidden >= heads else 1
@@ -85,13 +125,13 @@ _BUFFERS: Final = ("*embeddings.position_ids", "*inv_freq")
 _HEAD: Final = HeadConfig(Activation.GELU, aliases=("lm_head.decoder.weight", ""))
 
 
-def _families(name: str, model_type: str) -> tuple[ModelFamily[TextConfig], ...]:
+def _families(name: str, model_type: str, read: Callable[..., TextConfig]) -> tuple[ModelFamily[TextConfig], ...]:
     model, masked, classifier = f"{name}Model", f"{name}ForMaskedLM", f"{name}ForSequenceClassification"
     return (
         ModelFamily(
             model,
             model_type,
-            lambda fields: _read(fields, model),
+            lambda fields: read(fields, model),
             TextModel,
             lambda config: _stored,
             _ANY_LAYER,
@@ -101,7 +141,7 @@ def _families(name: str, model_type: str) -> tuple[ModelFamily[TextConfig], ...]
         ModelFamily(
             masked,
             model_type,
-            lambda fields: _read(fields, masked, head=_HEAD),
+            lambda fields: read(fields, masked, head=_HEAD),
             TextForMaskedLM,
             lambda config: _stored,
             _ANY_LAYER,
@@ -110,14 +150,14 @@ def _families(name: str, model_type: str) -> tuple[ModelFamily[TextConfig], ...]
         ModelFamily(
             classifier,
             model_type,
-            lambda fields: _read(fields, classifier, pooler=True, labels=labels_of(fields)),
+            lambda fields: read(fields, classifier, pooler=True, labels=labels_of(fields)),
             TextForSequenceClassification,
             lambda config: _stored,
             _ANY_LAYER,
             (*_BUFFERS, "lm_head.*"),
         ),
-        token_families(name, model_type, _read, _stored, _ANY_LAYER, (*_BUFFERS, "lm_head.*"))[0],
+        token_families(name, model_type, read, _stored, _ANY_LAYER, (*_BUFFERS, "lm_head.*"))[0],
     )
 
 
-GTE: Final = _families("Gte", "gte")
+GTE: Final = (*_families("Gte", "gte", _read), *_families("New", "new", _read_published))
