@@ -55,6 +55,7 @@ class ModelFlags:
         *,
         model: str | None = None,
         slots: int | None = None,
+        slots_if_any: int | None = None,
         verify_tokens: int | None = None,
         adapters: tuple[int, int] | None = None,
         process: "ExportProcess | None" = None,
@@ -68,13 +69,14 @@ class ModelFlags:
             progress: receives steps, warnings and bytes.
             model: default of the flag.
             slots: rows of a bundle for a server; None for another bundle.
+            slots_if_any: with ``process``, the same for a model that has rows; others are exported without.
             verify_tokens: tokens that a call of such a bundle verifies; None without drafts.
             adapters: number and greatest rank of the adapters that such a bundle takes; None for none.
             process: exports, if that is not to be done here; None for here.
             follower: with ``process``, receives the verification, unless ``--verify=before`` waits for it.
             chats: True refuses a model without a chat template before it is exported.
         """
-        sizes = {"slots": slots, "verify_tokens": verify_tokens}
+        sizes = {"slots": slots, "slots_if_any": slots_if_any, "verify_tokens": verify_tokens}
         given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
         given |= {} if adapters is None else {"adapters": adapters[0], "adapter_rank": adapters[1]}
         given |= {name: holder.value for name, holder in self.options.items() if holder.value is not None}

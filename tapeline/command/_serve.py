@@ -94,7 +94,8 @@ _MODEL: Final = define_model_flags(FLAGS)
 _SLOT_COUNT: Final = flags.DEFINE_integer(
     "slots",
     None,
-    f"Maximum number of sequences the server decodes at once. Needs --model. Default: {SERVED_SLOTS}.",
+    f"Maximum number of sequences the server decodes at once. Needs --model. Default: {SERVED_SLOTS}, and none for "
+    "models that have no caches to share, such as embedders.",
     lower_bound=1,
     flag_values=FLAGS,
 )
@@ -462,13 +463,13 @@ def _model_source(log: Log, prefixes: PrefixDirectory | None) -> ModelSource:
 
     def bundle() -> tapeline.Bundle:
         verified = None if _drafts() is None else (_DRAFT_TOKENS.value or _DRAFTED) + 1
-        slots = _SLOT_COUNT.value or SERVED_SLOTS
         takes = _ADAPTERS_DIR.value is not None or adapters
         return _MODEL.bundle(
             _PLACE.place(),
             told,
             model=_DEMO,
-            slots=slots,
+            slots=_SLOT_COUNT.value,
+            slots_if_any=SERVED_SLOTS if _SLOT_COUNT.value is None else None,
             verify_tokens=verified,
             adapters=table_sizes(adapters) if takes else None,
             process=process,

@@ -25,6 +25,7 @@ from tapeline.exporting._source import open_source
 from tapeline.hub import resolve_model
 from tapeline.runners import RopeLengths
 from tapeline.text import ChatTemplate, NoTemplateError
+from transformer_core.models import DecoderLM, load_model
 
 BUNDLE_CACHE: Final = "TAPELINE_BUNDLE_CACHE"
 """Variable of the environment with the bound of the cache of bundles."""
@@ -79,6 +80,7 @@ def cached_export_early(
     again: bool = False,
     chats: bool = False,
     or_slots: int | None = None,
+    slots_if_any: int | None = None,
     **options: Unpack[ExportKeywords],
 ) -> Bundle:
     """Returns a verified bundle as ``cached_export`` does, and shows a bundle that it exports before it is verified.
@@ -93,6 +95,7 @@ def cached_export_early(
         again: True exports also if the bundle is there.
         chats: True refuses a model without a chat template before it is exported.
         or_slots: as for ``cached_export``.
+        slots_if_any: ``slots`` of a model whose sequences have caches; others, such as embedders, are exported without.
         **options: fields of ``ExportOptions``.
 
     Raises:
@@ -106,7 +109,13 @@ def cached_export_early(
         key = _key(files, options)
         with_slots: ExportKeywords = options | {"slots": or_slots}
         other = None if or_slots is None or again else _key(files, with_slots)
+        rows: ExportKeywords = options | {"slots": slots_if_any}
+        key_with_rows = key if slots_if_any is None else _key(files, rows)
     directory, title = user_cache_directory() / "bundles", model_title(name)[:60]
+    if slots_if_any is not None and (
+        (directory / f"{title}-{key_with_rows[:16]}").exists() or _has_rows(name, Path(base, name))
+    ):
+        key, options = key_with_rows, rows
     path = directory / f"{title}-{key[:16]}"
     if other is not None and not path.exists():
         served = _served_at(directory / f"{title}-{other[:16]}")
@@ -153,6 +162,14 @@ def _show(staging: Path, path: Path, on_unverified: Callable[[Path], object]) ->
 def _rewritten(_: str, names: list[str]) -> set[str]:
     """Returns the names of files that the export writes again or removes."""
     return {MARK, Steps.FILE} & {*names}
+
+
+def _has_rows(model: str, path: Path) -> bool:
+    """Returns whether sequences of a model have caches, of which a server can keep several as rows."""
+    if model == "demo":
+        return True
+    with open_source(model, path, False) as source:
+        return isinstance(load_model(source.directory, weights=False), DecoderLM)
 
 
 def _check_template(model: str, path: Path) -> None:

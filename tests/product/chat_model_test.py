@@ -13,8 +13,10 @@ import pytest
 from lang_core import InputError
 from tapeline.bundle import Bundle
 from tapeline.demo import write_demo_checkpoint
-from tapeline.exporting import cached_export
+from tapeline.exporting import cached_export, cached_export_early
 from tests.goldens.cases import CASES
+from tests.goldens.encoders.cases import ENCODER_CASES
+from tests.goldens.encoders.files import write_encoder_checkpoint
 from tests.goldens.gguf_files import write_gguf
 from tests.product._bundles import Finished, export, invoke, stablehlo_here
 
@@ -136,6 +138,28 @@ def test_a_server_s_bundle_serves_a_conversation(exported: list[Path], model: Pa
     assert cached_export(model, or_slots=3, max_sequence=64).path != served  # the bundle of one sequence is there now
     assert cached_export(model, or_slots=4, max_sequence=64).path == exported[2]
     assert len(exported) == 3
+
+
+def test_slots_if_the_model_has_rows(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server's bundle of an embedder is without slots, which nobody asked for."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    embedder = tmp_path / "embedder"
+    embedder.mkdir()
+    write_encoder_checkpoint(embedder, ENCODER_CASES["bert"])
+    small: Any = {"target": (), "verify": "none", "weights": "none", "num_layers": 1}
+
+    def served(path: Path) -> Bundle:
+        bundle = cached_export_early(path, None, slots_if_any=2, **small)
+        assert cached_export_early(path, None, slots_if_any=2, **small).path == bundle.path
+        return bundle
+
+    assert served(model).config.model["slots"] == 2
+    assert served(model).path == cached_export(model, slots=2, **small).path
+    bundle = served(embedder)
+    assert "slots" not in bundle.config.model
+    assert [point.name for point in bundle.config.entry_points][:1] == ["forward"]
+    with pytest.raises(InputError, match="slots: expected none, for BertModel has no caches"):
+        cached_export(embedder, slots=2, **small)
 
 
 @pytest.mark.parametrize(("most", "alike"), [(32, False), (64, True)])
