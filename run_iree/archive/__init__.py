@@ -1,6 +1,7 @@
 """Parameter archives (.irpa): written from a checkpoint in bounded memory, mapped by IREE without a copy.
 
 >>> from lang_core import TensorSpec
+>>> from run_iree.archive import ArchiveEntry, archive_layout
 >>> archive_layout([ArchiveEntry("w", "model.w", TensorSpec((2, 3), "f32"))]).total_bytes
 8192
 """

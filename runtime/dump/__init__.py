@@ -3,6 +3,7 @@
 >>> import tempfile
 >>> from pathlib import Path
 >>> import numpy as np
+>>> from runtime.dump import DumpWriter, TensorLabel, read_dump
 >>> directory = Path(tempfile.mkdtemp()) / "dump"
 >>> label = TensorLabel(step=0, entry_point="main", name="x", direction="IN", when="before")
 >>> with DumpWriter(directory, level=2, source={"context": "eager"}) as writer:

@@ -199,7 +199,10 @@ def test_commands_take_their_flags(page: str) -> None:
 
 # Programs of others that the pages call.
 _PROGRAMS: Final = frozenset(
-    "cat cd cmake cp curl espeak-ng export git head iree-compile jq mkdir mpirun mv pip python python3 rm srun sudo tar unzip".split()
+    (
+        "cat cd cmake cp curl espeak-ng export git head iree-compile jq mkdir mpirun mv pip python python3 rm srun "
+        "sudo tar unzip"
+    ).split()
 )
 _KEYWORDS: Final = frozenset({"for", "done", "if", "fi", "then", "else"})
 

@@ -164,7 +164,7 @@ class Identity(Module):
 
 @pytest.mark.parametrize("memory", ["taps", "caches", "bindings"])
 def test_layers_that_read_another_layers_keys_and_values_keep_none(memory: str):
-    config = replace(DecoderConfig.from_hf(_CASES["LlamaForCausalLM"].config), cache_owners=(None, 0))
+    config = replace(DecoderConfig.from_hf(CASES["llama_gqa"].config), cache_owners=(None, 0))
     assert config.layers == 2
     recipe, weights = decoder_flow(config), random_weights(DecoderLM(config))
     model = recipe.build(CompileProfile(name="run", sequence=6, memory=memory, **_SIZES))  # type: ignore[arg-type]

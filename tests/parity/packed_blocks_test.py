@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from lang_core import BLOCK, ENCODINGS, Encoding, TensorSpec, quantizable
 
 _EACH: Final = pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=list(ENCODINGS))
-_QUANTIZED: Final = pytest.mark.parametrize("encoding", [ENCODINGS[name] for name in quantizable()], ids=quantizable())
+# Encodings that gguf quantizes; others are packed by a search, whose errors another test holds to llama.cpp's.
+_BY_GGUF: Final = [name for name in quantizable() if not name.endswith("_k") and not name.startswith("iq")]
+_QUANTIZED: Final = pytest.mark.parametrize("encoding", [ENCODINGS[name] for name in _BY_GGUF], ids=_BY_GGUF)
 _DRAWN: Final = settings(deadline=None, derandomize=True, database=None, max_examples=150)
 
 

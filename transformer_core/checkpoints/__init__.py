@@ -2,6 +2,7 @@
 
 >>> import numpy as np, os, tempfile
 >>> from lang_core import TensorSpec
+>>> from transformer_core.checkpoints import SafetensorsCheckpoint, write_safetensors
 >>> with tempfile.TemporaryDirectory() as directory:
 ...     path = os.path.join(directory, "model.safetensors")
 ...     ones = lambda key, spec: [np.ones(spec.shape, np.float32)]
