@@ -198,6 +198,8 @@ def _signature(fields: Mapping[str, Any]) -> Signature:
         TypeError: a field is damaged; also KeyError or TapelineError.
     """
     name = fields["name"]
+    if not isinstance(name, str):
+        raise TypeError(f"entry point {name!r:.80}: expected a name")
     arguments = tuple(_argument(name, **entry) for entry in fields["args"])
     results = tuple(_result(**entry) for entry in fields["results"])
     reads = fields.get("parameters")

@@ -23,7 +23,7 @@ def _write(directory: Path, settings: object, name: str = "preprocessor_config.j
     [
         (
             {"image_processor_type": "DonutImageProcessor"},
-            "'image_processor_type': expected one of ViTImageProcessor, S",
+            "'image_processor_type': expected one of ViTImageProcessor, D",
         ),
         ({"do_pad": True}, "'do_pad': expected false, or no such field: known steps are do_resize"),
         ({"do_pan_and_scan": True}, "'do_pan_and_scan': expected false"),

@@ -14,6 +14,8 @@ from transformer_core.models.encoders._stack import labels_of
 from transformer_core.models.encoders._vision import StackDefaults, VisionConfig, VisionModel, read_picture, read_stack
 from transformer_core.models.encoders._vit_tower import VitTower
 
+_MOST_ROTATED: Final = 1 << 17  # tokens, for which the tables of RoPE are made
+
 
 @checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +128,7 @@ def _read_dinov3(fields: ConfigFields) -> VitKindConfig:
     if stack.hidden // stack.heads % 4:
         fields.refuse("num_attention_heads", f"heads of a size that 4 divides; it is {stack.hidden // stack.heads}")
     count = fields.integer("num_register_tokens", 0, minimum=0)
-    return VitKindConfig(
+    config = VitKindConfig(
         architecture="DINOv3ViTModel",
         stack=stack,
         first_tokens=1 + count,
@@ -136,6 +138,12 @@ def _read_dinov3(fields: ConfigFields) -> VitKindConfig:
         positions=False,
         **read_picture(fields, _DINOV3),
     )
+    if config.tokens > _MOST_ROTATED:
+        asked = "num_register_tokens" if count > _MOST_ROTATED else "image_size"
+        fields.refuse(
+            asked, f"a picture of at most {_MOST_ROTATED} tokens, whose RoPE is a table; it has {config.tokens}"
+        )
+    return config
 
 
 def _read_deit(fields: ConfigFields, architecture: str) -> VitKindConfig:
