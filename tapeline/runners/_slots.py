@@ -111,7 +111,7 @@ class BundleSlots:
         self._rows: Final = slot_rows(self._caches, self.position_axes, session.updating("copy_row", 0), pool)
         self.pages: Final = pool
         self.adapters: Final = adapters or adapter_tables(bundle, session)
-        self._adapter_of_row: Final = [0] * self.slots
+        self._adapter_of_row: Final = dict[int, int]()
         self.token_bytes = 0
 
     @property
@@ -199,7 +199,7 @@ class BundleSlots:
 
         Rows at rest are None.
         """
-        numbers = [0 if row is None else self._adapter_of_row[row] for row in rows]
+        numbers = [0 if row is None else self._adapter_of_row.get(row, 0) for row in rows]
         if not any(numbers) or entry.adapted is None or self.adapters is None:
             return entry, []
         return entry.adapted, self.adapters.arguments(numbers)
@@ -259,7 +259,7 @@ class BundleSlots:
         if not rows or len(set(rows)) != len(rows):
             raise InputError(f"decode: expected at least one row, each once; found {list(rows)}")
         steps = list(zip(rows, token_ids, positions, strict=True))
-        adapted = [step for step in steps if self._adapter_of_row[step[0]]]
+        adapted = [step for step in steps if self._adapter_of_row.get(step[0])]
         if not adapted or len(adapted) == len(steps):
             return self._decoded(rows, token_ids, positions)
         predictions: dict[int, Prediction] = {}
