@@ -64,7 +64,7 @@ def _dump(directory: Path, broken: Sequence[str] = ()) -> Path:
 def test_every_flag_is_there() -> None:
     ours = set(load_command("compare").FLAGS)
     assert ours == set(
-        "actual reference model device engine mesh checkpoint reference_device reference_engine entry_point input "
+        "actual reference model device backend mesh checkpoint reference_device reference_backend entry_point input "
         "tolerance inside format every picture verify_files trust_compiled".split()
     )
 

@@ -62,7 +62,7 @@ def running(
 
 def test_every_flag_of_the_contract_is_there() -> None:
     ours = set(load_command("run").FLAGS)
-    placed = {"device", "engine", "mesh", "checkpoint", "verify_files", "trust_compiled"}
+    placed = {"device", "backend", "mesh", "checkpoint", "verify_files", "trust_compiled"}
     assert ours == {
         "bundle",
         "entry_point",
