@@ -273,8 +273,5 @@ def _check_strings(value: Any) -> None:
             left += one.values()
         elif type(one) is list:
             left += one
-        elif type(one) is str and not one.isascii():
-            try:
-                one.encode()
-            except UnicodeEncodeError:
-                raise JsonError(f"the string {one[:40]!a} holds half of a surrogate pair") from None
+        elif type(one) is str and not _is_unicode(one):
+            raise JsonError(f"the string {one[:40]!a} holds half of a surrogate pair")

@@ -6,7 +6,6 @@ overflows its stack, a regular expression takes as long as it likes. Neither is 
 
 import base64
 import binascii
-import itertools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -152,12 +151,10 @@ def _check_model(model: Mapping[str, Any], path: str) -> None:
     if isinstance(merges, list):
         if len(merges) > MOST_TOKENS:
             raise _error(path, "model.merges", f"{len(merges)} merges", f"{MOST_TOKENS} at most")
-        kinds = set(map(type, merges))
-        longest = max((len(merge) for merge in merges if isinstance(merge, str)), default=0) if str in kinds else 0
+        longest = max((len(merge) for merge in merges if isinstance(merge, str)), default=0)
         if longest > 2 * LONGEST_TOKEN + 1:
             raise _error(path, "model.merges", f"a merge of {longest} letters", f"{2 * LONGEST_TOKEN + 1} at most")
-        pairs = (merge[:2] for merge in merges if isinstance(merge, list)) if list in kinds else ()
-        check_tokens(itertools.chain.from_iterable(pairs), path, "model.merges")
+        check_tokens((part for merge in merges if isinstance(merge, list) for part in merge[:2]), path, "model.merges")
     _check_tree({name: value for name, value in model.items() if name not in ("vocab", "merges")}, path, "model")
 
 

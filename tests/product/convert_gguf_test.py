@@ -36,7 +36,7 @@ _SOME = (
     "llama_gqa", "llama_llama3", "phi3_longrope_partial", "gpt2", "gemma3", "mixtral", "deepseek_v3", "gemma4_moe",
     "qwen3_next", "granite_hybrid", "apertus", "falcon", "afmoe",
 )  # fmt: skip
-# What the golden files have beside: fields and shapes that llama.cpp does not look at.
+# Fields and shapes of the golden files alone, which llama.cpp does not read.
 _OPEN = {
     "phi3_window_4x": ("rope.scaling.original_context_length",),
     "granite_hybrid_dense_4x": ("expert_shared_feed_forward_length",),
