@@ -1,5 +1,6 @@
 """Rank 0: all other ranks repeat its calls on sessions."""
 
+import contextlib
 import itertools
 import os
 import queue
@@ -7,7 +8,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from lang_core import InputError, ProcessError, TapelineError
@@ -50,6 +51,7 @@ class Leader:
         self._free = 1
         self._forgotten: Final[deque[int]] = deque()
         self._failed = False
+        self._interrupted = False
         self._outcomes: Final = Outcomes()
         self._opened: Final[dict[int, queue.SimpleQueue[Any]]] = {rank: queue.SimpleQueue() for rank in self._channels}
         self._lost: Final = threading.Event()
@@ -76,12 +78,12 @@ class Leader:
             InputError: a rank cannot open it, or has something else than rank 0; names the rank.
             ProcessError: a rank cannot be reached.
         """
-        with self._lock:
+        with self._lock, self._noting_interrupts():
             call, number = self._told({"open": arguments}), self._free
             self._free += 1
             try:
                 session, facts = self._opener(arguments)
-            except BaseException:
+            except Exception:
                 self._outcomes.done(call, failed=True)
                 self._forgotten.append(number)
                 self._answers()
@@ -97,10 +99,14 @@ class Leader:
     def call(self, target: Mirrored, method: str, values: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """Calls a method on every rank and returns the result of rank 0; see ``Mirrored``.
 
+        A KeyboardInterrupt cuts the call on rank 0 alone: from then on sessions can only be closed.
+
         Raises:
-            ProcessError: a rank cannot be reached.
+            ProcessError: a rank cannot be reached, or an earlier call was interrupted.
         """
-        with self._lock:
+        with self._lock, self._noting_interrupts():
+            if self._interrupted and method == "close":
+                return target.own_object.close()
             message = {
                 "target": target.shared_number,
                 "method": method,
@@ -112,7 +118,7 @@ class Leader:
                 self._figures.note(target.own_object)
             try:
                 result = getattr(target.own_object, method)(*own(values), **own(keywords))
-            except BaseException as error:
+            except Exception as error:
                 self._failed = True
                 self._outcomes.done(call, failed=True)
                 self._await_loss(error)
@@ -139,8 +145,24 @@ class Leader:
             watcher.join(_END)
         return [self._figures.as_json(), *(self._others_figures.get(rank, {}) for rank in self._channels)]
 
+    @contextlib.contextmanager
+    def _noting_interrupts(self) -> Iterator[None]:
+        """Notes that a KeyboardInterrupt came into a call, even into its message to the other ranks."""
+        try:
+            yield
+        except Exception:
+            raise
+        except BaseException:
+            self._interrupted = True
+            raise
+
     def _told(self, message: Mapping[str, Any]) -> int:
         """Tells every rank of a call and returns its number."""
+        if self._interrupted:
+            raise ProcessError(
+                "rank 0 was interrupted in a call, which the other ranks may have finished: end the ranks, and start "
+                "them again"
+            )
         call = next(self._calls)
         forgotten = [self._forgotten.popleft() for _ in range(len(self._forgotten))]
         said = {**message, "call": call, "result": self._free, "forgotten": forgotten, "failed": self._failed}
@@ -180,7 +202,7 @@ class Leader:
                 elif "failed" not in said or not self._outcomes.failed_here(said["failed"], _SAME):
                     self._end_for(f"rank {rank}: {said['error']}")
         except (EOFError, OSError):
-            if not self._ending:
+            if not (self._ending or self._interrupted):
                 self._end_for(f"rank {rank} has ended while it was needed: see its output and its exit status")
         channel.close()
 

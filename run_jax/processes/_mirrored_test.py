@@ -141,6 +141,31 @@ def test_ranks_that_are_no_longer_alike_end() -> None:
     ranks.join()
 
 
+def test_an_interrupt_of_rank_0_is_no_failure_of_others() -> None:
+    class Interrupted(CountingSession):
+        def upload(self, array: np.ndarray) -> Any:
+            raise KeyboardInterrupt
+
+    def interrupted(arguments: Mapping[str, Any]) -> Any:
+        del arguments
+        return Interrupted(own), {}
+
+    own: list[str] = []
+    others: list[str] = []
+    ranks = Ranks([interrupted, _opener(others)])
+    session = ranks.leader.open({"path": "here"})
+    with pytest.raises(KeyboardInterrupt), session:
+        session.upload(np.zeros(2, np.float32))
+    assert own == ["close"]
+    with pytest.raises(ProcessError, match=r"rank 0 was interrupted in a call, which the other ranks"):
+        session.upload(np.zeros(2, np.float32))
+    ranks.leader.end()
+    ranks.join()
+    assert others == ["open here", "close"]
+    assert not ranks.errors
+    assert not ranks.losses
+
+
 def test_the_end_of_a_rank_is_told_to_all() -> None:
     ranks = Ranks([_opener([]) for _ in range(3)])
     session = ranks.leader.open({"path": "here"})

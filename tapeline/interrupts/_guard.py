@@ -1,7 +1,8 @@
 """Guard of a program: a thread that sees each Ctrl-C, also while the main thread runs native code.
 
-The first one raises KeyboardInterrupt in the main thread, so that temporary files are removed. If the program has not
-ended soon after, or if a second one comes, the guard's thread ends the process.
+The first one raises KeyboardInterrupt in the main thread, so that temporary files are removed; while a native module is
+imported it waits, for an exception there may crash the module. If the program has not ended soon after, or if a second
+one comes, the guard's thread ends the process.
 """
 
 import atexit
@@ -24,6 +25,9 @@ EXIT_INTERRUPTED: Final = 130
 """Exit code of a program that Ctrl-C ended."""
 
 _GRACE: Final = 1.3  # seconds that the main thread has to end; a process of an export takes 0.7
+_RETRY: Final = 0.01  # seconds
+_LOADER: Final = "<frozen importlib._bootstrap_external>"
+_NATIVE: Final = ("ExtensionFileLoader.create_module", "ExtensionFileLoader.exec_module")
 _LINE: Final = "error: interrupted\n"
 _SHOW_CURSOR: Final = "\x1b[?25h"  # which bars of progress hide
 
@@ -62,6 +66,7 @@ class _Guard:
         if self.started:
             signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
             signal.signal(signal.SIGINT, self._interrupt)
+            signal.signal(signal.SIGALRM, self._interrupt)
 
     def finish(self, code: object) -> None:
         """Ends the process if it was interrupted; else a later interrupt ends it at once."""
@@ -104,9 +109,13 @@ class _Guard:
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self._over:
             self.end()
-        if not self.received:
-            self.received = True
-            raise KeyboardInterrupt
+        if self.received:
+            return
+        if _imports_native_module(frame):
+            signal.setitimer(signal.ITIMER_REAL, _RETRY)
+            return
+        self.received = True
+        raise KeyboardInterrupt
 
     def _watch(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the other threads
@@ -130,6 +139,17 @@ class _Guard:
         """Ignores SIGINT in the last steps of the interpreter, which would be killed by it."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+
+
+def _imports_native_module(frame: FrameType | None) -> bool:
+    """Returns whether a frame runs below the native code that initializes a module."""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename == _LOADER and code.co_qualname in _NATIVE:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _above_streams(descriptor: int) -> int:

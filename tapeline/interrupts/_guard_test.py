@@ -90,6 +90,31 @@ def test_temporary_files_are_removed(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("t-*"))
 
 
+def test_a_native_module_is_initialized_before_the_interrupt_comes(tmp_path: Path) -> None:
+    # Code in the place of a module's own initialization: an exception in it would be the end of jaxlib's.
+    body = """
+import _imp, importlib.machinery, importlib.util
+def initialize(spec):
+    ready()
+    deadline = time.monotonic() + 0.5
+    while time.monotonic() < deadline:
+        pass
+    print("initialized", flush=True)
+    return create(spec)
+create, _imp.create_dynamic = _imp.create_dynamic, initialize
+path = sys.modules["_ctypes"].__file__
+loader = importlib.machinery.ExtensionFileLoader("_ctypes", path)
+importlib.util.module_from_spec(importlib.util.spec_from_file_location("_ctypes", path, loader=loader))
+time.sleep(600)
+"""
+    process = _started(tmp_path, body)
+    _expect(process, "ready")
+    _interrupt(process)
+    _expect(process, "initialized")
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == _INTERRUPTED
+
+
 def test_native_code_does_not_keep_a_program_nor_its_children(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     body = f"""
