@@ -26,7 +26,7 @@ class PromptPicture:
         start: position of its first token.
         stop: position behind its last one.
         whole: whether its tokens run in one call, since they see each other in both directions.
-        digest: SHA-256 of the pixels.
+        digest: SHA-256 of the shape and the pixels.
     """
 
     pixels: np.ndarray
@@ -36,7 +36,9 @@ class PromptPicture:
     digest: bytes = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "digest", hashlib.sha256(self.pixels.tobytes()).digest())
+        object.__setattr__(
+            self, "digest", hashlib.sha256(repr(self.pixels.shape).encode() + self.pixels.tobytes()).digest()
+        )
 
     def keys(self) -> np.ndarray:
         """Returns numbers i64 [tokens] that stand for the image and the place in it.

@@ -1,5 +1,6 @@
 """Example calls of entry points: inputs that exercise them, and the results to expect."""
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -54,6 +55,9 @@ def example_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: 
             inputs[name] = np.tile(np.arange(spec.shape[1]) * 2 // spec.shape[1], (spec.shape[0], 1)).astype(np.int32)
         elif name in ("positions", "key_places"):
             continue  # of the texts of ``text_ids``
+        elif name == "grid":  # of images that are nearly as large as the call takes
+            side = max(math.isqrt(arguments["pixel_values"].shape[1]) // 4 * 4, 2)
+            inputs[name] = np.full(spec.shape, side, np.int32)
         elif name in _NUMBERS:
             waves = np.sin(np.arange(spec.size, dtype=np.float64) * 0.37) * 1.5
             inputs[name] = waves.reshape(spec.shape).astype(spec.dtype.numpy)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from tapeline.runners._invariance import Invariance, invariance_fields
     from tapeline.runners._measured_invariance import measured_invariance, open_slots
     from tapeline.runners._model import ENCODE, BundleModel, encoded, encoder_arguments, ordered_inputs
-    from tapeline.runners._pictures import padded_call, takes_pictures
+    from tapeline.runners._pictures import padded_call, squares_of_patches, takes_pictures
     from tapeline.runners._rope_lengths import RopeLengths
     from tapeline.runners._row_source import OneRowSource, RowSource, SlotSource
     from tapeline.runners._slot_rows import position_axes

@@ -13,11 +13,11 @@ from generation.engine import SequenceModel
 from lang_core import InputError, near_names
 from runtime import Session, Tensor
 from tapeline.bundle import Bundle
-from tapeline.runners._pictures import padded_call, takes_pictures
+from tapeline.runners._pictures import ImageEncoder, takes_pictures
 from tapeline.runners._predictions import LOGITS, Rows, Single
 from tapeline.runners._rope_lengths import RopeLengths
 from tapeline.runners._slot_rows import WholeRows, position_axes
-from transformer_core import DRAFT, ENCODE_IMAGE, NEXT_IDS, PREFILL_EMBEDDINGS
+from transformer_core import DRAFT, NEXT_IDS, PREFILL_EMBEDDINGS
 
 ENCODE: Final = "encode"
 """Entry point of a model with a decoder that attends to an encoder's states (Whisper)."""
@@ -229,8 +229,7 @@ class BundleModel(SequenceModel):
 
     def encode_image(self, pixels: np.ndarray) -> np.ndarray:
         """Returns the embeddings f32 [T', D] of a picture, or a tile, of pixels f32 [3, height, width]."""
-        batch = self._bundle.entry_point(ENCODE_IMAGE).arguments[0].spec.shape[0]
-        return padded_call(self._session.function(ENCODE_IMAGE), pixels[None], batch)[0]
+        return self._encoder(pixels)
 
     def clear_states(self) -> None:
         """Sets the states to zeros."""
@@ -267,6 +266,10 @@ class BundleModel(SequenceModel):
     def _read(self, nbytes: int) -> None:
         """Counts bytes of ids that were read."""
         self.token_bytes += nbytes
+
+    @cached_property
+    def _encoder(self) -> ImageEncoder:
+        return ImageEncoder(self._bundle, self._session)
 
     @cached_property
     def _prefill_embeddings(self) -> _Called:

@@ -12,11 +12,11 @@ from runtime import Results, Session
 from tapeline.bundle import Bundle
 from tapeline.runners._adapters import AdapterTables, adapter_tables
 from tapeline.runners._invariance import Invariance, known_invariance
-from tapeline.runners._pictures import padded_call
+from tapeline.runners._pictures import ImageEncoder
 from tapeline.runners._predictions import LOGITS, Row, Rows
 from tapeline.runners._sized_calls import SizedCall, sized_calls, smallest
 from tapeline.runners._slot_rows import position_axes, slot_rows
-from transformer_core import ENCODE_IMAGE, PREFILL_EMBEDDINGS_ROW
+from transformer_core import PREFILL_EMBEDDINGS_ROW
 
 SLOTS: Final = "slots"
 """Field of a bundle's model: the number of rows of the caches that requests share."""
@@ -96,7 +96,7 @@ class BundleSlots:
         self.decodes: Final = sized_calls(bundle, session, _DECODE)
         self.seeing: Final = sized_calls(bundle, session, PREFILL_EMBEDDINGS_ROW)
         self.chunks: Final = tuple(prefill.size for prefill in self.prefills)
-        self._encode: Final = session.function(ENCODE_IMAGE) if self.seeing else None
+        self._encode: Final = ImageEncoder(bundle, session) if self.seeing else None
         self.image_token: Final[int | None] = model["image_token"] if self.seeing else None
         self.whole_pictures: Final[bool] = model.get("image_whole", False)
         self.hidden: Final[int] = (
@@ -238,7 +238,7 @@ class BundleSlots:
         """
         if self._encode is None:
             raise InputError(f"encode_image: the bundle has no {PREFILL_EMBEDDINGS_ROW}: it takes no pictures")
-        return padded_call(self._encode, pixels[None], 1)[0]
+        return self._encode(pixels)
 
     def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
         """Appends a token to each of some rows and returns the predictions after them.

@@ -7,7 +7,14 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from lang_core import ConfigError, InputError
-from tapeline.media.images import CanvasPreprocessor, ImagePreprocessor, Picture, TilePreprocessor, Tiles
+from tapeline.media.images import (
+    CanvasPreprocessor,
+    GridPreprocessor,
+    ImagePreprocessor,
+    Picture,
+    TilePreprocessor,
+    Tiles,
+)
 from tapeline.text import Tokenizer
 from transformer_core import ConfigFields, config_fields
 
@@ -72,6 +79,11 @@ class PictureForm(ABC):
     @abstractmethod
     def around(self, picture: TiledPicture) -> str:
         """Returns the text that stands for a picture, with as many marks as it has tokens."""
+
+    def count(self, shape: tuple[int, ...]) -> int:
+        """Returns the number of tokens of a tile [3, height, width]."""
+        del shape
+        return self._tokens
 
     @abstractmethod
     def side(self) -> tuple[int, int] | None:
@@ -195,11 +207,45 @@ class FramedForm(PictureForm):
         return f"\n\n{self.mark}{self._token * self._tokens}{self._last}\n\n"
 
 
+class DynamicForm(PictureForm):
+    """Qwen2-VL and its kin: a picture is one tile, with as many tokens as its size gives it, and the bundle takes."""
+
+    def __init__(self, directory: Path, model: dict[str, Any], tokenizer: Tokenizer | None) -> None:
+        super().__init__(directory, model, tokenizer)
+        most = min(self._tokens, model.get("max_sequence", self._tokens))
+        self._preprocess: Final = GridPreprocessor.load(directory, most_tokens=most)
+        self.mark = _mark_of(tokenizer, model["image_token"], "<|image_pad|>")
+        (patch, _), merge = model["vision"]["patch"], model["vision"]["merge"]
+        if (self._preprocess.patch, self._preprocess.merge) != (patch, merge):
+            raise ConfigError(
+                f"{directory / 'preprocessor_config.json'}: fields 'patch_size' and 'merge_size': expected {patch} and "
+                f"{merge}, as config.json says; found {self._preprocess.patch} and {self._preprocess.merge}: copy the "
+                "model's own file, and export again"
+            )
+        self._side: Final[int] = patch * merge
+
+    def tiles(self, picture: Picture) -> Tiles:
+        """Returns a picture as one tile."""
+        return self._preprocess(picture)
+
+    def side(self) -> None:
+        """Returns nothing: the size depends on the picture."""
+
+    def count(self, shape: tuple[int, ...]) -> int:
+        """Returns the number of squares of patches of a picture [3, height, width]."""
+        return shape[1] // self._side * (shape[2] // self._side)
+
+    def around(self, picture: TiledPicture) -> str:
+        """Returns the tokens of the picture."""
+        return self.mark * self.count(picture.pixels.shape[1:])
+
+
 PICTURE_FORMS: Final[dict[str, type[PictureForm]]] = {
     "grid": GridForm,
     "plain": PlainForm,
     "enclosed": EnclosedForm,
     "framed": FramedForm,
+    "dynamic": DynamicForm,
 }
 """Forms by their name in the description of a bundle."""
 

@@ -1,13 +1,13 @@
 """Prompts with pictures: pictures cut into tiles, and the text around these."""
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final
 
 from generation.engine import PromptPicture
 from lang_core import InputError
 from tapeline.bundle import Bundle
-from tapeline.media.images import DEFAULT_IMAGE_LIMITS, ImageLimits, Tiles
+from tapeline.media.images import DEFAULT_IMAGE_LIMITS, PREPROCESSOR_FILE, ImageLimits, Tiles
 from tapeline.runners import takes_pictures
 from tapeline.running._picture_forms import PICTURE_FORMS, PictureForm, TiledPicture
 from tapeline.running._pictures import ImageSource, picture_of
@@ -32,8 +32,10 @@ class PicturePrompts:
                 f"of a model that sees, with {ENCODE_IMAGE} and {PREFILL_EMBEDDINGS}"
             )
         model = bundle.config.model
-        self._token, self._tokens = model["image_token"], model["image_tokens"]
+        self._token: Final[int] = model["image_token"]
         self._shape: Final = tuple(points[ENCODE_IMAGE].arguments[0].spec.shape[1:])
+        is_dynamic = model.get("image_form") == "dynamic"
+        self._most: Final = self._shape[0] // model["vision"]["merge"] ** 2 if is_dynamic else None
         self._form: Final = _form_of(bundle)(bundle.path, model, tokenizer)
         self._directory: Final = bundle.path
         self._whole: Final[bool] = model.get("image_whole", False)
@@ -67,9 +69,10 @@ class PicturePrompts:
             InputError: the prompt has more or fewer image tokens, or those of a tile do not stand side by side.
         """
         pixels = [tile for picture in pictures for tile in picture.pixels]
+        spans = self._spans(token_ids, [self._form.count(tile.shape) for tile in pixels])
         return [
-            PromptPicture(pixels=tile, start=start, stop=start + self._tokens, whole=self._whole)
-            for tile, start in zip(pixels, self._starts(token_ids, len(pixels)), strict=True)
+            PromptPicture(pixels=tile, start=start, stop=stop, whole=self._whole)
+            for tile, (start, stop) in zip(pixels, spans, strict=True)
         ]
 
     def check_text(self, text: str) -> None:
@@ -103,34 +106,39 @@ class PicturePrompts:
             self._form.around(picture) + after for picture, after in zip(pictures, rest, strict=True)
         )
 
-    def _starts(self, token_ids: Sequence[int], tiles: int) -> list[int]:
-        """Returns the position of the first token of each of some tiles in a prompt."""
+    def _spans(self, token_ids: Sequence[int], counts: Sequence[int]) -> list[tuple[int, int]]:
+        """Returns the positions of the first token, and behind the last one, of tiles with ``counts`` tokens each."""
         positions = [position for position, token_id in enumerate(token_ids) if token_id == self._token]
-        if len(positions) != tiles * self._tokens:
+        if len(positions) != sum(counts):
             raise InputError(
-                f"the prompt has {len(positions)} image tokens (id {self._token}), the pictures have "
-                f"{tiles * self._tokens}: give as many"
+                f"the prompt has {len(positions)} image tokens (id {self._token}), the pictures have {sum(counts)}: "
+                "give as many"
             )
-        starts = positions[:: self._tokens]
-        if any(
-            stop - start != self._tokens - 1
-            for start, stop in zip(starts, positions[self._tokens - 1 :: self._tokens], strict=True)
-        ):
+        stops = list(accumulate(counts))
+        spans = [(positions[stop - count], positions[stop - 1] + 1) for count, stop in zip(counts, stops, strict=True)]
+        if any(stop - start != count for count, (start, stop) in zip(counts, spans, strict=True)):
             raise InputError(
                 f"the image tokens of a tile (id {self._token}) have others among them: keep them together"
             )
-        if self._whole and any(stop - start == self._tokens for start, stop in pairwise(starts)):
+        if self._whole and any(stop == start for (_, stop), (start, _) in pairwise(spans)):
             raise InputError(
                 f"two pictures of the prompt stand side by side (tokens of id {self._token}), and would see each "
                 "other: put text between them"
             )
-        return starts
+        return spans
 
-    def _check_shape(self, shape: Sequence[int]) -> None:
-        if tuple(shape) != self._shape:
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        if self._most is not None:
+            count, (height, width) = self._form.count(shape), shape[1:]
+            if count > self._most:
+                raise InputError(
+                    f"a picture of {width} x {height} pixels, resized, has {count} tokens, and {self._directory} takes "
+                    f"up to {self._most}: cut it"
+                )
+        elif tuple(shape) != self._shape:
             height, width = shape[1:]
             raise InputError(
-                f"{self._directory}: its preprocessor_config.json makes tiles of {height} x {width} pixels, the bundle "
+                f"{self._directory}: its {PREPROCESSOR_FILE} makes tiles of {height} x {width} pixels, the bundle "
                 f"takes {list(self._shape)}: the file is another model's"
             )
 

@@ -9,6 +9,8 @@ import pytest
 import tapeline
 from lang_core import ConfigError, InputError
 from tapeline.bundle import Bundle
+from tapeline.media.images import Picture, read_image
+from tapeline.running import PICTURE_FORMS
 from tests.goldens.vision_language.cases import CASES, IMAGE_TOKEN, Turn
 from tests.goldens.vision_language.files import (
     STEPS,
@@ -24,7 +26,7 @@ demo_layer = _bundles.demo_layer
 
 Generate = Callable[..., Finished]
 _TOLERANCE = 2e-4
-_CASES = {name: CASES[name] for name in ("smolvlm", "idefics3", "llava", "internvl", "gemma3")}
+_CASES = {name: CASES[name] for name in ("smolvlm", "idefics3", "llava", "internvl", "gemma3", "qwen3_vl")}
 _TURNS = [(name, place) for name, case in _CASES.items() for place in range(len(case.turns))]
 
 
@@ -58,13 +60,14 @@ def _images(folder: Path, turn: Turn) -> list[Path]:
 def test_tokens_are_those_of_transformers(folder: Path, name: str, place: int) -> None:
     turn, golden = CASES[name].turns[place], read_vision_language_golden(name)[place]
     logits: list[np.ndarray] = []
+    steps = CASES[name].steps
     with tapeline.load(folder / name) as model:
-        stream = model.chat().stream(turn.text, images=_images(folder, turn), max_new_tokens=STEPS, ignore_eos=True)
+        stream = model.chat().stream(turn.text, images=_images(folder, turn), max_new_tokens=steps, ignore_eos=True)
         logits.extend(token.logits for token in stream)
         assert stream.prompt_tokens == len(golden["prompt"])
         assert stream.answers[0].token_ids == golden["tokens"].tolist()
         again = model.generate(
-            token_ids=golden["prompt"].tolist(), images=_images(folder, turn), max_new_tokens=STEPS, ignore_eos=True
+            token_ids=golden["prompt"].tolist(), images=_images(folder, turn), max_new_tokens=steps, ignore_eos=True
         )
     np.testing.assert_allclose(np.stack(logits), golden["logits"], atol=_TOLERANCE)
     assert again.token_ids == golden["tokens"].tolist()
@@ -161,3 +164,20 @@ def test_bundles_without_eyes_refuse_pictures(folder: Path, demo_layer: Path) ->
         pytest.raises(InputError, match="has the entry points prefill, decode, and takes no pictures"),
     ):
         model.generate("<image>", images=[folder / "rgb"])
+
+
+def test_a_picture_has_as_many_tokens_as_the_bundle_takes(folder: Path) -> None:
+    model = {**Bundle(folder / "qwen3_vl").config.model, "max_sequence": 12}
+    form = PICTURE_FORMS["dynamic"](folder / "qwen3_vl", model, None)
+    picture = form.tiles(read_image(turn_picture("rgb_large")))
+    assert (picture.pixels.shape, form.count(picture.pixels.shape[1:])) == ((1, 3, 24, 24), 9)
+    with pytest.raises(ConfigError, match=r"'patch_size' and 'merge_size': expected 8 and 2, .* found 4 and 2"):
+        PICTURE_FORMS["dynamic"](folder / "qwen3_vl", {**model, "vision": {"patch": [8, 8], "merge": 2}}, None)
+
+
+def test_a_thread_of_a_picture_is_refused(folder: Path) -> None:
+    with tapeline.load(folder / "qwen3_vl") as model:
+        for size, message in (((2, 500), "at most 200 times as long as wide"), ((300, 1), "200 times")):
+            pixels = np.zeros((*size, 3), np.uint8)
+            with pytest.raises(InputError, match=message):
+                list(model.chat().stream("?", images=[Picture(pixels)], max_new_tokens=1))

@@ -38,7 +38,11 @@ def sized_names(name: str, largest: int, sizes: Sequence[int]) -> dict[str, int]
 
 
 def decoder_flow(
-    config: DecoderConfig, embedded: ModelFlow | None = None, normed: ModelFlow | None = None
+    config: DecoderConfig,
+    embedded: ModelFlow | None = None,
+    normed: ModelFlow | None = None,
+    *,
+    rows: Sequence[str] = (),
 ) -> ModelFlow:
     """Returns the recipe of a decoder of any family; its stages are named as Hugging Face's checkpoints name tensors.
 
@@ -46,6 +50,7 @@ def decoder_flow(
         config: sizes and kinds of the layers.
         embedded: stages after the embedding of tokens, such as those that put pictures into their places.
         normed: stages after the final norm, which then goes over all tokens.
+        rows: names of values [L, ..] that ``embedded`` keeps, of which layer i takes row i.
 
     >>> from transformer_core.models import DecoderConfig, decoder_flow
     >>> config = DecoderConfig.from_hf({
@@ -62,7 +67,7 @@ def decoder_flow(
         .repeat_layers(
             config.layers,
             lambda build: layer(config, build.index, build.dtype),
-            rows=() if config.per_layer is None else (PER_LAYER,),
+            rows=(*(() if config.per_layer is None else (PER_LAYER,)), *rows),
         )
         .then(ModelFlow("none") if config.altup is None else copies_merged(config, config.altup))
     )

@@ -9,6 +9,7 @@ from lang_core import Argument, ConfigError, ExecutionContext, Module, Repeated,
 from transformer_core.flow._profile import CompileProfile, Memory, Positions
 from transformer_core.layers._cache import Cache, CacheLayout
 from transformer_core.layers._kv_cache import KVCache, ring_layout
+from transformer_core.layers._position_cache import PositionCache
 
 _CACHE = "_cache"
 
@@ -104,7 +105,7 @@ def _layout(module: Remembering, profile: CompileProfile) -> CacheLayout:
 
 
 def _paged(module: Remembering, layout: CacheLayout, profile: CompileProfile) -> CacheLayout:
-    if layout.specs and layout.make is not KVCache:
+    if layout.specs and layout.make not in (KVCache, PositionCache):
         raise ConfigError(
             f"page_tokens: {module.path!r} keeps {', '.join(layout.specs)}, and pages hold keys and values alone: "
             f"leave pages out"

@@ -9,9 +9,11 @@ from transformer_core.layers._cache import Cache, State
 from transformer_core.layers._kv_cache import KVCache, RingCache
 from transformer_core.layers._masks import causal_mask, mask_bias
 from transformer_core.layers._places import Places, cache_row_places, cache_starts, page_places, row_places
+from transformer_core.layers._position_cache import PositionCache
 from transformer_core.layers._rope import rope_tables
 from transformer_core.layers._rope_config import RopeConfig
 
+_HEADED: Final = (KVCache, PositionCache)
 _PAGED: Final = 2  # rank of rows of which each sequence has several
 
 
@@ -203,7 +205,10 @@ def extending_step(
 
 
 def _kv_heads(caches: Iterable[Cache]) -> tuple[int, ...]:
-    return tuple(sorted({cache.key.shape[1] for cache in caches if isinstance(cache, KVCache)}))
+    heads = {
+        1 if isinstance(cache, PositionCache) else cache.key.shape[1] for cache in caches if isinstance(cache, _HEADED)
+    }
+    return tuple(sorted(heads))
 
 
 def _places(

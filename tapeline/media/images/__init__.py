@@ -8,6 +8,13 @@ if TYPE_CHECKING:
     from tapeline.media.images._files import read_image
     from tapeline.media.images._limits import DEFAULT_IMAGE_LIMITS, ImageLimits
     from tapeline.media.images._picture import Picture
-    from tapeline.media.images._preprocessor import CanvasPreprocessor, ImagePreprocessor, TilePreprocessor, Tiles
+    from tapeline.media.images._preprocessor import (
+        CanvasPreprocessor,
+        GridPreprocessor,
+        ImagePreprocessor,
+        TilePreprocessor,
+        Tiles,
+    )
+    from tapeline.media.images._settings import PREPROCESSOR_FILE
 
 export_lazily(__name__)

@@ -1,5 +1,6 @@
 """Pictures as pixels of a model, by the settings of its image processor."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from tapeline.media.images._limits import DEFAULT_IMAGE_LIMITS, ImageLimits
 from tapeline.media.images._picture import Picture
 from tapeline.media.images._pixels import cropped, normalized, resized
 from tapeline.media.images._settings import PREPROCESSOR_FILE, ImageSettings
-from tapeline.media.images._sizes import best_canvas, tiled_size
+from tapeline.media.images._sizes import best_canvas, grid_size, tiled_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,11 @@ class ImagePreprocessor:
         if settings.tile is not None or settings.canvas is not None:
             raise ConfigError(
                 f"{directory / PREPROCESSOR_FILE}: cuts pictures into tiles, and the model takes one picture: expected "
+                "settings of another kind"
+            )
+        if settings.grid is not None:
+            raise ConfigError(
+                f"{directory / PREPROCESSOR_FILE}: gives pictures of any size, and the model takes one size: expected "
                 "settings of another kind"
             )
         return cls(settings, limits)
@@ -177,6 +183,60 @@ class CanvasPreprocessor:
         if len(parts) > 1:
             parts.append(resized(pixels, size, settings.resample, self.limits))
         return Tiles(np.stack([normalized(part, settings) for part in parts]), rows, columns)
+
+
+@dataclass(frozen=True, slots=True)
+class GridPreprocessor:
+    """Image processor of Qwen2-VL and its kin: a picture keeps nearly its size and shape, in whole squares of patches.
+
+    Attributes:
+        settings: steps that are taken.
+        patch: side of a patch.
+        merge: side of the squares of patches that are one token.
+        pixels: fewest and most pixels of a picture.
+        limits: bounds of the sizes between.
+    """
+
+    settings: ImageSettings
+    patch: int
+    merge: int
+    pixels: tuple[int, int]
+    limits: ImageLimits = DEFAULT_IMAGE_LIMITS
+
+    @classmethod
+    def load(
+        cls, directory: Path, limits: ImageLimits = DEFAULT_IMAGE_LIMITS, *, most_tokens: int | None = None
+    ) -> "GridPreprocessor":
+        """Reads the settings of a checkpoint or a bundle.
+
+        Args:
+            directory: holds preprocessor_config.json.
+            limits: bounds of the sizes between.
+            most_tokens: maximum number of tokens of a picture, if that is less than the settings allow.
+
+        Raises:
+            ConfigError: there are none, they give pictures of one size, or as for ``ImageSettings``.
+        """
+        settings = ImageSettings.load(directory)
+        if settings.grid is None or settings.pixels is None:
+            raise ConfigError(
+                f"{directory / PREPROCESSOR_FILE}: the model takes pictures of any size: expected settings of "
+                "Qwen2VLImageProcessor"
+            )
+        pixels, square = settings.pixels, math.prod(settings.grid) ** 2
+        if most_tokens is not None:
+            pixels = min(pixels[0], most_tokens * square), min(pixels[1], most_tokens * square)
+        return cls(settings, *settings.grid, pixels, limits)
+
+    def __call__(self, picture: Picture) -> Tiles:
+        """Returns the pixels of a picture, as one tile.
+
+        Raises:
+            InputError: it is too narrow.
+        """
+        settings, pixels = self.settings, _seen(picture, self.settings)
+        size = grid_size(_size(pixels), self.patch * self.merge, *self.pixels)
+        return Tiles(normalized(resized(pixels, size, settings.resample, self.limits), settings)[None], 0, 0)
 
 
 def _size(pixels: np.ndarray) -> tuple[int, int]:

@@ -37,11 +37,12 @@ class _Kind:
     std: tuple[float, ...] = _HALVES
     tile: int | None = None
     canvas: tuple[int, int] | None = None
+    grid: tuple[int, int] | None = None
 
     @property
     def steps(self) -> tuple[str, ...]:
         """Fields of the steps that are known."""
-        if self.canvas is not None:
+        if self.canvas is not None or self.grid is not None:
             return _CANVAS_STEPS
         return _PLAIN_STEPS if self.tile is None else _TILED_STEPS
 
@@ -96,6 +97,14 @@ _KINDS: Final = {
         std=_CLIP_STD,
         canvas=(1, 12),
     ),
+    "Qwen2VLImageProcessor": _Kind(
+        models=("qwen2_vl", "qwen2_5_vl", "qwen3_vl"),
+        resample=_BICUBIC,
+        size={"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280},
+        mean=_CLIP_MEAN,
+        std=_CLIP_STD,
+        grid=(14, 2),
+    ),
     "SmolVLMImageProcessor": _Kind(models=("smolvlm",), resample=_LANCZOS, size={"longest_edge": 1456}, tile=364),
     "Idefics3ImageProcessor": _Kind(models=("idefics3",), resample=_LANCZOS, size={"longest_edge": 1456}, tile=364),
 }
@@ -116,6 +125,9 @@ class ImageSettings:
         tile: side of the tiles of a model that sees several per picture, or None.
         splits: whether a larger picture is cut into tiles, or only resized to one.
         canvas: fewest and most tiles of a model that sees a picture as tiles of ``resize``'s size, or None.
+        grid: side of a patch, and of the squares of patches that are one token, of a model that sees pictures of any
+            size; None for others.
+        pixels: fewest and most pixels of a picture of any size; None for others.
     """
 
     resize: Callable[[Size], Size] | None
@@ -128,6 +140,8 @@ class ImageSettings:
     tile: int | None = None
     splits: bool = False
     canvas: tuple[int, int] | None = None
+    grid: tuple[int, int] | None = None
+    pixels: tuple[int, int] | None = None
 
     @classmethod
     def load(cls, directory: Path) -> "ImageSettings":
@@ -144,8 +158,12 @@ class ImageSettings:
         if fields.values.get("use_square_size"):
             fields.refuse("use_square_size", "false, or no such field: say height and width in `size`")
         normalizes = fields.boolean("do_normalize", True)
+        grid = None if kind.grid is None else _grid(fields, *kind.grid)
+        if grid is not None and not fields.boolean("do_resize", True):
+            fields.refuse("do_resize", "true: sides are multiples of patches")
+        resizes = grid is None and fields.boolean("do_resize", True)
         return cls(
-            resize=_resize(fields, kind) if fields.boolean("do_resize", True) else None,
+            resize=_resize(fields, kind) if resizes else None,
             resample=_resample(fields, kind.resample),
             crop=_crop(fields, kind),
             scale=fields.number("rescale_factor", 1 / 255) if fields.boolean("do_rescale", True) else None,
@@ -155,6 +173,8 @@ class ImageSettings:
             tile=None if kind.tile is None else _tile(fields, kind.tile),
             splits=kind.tile is not None and fields.boolean("do_image_splitting", True),
             canvas=None if kind.canvas is None else _canvas(fields, *kind.canvas),
+            grid=grid,
+            pixels=None if grid is None else _pixels(fields, kind, math.prod(grid)),
         )
 
 
@@ -201,6 +221,22 @@ def _resize(fields: ConfigFields, kind: _Kind) -> Callable[[Size], Size]:
     return lambda size: compute(size, asked)
 
 
+def _grid(fields: ConfigFields, patch: int, merge: int) -> tuple[int, int]:
+    return fields.integer("patch_size", patch), fields.integer("merge_size", merge)
+
+
+def _pixels(fields: ConfigFields, kind: _Kind, factor: int) -> tuple[int, int]:
+    """Reads the fewest and most pixels of a picture; older files have names of their own for them."""
+    size = fields.object("size") if fields.has("size") else ConfigFields(kind.size, fields.where)
+    fewest, most = (
+        fields.integer(own) if fields.has(own) else size.integer(name, kind.size[name])
+        for own, name in (("min_pixels", "shortest_edge"), ("max_pixels", "longest_edge"))
+    )
+    if fewest > most or most < factor**2:
+        fields.refuse("size", f"a longest_edge of at least shortest_edge ({fewest}) and {factor**2}, in pixels")
+    return fewest, most
+
+
 def _sides(fields: ConfigFields, name: str, given: Any, *, square: bool) -> dict[str, int]:
     """Returns the sides of a setting, which older files give as a number or as height and width."""
     if isinstance(given, int) and not isinstance(given, bool):
@@ -224,7 +260,7 @@ def _canvas(fields: ConfigFields, fewest: int, most: int) -> tuple[int, int]:
 
 
 def _crop(fields: ConfigFields, kind: _Kind) -> Size | None:
-    if kind.tile is not None or kind.canvas is not None or not fields.boolean("do_center_crop", kind.crop is not None):
+    if kind.steps is not _PLAIN_STEPS or not fields.boolean("do_center_crop", kind.crop is not None):
         return None
     given = fields.values.get("crop_size", None if kind.crop is None else list(kind.crop))
     sides = _sides(fields, "crop_size", given, square=True)

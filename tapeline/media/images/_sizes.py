@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from lang_core import InputError
+
 Size = tuple[int, int]
 
 _LARGEST: Final = 4096  # side of a picture that is cut into tiles, whatever the settings say
@@ -58,6 +60,30 @@ def tiled_size(size: Size, tile: int) -> Size:
         return _multiple(int(width / ratio), tile), width
     height = _multiple(height, tile)
     return height, _multiple(int(height * ratio), tile)
+
+
+_LONGEST_SHAPE: Final = 200  # times as long as wide
+
+
+def grid_size(size: Size, factor: int, fewest: int, most: int) -> Size:
+    """Returns the size of a picture with sides of multiples of ``factor``, and ``fewest`` to ``most`` pixels in all.
+
+    Raises:
+        InputError: it is more than 200 times as long as wide.
+    """
+    height, width = size
+    if max(size) > _LONGEST_SHAPE * min(size):
+        raise InputError(
+            f"picture of {width} x {height} pixels: expected at most {_LONGEST_SHAPE} times as long as wide: cut it"
+        )
+    new = round(height / factor) * factor, round(width / factor) * factor
+    if math.prod(new) > most:
+        shrink = math.sqrt(height * width / most)
+        return max(factor, int(height / shrink / factor) * factor), max(factor, int(width / shrink / factor) * factor)
+    if math.prod(new) < fewest:
+        growth = math.sqrt(fewest / (height * width))
+        return math.ceil(height * growth / factor) * factor, math.ceil(width * growth / factor) * factor
+    return new
 
 
 def best_canvas(size: Size, tile: Size, fewest: int, most: int) -> tuple[int, int]:

@@ -140,6 +140,20 @@ PROCESSORS: Final[Mapping[str, Mapping[str, Any]]] = {
         "max_patches": 4,
         "size": {"height": 22, "width": 22},
     },
+    "qwen2_vl": {
+        "image_processor_type": "Qwen2VLImageProcessor",
+        "size": {"longest_edge": 9 * 28 * 28, "shortest_edge": 2 * 28 * 28},
+    },
+    "qwen3_vl": {
+        "image_mean": [0.5, 0.5, 0.5],
+        "image_processor_type": "Qwen2VLImageProcessorFast",
+        "image_std": [0.5, 0.5, 0.5],
+        "max_pixels": 5000,
+        "merge_size": 3,
+        "min_pixels": 1000,
+        "patch_size": 8,
+        "temporal_patch_size": 2,
+    },
     "smolvlm": {
         "image_processor_type": "SmolVLMImageProcessor",
         "size": {"longest_edge": 60},

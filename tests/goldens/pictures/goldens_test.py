@@ -3,23 +3,33 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from lang_core import InputError
-from tapeline.media.images import CanvasPreprocessor, ImagePreprocessor, TilePreprocessor, Tiles, read_image
+from tapeline.media.images import (
+    CanvasPreprocessor,
+    GridPreprocessor,
+    ImagePreprocessor,
+    Picture,
+    TilePreprocessor,
+    Tiles,
+    read_image,
+)
+from tapeline.runners import squares_of_patches
 from tests.goldens.pictures.cases import PICTURES, PROCESSORS
 from tests.goldens.pictures.files import picture_bytes, picture_digest, read_picture_goldens
 
 _GOLDENS = read_picture_goldens()
 _TILED = ("smolvlm", "idefics3")
-Processor = CanvasPreprocessor | ImagePreprocessor | TilePreprocessor
+Processor = CanvasPreprocessor | GridPreprocessor | ImagePreprocessor | TilePreprocessor
 
 
 def _processor(name: str, directory: Path, settings: object) -> Processor:
     (directory / "preprocessor_config.json").write_text(json.dumps(settings))
     if name.startswith("internvl"):
         return CanvasPreprocessor.load(directory)
+    if name.startswith("qwen"):
+        return GridPreprocessor.load(directory)
     return (TilePreprocessor if name.startswith(_TILED) else ImagePreprocessor).load(directory)
 
 
@@ -34,21 +44,24 @@ def test_pixels_are_those_of_transformers(name: str, tmp_path: Path) -> None:
             with pytest.raises(InputError, match="too narrow"):
                 process(picture)
         else:
-            assert _digest(process(picture), expected[processor]) == expected[processor], processor
+            assert _digest(process, picture, expected[processor]) == expected[processor], processor
 
 
 @pytest.mark.parametrize("name", PROCESSORS)
 def test_settings_that_transformers_saves_are_read(name: str, tmp_path: Path) -> None:
     processor = _processor(name, tmp_path, _GOLDENS["settings"][name])
     for picture in ("rgb", "turned_5", "rgba_wide"):
-        made, expected = (
-            processor(read_image(picture_bytes(picture, PICTURES[picture]))),
-            _GOLDENS["pictures"][picture][name],
-        )
-        assert _digest(made, expected) == expected
+        expected = _GOLDENS["pictures"][picture][name]
+        assert _digest(processor, read_image(picture_bytes(picture, PICTURES[picture])), expected) == expected
 
 
-def _digest(made: np.ndarray | Tiles, expected: object) -> object:
+def _digest(process: Processor, picture: Picture, expected: object) -> object:
+    made = process(picture)
+    if isinstance(process, GridPreprocessor):
+        assert isinstance(made, Tiles)
+        _, _, height, width = made.pixels.shape
+        patches = squares_of_patches(made.pixels[0], process.patch, process.merge)
+        return [picture_digest(patches), height // process.patch, width // process.patch]
     if isinstance(made, Tiles) and isinstance(expected, list) and len(expected) == 2:
         return [picture_digest(made.pixels), len(made.pixels)]
     if isinstance(made, Tiles):

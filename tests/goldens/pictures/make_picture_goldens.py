@@ -24,6 +24,7 @@ from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImagePr
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
@@ -43,6 +44,7 @@ _CLASSES = {
     "DeiTImageProcessor": DeiTImageProcessorPil,
     "GotOcr2ImageProcessor": GotOcr2ImageProcessorPil,
     "LlavaImageProcessor": LlavaImageProcessorPil,
+    "Qwen2VLImageProcessor": Qwen2VLImageProcessorPil,
     "SmolVLMImageProcessor": SmolVLMImageProcessorPil,
     "Idefics3ImageProcessor": Idefics3ImageProcessorPil,
 }
@@ -114,6 +116,12 @@ def _processed(processor: Any, path: str) -> Any:
     if isinstance(processor, GotOcr2ImageProcessorPil):  # InternVL's processor always asks for tiles
         made = processor(images=path, crop_to_patches=True, return_tensors="np")
         return [picture_digest(made["pixel_values"].astype(np.float32)), int(made["num_patches"][0])]
+    if isinstance(processor, Qwen2VLImageProcessorPil):  # frames of an image are the same: the first one of each patch
+        made = processor(images=path, return_tensors="np")
+        _, height, width = made["image_grid_thw"][0].tolist()
+        side, frames = processor.patch_size, processor.temporal_patch_size
+        patches = made["pixel_values"].reshape(height * width, 3, frames, side, side)
+        return [picture_digest(np.ascontiguousarray(patches[:, :, 0].reshape(height * width, -1))), height, width]
     if not isinstance(processor, SmolVLMImageProcessorPil | Idefics3ImageProcessorPil):
         return picture_digest(processor(images=path, return_tensors="np")["pixel_values"][0].astype(np.float32))
     made = processor(images=path, return_row_col_info=True, return_tensors="np")

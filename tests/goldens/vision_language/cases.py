@@ -58,6 +58,7 @@ class VisionLanguageCase:
         processor: ``processor_config.json``.
         special: special tokens behind those of bytes.
         template: chat template.
+        steps: number of tokens that are generated.
     """
 
     name: str
@@ -71,6 +72,7 @@ class VisionLanguageCase:
     processor: Mapping[str, Any] = field(default_factory=dict)
     special: tuple[str, ...] = SPECIAL
     template: str = CHAT_TEMPLATE
+    steps: int = 12
 
     @property
     def image_token(self) -> int:
@@ -82,6 +84,8 @@ class VisionLanguageCase:
         turns = [[turn.pictures, turn.text] for turn in self.turns]
         text = [dict(self.processor), self.special, self.template]
         facts = [dict(self.config), dict(self.preprocessor), self.image_tokens, self.seed, turns, text]
+        if self.steps != 12:
+            facts.append(self.steps)
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
@@ -175,6 +179,101 @@ _GEMMA3_TEMPLATE: Final = (
     "{% if part['type'] == 'image' %}{{ '<start_of_image>' }}{% elif part['type'] == 'text' %}{{ part['text'] | trim }}"
     "{% endif %}{% endfor %}<end_of_turn>\n{% endfor %}{% if add_generation_prompt %}{{ '<model>' }}{% endif %}"
 )
+
+_QWEN_SPECIAL: Final = ("<|im_end|>", "<|im_start|>", "<|vision_start|>", "<|image_pad|>", "<|vision_end|>")
+_QWEN_VIDEO: Final = "<|video_pad|>"
+_QWEN_IMAGE: Final = FIRST_SPECIAL + _QWEN_SPECIAL.index("<|image_pad|>")
+_QWEN_TEMPLATE: Final = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}{% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %}{{ '<|vision_start|><|image_pad|><|vision_end|>' }}"
+    "{% elif part['type'] == 'text' %}{{ part['text'] }}{% endif %}{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+_QWEN_TEXT: Final = {
+    "hidden_act": "silu",
+    "hidden_size": 32,
+    "intermediate_size": 44,
+    "max_position_embeddings": 512,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 3,
+    "num_key_value_heads": 2,
+    "rms_norm_eps": 1e-5,
+    "vocab_size": VOCABULARY,
+}
+_QWEN_ROPE: Final = {"mrope_section": [2, 1, 1], "rope_theta": 10000.0, "rope_type": "default"}
+_QWEN_VISION: Final = {
+    "depth": 3,
+    "in_channels": 3,
+    "num_heads": 3,
+    "patch_size": 4,
+    "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
+}
+_QWEN3_TEXT: Final = {**_QWEN_TEXT, "head_dim": 12, "hidden_size": 28, "model_type": "qwen3_vl_text"}
+_QWEN3_ROPE: Final = {
+    "mrope_interleaved": True,
+    "mrope_section": [3, 2, 1],
+    "rope_theta": 5000.0,
+    "rope_type": "default",
+}
+_QWEN2_5_VISION: Final = {
+    "fullatt_block_indexes": [1],
+    "hidden_act": "silu",
+    "hidden_size": 24,
+    "intermediate_size": 31,
+    "out_hidden_size": 32,
+    "window_size": 16,
+}
+_QWEN3_VISION: Final = {
+    "deepstack_visual_indexes": [0, 1],
+    "hidden_act": "gelu_pytorch_tanh",
+    "hidden_size": 24,
+    "intermediate_size": 31,
+    "num_position_embeddings": 25,
+    "out_hidden_size": 28,
+}
+_QWEN_TURNS: Final = (
+    Turn(("rgb",), "What is this?"),
+    Turn(("turned_6", "rgb_wide", "rgb_one_row"), "Which is larger?"),
+    Turn((), "Hello"),
+)
+
+
+def _qwen(
+    name: str, twist: str, kind: str, text: Mapping[str, Any], vision: Mapping[str, Any], **more: Any
+) -> "VisionLanguageCase":
+    stem = {"qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2_5_VL", "qwen3_vl": "Qwen3VL"}[kind]
+    whole = {**_QWEN_VISION, "model_type": f"{kind}_vision", **vision}
+    return VisionLanguageCase(
+        name=name,
+        twist=twist,
+        config={
+            "architectures": [f"{stem}ForConditionalGeneration"],
+            "image_token_id": _QWEN_IMAGE,
+            "model_type": kind,
+            "text_config": text,
+            "tie_word_embeddings": more.pop("tied", False),
+            "video_token_id": _QWEN_IMAGE + 2,
+            "vision_config": whole,
+            "vision_end_token_id": _QWEN_IMAGE + 1,
+            "vision_start_token_id": _QWEN_IMAGE - 1,
+        },
+        preprocessor={
+            "image_processor_type": "Qwen2VLImageProcessor",
+            "merge_size": 2,
+            "patch_size": 4,
+            "size": {"longest_edge": 30 * 64, "shortest_edge": 4 * 64},
+            "temporal_patch_size": 2,
+        },
+        image_tokens=30,
+        processor={"processor_class": f"{stem}Processor"},
+        special=(*_QWEN_SPECIAL, _QWEN_VIDEO),
+        template=_QWEN_TEMPLATE,
+        turns=_QWEN_TURNS,
+        steps=24,
+        **more,
+    )
+
 
 CASES: Final = {
     case.name: case
@@ -435,6 +534,45 @@ CASES: Final = {
             must_matter=(
                 {"text_config": {**_GEMMA3_TEXT, "sliding_window": 60}},
                 {"vision_config": {**_VISION, "image_size": 32, "hidden_act": "relu", "vision_use_head": False}},
+            ),
+        ),
+        _qwen(
+            "qwen2_vl",
+            "images of any size, one and several per prompt, positions by row and column behind which texts go on",
+            "qwen2_vl",
+            {**_QWEN_TEXT, "model_type": "qwen2_vl_text", "rope_parameters": _QWEN_ROPE},
+            {"embed_dim": 24, "hidden_size": 32, "mlp_ratio": 2},
+            seed=1,
+            must_matter=(
+                {
+                    "text_config": {
+                        **_QWEN_TEXT,
+                        "model_type": "qwen2_vl_text",
+                        "rope_parameters": {**_QWEN_ROPE, "mrope_section": [4, 0, 0]},
+                    }
+                },
+            ),
+        ),
+        _qwen(
+            "qwen2_5_vl",
+            "windows in some layers of the tower, of images that they do not divide; a tied head",
+            "qwen2_5_vl",
+            {**_QWEN_TEXT, "model_type": "qwen2_5_vl_text", "rope_parameters": _QWEN_ROPE},
+            _QWEN2_5_VISION,
+            tied=True,
+            seed=2,
+            must_matter=({"vision_config": {**_QWEN_VISION, **_QWEN2_5_VISION, "window_size": 800}},),
+        ),
+        _qwen(
+            "qwen3_vl",
+            "states of the tower's layers for the decoder's first ones, learned positions, sections by turns",
+            "qwen3_vl",
+            {**_QWEN3_TEXT, "rope_parameters": _QWEN3_ROPE},
+            _QWEN3_VISION,
+            seed=2,
+            must_matter=(
+                {"text_config": {**_QWEN3_TEXT, "rope_parameters": {**_QWEN3_ROPE, "mrope_section": [6, 0, 0]}}},
+                {"vision_config": {**_QWEN_VISION, **_QWEN3_VISION, "deepstack_visual_indexes": []}},
             ),
         ),
     )

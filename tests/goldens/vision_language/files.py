@@ -19,7 +19,7 @@ STEPS = 12
 
 
 def read_vision_language_golden(name: str) -> list[dict[str, np.ndarray]]:
-    """Per turn of a case: ``prompt`` ids, ``tokens`` [12], ``logits`` [12, V]."""
+    """Per turn of a case: ``prompt`` ids, ``tokens`` [steps], ``logits`` [steps, V]."""
     with np.load(DATA / f"{name}.npz", allow_pickle=False) as file:
         count = 1 + max(int(key.partition(".")[0]) for key in file.files)
         return [{kind: file[f"{turn}.{kind}"] for kind in ("prompt", "tokens", "logits")} for turn in range(count)]

@@ -24,10 +24,11 @@ from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImagePr
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
 from tests.goldens.vision_language.cases import CASES, Turn, VisionLanguageCase
-from tests.goldens.vision_language.files import DATA, STEPS, turn_picture, write_vision_language_checkpoint
+from tests.goldens.vision_language.files import DATA, turn_picture, write_vision_language_checkpoint
 
 _IMAGE_PROCESSORS: dict[str, Any] = {
     "CLIPImageProcessor": CLIPImageProcessorPil,
@@ -35,6 +36,7 @@ _IMAGE_PROCESSORS: dict[str, Any] = {
     "Gemma3ImageProcessor": Gemma3ImageProcessorPil,
     "Idefics3ImageProcessor": Idefics3ImageProcessorPil,
     "LlavaImageProcessor": LlavaImageProcessorPil,
+    "Qwen2VLImageProcessor": Qwen2VLImageProcessorPil,
     "SmolVLMImageProcessor": SmolVLMImageProcessorPil,
 }
 _VISIBLE = 1e-2
@@ -68,7 +70,7 @@ def main() -> int:
 def _made(case: VisionLanguageCase) -> dict[str, Any]:
     shapes = _shapes(case)
     model, processor = _load(case, shapes, case.config)
-    turns = [_answered(model, processor, turn) for turn in case.turns]
+    turns = [_answered(model, processor, turn, case.steps) for turn in case.turns]
     arrays = {f"{place}.{key}": value for place, turn in enumerate(turns) for key, value in turn.items()}
     for place, turn in enumerate(turns):
         ordered = np.sort(turn["logits"], axis=-1)
@@ -79,7 +81,9 @@ def _made(case: VisionLanguageCase) -> dict[str, Any]:
     _check_pictures(model, processor, case.turns[0], turns[0])
     for change in case.must_matter:
         other, _ = _load(case, shapes, {**case.config, **change}, strict=False)
-        moved = np.abs(_answered(other, processor, case.turns[0])["logits"][0] - turns[0]["logits"][0]).max()
+        moved = np.abs(
+            _answered(other, processor, case.turns[0], case.steps)["logits"][0] - turns[0]["logits"][0]
+        ).max()
         if moved < _VISIBLE:
             raise RuntimeError(f"{case.name}: {change} moves the logits by {moved} only")
     np.savez_compressed(DATA / f"{case.name}.npz", **arrays)
@@ -139,6 +143,14 @@ def _internvl(images: Any, tokenizer: Any, case: VisionLanguageCase) -> Any:
     )
 
 
+def _qwen(images: Any, tokenizer: Any, case: VisionLanguageCase) -> Any:
+    names = {"image_token": "<|image_pad|>", "video_token": "<|video_pad|>"}
+    _name_tokens(tokenizer, {**names, "vision_start_token": "<|vision_start|>", "vision_end_token": "<|vision_end|>"})
+    stem = case.processor["processor_class"].removesuffix("Processor")
+    videos = getattr(transformers, "Qwen3VLVideoProcessor" if stem == "Qwen3VL" else "Qwen2VLVideoProcessor")()
+    return getattr(transformers, f"{stem}Processor")(images, tokenizer, videos, chat_template=case.template)
+
+
 _PROCESSORS: dict[str, Any] = {
     "Idefics3Processor": lambda images, tokenizer, case: transformers.Idefics3Processor(
         images, tokenizer, image_seq_len=case.image_tokens, chat_template=case.template
@@ -151,10 +163,11 @@ _PROCESSORS: dict[str, Any] = {
     ),
     "InternVLProcessor": _internvl,
     "Gemma3Processor": _gemma3,
+    **dict.fromkeys(("Qwen2VLProcessor", "Qwen2_5_VLProcessor", "Qwen3VLProcessor"), _qwen),
 }
 
 
-def _answered(model: Any, processor: Any, turn: Turn) -> Arrays:
+def _answered(model: Any, processor: Any, turn: Turn, steps: int) -> Arrays:
     with tempfile.TemporaryDirectory() as folder:
         content: list[dict[str, str]] = []
         for place, name in enumerate(turn.pictures):
@@ -170,8 +183,8 @@ def _answered(model: Any, processor: Any, turn: Turn) -> Arrays:
         )
     made = model.generate(
         **inputs,
-        max_new_tokens=STEPS,
-        min_new_tokens=STEPS,
+        max_new_tokens=steps,
+        min_new_tokens=steps,
         do_sample=False,
         eos_token_id=None,
         return_dict_in_generate=True,
@@ -187,7 +200,7 @@ def _answered(model: Any, processor: Any, turn: Turn) -> Arrays:
 
 def _check_pictures(model: Any, processor: Any, turn: Turn, made: Arrays) -> None:
     """Checks that another picture of the same size, the last one turned around, gives other logits."""
-    other = _answered(model, processor, Turn((*turn.pictures[:-1], "rgb_large"), turn.text))
+    other = _answered(model, processor, Turn((*turn.pictures[:-1], "rgb_large"), turn.text), 1)
     if np.abs(other["logits"][0] - made["logits"][0]).max() < _VISIBLE:
         raise RuntimeError("pictures do not matter")
 

@@ -18,6 +18,9 @@ ENCLOSED: Final = "enclosed"
 FRAMED: Final = "framed"
 """Form of prompts in which a picture's tokens stand between two marks and empty lines (Gemma 3)."""
 
+DYNAMIC: Final = "dynamic"
+"""Form of prompts in which a picture has as many tokens as its size gives it (Qwen2-VL)."""
+
 
 @checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +31,10 @@ class VisionLanguageConfig(DecoderConfig):
         decoder: architecture of the decoder's family.
         vision: vision tower.
         image_token: placeholder token id for image embeddings.
-        image_tokens: number of tokens of one picture, or of one tile of a larger picture.
-        image_form: text that stands for a picture in a prompt: ``grid``, ``plain``, ``enclosed`` or ``framed``.
+        image_tokens: number of tokens of one picture, or of one tile of a larger picture; at most, in the form
+            ``dynamic``.
+        image_form: text that stands for a picture in a prompt: ``grid``, ``plain``, ``enclosed``, ``framed`` or
+            ``dynamic``.
         image_marks: ids of the tokens before and behind a picture's in the form ``framed``.
         image_whole: whether the tokens of a picture see each other in both directions, so that they run in one call.
     """

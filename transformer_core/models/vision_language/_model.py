@@ -39,7 +39,11 @@ class VisionLanguageLM(DecoderLM):
         assert isinstance(whole, VisionLanguageConfig)
         self._whole: Final = whole
         self.vision_model, self.connector = self.parts(whole, self.dtype)
-        self._seeing: Final = decoder_flow(self.config, _pictures(self._whole))
+        self._seeing: Final = self.seeing_recipe()
+
+    def seeing_recipe(self) -> ModelFlow:
+        """Returns the recipe of ``prefill_embeddings``."""
+        return decoder_flow(self.config, _pictures(self._whole))
 
     @classmethod
     @abstractmethod
