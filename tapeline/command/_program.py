@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "answer": "answers a question with a span of a text",
     "fill": "fills the masks of texts",
     "transcribe": "transcribes audio files",
+    "families": "lists the families of models that are supported",
     "inspect": "describes a bundle or a model",
     "compare": "compares two computations and reports where they first diverge",
     "convert": "writes a model as safetensors or a GGUF file, for other programs",

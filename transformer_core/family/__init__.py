@@ -32,10 +32,12 @@ if TYPE_CHECKING:
         entry_points,
     )
     from transformer_core.family._registry import (
+        AnyFamily,
         architectures,
         config_values,
         family_in,
         family_named,
+        refusals,
         register,
         register_refusal,
     )

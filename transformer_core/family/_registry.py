@@ -71,6 +71,12 @@ def register_refusal(architecture: str, reason: str) -> None:
     _REASONS[architecture] = reason
 
 
+def refusals() -> Mapping[str, str]:
+    """Returns the reasons by the architectures that are refused by name."""
+    load_plugins()
+    return dict(_REASONS)
+
+
 def architectures() -> tuple[str, ...]:
     """Returns the architectures of all registered families."""
     load_plugins()
