@@ -19,6 +19,8 @@ from typing import Any, Final
 from lang_core import TapelineError
 from tests.goldens.cases import CASES
 from tests.goldens.encoders.cases import ENCODER_CASES
+from tests.goldens.own_decoder_forms import AUTHORS, GGUF_ALONE, authors_config
+from tests.goldens.published_forms import FORMS
 from transformer_core.family import ConfigFields, Family, ModelFamily, family_in
 from transformer_core.models import DecoderLM
 
@@ -94,6 +96,10 @@ def configurations() -> dict[str, Mapping[str, Any]]:
     first: dict[str, Mapping[str, Any]] = {}
     for case in [*CASES.values(), *ENCODER_CASES.values()]:
         first.setdefault(case.config["architectures"][0], case.config)
+    for architecture, (name, _, config) in FORMS.items():
+        first.setdefault(architecture, {**config(CASES[name].config), "architectures": [architecture]})
+    for architecture in (*AUTHORS, *GGUF_ALONE):
+        first.setdefault(architecture, authors_config(architecture))
     return dict(sorted(first.items()))
 
 

@@ -31,6 +31,8 @@ from tests.goldens.encoders.gguf_t5 import ANSWERED, GGUF_T5S, write_t5_gguf
 from tests.goldens.gguf_cases import GGUF_CASES, HYBRID_CASES, NOT_LLAMA_CPPS
 from tests.goldens.gguf_files import write_gguf
 from tests.goldens.gguf_further import OTHER_NAMES, other_name
+from tests.goldens.gguf_own_decoders import OWN as OWN_DECODERS
+from tests.goldens.gguf_own_decoders import prompt_of, write_own_decoder
 from tests.goldens.llama_cpp_native import Llama, top_of
 
 _DATA: Final = Path(__file__).parent / "data"
@@ -172,7 +174,18 @@ def _steps(directory: Path, name: str, case: GoldenCase) -> list[dict[str, Any]]
         write_gguf(path, case, tokenizer=tokenizer, weights=weights, architecture=name)
     else:
         write_gguf(path, case, tokenizer=tokenizer)
-    request = {"prompt": list(case.prompt[0]), "n_predict": _STEPS, "top_k": 1, "n_probs": _TOP, "ignore_eos": True}
+    return _asked_steps(path, list(case.prompt[0]))
+
+
+def _own_steps(directory: Path, name: str) -> list[dict[str, Any]]:
+    """Returns the steps of a decoder that llama.cpp has, and transformers has not."""
+    path, model = directory / f"{name}.gguf", OWN_DECODERS[name]
+    write_own_decoder(path, model, tokenizer=_plain_tokens(model.vocabulary))
+    return _asked_steps(path, prompt_of(model))
+
+
+def _asked_steps(path: Path, prompt: list[int]) -> list[dict[str, Any]]:
+    request = {"prompt": prompt, "n_predict": _STEPS, "top_k": 1, "n_probs": _TOP, "ignore_eos": True}
     content = _asked(path, request)["choices"][0]["logprobs"]["content"]
     return [{"token": entry["id"], "top": [[top["id"], round(top["logprob"], 5)] for top in entry["top_logprobs"]]}
             for entry in content]  # fmt: skip
@@ -214,6 +227,7 @@ def main(only: list[str]) -> None:
     ids = {(entry["model"], entry["pre"]): entry["ids"] for entry in golden["tokenizers"]}
     vectors: dict[str, Any] = golden.get("embeddings", {})
     ranks, answers = golden.get("ranks", {}), golden.get("answers", {})
+    decoders = golden.get("own_decoders", {})
     logits, known = golden["models"], json.loads((_DATA / "gguf_tokenizers.json").read_text())
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -222,6 +236,7 @@ def main(only: list[str]) -> None:
         for case in [case for case in (*GGUF_ENCODERS, *OTHER_FILES) if not only or case in only]:
             vectors[case] = _embeddings(directory, case)
         vectors |= {name: _own_embeddings(directory, name) for name in OWN if not only or name in only}
+        decoders |= {name: _own_steps(directory, name) for name in OWN_DECODERS if not only or name in only}
         ranks |= {case: _ranks(directory, case) for case in GGUF_RERANKERS if not only or case in only}
         answers |= {case: _answers(directory, case) for case in ANSWERED if not only or case in only}
         for model, pre in [kind for kind in kinds if not only or kind[1] in only]:
@@ -231,6 +246,7 @@ def main(only: list[str]) -> None:
             "made_by": "tests/goldens/make_llama_cpp_goldens.py",
             "xllamacpp": importlib.metadata.version("xllamacpp"),
             "models": {case: logits[case] for case in models if case in logits},
+            "own_decoders": {name: decoders[name] for name in OWN_DECODERS if name in decoders},
             "embeddings": vectors,
             "ranks": ranks,
             "answers": answers,

@@ -178,6 +178,127 @@ def _orion_config(config: Config) -> Config:
     return {**llama_fields(config), "rms_norm_eps": config["layer_norm_eps"]}
 
 
+def _deepseek(weights: Weights, config: Config) -> Weights:
+    """Returns the weights of an Aria with experts one by one, output-major."""
+    del config
+    apart: Weights = {}
+    for key, array in _renamed(weights, {"mlp.router": "mlp.gate"}).items():
+        above, _, part = key.partition("experts.fc")
+        if not part or "shared" in key:
+            apart[key] = array
+            continue
+        for index, expert in enumerate(array):
+            names = ("gate_proj", "up_proj") if part.startswith("1") else ("down_proj",)
+            for name, rows in zip(names, np.split(expert.T, len(names)), strict=True):
+                apart[f"{above}experts.{index}.{name}.weight"] = rows
+    return apart
+
+
+_BAILING = {
+    "embed_tokens": "word_embeddings",
+    "self_attn.o_proj": "attention.dense",
+    "self_attn.q_norm": "attention.query_layernorm",
+    "self_attn.k_norm": "attention.key_layernorm",
+    "self_attn": "attention",
+    "e_score_correction_bias": "expert_bias",
+}
+
+
+def _bailing(weights: Weights, config: Config) -> Weights:
+    return _renamed(fused(_deepseek(weights, config), "query_key_value", side_by_side), _BAILING)
+
+
+def _bailing_v2(weights: Weights, config: Config) -> Weights:
+    return _renamed(fused(weights, "query_key_value", side_by_side), _BAILING)
+
+
+def _deepseek_config(config: Config) -> Config:
+    return {
+        **llama_fields(config),
+        "moe_intermediate_size": config["intermediate_size"],
+        "n_routed_experts": config["moe_num_experts"],
+        "n_shared_experts": config["moe_num_shared_experts"],
+        "norm_topk_prob": True,
+        "num_experts_per_tok": config["moe_topk"],
+    }
+
+
+def _bailing_config(config: Config) -> Config:
+    counts = {"num_experts": config["moe_num_experts"], "num_shared_experts": config["moe_num_shared_experts"]}
+    sizes = {"moe_intermediate_size": config["intermediate_size"], "num_experts_per_tok": config["moe_topk"]}
+    return {**llama_fields(config), **counts, **sizes, "norm_topk_prob": True, "use_bias": False}
+
+
+_ROUTING = (
+    "first_k_dense_replace", "moe_intermediate_size", "n_group", "norm_topk_prob", "num_experts_per_tok",
+    "num_nextn_predict_layers", "routed_scaling_factor", "topk_group", "use_qk_norm", "head_dim",
+)  # fmt: skip
+
+
+def _bailing_v2_config(config: Config) -> Config:
+    counts = {"num_experts": config["n_routed_experts"], "num_shared_experts": config["n_shared_experts"]}
+    share = {"partial_rotary_factor": config["rope_parameters"]["partial_rotary_factor"]}
+    biases = {"use_qkv_bias": config["attention_bias"], "use_bias": False}
+    return {**llama_fields(config), **_sizes(config, *_ROUTING), **counts, **share, **biases}
+
+
+_OPENELM = {
+    "model.embed_tokens": "transformer.token_embeddings",
+    "model.norm": "transformer.norm",
+    "model.layers": "transformer.layers",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.o_proj": "attn.out_proj",
+    "self_attn": "attn",
+    "mlp.down_proj": "ffn.proj_2",
+    "mlp.proj_1": "ffn.proj_1",
+}
+
+
+def _openelm(weights: Weights, config: Config) -> Weights:
+    del config
+    joined = fused(weights, "qkv_proj", side_by_side)
+    for key in [key for key in joined if ".gate_proj." in key]:
+        gate, up = joined.pop(key), joined.pop(key.replace("gate_proj", "up_proj"))
+        joined[key.replace("gate_proj", "proj_1")] = side_by_side(gate, up)
+    return _renamed(joined, _OPENELM)
+
+
+def _openelm_config(config: Config) -> Config:
+    layers = config["num_hidden_layers"]
+    return {
+        "activation_fn_name": "swish",
+        "ffn_dim_divisor": 8,
+        "ffn_multipliers": [config["intermediate_size"] / config["hidden_size"]] * layers,
+        "ffn_with_glu": True,
+        "head_dim": config["head_dim"],
+        "max_context_length": 64,
+        "model_dim": config["hidden_size"],
+        "normalization_layer_name": "rms_norm",
+        "normalize_qk_projections": True,
+        "num_kv_heads": [config["num_key_value_heads"]] * layers,
+        "num_query_heads": [config["num_attention_heads"]] * layers,
+        "num_transformer_layers": layers,
+        "rope_freq_constant": config["rope_parameters"]["rope_theta"],
+        "share_input_output_layers": config["tie_word_embeddings"],
+        "vocab_size": config["vocab_size"],
+    }
+
+
+def _yi(weights: Weights, config: Config) -> Weights:
+    del config
+    return _renamed(weights, {"input_layernorm": "ln1", "post_attention_layernorm": "ln2"})
+
+
+def _as_it_is(config: Config) -> Config:
+    return config
+
+
+def _epoch_config(config: Config) -> Config:
+    own = {"norm_eps": config["layer_norm_eps"], "rope_pct": config["rope_parameters"]["partial_rotary_factor"]}
+    return {**llama_fields(config), **own, "use_qkv_bias": config["use_qkv_bias"]}
+
+
 FORMS: Final[dict[str, tuple[str, Callable[[Weights, Config], Weights], Callable[[Config], Config]]]] = {
     "InternLM2ForCausalLM": ("llama_gqa", _internlm2, lambda c: {**llama_fields(c), "bias": False}),
     "InternLMForCausalLM": ("llama_attention_bias_batch", _as_they_are, lambda c: {**llama_fields(c), "bias": True}),
@@ -192,5 +313,19 @@ FORMS: Final[dict[str, tuple[str, Callable[[Weights, Config], Weights], Callable
     "MiniCPMForCausalLM": ("granite_plain_scores", _as_they_are, _minicpm_config),
     "ChatGLMModel": ("glm", _chatglm, _chatglm_config),
     "ChatGLMForConditionalGeneration": ("glm", _chatglm, _chatglm_config),
+    "DeepseekForCausalLM": ("aria_text", _deepseek, _deepseek_config),
+    "BailingMoeForCausalLM": ("aria_text", _bailing, _bailing_config),
+    "BailingMoeV2ForCausalLM": ("glm4_moe", _bailing_v2, _bailing_v2_config),
+    "OpenELMForCausalLM": ("qwen3", _openelm, _openelm_config),
+    "LLaMAForCausalLM": ("llama_mha", _as_they_are, llama_fields),
+    "SkyworkForCausalLM": ("llama_gqa", _as_they_are, llama_fields),
+    "NanbeigeForCausalLM": ("llama_gqa", _as_they_are, llama_fields),
+    "YiForCausalLM": ("llama_gqa", _yi, llama_fields),
+    "MiMoForCausalLM": ("qwen2_full_4x", _as_they_are, _as_it_is),
+    "PhiMoEForCausalLM": ("phimoe", _as_they_are, _as_it_is),
+    "Ernie4_5_ForCausalLM": ("ernie4_5", _as_they_are, _as_it_is),
+    "RWForCausalLM": ("falcon", _as_they_are, _as_it_is),
+    "MPTForCausalLM": ("mpt", _as_they_are, _as_it_is),
+    "StableLMEpochForCausalLM": ("stablelm", _as_they_are, _epoch_config),
 }
 """Case, its weights as the architecture stores them, and its config.json, by architecture."""

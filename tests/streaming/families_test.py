@@ -13,6 +13,7 @@ from lang_core import EntryPoint
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
 from tests.goldens.encoders.files import write_config
+from tests.goldens.own_decoder_forms import AUTHORS, GGUF_ALONE, authors_config
 from tests.goldens.published_forms import FORMS
 from tests.goldens.samples import BY_STRUCTURE, LONG
 from tests.goldens.vision_language.cases import CASES as SEEING
@@ -26,7 +27,8 @@ _PUBLISHED = (
     replace(CASES[name], config={**config(CASES[name].config), "architectures": [architecture]})
     for architecture, (name, _, config) in FORMS.items()
 )
-_ALL = (*CASES.values(), *_WHOLE, *_PUBLISHED, *ENCODER_CASES.values(), *SEEING.values())
+_OWN = (replace(CASES["llama_gqa"], config=authors_config(name)) for name in (*AUTHORS, *GGUF_ALONE))
+_ALL = (*CASES.values(), *_WHOLE, *_PUBLISHED, *_OWN, *ENCODER_CASES.values(), *SEEING.values())
 _ONE_EACH: dict[str, GoldenCase | EncoderCase | VisionLanguageCase] = {
     case.config["architectures"][0]: case for case in reversed(_ALL)
 }

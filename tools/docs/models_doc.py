@@ -19,6 +19,7 @@ from tests.goldens.gguf_cases import GGUF_CASES, HYBRID_CASES
 from tests.goldens.gguf_files import ARCHITECTURES as GGUF_NAMES
 from tests.goldens.gguf_further import OTHER_NAMES
 from tests.goldens.mtp_cases import MTP_CASES
+from tests.goldens.own_decoder_forms import AUTHORS, GGUF_ALONE, GGUF_FILES, authors_config
 from tests.goldens.published_forms import FORMS as PUBLISHED
 from tests.goldens.samples import config_of
 from tests.goldens.vision_language.cases import CASES as SEEING_CASES
@@ -51,6 +52,7 @@ options are in [supported.md](supported.md).
   transformers' to 2e-4 (eager, in pieces, recorded, on devices). How: [tests/goldens](../tests/goldens/README.md).
   Families of remote code are read by name, and no code is run: a model that transformers has under another name, which
   the column *devices* gives, is stored under theirs and says the same (`tests/parity/published_forms_test.py`).
+  Models that transformers has not are held to llama.cpp's logits (`tests/parity/own_decoders_test.py`).
 - **devices**: where a bundle of the family is held to transformers' tokens: *all* are CPU, vmvx, Vulkan and CUDA
   (`tests/product/goldens_test.py`). Ops are held to NumPy on every device ([status.md](status.md)).
 - **engines**: IREE (the same test), and JAX, which is XLA (`tests/engines/families_test.py`).
@@ -84,10 +86,10 @@ _REFUSED: Final = (
         "their models fill masked tokens in several passes, with attention to both sides: they do not decode one token "
         "after the other",
     ),
-    (
-        "`maincoder`, `plamo`",
-        "their layouts of RoPE and of the norms of queries and keys were tried against llama.cpp, and none agreed",
-    ),
+    ("`plm`, `cogvlm`", "llama.cpp 2026.10 stops on a tiny `plm`, and no layout of RoPE agreed with its `cogvlm`"),
+    ("`gptj`", "llama.cpp has the name alone: no file can be compared"),
+    ("`grok` with YaRN (Grok 2)", "scalings and temperatures of its own are not built"),
+    ("`step35` with bounds of gates", "`swiglu_clamp_exp` and `swiglu_clamp_shexp` above 0 are not built"),
     ("`deci` with layers of several sizes", "layers without attention, and of other sizes, are not built"),
     ("`clip`", "towers of pictures beside a decoder: take the safetensors, which have both"),
 )
@@ -135,6 +137,10 @@ def _decoder_row(architecture: str) -> tuple[str, ...]:
         other = f"`{case.config['architectures'][0]}`"  # tests/parity/published_forms_test.py
         walked = ("1", f"as {other}", "", "")
         return (f"`{architecture}`", _about(architecture), _kinds([config_of(case)]), *walked, gguf)
+    if architecture in (*AUTHORS, *GGUF_ALONE):
+        config = DecoderConfig.from_hf(authors_config(architecture))
+        form = "llama.cpp" if architecture in AUTHORS else "llama.cpp; GGUF files alone"
+        return (f"`{architecture}`", _about(architecture), _kinds([config]), "1", form, "", "", gguf)
     configs = _configs().get(architecture, [])
     walked = _devices(architecture), _engines(architecture), _drafts(architecture)
     return (f"`{architecture}`", _about(architecture), _kinds(configs), str(len(configs)), *walked, gguf)
@@ -213,6 +219,9 @@ def _kinds(configs: Sequence[DecoderConfig]) -> str:
 def _gguf(architecture: str) -> str:
     model_type = _FAMILIES[architecture].model_type
     name = GGUF_NAMES.get(model_type)
+    if architecture in GGUF_FILES:  # tests/parity/own_decoders_test.py
+        files = dict.fromkeys([*([name] if name else []), *GGUF_FILES[architecture]])
+        return ", ".join(f"`{file}`" for file in files)
     if model_type in OTHER_NAMES:  # tests/parity/llama_cpp_test.py
         return f"`{model_type}`"
     if name is None:

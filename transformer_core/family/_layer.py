@@ -242,7 +242,7 @@ def feed_forward(config: DecoderConfig, index: int, dtype: DType) -> Module:
             experts.routing,
             shared=experts.shared,
             shared_gate=experts.shared_gate,
-            averaged=experts.averaged,
+            sum_scale=experts.sum_scale,
             biased=experts.biased,
             shared_biased=experts.shared_biased,
             scales_inputs=experts.scales_inputs,

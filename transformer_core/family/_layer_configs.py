@@ -115,7 +115,7 @@ class ExpertsConfig:
         layers: for each layer, whether it has experts in place of a dense feed-forward.
         shared: F of the experts that every token goes through, together; 0 without.
         shared_gate: whether these are one expert with a gate.
-        averaged: whether the results of routed and shared experts are averaged, and not added.
+        sum_scale: factor of the sum of what routed and shared experts give, 1/2 for their average.
         biased: whether the routed experts' projections have biases.
         shared_biased: whether those of the shared experts have.
         scales_inputs: whether an expert's weight is a factor of its input, and not of its result.
@@ -128,7 +128,7 @@ class ExpertsConfig:
     layers: tuple[bool, ...]
     shared: int = 0
     shared_gate: bool = False
-    averaged: bool = False
+    sum_scale: float = 1.0
     biased: bool = False
     shared_biased: bool = False
     scales_inputs: bool = False

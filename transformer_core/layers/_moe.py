@@ -205,7 +205,7 @@ class SparseFeedForward(Module):
         routing: choice of experts.
         shared: F of the shared experts together; there are none if 0.
         shared_gate: whether there is one shared expert, multiplied by a logistic gate of the token (Qwen3-Next).
-        averaged: whether the results of routed and shared experts are averaged, and not added (Cohere 2).
+        sum_scale: factor of the sum of what routed and shared experts give, 1/2 for their average (Cohere 2).
         activation: activation of all experts.
         biased: whether the routed experts' projections have biases.
         shared_biased: whether those of the shared experts have.
@@ -223,7 +223,7 @@ class SparseFeedForward(Module):
         *,
         shared: int = 0,
         shared_gate: bool = False,
-        averaged: bool = False,
+        sum_scale: float = 1.0,
         activation: Activation = Activation.SILU,
         biased: bool = False,
         shared_biased: bool = False,
@@ -232,7 +232,7 @@ class SparseFeedForward(Module):
         gated: bool = True,
         dtype: DType | str = "f32",
     ) -> None:
-        self.scales_inputs, self.averaged = scales_inputs, averaged
+        self.scales_inputs, self.sum_scale = scales_inputs, sum_scale
         self.gate = Router(size, routing, dtype=dtype)
         kinds = {"activation": activation, "biased": biased, "clamped": clamped, "gated": gated}
         self.experts = Experts(routing.experts, size, inner, **kinds, dtype=dtype)
@@ -240,17 +240,18 @@ class SparseFeedForward(Module):
         self.shared_experts, self.shared_expert = (None, common) if shared_gate else (common, None)
         self.shared_expert_gate = Linear(size, 1, dtype=dtype) if shared_gate else None
 
-    def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
-        """Maps x [.., D] to [.., D]."""
+    def forward(self, ctx: ExecutionContext, x: Tensor, chosen_by: Tensor | None = None) -> Tensor:
+        """Maps x [.., D] to [.., D]; ``chosen_by`` [.., D] chooses the experts, x if None."""
         tokens = ctx.ops.reshape(x, (-1, x.shape[-1]))
-        routed = ctx.ops.reshape(self._routed(ctx, tokens, *self.gate(ctx, tokens)), x.shape)
+        deciding = tokens if chosen_by is None else ctx.ops.reshape(chosen_by, tokens.shape)
+        routed = ctx.ops.reshape(self._routed(ctx, tokens, *self.gate(ctx, deciding)), x.shape)
         if self.shared_expert is not None and self.shared_expert_gate is not None:
             gate = ctx.ops.logistic(self.shared_expert_gate(ctx, x))
             return ctx.ops.add(routed, ctx.ops.mul(gate, self.shared_expert(ctx, x)))
         if self.shared_experts is None:
             return routed
         both = ctx.ops.add(routed, self.shared_experts(ctx, x))
-        return ctx.ops.mul(both, 0.5) if self.averaged else both
+        return both if self.sum_scale == 1.0 else ctx.ops.mul(both, self.sum_scale)
 
     def _routed(self, ctx: ExecutionContext, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
         """Computes the experts of x [M, D]: [M, D]."""

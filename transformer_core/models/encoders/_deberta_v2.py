@@ -74,7 +74,7 @@ def _relative(fields: ConfigFields) -> DisentangledConfig:
     buckets = _length(fields, "position_buckets")
     terms = fields.values.get("pos_att_type") or []
     named = [one.strip().lower() for one in terms.split("|")] if isinstance(terms, str) else terms
-    if not isinstance(named, list) or not named or not set(named) <= set(_TERMS):
+    if not isinstance(named, list) or not named or any(one not in _TERMS for one in named):
         fields.refuse("pos_att_type", f"one or both of {', '.join(_TERMS)}")
     norms = fields.values.get("norm_rel_ebd") or "none"
     return DisentangledConfig(

@@ -5,9 +5,11 @@ from typing import Final
 from transformer_core.models.families._afmoe import AFMOE
 from transformer_core.models.families._apertus import APERTUS
 from transformer_core.models.families._arcee import ARCEE
+from transformer_core.models.families._arctic import ARCTIC
 from transformer_core.models.families._aria_text import ARIA_TEXT
 from transformer_core.models.families._axk1 import AXK1
 from transformer_core.models.families._baichuan import BAICHUAN, BAICHUAN_FIRST
+from transformer_core.models.families._bailing_moe_v2 import BAILING_MOE_V2
 from transformer_core.models.families._bert_decoders import BERT_DECODERS
 from transformer_core.models.families._bitnet import BITNET
 from transformer_core.models.families._bloom import BLOOM
@@ -18,6 +20,7 @@ from transformer_core.models.families._cohere2_moe import COHERE2_MOE
 from transformer_core.models.families._ctrl import CTRL
 from transformer_core.models.families._cwm import CWM
 from transformer_core.models.families._dbrx import DBRX
+from transformer_core.models.families._deepseek_moe import BAILING_MOE, DEEPSEEK_MOE
 from transformer_core.models.families._deepseek_v2 import DEEPSEEK_V2
 from transformer_core.models.families._deepseek_v3 import DEEPSEEK_V3
 from transformer_core.models.families._diffllama import DIFFLLAMA
@@ -39,6 +42,7 @@ from transformer_core.models.families._gemma3 import GEMMA3
 from transformer_core.models.families._gemma3n import GEMMA3N, GEMMA3N_WRAPPED
 from transformer_core.models.families._gemma4 import GEMMA4, GEMMA4_WRAPPED
 from transformer_core.models.families._gemma4_unified import GEMMA4_UNIFIED, GEMMA4_UNIFIED_WRAPPED
+from transformer_core.models.families._gguf_kinds import MAINCODER, PLAMO, PLAMO3, REFACT
 from transformer_core.models.families._glm import GLM
 from transformer_core.models.families._glm4 import GLM4
 from transformer_core.models.families._glm4_moe import GLM4_MOE
@@ -54,6 +58,7 @@ from transformer_core.models.families._granite import GRANITE
 from transformer_core.models.families._granite_swa import GRANITE_MOE_SWA, GRANITE_SWA
 from transformer_core.models.families._granitemoe import GRANITE_MOE, GRANITE_MOE_SHARED
 from transformer_core.models.families._granitemoehybrid import GRANITE_HYBRID
+from transformer_core.models.families._grok import GROK
 from transformer_core.models.families._helium import HELIUM
 from transformer_core.models.families._hunyuan_v1_dense import HUNYUAN_V1_DENSE
 from transformer_core.models.families._hunyuan_v1_moe import HUNYUAN_V1_MOE
@@ -61,6 +66,7 @@ from transformer_core.models.families._hy_v3 import HY_V3
 from transformer_core.models.families._hyperclovax import HYPERCLOVAX
 from transformer_core.models.families._internlm2 import INTERNLM2
 from transformer_core.models.families._internlm3 import INTERNLM3, IQUESTCODER
+from transformer_core.models.families._jais import JAIS
 from transformer_core.models.families._jais2 import JAIS2
 from transformer_core.models.families._jamba import BAMBA, JAMBA
 from transformer_core.models.families._kolibri1 import KOLIBRI1
@@ -92,8 +98,10 @@ from transformer_core.models.families._olmo2 import OLMO2
 from transformer_core.models.families._olmo3 import OLMO3
 from transformer_core.models.families._olmoe import OLMOE
 from transformer_core.models.families._openai_gpt import OPENAI_GPT
+from transformer_core.models.families._openelm import OPENELM
 from transformer_core.models.families._opt import BIOGPT, OPT
 from transformer_core.models.families._orion import AQUILA, INTERNLM, ORION, XVERSE
+from transformer_core.models.families._other_names import OTHER_NAMES
 from transformer_core.models.families._persimmon import PERSIMMON
 from transformer_core.models.families._phi import PHI
 from transformer_core.models.families._phi3 import PHI3
@@ -106,10 +114,12 @@ from transformer_core.models.families._qwen3_5 import QWEN3_5, QWEN3_5_MOE, QWEN
 from transformer_core.models.families._qwen3_moe import QWEN3_MOE
 from transformer_core.models.families._qwen3_next import QWEN3_NEXT
 from transformer_core.models.families._seed_oss import SEED_OSS
+from transformer_core.models.families._smallthinker import SMALLTHINKER
 from transformer_core.models.families._smollm3 import SMOLLM3
 from transformer_core.models.families._solar_open import SOLAR_OPEN
 from transformer_core.models.families._stablelm import STABLELM
 from transformer_core.models.families._starcoder2 import STARCODER2
+from transformer_core.models.families._step3p5 import STEP3P5
 from transformer_core.models.families._vaultgemma import VAULT_GEMMA
 from transformer_core.models.families._xglm import XGLM
 
@@ -244,6 +254,20 @@ FAMILIES = (
     MINICPM,
     CHATGLM,
     CHATGLM_GENERATING,
+    ARCTIC,
+    BAILING_MOE,
+    BAILING_MOE_V2,
+    DEEPSEEK_MOE,
+    GROK,
+    JAIS,
+    MAINCODER,
+    OPENELM,
+    PLAMO,
+    PLAMO3,
+    REFACT,
+    SMALLTHINKER,
+    STEP3P5,
+    *OTHER_NAMES,
 )
 """Families of decoders."""
 

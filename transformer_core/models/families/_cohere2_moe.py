@@ -57,7 +57,7 @@ def _experts(fields: ConfigFields, inner: int, layers: tuple[bool, ...]) -> Expe
         inner=inner,
         layers=layers,
         shared=inner * shared,
-        averaged=bool(shared) and strategy == "average",
+        sum_scale=0.5 if shared and strategy == "average" else 1.0,
     )
 
 

@@ -95,7 +95,7 @@ def gpt2_stored(names: Mapping[str, str]) -> RecipeOf:
             if kind == "bias":
                 return Cut(key, (3 * shape[0],), 0, start, start + shape[0])
             return Transposed(key, (shape[1], 3 * shape[0]), start, start + shape[0])
-        key = f"{above}h.{layer}.{STORED[part]}.{kind}"
+        key = f"{above}h.{layer}.{known[part]}.{kind}"
         return Transposed(key, shape[::-1], 0, shape[0]) if len(shape) == 2 else Stored(key, shape)
 
     return recipe_of

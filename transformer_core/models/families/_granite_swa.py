@@ -13,6 +13,7 @@ from transformer_core.models.families._granite import granite_kind
 from transformer_core.models.families._granitemoehybrid import granite_experts, granite_stored
 
 _WINDOW: Final = 128
+_GREATEST: Final = 1e300  # base of a RoPE
 _ROUTER: Final = "model.layers.0.block_sparse_moe.router.layer.weight"
 
 
@@ -39,7 +40,7 @@ def _layers(fields: ConfigFields) -> dict[str, Any]:
     if not isinstance(bases, list) or len(bases) != layers or any(type(base) not in (int, float) for base in bases):
         fields.refuse("layer_rope_theta", expected)
     known = list(dict.fromkeys(base for base in bases if base))
-    if len(known) > 2 or any(base <= 1 for base in known):
+    if len(known) > 2 or any(not 1 < base < _GREATEST for base in known):
         fields.refuse("layer_rope_theta", expected)
     ropes = [_with_base(fields, head_size, float(base)) for base in known] or [rope]
     order = dict(zip(known, (RopeKind.MODEL, RopeKind.LOCAL), strict=False))

@@ -86,6 +86,13 @@ STATES = {
     "shortconv.l_cache": 3,
 }
 OWN: dict[str, dict[str, Any]] = {
+    "openelm": {
+        "attention.head_count": [4, 2],
+        "attention.head_count_kv": [2, 1],
+        "attention.layer_norm_rms_epsilon": 1e-6,
+        "feed_forward_length": [48, 24],
+    },
+    "step35": {"expert_weights_norm": True},
     "bitnet": {"attention.key_length": 8, "attention.value_length": 8},
     "bloom": {"feed_forward_length": 4 * LLAMA["embedding_length"]},
     "mimo2": {"attention.sliding_window_pattern": [False] * LLAMA["block_count"], "attention.value_length": 8},
@@ -98,6 +105,8 @@ OWN: dict[str, dict[str, Any]] = {
     },
 }
 SPARSE = ("olmoe", "dots1", "glm4moe", "qwen2moe", "minimax-m2", "ernie4_5-moe", "phimoe", "llama4")
+
+OWN_EXPERTS = ("deepseek", "deepseek2-ocr", "bailingmoe", "bailingmoe2", "arctic", "grok", "smallthinker")
 
 
 def test_every_architecture_says_how_it_is_stored(made: Callable[..., GgufModel]) -> None:
@@ -121,6 +130,8 @@ def test_every_architecture_says_how_it_is_stored(made: Callable[..., GgufModel]
             **dict.fromkeys(("qwen3vlmoe", "dbrx"), experts),
             "mimo2": [*experts, "attention.sliding_window"],
             "hunyuan-moe": [*experts, "expert_shared_feed_forward_length"],
+            **dict.fromkeys(OWN_EXPERTS, experts),
+            "step35": [*experts, "expert_shared_feed_forward_length", "attention.sliding_window"],
         }
         fields = {**(GEMMA if name in ("gemma2", "gemma3", "gemma4") else LLAMA), "attention.layer_norm_epsilon": 1e-5}
         fields |= {key: rest[key] for key in wanted.get(name, [])}

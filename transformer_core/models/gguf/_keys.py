@@ -85,12 +85,16 @@ class GgufKeys:
         self._whole: Final = {**_WHOLE, **architecture.names}
         self._tensors: Final = architecture.tensors
         self._architecture: Final = architecture
-        q, kv = config.heads * config.head_size, config.kv_heads * config.head_size
-        parts: dict[str, tuple[str, tuple[int, ...], int]] = {}
-        parts |= {part: ("attn_qkv", (q, kv, kv), index) for index, part in enumerate(_QKV)}
-        if config.gated_mlp:
-            parts |= {part: ("ffn_up", (config.intermediate,) * 2, index) for index, part in enumerate(_GATE_UP)}
-        self._parts: Final = parts
+
+    def _fused(self, layer: int, module: str) -> tuple[str, tuple[int, ...], int] | None:
+        """Returns the tensor that a projection may be a part of, its parts' rows and the number of the part."""
+        sizes = self.config.sizes_of(min(layer, self.config.layers - 1))
+        if module in _QKV:
+            q, kv = ((heads or self.config.heads) * sizes.head_size for heads in (sizes.heads, sizes.kv_heads))
+            return "attn_qkv", (q, kv, kv), _QKV.index(module)
+        if module in _GATE_UP and self.config.gated_mlp:
+            return "ffn_up", (sizes.intermediate,) * 2, _GATE_UP.index(module)
+        return None
 
     def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe:
         """Returns the recipe of a parameter."""
@@ -122,7 +126,7 @@ class GgufKeys:
         key = f"blk.{layer}.{self._names.get(module, module)}.{kind}"
         if module == _FIRST_NORM and self.config.parallel and source.has(f"blk.{layer}.attn_norm_2.{kind}"):
             key = f"blk.{layer}.attn_norm_2.{kind}"
-        fused = self._parts.get(module)
+        fused = self._fused(int(layer), module)
         if fused is not None and (cut := _cut(f"blk.{layer}", fused, kind, shape, source)) is not None:
             return cut
         if module == "self_attn.kv_b_proj" and self.config.latent is not None and not source.has(key):

@@ -21,6 +21,7 @@ from transformer_core.models.gguf.readers._metadata_fields import (
 )
 from transformer_core.models.gguf.readers._named_kinds import NAMED_KINDS
 from transformer_core.models.gguf.readers._nemotron_h import NEMOTRON_HS
+from transformer_core.models.gguf.readers._own_kinds import OWN_KINDS
 from transformer_core.models.gguf.readers._qwen_hybrids import QWEN_HYBRIDS
 from transformer_core.models.gguf.readers._rope import FREQUENCIES
 from transformer_core.models.gguf.readers._selective import SELECTIVE
@@ -45,6 +46,7 @@ READERS = {
         *GPT_KINDS,
         *FURTHER_KINDS,
         *NAMED_KINDS,
+        *OWN_KINDS,
         *STATES,
         *SELECTIVE,
         *NEMOTRON_HS,
