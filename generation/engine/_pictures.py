@@ -22,23 +22,26 @@ class PromptPicture:
     """Picture, or a tile of one, that some tokens of a prompt stand for.
 
     Attributes:
-        pixels: f32 [3, height, width].
+        pixels: f32 [3, height, width]; with ``order`` the tiles of a picture, [tiles, 3, height, width].
         start: position of its first token.
         stop: position behind its last one.
         whole: whether its tokens run in one call, since they see each other in both directions.
-        digest: SHA-256 of the shape and the pixels.
+        order: rows i32 [stop - start] of the embeddings of all tiles, one after the other, for each token; -1 of a
+            token of text among those of the picture. None if a token has a row each, in their order.
+        digest: SHA-256 of the shape, the pixels and the order.
     """
 
     pixels: np.ndarray
     start: int
     stop: int
     whole: bool = False
+    order: np.ndarray | None = None
     digest: bytes = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "digest", hashlib.sha256(repr(self.pixels.shape).encode() + self.pixels.tobytes()).digest()
-        )
+        order = b"" if self.order is None else self.order.tobytes()
+        content = repr(self.pixels.shape).encode() + self.pixels.tobytes() + order
+        object.__setattr__(self, "digest", hashlib.sha256(content).digest())
 
     def keys(self) -> np.ndarray:
         """Returns numbers i64 [tokens] that stand for the image and the place in it.
@@ -70,7 +73,7 @@ def check_pictures(pictures: Sequence[PromptPicture], prompt: Sequence[int], ima
                 f"{len(prompt)}, behind the one before"
             )
         end = picture.stop
-        seen[picture.start : end] = True
+        seen[picture.start : end] = True if picture.order is None else picture.order >= 0
     wrong = np.flatnonzero((np.asarray(prompt) == image_token) != seen)
     if len(wrong):
         at, place = wrong[0], "in" if seen[wrong[0]] else "outside of"
@@ -125,7 +128,11 @@ class PictureEncoder:
 
     def encode(self, picture: PromptPicture, salt: str | None) -> np.ndarray:
         """Computes the embeddings f32 [tokens, D] of a picture, and keeps them for the salt if it is not None."""
-        embeddings = self._model.encode_image(picture.pixels)
+        if picture.order is None:
+            embeddings = self._model.encode_image(picture.pixels)
+        else:
+            rows = np.concatenate([self._model.encode_image(tile) for tile in picture.pixels])
+            embeddings = rows[np.maximum(picture.order, 0)]  # rows of text are not read
         if salt is None:
             return embeddings
         self._kept[salt, picture.digest] = embeddings

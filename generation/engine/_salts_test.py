@@ -10,10 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from generation.engine import Drafting, PromptPicture
+from generation.engine._guard import GuardedModel
 from generation.engine._hash_slots_testing import HashSlots
 from generation.engine._paged_slots_testing import PagedHashSlots
+from generation.engine._pictures import PictureEncoder, check_pictures
 from generation.engine._reference_testing import Received
 from generation.engine._scheduler_testing import Bench
+from lang_core import InputError
 
 _LONG = os.environ.get("TAPELINE_LONG") == "1"
 _PROMPT = list(range(1, 41))
@@ -135,3 +138,30 @@ def test_a_drafter_begins_anew_where_another_salt_had_the_row() -> None:
         bench.put(_PROMPT[:5], 4, cache_salt=salt)
         bench.run()
     assert begun == [True, False, True, True, True, True]
+
+
+def test_pictures_of_the_same_pixels_in_another_shape_or_order_are_others() -> None:
+    pixels, order = np.zeros((2, 3, 4, 6), np.float32), np.array([1, -1, 0, 4], np.int32)
+
+    def digest(pixels: np.ndarray, order: np.ndarray | None) -> bytes:
+        return PromptPicture(pixels=pixels, start=0, stop=4, order=order).digest
+
+    turned = pixels.reshape(2, 3, 6, 4)
+    assert len({digest(pixels, order), digest(turned, order), digest(pixels, order[::-1]), digest(pixels, None)}) == 4
+    assert digest(pixels, order) == digest(pixels.copy(), order.copy())
+
+
+def test_rows_of_several_tiles_are_taken_in_the_order_of_the_tokens() -> None:
+    model = HashSlots()
+    bench = Bench(model)
+    tiles = np.stack([np.full((3, 4, 4), value, np.float32) for value in (1, 2)])
+    order = np.array([3, -1, 0], np.int32)
+    picture = PromptPicture(pixels=tiles, start=1, stop=4, order=order)
+    bench.put([5, 7, 6, 7, 2], 1, pictures=[picture])
+    bench.run()
+    assert model.calls.count("encode_image") == 2
+    rows = np.concatenate([model.encode_image(tile) for tile in tiles])
+    encoded = PictureEncoder(GuardedModel(model), 0).encode(picture, None)
+    np.testing.assert_array_equal(encoded[[0, 2]], rows[[3, 0]])
+    with pytest.raises(InputError, match="token 7 at position 2 is outside of a picture"):
+        check_pictures([picture], [5, 7, 7, 7, 2], 7)

@@ -1,6 +1,8 @@
 """How pictures stand in prompts: their tiles, and the text for them, as the processor of each family writes it."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -12,6 +14,7 @@ from tapeline.media.images import (
     GridPreprocessor,
     ImagePreprocessor,
     Picture,
+    PinpointPreprocessor,
     TilePreprocessor,
     Tiles,
 )
@@ -30,6 +33,7 @@ class TiledPicture(Protocol):
         pixels: f32 [tiles, 3, height, width].
         rows: rows of tiles; 0 of a picture that is one tile.
         columns: columns of tiles; 0 of a picture that is one tile.
+        size: height and width of the picture as it was; None where nothing depends on it.
     """
 
     @property
@@ -40,6 +44,29 @@ class TiledPicture(Protocol):
 
     @property
     def columns(self) -> int: ...
+
+    @property
+    def size(self) -> tuple[int, int] | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PicturePart:
+    """Part of a picture with tokens side by side, or the whole of it.
+
+    Attributes:
+        pixels: f32 [3, height, width]; with ``order`` [tiles, 3, height, width].
+        count: number of image tokens.
+        order: as of ``PromptPicture``.
+    """
+
+    pixels: np.ndarray
+    count: int
+    order: np.ndarray | None = None
+
+    def stands(self, token_ids: Sequence[int], image_token: int) -> bool:
+        """Returns whether tokens have the part's image tokens in their places, and nothing else there."""
+        expected = np.ones(self.count, np.bool_) if self.order is None else self.order >= 0
+        return np.array_equal(np.asarray(token_ids) == image_token, expected)
 
 
 class PictureForm(ABC):
@@ -79,6 +106,10 @@ class PictureForm(ABC):
     @abstractmethod
     def around(self, picture: TiledPicture) -> str:
         """Returns the text that stands for a picture, with as many marks as it has tokens."""
+
+    def parts(self, picture: Tiles) -> list[PicturePart]:
+        """Returns the parts of a picture, each of which is encoded by itself: its tiles in most families."""
+        return [PicturePart(tile, self.count(tile.shape)) for tile in picture.pixels]
 
     def count(self, shape: tuple[int, ...]) -> int:
         """Returns the number of tokens of a tile [3, height, width]."""
@@ -130,15 +161,7 @@ class PlainForm(PictureForm):
         super().__init__(directory, model, tokenizer)
         self._preprocess: Final = ImagePreprocessor.load(directory)
         self.mark = _mark_of(tokenizer, model["image_token"], self.mark)
-        fields, vision = _fields(directory / _PROCESSOR_FILE), model["vision"]
-        if fields.has("patch_size"):
-            height, width = (
-                side // fields.integer("patch_size", patch)
-                for side, patch in zip(vision["image"], vision["patch"], strict=True)
-            )
-            strategy = fields.values.get("vision_feature_select_strategy")
-            tokens = height * width + fields.integer("num_additional_image_tokens", 0, minimum=0)
-            _check_tokens(fields, "patch_size", tokens - (strategy == "default"), self._tokens)
+        _check_patches(directory, model, self._tokens)
 
     def tiles(self, picture: Picture) -> Tiles:
         """Returns a picture as one tile."""
@@ -207,6 +230,66 @@ class FramedForm(PictureForm):
         return f"\n\n{self.mark}{self._token * self._tokens}{self._last}\n\n"
 
 
+class AnyresForm(PictureForm):
+    """LLaVA-NeXT: the whole picture, then the rows of all tiles, without the margins, with a token behind each row."""
+
+    def __init__(self, directory: Path, model: dict[str, Any], tokenizer: Tokenizer | None) -> None:
+        super().__init__(directory, model, tokenizer)
+        self._preprocess: Final = PinpointPreprocessor.load(directory)
+        self.mark = _mark_of(tokenizer, model["image_token"], self.mark)
+        canvases = [list(canvas) for canvas in self._preprocess.canvases]
+        if canvases != model["image_canvases"]:
+            raise ConfigError(
+                f"{directory / 'preprocessor_config.json'}: field 'image_grid_pinpoints': expected "
+                f"{model['image_canvases']}, as config.json says; found {canvases}: copy the model's own file, and "
+                "export again"
+            )
+        self._patches: Final[int] = self._preprocess.side // model["vision"]["patch"][0]
+        _check_patches(directory, model, self._tokens)
+
+    def tiles(self, picture: Picture) -> Tiles:
+        """Returns the whole picture, then its tiles."""
+        return self._preprocess(picture)
+
+    def side(self) -> tuple[int, int]:
+        """Returns height and width of a tile."""
+        return self._preprocess.side, self._preprocess.side
+
+    def parts(self, picture: Tiles) -> list[PicturePart]:
+        """Returns the picture as one part."""
+        order = self._order(picture)
+        return [PicturePart(picture.pixels, len(order), order)]
+
+    def around(self, picture: TiledPicture) -> str:
+        """Returns the tokens of the picture."""
+        return self.mark * len(self._order(picture))
+
+    def _order(self, picture: TiledPicture) -> np.ndarray:
+        """Returns the rows i32 [tokens] of the embeddings of all tiles; behind those of each is the end of a row."""
+        assert picture.size is not None
+        side, per_tile = self._patches, self._tokens + 1
+        tiles = np.arange(picture.rows * picture.columns).reshape(picture.rows, 1, picture.columns, 1) + 1
+        within = np.arange(side * side).reshape(1, side, 1, side)
+        whole = (tiles * per_tile + within).reshape(picture.rows * side, picture.columns * side)
+        kept = without_margins(whole, picture.size)
+        rows = np.concatenate([kept, np.full((len(kept), 1), self._tokens)], 1)
+        return np.concatenate([np.arange(self._tokens), rows.ravel()]).astype(np.int32)
+
+
+def without_margins(canvas: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Returns the part of a canvas [rows, columns] that a picture of ``size`` (height, width) covers.
+
+    >>> without_margins(np.arange(16).reshape(4, 4), (2, 5)).tolist()
+    [[4, 5, 6, 7], [8, 9, 10, 11]]
+    """
+    (rows, columns), (height, width) = canvas.shape, size
+    if width / height > columns / rows:
+        margin = (rows - int(round(height * (columns / width), 7))) // 2
+        return canvas[margin : rows - margin]
+    margin = (columns - int(round(width * (rows / height), 7))) // 2
+    return canvas[:, margin : columns - margin]
+
+
 class DynamicForm(PictureForm):
     """Qwen2-VL and its kin: a picture is one tile, with as many tokens as its size gives it, and the bundle takes."""
 
@@ -246,6 +329,7 @@ PICTURE_FORMS: Final[dict[str, type[PictureForm]]] = {
     "enclosed": EnclosedForm,
     "framed": FramedForm,
     "dynamic": DynamicForm,
+    "anyres": AnyresForm,
 }
 """Forms by their name in the description of a bundle."""
 
@@ -265,6 +349,19 @@ def _mark_of(tokenizer: Tokenizer | None, token_id: int, default: str) -> str:
 
 def _fields(path: Path) -> ConfigFields:
     return config_fields(str(path), _REMEDY) if path.exists() else ConfigFields({}, str(path))
+
+
+def _check_patches(directory: Path, model: dict[str, Any], expected: int) -> None:
+    """Checks that the processor's settings of LLaVA and its kin have as many tokens per tile as the model."""
+    fields, vision = _fields(directory / _PROCESSOR_FILE), model["vision"]
+    if fields.has("patch_size"):
+        height, width = (
+            side // fields.integer("patch_size", patch)
+            for side, patch in zip(vision["image"], vision["patch"], strict=True)
+        )
+        strategy = fields.values.get("vision_feature_select_strategy")
+        tokens = height * width + fields.integer("num_additional_image_tokens", 0, minimum=0)
+        _check_tokens(fields, "patch_size", tokens - (strategy == "default"), expected)
 
 
 def _check_tokens(fields: ConfigFields, name: str, tokens: int, expected: int) -> None:

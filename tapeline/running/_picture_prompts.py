@@ -9,7 +9,7 @@ from lang_core import InputError
 from tapeline.bundle import Bundle
 from tapeline.media.images import DEFAULT_IMAGE_LIMITS, PREPROCESSOR_FILE, ImageLimits, Tiles
 from tapeline.runners import takes_pictures
-from tapeline.running._picture_forms import PICTURE_FORMS, PictureForm, TiledPicture
+from tapeline.running._picture_forms import PICTURE_FORMS, PictureForm, PicturePart, TiledPicture
 from tapeline.running._pictures import ImageSource, picture_of
 from tapeline.text import Tokenizer
 from transformer_core import ENCODE_IMAGE, PREFILL_EMBEDDINGS
@@ -68,11 +68,11 @@ class PicturePrompts:
         Raises:
             InputError: the prompt has more or fewer image tokens, or those of a tile do not stand side by side.
         """
-        pixels = [tile for picture in pictures for tile in picture.pixels]
-        spans = self._spans(token_ids, [self._form.count(tile.shape) for tile in pixels])
+        parts = [part for picture in pictures for part in self._form.parts(picture)]
+        spans = self._spans(token_ids, parts)
         return [
-            PromptPicture(pixels=tile, start=start, stop=stop, whole=self._whole)
-            for tile, (start, stop) in zip(pixels, spans, strict=True)
+            PromptPicture(pixels=part.pixels, start=start, stop=stop, whole=self._whole, order=part.order)
+            for part, (start, stop) in zip(parts, spans, strict=True)
         ]
 
     def check_text(self, text: str) -> None:
@@ -106,9 +106,10 @@ class PicturePrompts:
             self._form.around(picture) + after for picture, after in zip(pictures, rest, strict=True)
         )
 
-    def _spans(self, token_ids: Sequence[int], counts: Sequence[int]) -> list[tuple[int, int]]:
-        """Returns the positions of the first token, and behind the last one, of tiles with ``counts`` tokens each."""
+    def _spans(self, token_ids: Sequence[int], parts: Sequence[PicturePart]) -> list[tuple[int, int]]:
+        """Returns the positions of the first token, and behind the last one, of parts of pictures."""
         positions = [position for position, token_id in enumerate(token_ids) if token_id == self._token]
+        counts = [part.count for part in parts]
         if len(positions) != sum(counts):
             raise InputError(
                 f"the prompt has {len(positions)} image tokens (id {self._token}), the pictures have {sum(counts)}: "
@@ -116,7 +117,7 @@ class PicturePrompts:
             )
         stops = list(accumulate(counts))
         spans = [(positions[stop - count], positions[stop - 1] + 1) for count, stop in zip(counts, stops, strict=True)]
-        if any(stop - start != count for count, (start, stop) in zip(counts, spans, strict=True)):
+        if not all(part.stands(token_ids[slice(*span)], self._token) for part, span in zip(parts, spans, strict=True)):
             raise InputError(
                 f"the image tokens of a tile (id {self._token}) have others among them: keep them together"
             )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         CanvasPreprocessor,
         GridPreprocessor,
         ImagePreprocessor,
+        PinpointPreprocessor,
         TilePreprocessor,
         Tiles,
     )

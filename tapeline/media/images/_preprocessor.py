@@ -11,7 +11,7 @@ from tapeline.media.images._limits import DEFAULT_IMAGE_LIMITS, ImageLimits
 from tapeline.media.images._picture import Picture
 from tapeline.media.images._pixels import cropped, normalized, resized
 from tapeline.media.images._settings import PREPROCESSOR_FILE, ImageSettings
-from tapeline.media.images._sizes import best_canvas, grid_size, tiled_size
+from tapeline.media.images._sizes import Size, best_canvas, best_pinpoint, fitted_size, grid_size, tiled_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ImagePreprocessor:
                 f"{directory / PREPROCESSOR_FILE}: cuts pictures into tiles, and the model takes one picture: expected "
                 "settings of another kind"
             )
-        if settings.grid is not None:
+        if settings.grid is not None or settings.pinpoints is not None:
             raise ConfigError(
                 f"{directory / PREPROCESSOR_FILE}: gives pictures of any size, and the model takes one size: expected "
                 "settings of another kind"
@@ -68,11 +68,13 @@ class Tiles:
         pixels: f32 [tiles, 3, side, side].
         rows: rows of tiles; 0 of a picture that is one tile.
         columns: columns of tiles; 0 of a picture that is one tile.
+        size: height and width of the picture as it was; None where nothing depends on it.
     """
 
     pixels: np.ndarray
     rows: int
     columns: int
+    size: Size | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +239,62 @@ class GridPreprocessor:
         settings, pixels = self.settings, _seen(picture, self.settings)
         size = grid_size(_size(pixels), self.patch * self.merge, *self.pixels)
         return Tiles(normalized(resized(pixels, size, settings.resample, self.limits), settings)[None], 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PinpointPreprocessor:
+    """Image processor of LLaVA-NeXT: a picture is resized into one of several canvases of tiles, with black margins.
+
+    Attributes:
+        settings: steps that are taken.
+        canvases: sizes of the canvases.
+        side: side of a tile.
+        limits: bounds of the sizes between.
+    """
+
+    settings: ImageSettings
+    canvases: tuple[Size, ...]
+    side: int
+    limits: ImageLimits = DEFAULT_IMAGE_LIMITS
+
+    @classmethod
+    def load(cls, directory: Path, limits: ImageLimits = DEFAULT_IMAGE_LIMITS) -> "PinpointPreprocessor":
+        """Reads the settings of a checkpoint or a bundle.
+
+        Raises:
+            ConfigError: there are none, they have no such canvases, or as for ``ImageSettings``.
+        """
+        settings = ImageSettings.load(directory)
+        if settings.pinpoints is None or settings.crop is None:
+            raise ConfigError(
+                f"{directory / PREPROCESSOR_FILE}: the model takes tiles of several canvases: expected settings of "
+                "LlavaNextImageProcessor"
+            )
+        return cls(settings, settings.pinpoints, settings.crop[0], limits)
+
+    def __call__(self, picture: Picture) -> Tiles:
+        """Returns the whole picture as one tile, then the tiles of its canvas, row by row.
+
+        Raises:
+            InputError: it is too narrow.
+        """
+        settings, side = self.settings, self.side
+        pixels = _seen(picture, settings)
+        canvas = best_pinpoint(_size(pixels), self.canvases)
+        fitted = fitted_size(_size(pixels), canvas)
+        before = tuple((whole - part) // 2 for whole, part in zip(canvas, fitted, strict=True))
+        padded = np.zeros((*canvas, pixels.shape[2]), np.uint8)
+        padded[before[0] : before[0] + fitted[0], before[1] : before[1] + fitted[1]] = resized(
+            pixels, fitted, settings.resample, self.limits
+        )
+        rows, columns = canvas[0] // side, canvas[1] // side
+        parts = [resized(pixels, (side, side), settings.resample, self.limits)]
+        parts += [
+            padded[row * side : (row + 1) * side, column * side : (column + 1) * side]
+            for row in range(rows)
+            for column in range(columns)
+        ]
+        return Tiles(np.stack([normalized(part, settings) for part in parts]), rows, columns, _size(pixels))
 
 
 def _size(pixels: np.ndarray) -> tuple[int, int]:

@@ -20,6 +20,7 @@ _CHANNELS: Final = 3
 _HALVES: Final = (0.5, 0.5, 0.5)
 _PLAIN_STEPS: Final = ("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb")
 _CANVAS_STEPS: Final = ("do_resize", "do_rescale", "do_normalize", "do_convert_rgb")
+_PINPOINT_STEPS: Final = (*_PLAIN_STEPS, "do_pad")
 _TILED_STEPS: Final = ("do_resize", "do_rescale", "do_normalize", "do_convert_rgb", "do_image_splitting", "do_pad")
 
 
@@ -38,12 +39,15 @@ class _Kind:
     tile: int | None = None
     canvas: tuple[int, int] | None = None
     grid: tuple[int, int] | None = None
+    pinpoints: tuple[Size, ...] | None = None
 
     @property
     def steps(self) -> tuple[str, ...]:
         """Fields of the steps that are known."""
         if self.canvas is not None or self.grid is not None:
             return _CANVAS_STEPS
+        if self.pinpoints is not None:
+            return _PINPOINT_STEPS
         return _PLAIN_STEPS if self.tile is None else _TILED_STEPS
 
 
@@ -87,6 +91,15 @@ _KINDS: Final = {
         mean=_CLIP_MEAN,
         std=_CLIP_STD,
     ),
+    "LlavaNextImageProcessor": _Kind(
+        models=("llava_next",),
+        resample=_BICUBIC,
+        size={"shortest_edge": 224},
+        crop=(224, 224),
+        mean=_CLIP_MEAN,
+        std=_CLIP_STD,
+        pinpoints=((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008)),
+    ),
     "Gemma3ImageProcessor": _Kind(models=("gemma3",), resample=_BILINEAR, size=_SQUARE, square=True),
     "GotOcr2ImageProcessor": _Kind(
         models=("internvl",),
@@ -128,6 +141,7 @@ class ImageSettings:
         grid: side of a patch, and of the squares of patches that are one token, of a model that sees pictures of any
             size; None for others.
         pixels: fewest and most pixels of a picture of any size; None for others.
+        pinpoints: sizes of the canvases of a model that sees a picture as tiles of ``crop``'s size; None for others.
     """
 
     resize: Callable[[Size], Size] | None
@@ -142,6 +156,7 @@ class ImageSettings:
     canvas: tuple[int, int] | None = None
     grid: tuple[int, int] | None = None
     pixels: tuple[int, int] | None = None
+    pinpoints: tuple[Size, ...] | None = None
 
     @classmethod
     def load(cls, directory: Path) -> "ImageSettings":
@@ -174,6 +189,7 @@ class ImageSettings:
             splits=kind.tile is not None and fields.boolean("do_image_splitting", True),
             canvas=None if kind.canvas is None else _canvas(fields, *kind.canvas),
             grid=grid,
+            pinpoints=None if kind.pinpoints is None else _pinpoints(fields, kind.pinpoints),
             pixels=None if grid is None else _pixels(fields, kind, math.prod(grid)),
         )
 
@@ -237,6 +253,27 @@ def _pixels(fields: ConfigFields, kind: _Kind, factor: int) -> tuple[int, int]:
     return fewest, most
 
 
+def _pinpoints(fields: ConfigFields, default: tuple[Size, ...]) -> tuple[Size, ...]:
+    """Reads the canvases, each of whole tiles, which have the size of whole pictures."""
+    crop = fields.values.get("crop_size")
+    size = _sides(fields, "size", fields.values.get("size", {"shortest_edge": 224}), square=True)
+    tile = _sides(fields, "crop_size", {"height": 224, "width": 224} if crop is None else crop, square=True)
+    if not fields.boolean("do_resize", True) or not fields.boolean("do_center_crop", True):
+        fields.refuse("do_resize", "true, and do_center_crop too: a picture is cut into tiles of one size")
+    if len({*size.values(), *tile.values()}) != 1:
+        fields.refuse("crop_size", f"a square of the size's side, {max(size.values())}: tiles are not resized")
+    given = fields.values.get("image_grid_pinpoints", default)
+    side = max(tile.values())
+    if not isinstance(given, list | tuple) or not given or not all(_is_canvas(canvas, side) for canvas in given):
+        fields.refuse("image_grid_pinpoints", f"heights and widths that are multiples of {side}, the side of a tile")
+    return tuple((height, width) for height, width in given)
+
+
+def _is_canvas(value: Any, side: int) -> bool:
+    pair = isinstance(value, list | tuple) and len(value) == 2
+    return pair and all(type(length) is int and 0 < length <= _LARGEST and not length % side for length in value)
+
+
 def _sides(fields: ConfigFields, name: str, given: Any, *, square: bool) -> dict[str, int]:
     """Returns the sides of a setting, which older files give as a number or as height and width."""
     if isinstance(given, int) and not isinstance(given, bool):
@@ -260,7 +297,7 @@ def _canvas(fields: ConfigFields, fewest: int, most: int) -> tuple[int, int]:
 
 
 def _crop(fields: ConfigFields, kind: _Kind) -> Size | None:
-    if kind.steps is not _PLAIN_STEPS or not fields.boolean("do_center_crop", kind.crop is not None):
+    if kind.steps not in (_PLAIN_STEPS, _PINPOINT_STEPS) or not fields.boolean("do_center_crop", kind.crop is not None):
         return None
     given = fields.values.get("crop_size", None if kind.crop is None else list(kind.crop))
     sides = _sides(fields, "crop_size", given, square=True)

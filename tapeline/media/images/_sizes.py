@@ -1,7 +1,7 @@
 """Sizes that pictures are resized to, as transformers computes them; sizes are (height, width)."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from lang_core import InputError
@@ -84,6 +84,26 @@ def grid_size(size: Size, factor: int, fewest: int, most: int) -> Size:
         growth = math.sqrt(fewest / (height * width))
         return math.ceil(height * growth / factor) * factor, math.ceil(width * growth / factor) * factor
     return new
+
+
+def best_pinpoint(size: Size, canvases: Sequence[Size]) -> Size:
+    """Returns the canvas that keeps most of a picture's pixels, and of these the one with the least margin."""
+    (height, width), best, most, least = size, canvases[0], 0, math.inf
+    for canvas in canvases:
+        scale = min(canvas[1] / width, canvas[0] / height)
+        kept = min(int(width * scale) * int(height * scale), width * height)
+        wasted = math.prod(canvas) - kept
+        if kept > most or (kept == most and wasted < least):
+            best, most, least = canvas, kept, wasted
+    return best
+
+
+def fitted_size(size: Size, canvas: Size) -> Size:
+    """Returns the largest size of a picture within a canvas."""
+    (height, width), by_width, by_height = size, canvas[1] / size[1], canvas[0] / size[0]
+    if by_width < by_height:
+        return min(math.ceil(height * by_width), canvas[0]), canvas[1]
+    return canvas[0], min(math.ceil(width * by_height), canvas[1])
 
 
 def best_canvas(size: Size, tile: Size, fewest: int, most: int) -> tuple[int, int]:

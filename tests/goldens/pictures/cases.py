@@ -140,6 +140,12 @@ PROCESSORS: Final[Mapping[str, Mapping[str, Any]]] = {
         "max_patches": 4,
         "size": {"height": 22, "width": 22},
     },
+    "llava_next": {
+        "crop_size": {"height": 28, "width": 28},
+        "image_grid_pinpoints": [[28, 56], [56, 28], [56, 56], [28, 84], [112, 28]],
+        "image_processor_type": "LlavaNextImageProcessor",
+        "size": {"shortest_edge": 28},
+    },
     "qwen2_vl": {
         "image_processor_type": "Qwen2VLImageProcessor",
         "size": {"longest_edge": 9 * 28 * 28, "shortest_edge": 2 * 28 * 28},

@@ -24,6 +24,7 @@ from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImagePr
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
+from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
@@ -44,6 +45,7 @@ _CLASSES = {
     "DeiTImageProcessor": DeiTImageProcessorPil,
     "GotOcr2ImageProcessor": GotOcr2ImageProcessorPil,
     "LlavaImageProcessor": LlavaImageProcessorPil,
+    "LlavaNextImageProcessor": LlavaNextImageProcessorPil,
     "Qwen2VLImageProcessor": Qwen2VLImageProcessorPil,
     "SmolVLMImageProcessor": SmolVLMImageProcessorPil,
     "Idefics3ImageProcessor": Idefics3ImageProcessorPil,

@@ -180,6 +180,7 @@ _GEMMA3_TEMPLATE: Final = (
     "{% endif %}{% endfor %}<end_of_turn>\n{% endfor %}{% if add_generation_prompt %}{{ '<model>' }}{% endif %}"
 )
 
+_PINPOINTS: Final = [[20, 40], [40, 20], [40, 40], [20, 60]]
 _QWEN_SPECIAL: Final = ("<|im_end|>", "<|im_start|>", "<|vision_start|>", "<|image_pad|>", "<|vision_end|>")
 _QWEN_VIDEO: Final = "<|video_pad|>"
 _QWEN_IMAGE: Final = FIRST_SPECIAL + _QWEN_SPECIAL.index("<|image_pad|>")
@@ -535,6 +536,94 @@ CASES: Final = {
                 {"text_config": {**_GEMMA3_TEXT, "sliding_window": 60}},
                 {"vision_config": {**_VISION, "image_size": 32, "hidden_act": "relu", "vision_use_head": False}},
             ),
+        ),
+        VisionLanguageCase(
+            name="llava_next",
+            twist="the whole picture, then tiles of a canvas without its margins; rows of tokens with an end",
+            config={
+                "architectures": ["LlavaNextForConditionalGeneration"],
+                "image_grid_pinpoints": _PINPOINTS,
+                "image_token_index": FIRST_SPECIAL + 1,
+                "model_type": "llava_next",
+                "text_config": {**_TEXT, "model_type": "mistral", "num_hidden_layers": 2, "sliding_window": None},
+                "tie_word_embeddings": False,
+                "vision_config": {**_VISION, **_CLIP_CHANGES},
+                "vision_feature_layer": -2,
+                "vision_feature_select_strategy": "default",
+            },
+            preprocessor={
+                "crop_size": {"height": 20, "width": 20},
+                "image_grid_pinpoints": _PINPOINTS,
+                "image_processor_type": "LlavaNextImageProcessor",
+                "size": {"shortest_edge": 20},
+            },
+            image_tokens=16,
+            processor={
+                "image_token": "<image>",
+                "num_additional_image_tokens": 1,
+                "patch_size": 5,
+                "processor_class": "LlavaNextProcessor",
+                "vision_feature_select_strategy": "default",
+            },
+            special=_LLAVA_SPECIAL,
+            template=_LLAVA_TEMPLATE,
+            seed=1,
+            turns=(
+                Turn(("rgb",), "What is this?"),
+                Turn(("rgb_tall", "rgb_wide"), "Which is larger?"),
+                Turn((), "Hello"),
+            ),
+            steps=24,
+        ),
+        VisionLanguageCase(
+            name="granite_vision",
+            twist="several states of SigLIP's layers side by side, a Granite with its scales and a tied head",
+            config={
+                "architectures": ["LlavaNextForConditionalGeneration"],
+                "image_grid_pinpoints": [[24, 48], [48, 24]],
+                "image_token_index": FIRST_SPECIAL + 1,
+                "model_type": "llava_next",
+                "text_config": {
+                    **{key: value for key, value in _TEXT.items() if key != "head_dim"},
+                    "attention_multiplier": 0.3,
+                    "embedding_multiplier": 2.0,
+                    "hidden_size": 32,
+                    "logits_scaling": 0.5,
+                    "model_type": "granite",
+                    "num_hidden_layers": 2,
+                    "residual_multiplier": 0.7,
+                    "tie_word_embeddings": True,
+                },
+                "tie_word_embeddings": True,
+                "vision_config": {
+                    **_VISION,
+                    "model_type": "siglip_vision_model",
+                    "num_hidden_layers": 3,
+                    "vision_use_head": False,
+                },
+                "vision_feature_layer": [-4, -3, 2, -1],
+                "vision_feature_select_strategy": "full",
+            },
+            preprocessor={
+                "crop_size": {"height": 24, "width": 24},
+                "image_grid_pinpoints": [[24, 48], [48, 24]],
+                "image_mean": [0.5, 0.5, 0.5],
+                "image_processor_type": "LlavaNextImageProcessor",
+                "image_std": [0.5, 0.5, 0.5],
+                "size": {"height": 24, "width": 24},
+            },
+            image_tokens=36,
+            processor={
+                "image_token": "<image>",
+                "patch_size": 4,
+                "processor_class": "LlavaNextProcessor",
+                "vision_feature_select_strategy": "full",
+            },
+            special=_LLAVA_SPECIAL,
+            template=_LLAVA_TEMPLATE,
+            seed=21,
+            turns=(Turn(("rgb", "turned_6"), "What is this?"),),
+            steps=24,
         ),
         _qwen(
             "qwen2_vl",

@@ -10,7 +10,7 @@ import pytest
 from lang_core import EagerExecutionContext, EntryPoint, MappingWeights
 from tapeline.media.images import read_image
 from tapeline.runners import squares_of_patches
-from tapeline.running import PICTURE_FORMS
+from tapeline.running import PICTURE_FORMS, PicturePart
 from tapeline.text import Tokenizer
 from tests.goldens.vision_language.cases import CASES, Turn
 from tests.goldens.vision_language.files import (
@@ -47,11 +47,17 @@ class _Seeing:
 
     def embeddings(self, turn: Turn, prompt: np.ndarray) -> np.ndarray:
         """Returns f32 [T, D]: those of pictures where image tokens are, and NaN elsewhere."""
-        tiles = [tile for name in turn.pictures for tile in self._form.tiles(read_image(turn_picture(name))).pixels]
+        pictures = [self._form.tiles(read_image(turn_picture(name))) for name in turn.pictures]
+        parts = [part for picture in pictures for part in self._form.parts(picture)]
         rows = np.full((len(prompt), self.width), np.nan, np.float32)
-        seen = [self._seen(tile) for tile in tiles]
+        seen = [self._part(part) for part in parts]
         rows[prompt == self._token] = np.concatenate(seen) if seen else np.zeros((0, self.width), np.float32)
         return rows
+
+    def _part(self, part: PicturePart) -> np.ndarray:
+        if part.order is None:
+            return self._seen(part.pixels)
+        return np.concatenate([self._seen(tile) for tile in part.pixels])[part.order[part.order >= 0]]
 
     def _seen(self, tile: np.ndarray) -> np.ndarray:
         arguments = self._points["encode_image"].arguments

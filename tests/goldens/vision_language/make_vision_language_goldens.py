@@ -24,6 +24,7 @@ from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImagePr
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
+from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
@@ -36,6 +37,7 @@ _IMAGE_PROCESSORS: dict[str, Any] = {
     "Gemma3ImageProcessor": Gemma3ImageProcessorPil,
     "Idefics3ImageProcessor": Idefics3ImageProcessorPil,
     "LlavaImageProcessor": LlavaImageProcessorPil,
+    "LlavaNextImageProcessor": LlavaNextImageProcessorPil,
     "Qwen2VLImageProcessor": Qwen2VLImageProcessorPil,
     "SmolVLMImageProcessor": SmolVLMImageProcessorPil,
 }
@@ -143,6 +145,12 @@ def _internvl(images: Any, tokenizer: Any, case: VisionLanguageCase) -> Any:
     )
 
 
+def _llava(images: Any, tokenizer: Any, case: VisionLanguageCase) -> Any:
+    settings = {key: value for key, value in case.processor.items() if key != "processor_class"}
+    kind = getattr(transformers, case.processor["processor_class"])
+    return kind(images, tokenizer, chat_template=case.template, **settings)
+
+
 def _qwen(images: Any, tokenizer: Any, case: VisionLanguageCase) -> Any:
     names = {"image_token": "<|image_pad|>", "video_token": "<|video_pad|>"}
     _name_tokens(tokenizer, {**names, "vision_start_token": "<|vision_start|>", "vision_end_token": "<|vision_end|>"})
@@ -155,12 +163,7 @@ _PROCESSORS: dict[str, Any] = {
     "Idefics3Processor": lambda images, tokenizer, case: transformers.Idefics3Processor(
         images, tokenizer, image_seq_len=case.image_tokens, chat_template=case.template
     ),
-    "LlavaProcessor": lambda images, tokenizer, case: transformers.LlavaProcessor(
-        images,
-        tokenizer,
-        chat_template=case.template,
-        **{key: value for key, value in case.processor.items() if key != "processor_class"},
-    ),
+    **dict.fromkeys(("LlavaProcessor", "LlavaNextProcessor"), _llava),
     "InternVLProcessor": _internvl,
     "Gemma3Processor": _gemma3,
     **dict.fromkeys(("Qwen2VLProcessor", "Qwen2_5_VLProcessor", "Qwen3VLProcessor"), _qwen),

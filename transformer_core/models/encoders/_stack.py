@@ -50,6 +50,7 @@ class StackConfig:
         rope: RoPE of queries and keys; not rotated if None.
         order: layers in the order in which they run, each as often as it is named; all of them once if None (ALBERT
             runs few layers many times).
+        states: results, each after so many layers (0 is the input), side by side; the last layer's alone if empty.
         relative: relative positions of disentangled attention; None for plain attention.
         local: layers with local attention; None if there are none.
         layer_scale: whether the results of attention and feed-forward are multiplied by a learned vector.
@@ -77,6 +78,7 @@ class StackConfig:
     head_size: int | None = None
     rope: RopeConfig | None = None
     order: tuple[int, ...] | None = None
+    states: tuple[int, ...] = ()
     relative: DisentangledConfig | None = None
     local: "LocalLayers | None" = None
     layer_scale: bool = False
@@ -258,6 +260,7 @@ class EncoderStack(Module):
     def __init__(self, config: StackConfig, dtype: DType) -> None:
         self._rope, self._local = config.rope, config.local
         self._order, self._relative = config.order or range(config.layers), config.relative
+        self._states = config.states
         relative, size = config.relative, (2 * config.relative.span if config.relative else 0, config.hidden)
         self.rel_embeddings = None if relative is None else Embedding(*size, dtype=dtype)
         self.rel_norm = layer_norm(config, dtype) if relative is not None and relative.normed else None
@@ -271,7 +274,7 @@ class EncoderStack(Module):
         texts: PackedTexts | None = None,
         tables: RopeTables | None = None,
     ) -> Tensor:
-        """Maps x [B, T, D] to [B, T, D].
+        """Maps x [B, T, D] to [B, T, D], or to ``states`` side by side.
 
         Args:
             ctx: context that computes.
@@ -296,13 +299,14 @@ class EncoderStack(Module):
             apart = token_distances(ctx, tokens) if texts is None else texts.distances(ctx)
             seen = near_bias(ctx, apart, local.distance, ctx.ops.constant(0.0, "f32") if bias is None else bias)
             near = seen, _tables(ctx, local.rope, places), keys
-        layers = list(self.layers)
+        layers, states = list(self.layers), [x]
         for index in self._order:
             layer = layers[index]
             with ctx.block(layer.path):
                 known = near if local is not None and index in local.layers else far
                 x = layer(ctx, x, *(known if own is None else (own[index], *known[1:])))
-        return x
+            states.append(x)
+        return x if not self._states else ctx.ops.concat([states[count] for count in self._states], 2)
 
 
 def _tables(ctx: ExecutionContext, rope: RopeConfig | None, positions: Tensor) -> RopeTables | None:

@@ -21,6 +21,9 @@ FRAMED: Final = "framed"
 DYNAMIC: Final = "dynamic"
 """Form of prompts in which a picture has as many tokens as its size gives it (Qwen2-VL)."""
 
+ANYRES: Final = "anyres"
+"""Form of prompts in which a picture is the whole, then rows of all tiles without their margins (LLaVA-NeXT)."""
+
 
 @checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +36,10 @@ class VisionLanguageConfig(DecoderConfig):
         image_token: placeholder token id for image embeddings.
         image_tokens: number of tokens of one picture, or of one tile of a larger picture; at most, in the form
             ``dynamic``.
-        image_form: text that stands for a picture in a prompt: ``grid``, ``plain``, ``enclosed``, ``framed`` or
-            ``dynamic``.
+        image_form: text that stands for a picture in a prompt: ``grid``, ``plain``, ``enclosed``, ``framed``,
+            ``dynamic`` or ``anyres``.
         image_marks: ids of the tokens before and behind a picture's in the form ``framed``.
+        scaled_images: whether image embeddings are multiplied by ``embedding_scale``, as those of tokens are (Granite).
         image_whole: whether the tokens of a picture see each other in both directions, so that they run in one call.
     """
 
@@ -45,6 +49,7 @@ class VisionLanguageConfig(DecoderConfig):
     image_tokens: int
     image_form: str
     image_marks: tuple[int, ...] = ()
+    scaled_images: bool = False
     image_whole: bool = False
 
     def facts(self) -> dict[str, Any]:

@@ -1,17 +1,19 @@
 """LLaVA 1.5 (arXiv:2310.03744): CLIP's or SigLIP's tower without its last layers, two linear layers, any decoder."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from lang_core import DType, ExecutionContext, Module, Tensor, checked_choices
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints import RecipeOf, RenamedModules, first_of
-from transformer_core.family._config import DecoderConfig
+from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import activation_of
 from transformer_core.layers._feed_forward import Activation
 from transformer_core.models.encoders._clip import ClipVisionTower, clip_vision_names, read_clip_vision
 from transformer_core.models.encoders._siglip import VisionTower, read_siglip_vision, vision_names
 from transformer_core.models.encoders._vision import VisionConfig
+from transformer_core.models.families._granite import GRANITE
 from transformer_core.models.families._llama import LLAMA
 from transformer_core.models.families._mistral import MISTRAL
 from transformer_core.models.families._qwen2 import QWEN2
@@ -62,49 +64,90 @@ class Llava(VisionLanguageLM):
     @classmethod
     def parts(cls, config: LlavaConfig, dtype: DType) -> tuple[Module, Module]:
         """Makes the tower and the projector."""
-        size, bias = config.vision.stack.hidden, config.projector_bias
+        stack, bias = config.vision.stack, config.projector_bias
+        size = stack.hidden * max(1, len(stack.states))
         return LlavaTower(config, dtype), MlpProjector(size, config.hidden, config.projector, bias=bias, dtype=dtype)
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:
+    return read_llava(fields, "LlavaForConditionalGeneration", (LLAMA, MISTRAL, QWEN2, QWEN3), LlavaConfig, PLAIN)
+
+
+@checked_choices
+def read_llava(
+    fields: ConfigFields,
+    architecture: str,
+    families: Sequence[Family],
+    kind: type[LlavaConfig],
+    form: str,
+    *,
+    several: bool = False,
+    **known: Any,
+) -> DecoderConfig:
+    """Reads a decoder behind CLIP's or SigLIP's tower and two linear layers.
+
+    Args:
+        fields: fields of config.json.
+        architecture: architecture of the whole.
+        families: families that the decoder may be of.
+        kind: class of the configuration.
+        form: form of pictures in prompts.
+        several: as of ``with_layers``.
+        **known: further attributes.
+    """
     # transformers ties the head if the whole model or its text_config says so.
     text = fields.object("text_config")
     tied = fields.boolean("tie_word_embeddings", False) or text.boolean("tie_word_embeddings", False)
-    decoder = read_decoder(fields, (LLAMA, MISTRAL, QWEN2, QWEN3), tied=tied, defaults=TEXT_DEFAULTS)
+    decoder = read_decoder(fields, families, tied=tied, defaults=TEXT_DEFAULTS)
+    decoder = replace(decoder, logits_scale=1.0)  # as in transformers, which has the head beside the decoder
     inner = fields.object("vision_config")
     classed = inner.choice("model_type", (_CLIP, _SIGLIP), _CLIP) == _CLIP
-    vision = (read_clip_vision if classed else read_siglip_vision)(inner, "LlavaForConditionalGeneration")
+    vision = (read_clip_vision if classed else read_siglip_vision)(inner, architecture)
     dropped = int(fields.choice("vision_feature_select_strategy", ("default", "full"), "default") == "default")
     return seeing(
         decoder,
-        "LlavaForConditionalGeneration",
-        LlavaConfig,
-        vision=with_layers(vision, fields),
+        architecture,
+        kind,
+        vision=with_layers(vision, fields, several=several),
         classed=classed,
         dropped=dropped,
         projector=activation_of(fields, "projector_hidden_act", "gelu"),
         projector_bias=fields.boolean("multimodal_projector_bias", True),
-        image_token=read_image_token(fields, _token_field(fields), 32000, decoder),
+        image_token=read_image_token(fields, token_field(fields), 32000, decoder),
         image_tokens=vision.tokens - dropped,
-        image_form=PLAIN,
+        image_form=form,
+        scaled_images=decoder.architecture == GRANITE.architecture,
+        **known,
     )
 
 
-def _token_field(fields: ConfigFields) -> str:
+def token_field(fields: ConfigFields) -> str:
     """Returns the name of the field that has the placeholder token: newer files have another one."""
     return "image_token_id" if fields.has("image_token_id") else "image_token_index"
 
 
-def with_layers(vision: VisionConfig, fields: ConfigFields) -> VisionConfig:
-    """Returns a tower that runs its layers up to the state ``vision_feature_layer``; state 0 precedes all layers."""
-    layer, layers = fields.values.get("vision_feature_layer", -2), vision.stack.layers
+@checked_choices
+def with_layers(vision: VisionConfig, fields: ConfigFields, *, several: bool = False) -> VisionConfig:
+    """Returns a tower that runs its layers up to the state ``vision_feature_layer``; state 0 precedes all layers.
+
+    With ``several``, the field may be a list of states, which are put side by side.
+    """
+    given, layers = fields.values.get("vision_feature_layer", -2), vision.stack.layers
+    if several and isinstance(given, list):
+        if not given or not all(type(layer) is int and -layers - 1 <= layer <= layers for layer in given):
+            fields.refuse("vision_feature_layer", f"numbers of states, {-layers - 1} to {layers}")
+        counts = tuple(layer if layer >= 0 else layer + layers + 1 for layer in given)
+        if not max(counts):
+            fields.refuse("vision_feature_layer", "a state behind a layer: state 0 precedes all layers")
+        return replace(vision, stack=replace(vision.stack, order=tuple(range(max(counts))), states=counts))
+    layer = given
     if type(layer) is not int or not -layers <= layer <= layers or not layer:
         fields.refuse("vision_feature_layer", f"the number of one state, {-layers} to {layers}, not 0")
     run = layer if layer >= 0 else layer + layers + 1
     return replace(vision, stack=replace(vision.stack, order=tuple(range(run))))
 
 
-def _recipes(config: LlavaConfig) -> RecipeOf:
+def llava_recipes(config: LlavaConfig) -> RecipeOf:
     names = (clip_vision_names if config.classed else vision_names)("")
     tower = {f"vision_model.tower.{ours.removeprefix('vision_model.')}": stored for ours, stored in names.items()}
     places = ("vision_tower.vision_model.", "vision_tower.", "model.vision_tower.vision_model.", "model.vision_tower.")
@@ -119,6 +162,6 @@ LLAVA: Final = vision_language_family(
     "llava",
     _read,
     Llava,
-    _recipes,
+    llava_recipes,
     ignorable=("*vision_tower.*post_layernorm.*", "*vision_tower.*head.*", "*embeddings.position_ids"),
 )

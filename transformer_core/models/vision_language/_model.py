@@ -123,6 +123,9 @@ def _pictures(config: VisionLanguageConfig) -> ModelFlow:
         is_image = ops.reshape(ops.equal(ids, config.image_token), (*ids.shape, 1))
         if config.image_whole:
             flow.state.step = with_pictures(flow.ctx, flow.step, ids, config.image_token, flow.state.position)
-        return flow.value(ops.select(is_image, ops.cast(given.tensor, x.dtype), x.tensor), x.spec)
+        embeds = ops.cast(given.tensor, x.dtype)
+        if config.scaled_images and config.embedding_scale != 1.0:
+            embeds = ops.mul(embeds, config.embedding_scale)
+        return flow.value(ops.select(is_image, embeds, x.tensor), x.spec)
 
     return ModelFlow("pictures").custom("pictures", placed)
