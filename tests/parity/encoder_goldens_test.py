@@ -26,6 +26,7 @@ _UNUSED = {
     ),
     "dinov3": ("mask_token",),
     "dinov3_gated": ("mask_token", "register_tokens"),  # of no rows
+    **dict.fromkeys(("esm", "esm_masked_lm", "esm_classifier"), ("contact_head",)),
     "clip_classifier": ("post_layernorm",),
     "siglip_classifier": (".head.",),
 }

@@ -28,7 +28,11 @@ def inverse_frequencies(config: RopeConfig, length: int | None = None) -> Array:
 
 
 def rope_tables(
-    ctx: ExecutionContext, config: RopeConfig, positions: Tensor, length: Tensor | int | None = None
+    ctx: ExecutionContext,
+    config: RopeConfig,
+    positions: Tensor,
+    length: Tensor | int | None = None,
+    stored: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Computes cos and sin of every position's angles, laid out for ``apply_rope`` in ``config.mode``.
 
@@ -38,6 +42,7 @@ def rope_tables(
         positions: i32 [..]; [3, ..] with sections (time, height, width).
         length: length of the sequence, an int or an i32 tensor of rank 0, or [B] for positions [B, T]; needed
             for the scalings ``dynamic`` and ``longrope``.
+        stored: frequencies f32 [R/2] of the checkpoint (ESM), for pairs split by halves; the configuration's if None.
 
     Returns:
         Two f32 [.., R]. Both members of a pair have their angle's cos; the first one has -sin and the second one
@@ -49,7 +54,7 @@ def rope_tables(
     ops = ctx.ops
     if config.scaling.depends_on_length and length is None:
         raise OpError(f"rope_tables: {type(config.scaling).__name__} depends on the sequence's length: pass length=")
-    frequencies = _frequencies(ctx, config, length)
+    frequencies = _frequencies(ctx, config, length) if stored is None else ops.concat((stored, stored), 0)
     angles = ops.mul(ops.reshape(ops.cast(positions, "f32"), (*positions.shape, 1)), frequencies)
     if config.sections:
         angles = _one_axis_per_frequency(ctx, config, angles)

@@ -581,6 +581,61 @@ GTE_CASES = (
         must_matter=({"hidden_act": "relu"},),
     ),
 )
+_ESM = {
+    "architectures": ["EsmModel"],
+    "emb_layer_norm_before": False,
+    "hidden_size": 24,
+    "intermediate_size": 41,
+    "layer_norm_eps": 1e-3,
+    "mask_token_id": 5,
+    "max_position_embeddings": 40,
+    "model_type": "esm",
+    "num_attention_heads": 3,
+    "num_hidden_layers": 2,
+    "pad_token_id": 1,
+    "position_embedding_type": "rotary",
+    "rope_theta": 90.0,
+    "token_dropout": True,
+    "vocab_size": 11,
+}
+ESM_CASES = (
+    EncoderCase(
+        "esm",
+        "ESM 2: RoPE with stored frequencies, mask tokens that are dropped, and the pooler",
+        _ESM,
+        seed=31,
+        lengths=(17, 9),
+        must_matter=({"token_dropout": False}, {"mask_token_id": 4}),
+    ),
+    EncoderCase(
+        "esm_masked_lm",
+        "ESM 1b: learned positions after padding's id, embeddings with a norm",
+        {
+            **_ESM,
+            "architectures": ["EsmForMaskedLM"],
+            "emb_layer_norm_before": True,
+            "pad_token_id": 2,
+            "position_embedding_type": "absolute",
+        },
+        seed=32,
+        lengths=(6, 11),
+        must_matter=({"token_dropout": False}, {"pad_token_id": 1}),
+    ),
+    EncoderCase(
+        "esm_classifier",
+        "three classes, by a head of two matrices, without dropped tokens",
+        {
+            **_ESM,
+            **_classes(3),
+            "architectures": ["EsmForSequenceClassification"],
+            "num_hidden_layers": 1,
+            "token_dropout": False,
+        },
+        seed=33,
+        lengths=(9, 4, 7),
+        must_matter=({"token_dropout": True},),
+    ),
+)
 TEXT_CASES = (
     *ROBERTA_CASES,
     *XLM_ROBERTA_XL_CASES,
@@ -594,4 +649,5 @@ TEXT_CASES = (
     *NOMIC_CASES,
     *JINA_CASES,
     *GTE_CASES,
+    *ESM_CASES,
 )

@@ -153,6 +153,7 @@ _LAYERS = (
     "RobertaLayer",
     "RobertaXLLayer",
     "GteLayer",
+    "EsmLayer",
     "MPNetLayer",
     "TransformerBlock",
     "ViTLayer",

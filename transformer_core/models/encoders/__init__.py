@@ -17,6 +17,7 @@ from transformer_core.models.encoders._decoder_encoder import DecoderEncoder, De
 from transformer_core.models.encoders._decoder_families import DECODER_ENCODERS
 from transformer_core.models.encoders._distilbert import DISTILBERT
 from transformer_core.models.encoders._electra import ELECTRA
+from transformer_core.models.encoders._esm import ESM
 from transformer_core.models.encoders._gte import GTE
 from transformer_core.models.encoders._jina_embeddings_v3 import JINA_EMBEDDINGS_V3
 from transformer_core.models.encoders._modernbert import MODERNBERT
@@ -72,6 +73,7 @@ ENCODERS = (
     *NOMIC_BERT,
     *JINA_EMBEDDINGS_V3,
     *GTE,
+    *ESM,
     VIT,
     VIT_FOR_IMAGE_CLASSIFICATION,
     *DINOV2,

@@ -65,6 +65,7 @@ def _read(fields: ConfigFields, architecture: str, **known: Any) -> TextConfig:
         stack=replace(stack, relative=_relative(fields)),
         types=fields.integer("type_vocab_size", 0, minimum=0),
         learned_positions=fields.boolean("position_biased_input", True),
+        zero_padding=True,
         **known,
     )
 

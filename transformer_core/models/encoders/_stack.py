@@ -48,6 +48,7 @@ class StackConfig:
         first_norm: whether the first layer norms its attention's input (ModernBERT's does not).
         head_size: H; D / N if None.
         rope: RoPE of queries and keys; not rotated if None.
+        stored_rope: whether the checkpoint has the frequencies of ``rope`` (ESM).
         order: layers in the order in which they run, each as often as it is named; all of them once if None (ALBERT
             runs few layers many times).
         states: results, each after so many layers (0 is the input), side by side; the last layer's alone if empty.
@@ -77,6 +78,7 @@ class StackConfig:
     first_norm: bool = True
     head_size: int | None = None
     rope: RopeConfig | None = None
+    stored_rope: bool = False
     order: tuple[int, ...] | None = None
     states: tuple[int, ...] = ()
     relative: DisentangledConfig | None = None
@@ -263,6 +265,8 @@ class EncoderStack(Module):
         self._states = config.states
         relative, size = config.relative, (2 * config.relative.span if config.relative else 0, config.hidden)
         self.rel_embeddings = None if relative is None else Embedding(*size, dtype=dtype)
+        stored = config.rope if config.stored_rope else None
+        self.inv_freq = None if stored is None else Parameter((stored.rotated // 2,), "f32")
         self.rel_norm = layer_norm(config, dtype) if relative is not None and relative.normed else None
         self.layers = Repeated(config.layers, lambda index: EncoderLayer(config, index, dtype))
 
@@ -288,7 +292,9 @@ class EncoderStack(Module):
         bias = None if own is not None or not isinstance(bias, Tensor) else bias
         places = ctx.ops.iota((tokens,)) if texts is None else texts.token_positions(ctx)
         keys = None if texts is None else texts.places(ctx)
-        tables = _tables(ctx, self._rope, places) if tables is None else tables
+        if tables is None and self._rope is not None:
+            stored = None if self.inv_freq is None else ctx.parameter(self.inv_freq)
+            tables = rope_tables(ctx, self._rope, places, places.shape[0], stored)
         if self._relative is not None and self.rel_embeddings is not None:
             distances = token_distances(ctx, tokens) if texts is None else texts.distances(ctx)
             positions = self.rel_embeddings(ctx, ctx.ops.iota((2 * self._relative.span,)))

@@ -68,6 +68,9 @@ class TextConfig(EncoderConfig):
         relative_rows: rows of the table of biases by distance; 0 without biases.
         alibi: whether scores fall with the distance, by a slope of each head.
         embedding_norm: whether the embeddings are normed.
+        dropped_token: id of the mask token, if its embedding is 0 and the others grow with its share of the text, as
+            dropout would have it (ESM); else None.
+        zero_padding: whether padding has embeddings of 0 (DeBERTa, ESM).
         embedding: size of the embeddings, which a matrix then maps to D (ELECTRA, ALBERT); None if they have size D.
         final_norm: whether a norm follows the last layer.
         pooler: whether a layer computes ``pooler_output`` from the first token's state.
@@ -86,6 +89,8 @@ class TextConfig(EncoderConfig):
     relative_rows: int = 0
     alibi: bool = False
     embedding_norm: bool = True
+    dropped_token: int | None = None
+    zero_padding: bool = False
     embedding: int | None = None
     final_norm: bool = False
     pooler: bool = False
@@ -130,7 +135,7 @@ class Embeddings(Module):
 
     def __init__(self, config: TextConfig, dtype: DType) -> None:
         hidden, before = config.embedding or config.stack.hidden, 0 if config.padding is None else config.padding + 1
-        self.padding = config.padding
+        self.padding, self.dropped = config.padding, config.dropped_token
         self.tokens = TokenEmbedding(config.vocabulary, hidden, dtype=dtype)
         self.positions = Embedding(before + config.positions, hidden, dtype=dtype) if config.learned_positions else None
         self.types = Embedding(config.types, hidden, dtype=dtype) if config.types else None
@@ -143,14 +148,19 @@ class Embeddings(Module):
         ctx: ExecutionContext,
         token_ids: Tensor,
         token_type_ids: Tensor | None = None,
-        positions: Tensor | None = None,
+        texts: PackedTexts | None = None,
+        attention_mask: Tensor | None = None,
     ) -> Tensor:
         """Embeds token_ids and token_type_ids, i32 [B, T], as [B, T, D]; types are 0 if they are not given.
 
-        ``positions`` i32 [1, T] are those of packed texts; 0 to T - 1 if None.
+        Positions are those of packed ``texts``; 0 to T - 1 if None. ``attention_mask`` is that of other texts.
         """
         ops = ctx.ops
+        positions = None if texts is None else texts.positions
         x = self.tokens(ctx, token_ids)
+        if self.dropped is not None:
+            is_dropped = ops.equal(token_ids, self.dropped)
+            x = self._with_dropped(ctx, x, is_dropped, _share(ctx, is_dropped, texts, attention_mask))
         if self.types is not None:
             types = ops.mul(ops.iota((1,)), 0) if token_type_ids is None else token_type_ids
             x = ops.add(x, self.types(ctx, types))
@@ -158,6 +168,13 @@ class Embeddings(Module):
             x = ops.add(x, self.positions(ctx, self._places(ctx, token_ids, positions)))
         x = x if self.norm is None else self.norm(ctx, x)
         return x if self.project is None else self.project(ctx, x)
+
+    def _with_dropped(self, ctx: ExecutionContext, x: Tensor, is_dropped: Tensor, share: Tensor) -> Tensor:
+        """Drops tokens of x [B, T, D]: bool [B, T], whose share of their text is f32 [B, T] or [B, 1]."""
+        ops, (batch, tokens) = ctx.ops, is_dropped.shape
+        scale = ops.div(1 - _DROPPED_IN_TRAINING, ops.sub(1.0, ops.reshape(share, (batch, -1, 1))))
+        scaled = ops.cast(ops.mul(ops.cast(x, f32), scale), x.dtype)
+        return ops.select(ops.reshape(is_dropped, (batch, tokens, 1)), 0.0, scaled)
 
     def _places(self, ctx: ExecutionContext, token_ids: Tensor, positions: Tensor | None) -> Tensor:
         """Returns the rows of the positions of token_ids i32 [B, T]: i32 [T], or [B, T]."""
@@ -170,6 +187,22 @@ class Embeddings(Module):
             begins = ops.sub(ops.iota((1, token_ids.shape[1]), 1), positions)
             count = ops.sub(count, ops.take(ops.reshape(ops.sub(count, counted), (-1,)), begins))
         return ops.add(ops.mul(count, counted), self.padding)
+
+
+# Share of tokens that ESM's training replaced by the mask token: fixed in all its models.
+_DROPPED_IN_TRAINING = 0.15 * 0.8
+
+
+def _share(ctx: ExecutionContext, chosen: Tensor, texts: PackedTexts | None, attention_mask: Tensor | None) -> Tensor:
+    """Returns the share of chosen tokens, bool [B, T], of each text: f32 [B, 1]; of packed texts by token, [1, T]."""
+    ops, counted = ctx.ops, ctx.ops.cast(chosen, f32)
+    if texts is None:
+        assert attention_mask is not None  # texts that are not packed have one
+        return ops.div(ops.sum(counted, 1, True), ops.sum(ops.cast(attention_mask, f32), 1, True))
+    mask = ops.cast(texts.mask(ctx), f32)
+    counts = ops.sum(ops.mul(mask, ops.take(counted, texts.places(ctx), 1)), 1)
+    shares = ops.div(counts, ops.maximum(ops.sum(mask, 1), 1.0))
+    return ops.take(shares, ops.maximum(texts.text_ids, 0))
 
 
 # Buckets of biases by distance, and the distance from which on all share the last one: fixed in MPNet.
@@ -209,12 +242,16 @@ class TextModel(Model[TextConfig]):
         token_type_ids: Tensor | None = None,
     ) -> Tensor:
         """Computes the last layer's states [B, T, D]; all arguments are i32 [B, T]."""
-        x, bias = self.embeddings(ctx, token_ids, token_type_ids), padding_bias(ctx, attention_mask)
-        if self.config.stack.relative is not None:  # padding has no embedding and sees all tokens alike, as in DeBERTa
+        x, bias = (
+            self.embeddings(ctx, token_ids, token_type_ids, None, attention_mask),
+            padding_bias(ctx, attention_mask),
+        )
+        if self.config.zero_padding:
             ops, (batch, tokens) = ctx.ops, attention_mask.shape
             is_real = ops.not_equal(attention_mask, 0)
             x = ops.select(ops.reshape(is_real, (batch, tokens, 1)), x, 0.0)
-            bias = ops.minimum(bias, mask_bias(ctx, ops.reshape(is_real, (batch, 1, 1, tokens, 1))))
+            if self.config.stack.relative is not None:  # and padding sees all tokens alike, as in DeBERTa
+                bias = ops.minimum(bias, mask_bias(ctx, ops.reshape(is_real, (batch, 1, 1, tokens, 1))))
         return self._states(ctx, x, bias)
 
     def _states(self, ctx: ExecutionContext, x: Tensor, bias: Tensor, texts: PackedTexts | None = None) -> Tensor:
@@ -253,7 +290,7 @@ class TextModel(Model[TextConfig]):
 
     def _packed_states(self, ctx: ExecutionContext, texts: PackedTexts) -> Tensor:
         """Computes the last layer's states [1, S, D] in the places of the keys."""
-        x = self.embeddings(ctx, texts.token_ids, texts.token_type_ids, texts.positions)
+        x = self.embeddings(ctx, texts.token_ids, texts.token_type_ids, texts)
         return texts.states(ctx, self._states(ctx, x, texts.bias(ctx), texts))
 
     def packed_lengths(self, longest: int) -> tuple[int, ...]:
