@@ -11,6 +11,7 @@ from transformer_core.models.encoders._bert import (
     BERT_FOR_SEQUENCE_CLASSIFICATION,
     BERT_TOKEN_HEADS,
 )
+from transformer_core.models.encoders._bert_kin import BERT_KIN
 from transformer_core.models.encoders._clip import CLIP, CLIP_VISION, ClipModel, ClipVisionModel
 from transformer_core.models.encoders._deberta_v2 import DEBERTA_V2
 from transformer_core.models.encoders._decoder_encoder import DecoderEncoder, DecoderEncoderConfig
@@ -60,6 +61,7 @@ ENCODERS = (
     BERT_FOR_MASKED_LM,
     BERT_FOR_SEQUENCE_CLASSIFICATION,
     *BERT_TOKEN_HEADS,
+    *BERT_KIN,
     *ROBERTA,
     *XLM_ROBERTA,
     *XLM_ROBERTA_XL,

@@ -43,6 +43,7 @@ class HeadConfig:
         bias: whether its matrix has a bias.
         output_bias: whether the logits have a bias.
         pooling: pooling of the states of a classified text.
+        size: size of the states that its last matrix takes, if it is no embedding (RemBERT); else None.
         aliases: keys under which checkpoints may store the embedding and the bias of the logits once more.
     """
 
@@ -50,6 +51,7 @@ class HeadConfig:
     bias: bool = True
     output_bias: bool = True
     pooling: PoolingMode = PoolingMode.CLS
+    size: int | None = None
     aliases: tuple[str, str] = ("", "")
 
 
@@ -63,6 +65,9 @@ class TextConfig(EncoderConfig):
         positions: the most tokens of a text.
         types: number of token types (first sentence, second sentence); 0 without embeddings of types.
         learned_positions: whether positions have embeddings.
+        longest: the most tokens of a text, if they are fewer than ``positions`` (BigBird); else None.
+        embedding_scale: factor of the embeddings of tokens.
+        tasks: number of embeddings of tasks, the first of which is added (ERNIE); 0 without.
         padding: token id without a position; positions are counted from the one after it (RoBERTa). None if they
             are counted from 0.
         relative_rows: rows of the table of biases by distance; 0 without biases.
@@ -85,6 +90,9 @@ class TextConfig(EncoderConfig):
     positions: int
     types: int
     learned_positions: bool = True
+    longest: int | None = None
+    embedding_scale: float = 1.0
+    tasks: int = 0
     padding: int | None = None
     relative_rows: int = 0
     alibi: bool = False
@@ -139,6 +147,8 @@ class Embeddings(Module):
         self.tokens = TokenEmbedding(config.vocabulary, hidden, dtype=dtype)
         self.positions = Embedding(before + config.positions, hidden, dtype=dtype) if config.learned_positions else None
         self.types = Embedding(config.types, hidden, dtype=dtype) if config.types else None
+        self.tasks = Embedding(config.tasks, hidden, dtype=dtype) if config.tasks else None
+        self.scale = config.embedding_scale
         self.norm = layer_norm(config.stack, dtype, hidden) if config.embedding_norm else None
         mapped = config.embedding is not None
         self.project = Linear(hidden, config.stack.hidden, bias=True, dtype=dtype) if mapped else None
@@ -161,6 +171,9 @@ class Embeddings(Module):
         if self.dropped is not None:
             is_dropped = ops.equal(token_ids, self.dropped)
             x = self._with_dropped(ctx, x, is_dropped, _share(ctx, is_dropped, texts, attention_mask))
+        x = x if self.scale == 1.0 else ops.mul(x, self.scale)
+        if self.tasks is not None:
+            x = ops.add(x, self.tasks(ctx, ops.mul(ops.iota((1,)), 0)))
         if self.types is not None:
             types = ops.mul(ops.iota((1,)), 0) if token_type_ids is None else token_type_ids
             x = ops.add(x, self.types(ctx, types))
@@ -303,12 +316,12 @@ class TextModel(Model[TextConfig]):
         """Returns the T of ``forward`` that an export has by default; see ``Model.text_lengths``."""
         if not self.config.reads_texts:
             return ()
-        positions = self.config.positions
+        positions = self.config.longest or self.config.positions
         return buckets(positions if limit is None else min(limit, positions), self.config.stack.heads)
 
     def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
         """Returns a profile of the sizes; T is 64 by default, and at most the positions that the model has."""
-        positions = self.config.positions
+        positions = self.config.longest or self.config.positions
         if sequence is None:
             sequence = min(DEFAULT_SEQUENCE, positions)
         check_size("batch", batch)
@@ -316,6 +329,8 @@ class TextModel(Model[TextConfig]):
         return encoder_profile(batch, sequence, self.dtype)
 
     def _limit(self) -> str:
+        if self.config.longest is not None:
+            return "texts that are attended to as a whole: longer ones have sparse attention by random blocks"
         if self.config.learned_positions:
             return "the positions that have embeddings (max_position_embeddings)"
         return "the positions of the model (max_position_embeddings)"

@@ -30,8 +30,9 @@ class Head(Transform):
     """Head that predicts masked tokens; its last matrix is the embedding, unless the checkpoint stores another one."""
 
     def __init__(self, config: TextConfig, head: HeadConfig, dtype: DType) -> None:
-        super().__init__(config, head, dtype, config.embedding)
-        own, size = head.aliases[0] in config.untied, config.embedding or config.stack.hidden
+        super().__init__(config, head, dtype, head.size or config.embedding)
+        own = head.size is not None or head.aliases[0] in config.untied
+        size = head.size or config.embedding or config.stack.hidden
         self.decoder = VocabularyLinear(size, config.vocabulary, dtype=dtype) if own else None
         self.bias = Parameter((config.vocabulary,), dtype) if head.output_bias else None
 
@@ -64,7 +65,7 @@ class TextForMaskedLM(TextModel):
         """Returns the head's last matrix and its bias, which some checkpoints store twice."""
         assert self.config.head is not None
         matrix, bias = self.config.head.aliases
-        aliases: dict[str, str] = {matrix: self.embeddings.tokens.weight.path}
+        aliases: dict[str, str] = {matrix: self.embeddings.tokens.weight.path} if matrix else {}
         aliases |= {bias: self.head.bias.path} if bias and self.head.bias is not None else {}
         return {name: path for name, path in aliases.items() if name not in self.config.untied}
 
@@ -72,7 +73,7 @@ class TextForMaskedLM(TextModel):
         """Returns the head's last matrix and its bias if the checkpoint stores them with values of their own."""
         assert self.config.head is not None
         matrix, bias = self.config.head.aliases
-        own = {} if self.head.decoder is None else {self.head.decoder.weight.path: matrix}
+        own = {} if self.head.decoder is None or not matrix else {self.head.decoder.weight.path: matrix}
         return own | ({self.head.bias.path: bias} if self.head.bias is not None and bias in self.config.untied else {})
 
 
@@ -124,6 +125,14 @@ class TextForSequenceClassification(TextModel):
             return self.head(ctx, vectors)
         assert self.pooler is not None  # a classifier has a pooler or a head
         return ctx.ops.tanh(self.pooler(ctx, vectors))
+
+
+class ActivatedSequenceClassification(TextForSequenceClassification):
+    """Classifier of texts by the first token's state, a matrix and the layers' activation; otherwise as its base."""
+
+    def _transformed(self, ctx: ExecutionContext, vectors: Tensor) -> Tensor:
+        assert self.pooler is not None  # its configuration has one
+        return self.config.stack.activation(ctx, self.pooler(ctx, vectors))
 
 
 class TextForTokenClassification(TextModel):
