@@ -22,6 +22,7 @@ class DisentangledConfig:
         buckets: whether distances above A / 2 share buckets by their logarithm.
         query: whether contents of queries are compared with positions of keys (``c2p``).
         key: whether contents of keys are compared with positions of queries (``p2c``).
+        key_biases: whether projections of keys have biases (not in DeBERTa's first version).
         shared: whether positions have the projections of contents.
         normed: whether a norm precedes the projections of positions.
     """
@@ -33,6 +34,7 @@ class DisentangledConfig:
     key: bool
     shared: bool
     normed: bool
+    key_biases: bool = True
 
     @property
     def terms(self) -> int:
@@ -69,10 +71,11 @@ class DisentangledAttention(MultiHeadAttention):
 
     def __init__(self, size: int, heads: int, config: DisentangledConfig, *, dtype: DType | str = "f32") -> None:
         head_size = size // heads
-        super().__init__(size, heads, scale=1 / math.sqrt(head_size * config.terms), dtype=dtype)
+        scale = 1 / math.sqrt(head_size * config.terms)
+        super().__init__(size, heads, key_bias=config.key_biases, scale=scale, dtype=dtype)
         self.config = config
         apart = not config.shared
-        self.pos_k_proj = Linear(size, size, bias=True, dtype=dtype) if apart and config.query else None
+        self.pos_k_proj = Linear(size, size, bias=config.key_biases, dtype=dtype) if apart and config.query else None
         self.pos_q_proj = Linear(size, size, bias=True, dtype=dtype) if apart and config.key else None
 
     def forward(

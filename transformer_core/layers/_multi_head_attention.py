@@ -9,7 +9,7 @@ from transformer_core.layers._rope import apply_rope
 from transformer_core.layers._rope_config import RopeMode
 
 RopeTables = tuple[Tensor, Tensor]
-"""Cos and sin of ``rope_tables``, pairs split by halves."""
+"""Cos and sin of ``rope_tables``."""
 
 
 @checked_choices
@@ -27,6 +27,7 @@ class MultiHeadAttention(Module):
         key_bias: whether the projection of keys has a bias, if that differs (Whisper).
         output_bias: whether the output projection has one.
         scale: factor of the scores; 1 / sqrt(H) if None.
+        rope_mode: layout of the pairs that RoPE turns.
         norm_eps: eps of RMSNorms of queries and of keys, over all heads at once; None without.
         dtype: dtype of the parameters.
 
@@ -44,12 +45,14 @@ class MultiHeadAttention(Module):
         key_bias: bool | None = None,
         output_bias: bool = True,
         scale: float | None = None,
+        rope_mode: RopeMode = RopeMode.SPLIT_HALF,
         norm_eps: float | None = None,
         dtype: DType | str = "f32",
     ) -> None:
         if head_size is None and size % heads:
             raise ConfigError(f"attention: {heads} heads do not divide the model size {size}")
         self.heads, self.head_size, self.scale = heads, head_size or size // heads, scale
+        self._rope_mode = rope_mode
         inner = heads * self.head_size
         self.q_proj = Linear(size, inner, bias=qkv_bias, dtype=dtype)
         self.k_proj = Linear(size, inner, bias=qkv_bias if key_bias is None else key_bias, dtype=dtype)
@@ -120,4 +123,4 @@ class MultiHeadAttention(Module):
         """Maps x [B, T, N H] to [B, N, T, H], rotated if there are tables."""
         apart = ctx.ops.reshape(x, (*x.shape[:2], self.heads, self.head_size))
         heads = ctx.ops.transpose(apart, (0, 2, 1, 3))
-        return heads if tables is None else apply_rope(ctx, heads, *tables, RopeMode.SPLIT_HALF)
+        return heads if tables is None else apply_rope(ctx, heads, *tables, self._rope_mode)

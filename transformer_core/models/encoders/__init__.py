@@ -13,6 +13,7 @@ from transformer_core.models.encoders._bert import (
 )
 from transformer_core.models.encoders._bert_kin import BERT_KIN
 from transformer_core.models.encoders._clip import CLIP, CLIP_VISION, ClipModel, ClipVisionModel
+from transformer_core.models.encoders._deberta import DEBERTA
 from transformer_core.models.encoders._deberta_v2 import DEBERTA_V2
 from transformer_core.models.encoders._decoder_encoder import DecoderEncoder, DecoderEncoderConfig
 from transformer_core.models.encoders._decoder_families import DECODER_ENCODERS
@@ -27,6 +28,7 @@ from transformer_core.models.encoders._nomic_bert import NOMIC_BERT
 from transformer_core.models.encoders._pair import PairConfig, PairModel
 from transformer_core.models.encoders._pair_classifiers import PAIR_CLASSIFIERS
 from transformer_core.models.encoders._roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA, XLM_ROBERTA_XL
+from transformer_core.models.encoders._roformer import ROFORMER
 from transformer_core.models.encoders._siglip import SIGLIP_VISION, SiglipVisionModel
 from transformer_core.models.encoders._siglip_pair import SIGLIP, SiglipModel
 from transformer_core.models.encoders._stack import EncoderConfig, EncoderLayer, EncoderStack, StackConfig
@@ -62,6 +64,7 @@ ENCODERS = (
     BERT_FOR_SEQUENCE_CLASSIFICATION,
     *BERT_TOKEN_HEADS,
     *BERT_KIN,
+    *ROFORMER,
     *ROBERTA,
     *XLM_ROBERTA,
     *XLM_ROBERTA_XL,
@@ -70,6 +73,7 @@ ENCODERS = (
     *DISTILBERT,
     *ELECTRA,
     *ALBERT,
+    *DEBERTA,
     *DEBERTA_V2,
     *MODERNBERT,
     *NOMIC_BERT,

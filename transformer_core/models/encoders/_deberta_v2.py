@@ -1,5 +1,6 @@
 """DeBERTa 2 and 3 (He et al. 2021, arXiv:2111.09543): a BERT whose scores compare contents with relative positions."""
 
+import math
 from dataclasses import replace
 from typing import Any, Final
 
@@ -47,22 +48,28 @@ class DebertaForSequenceClassification(TextForSequenceClassification):
         return Activation.GELU(ctx, self.pooler(ctx, vectors))
 
 
-def _read(fields: ConfigFields, architecture: str, **known: Any) -> TextConfig:
+def read_deberta(fields: ConfigFields, architecture: str, *, first: bool = False, **known: Any) -> TextConfig:
+    """Reads a configuration of the second version, or of the ``first`` one; ``known`` are attributes of it."""
     hidden = fields.integer("hidden_size")
     if fields.integer("embedding_size", hidden) != hidden:
         fields.refuse("embedding_size", f"hidden_size ({hidden}), or no such field")
     if fields.integer("conv_kernel_size", 0, minimum=0):
         fields.refuse("conv_kernel_size", "0, or no such field: convolutions beside the first layer are not supported")
-    if not fields.boolean("relative_attention", False):
-        fields.refuse("relative_attention", "true: attention without relative positions is not supported")
     stack = read_post_norm_stack(fields, norm_eps=fields.number("layer_norm_eps", 1e-7))
     head_size = fields.integer("attention_head_size", hidden // stack.heads)
     if head_size != hidden // stack.heads:
         fields.refuse("attention_head_size", f"hidden_size / num_attention_heads ({hidden // stack.heads})")
+    if fields.boolean("relative_attention", False):
+        relative = _relative(fields, first)
+        stack = replace(stack, relative=relative, key_bias=relative.key_biases)
+    else:  # terms that are named count all the same, in the first version whatever their names
+        terms = [one for one in _terms(fields) if first or one in _TERMS]
+        scale = 1 / math.sqrt(head_size * (1 + len(terms)))
+        stack = replace(stack, scale=scale, key_bias=not first)
     return read_bert(
         fields,
         architecture,
-        stack=replace(stack, relative=_relative(fields)),
+        stack=stack,
         types=fields.integer("type_vocab_size", 0, minimum=0),
         learned_positions=fields.boolean("position_biased_input", True),
         zero_padding=True,
@@ -70,22 +77,29 @@ def _read(fields: ConfigFields, architecture: str, **known: Any) -> TextConfig:
     )
 
 
-def _relative(fields: ConfigFields) -> DisentangledConfig:
-    longest = _length(fields, "max_relative_positions") or fields.integer("max_position_embeddings")
-    buckets = _length(fields, "position_buckets")
+def _terms(fields: ConfigFields) -> list[str]:
     terms = fields.values.get("pos_att_type") or []
     named = [one.strip().lower() for one in terms.split("|")] if isinstance(terms, str) else terms
-    if not isinstance(named, list) or not named or any(one not in _TERMS for one in named):
+    if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
         fields.refuse("pos_att_type", f"one or both of {', '.join(_TERMS)}")
-    norms = fields.values.get("norm_rel_ebd") or "none"
+    return named
+
+
+def _relative(fields: ConfigFields, first: bool) -> DisentangledConfig:
+    longest = _length(fields, "max_relative_positions") or fields.integer("max_position_embeddings")
+    buckets, named = 0 if first else _length(fields, "position_buckets"), _terms(fields)
+    if not named or not set(named) <= set(_TERMS) or len(set(named)) < len(named):
+        fields.refuse("pos_att_type", f"one or both of {', '.join(_TERMS)}")
+    norms = "none" if first else fields.values.get("norm_rel_ebd") or "none"
     return DisentangledConfig(
         span=buckets or longest,
         longest=longest,
         buckets=bool(buckets),
         query="c2p" in named,
         key="p2c" in named,
-        shared=fields.boolean("share_att_key", False),
+        shared=not first and fields.boolean("share_att_key", False),
         normed="layer_norm" in [one.strip() for one in str(norms).lower().split("|")],
+        key_biases=not first,
     )
 
 
@@ -99,21 +113,21 @@ def _read_masked_lm(fields: ConfigFields) -> TextConfig:
     if not fields.boolean("legacy", True):
         fields.refuse("legacy", "true, or no such field")
     head = HeadConfig(activation_of(fields, default="gelu"), aliases=_ALIASES)
-    return _read(fields, "DebertaV2ForMaskedLM", head=head)
+    return read_deberta(fields, "DebertaV2ForMaskedLM", head=head)
 
 
 def _read_classifier(fields: ConfigFields) -> TextConfig:
     fields.choice("pooler_hidden_act", ("gelu",), "gelu")
     if fields.integer("pooler_hidden_size", fields.integer("hidden_size")) != fields.integer("hidden_size"):
         fields.refuse("pooler_hidden_size", "hidden_size, or no such field")
-    return _read(fields, "DebertaV2ForSequenceClassification", pooler=True, labels=labels_of(fields))
+    return read_deberta(fields, "DebertaV2ForSequenceClassification", pooler=True, labels=labels_of(fields))
 
 
 DEBERTA_V2: Final = (
     ModelFamily(
         "DebertaV2Model",
         "deberta-v2",
-        lambda fields: _read(fields, "DebertaV2Model"),
+        lambda fields: read_deberta(fields, "DebertaV2Model"),
         TextModel,
         lambda config: _KEYS,
         ANY_LAYER,
@@ -138,5 +152,5 @@ DEBERTA_V2: Final = (
         ANY_LAYER,
         (*_BUFFERS, _HEADS[0]),
     ),
-    *token_families("DebertaV2", "deberta-v2", _read, _KEYS, ANY_LAYER, (*_BUFFERS, *_HEADS[:2])),
+    *token_families("DebertaV2", "deberta-v2", read_deberta, _KEYS, ANY_LAYER, (*_BUFFERS, *_HEADS[:2])),
 )

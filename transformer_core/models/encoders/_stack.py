@@ -1,8 +1,10 @@
 """Encoder layers, in which every token sees every other."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
+
+import numpy as np
 
 from lang_core import DType, ExecutionContext, Module, Parameter, Repeated, Tensor, checked_choices
 from transformer_core._config_fields import ConfigFields
@@ -16,7 +18,7 @@ from transformer_core.layers._moe import SparseFeedForward
 from transformer_core.layers._multi_head_attention import MultiHeadAttention, RopeTables
 from transformer_core.layers._norm import LayerNorm, RMSNorm
 from transformer_core.layers._rope import rope_tables
-from transformer_core.layers._rope_config import RopeConfig
+from transformer_core.layers._rope_config import RopeConfig, RopeMode
 from transformer_core.layers._routing import Routing
 
 _QK_EPS: Final = 1e-6
@@ -49,6 +51,9 @@ class StackConfig:
         head_size: H; D / N if None.
         rope: RoPE of queries and keys; not rotated if None.
         stored_rope: whether the checkpoint has the frequencies of ``rope`` (ESM).
+        rope_rows: rows of the checkpoint's table of sines and cosines, one for each position (RoFormer); 0 if the
+            configuration gives them.
+        layer: makes a layer of a configuration, index and dtype; ``EncoderLayer`` if None.
         order: layers in the order in which they run, each as often as it is named; all of them once if None (ALBERT
             runs few layers many times).
         states: results, each after so many layers (0 is the input), side by side; the last layer's alone if empty.
@@ -79,6 +84,8 @@ class StackConfig:
     head_size: int | None = None
     rope: RopeConfig | None = None
     stored_rope: bool = False
+    rope_rows: int = 0
+    layer: "Callable[[StackConfig, int, DType], Module] | None" = None
     order: tuple[int, ...] | None = None
     states: tuple[int, ...] = ()
     relative: DisentangledConfig | None = None
@@ -199,6 +206,7 @@ def stack_attention(config: StackConfig, dtype: DType) -> MultiHeadAttention:
         key_bias=config.key_bias,
         output_bias=config.output_bias,
         scale=config.scale,
+        rope_mode=RopeMode.SPLIT_HALF if config.rope is None else config.rope.mode,
         norm_eps=_QK_EPS if config.qk_norm else None,
         dtype=dtype,
     )
@@ -268,7 +276,10 @@ class EncoderStack(Module):
         stored = config.rope if config.stored_rope else None
         self.inv_freq = None if stored is None else Parameter((stored.rotated // 2,), "f32")
         self.rel_norm = layer_norm(config, dtype) if relative is not None and relative.normed else None
-        self.layers = Repeated(config.layers, lambda index: EncoderLayer(config, index, dtype))
+        width = 0 if config.rope is None else config.rope.rotated
+        self.rope_table = Parameter((config.rope_rows, width), "f32") if config.rope_rows else None
+        layer = config.layer or EncoderLayer
+        self.layers = Repeated(config.layers, lambda index: layer(config, index, dtype))
 
     def forward(
         self,
@@ -292,6 +303,8 @@ class EncoderStack(Module):
         bias = None if own is not None or not isinstance(bias, Tensor) else bias
         places = ctx.ops.iota((tokens,)) if texts is None else texts.token_positions(ctx)
         keys = None if texts is None else texts.places(ctx)
+        if tables is None and self.rope_table is not None:
+            tables = _stored_tables(ctx, ctx.ops.take(ctx.parameter(self.rope_table), places))
         if tables is None and self._rope is not None:
             stored = None if self.inv_freq is None else ctx.parameter(self.inv_freq)
             tables = rope_tables(ctx, self._rope, places, places.shape[0], stored)
@@ -313,6 +326,15 @@ class EncoderStack(Module):
                 x = layer(ctx, x, *(known if own is None else (own[index], *known[1:])))
             states.append(x)
         return x if not self._states else ctx.ops.concat([states[count] for count in self._states], 2)
+
+
+def _stored_tables(ctx: ExecutionContext, rows: Tensor) -> RopeTables:
+    """Returns the tables of interleaved pairs, of rows f32 [T, R]: sines of the T positions, then cosines."""
+    ops, (tokens, rotated) = ctx.ops, rows.shape
+    sin, cos = (ops.reshape(half, (tokens, rotated // 2, 1)) for half in ops.split(rows, (rotated // 2,) * 2, 1))
+    signed = ops.mul(sin, ops.constant(np.array([-1.0, 1.0], np.float32)))
+    doubled = ops.mul(cos, ops.constant(np.ones(2, np.float32)))
+    return ops.reshape(doubled, (tokens, rotated)), ops.reshape(signed, (tokens, rotated))
 
 
 def _tables(ctx: ExecutionContext, rope: RopeConfig | None, positions: Tensor) -> RopeTables | None:
