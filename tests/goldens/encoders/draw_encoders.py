@@ -70,7 +70,11 @@ def _inputs(config: Config, read: Any, random_numbers: np.random.Generator) -> A
     text = getattr(read, "text_config", read)
     longest, vocabulary = int(random_numbers.integers(4, 12)), text.vocab_size
     lengths = np.array([longest, random_numbers.integers(2, longest)])
+    if read.model_type == "mobilebert":  # whose last token sees the padding behind it
+        lengths[:] = longest
     ids = random_numbers.integers(4, vocabulary, (2, longest))
+    if config["architectures"] == ["LongformerForQuestionAnswering"]:  # which wants three separators
+        ids[:, [1, lengths.min() - 1, 3]] = read.sep_token_id
     if "text_config" in config:
         end = text.eos_token_id
         ids = np.where(ids == end, 4, ids)

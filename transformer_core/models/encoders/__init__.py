@@ -22,6 +22,8 @@ from transformer_core.models.encoders._electra import ELECTRA
 from transformer_core.models.encoders._esm import ESM
 from transformer_core.models.encoders._gte import GTE
 from transformer_core.models.encoders._jina_embeddings_v3 import JINA_EMBEDDINGS_V3
+from transformer_core.models.encoders._longformer import LONGFORMER
+from transformer_core.models.encoders._mobilebert import MOBILEBERT
 from transformer_core.models.encoders._modernbert import MODERNBERT
 from transformer_core.models.encoders._mpnet import MPNET
 from transformer_core.models.encoders._nomic_bert import NOMIC_BERT
@@ -76,6 +78,8 @@ ENCODERS = (
     *DEBERTA,
     *DEBERTA_V2,
     *MODERNBERT,
+    *LONGFORMER,
+    *MOBILEBERT,
     *NOMIC_BERT,
     *JINA_EMBEDDINGS_V3,
     *GTE,

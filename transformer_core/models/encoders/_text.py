@@ -1,6 +1,6 @@
 """Encoders of texts: shared parts of BERT and its successors."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +31,7 @@ from transformer_core.models.encoders._sentence_head import (
     text_entry_point,
 )
 from transformer_core.models.encoders._stack import EncoderConfig, EncoderStack, encoder_profile, layer_norm
+from transformer_core.models.encoders._windows import Windows
 
 
 @checked_choices
@@ -75,6 +76,8 @@ class TextConfig(EncoderConfig):
         embedding_norm: whether the embeddings are normed.
         dropped_token: id of the mask token, if its embedding is 0 and the others grow with its share of the text, as
             dropout would have it (ESM); else None.
+        embed: makes the embeddings of a configuration and dtype; ``Embeddings`` if None.
+        windows: windows of the layers (Longformer); None if every token sees all others.
         zero_padding: whether padding has embeddings of 0 (DeBERTa, ESM).
         embedding: size of the embeddings, which a matrix then maps to D (ELECTRA, ALBERT); None if they have size D.
         final_norm: whether a norm follows the last layer.
@@ -98,6 +101,8 @@ class TextConfig(EncoderConfig):
     alibi: bool = False
     embedding_norm: bool = True
     dropped_token: int | None = None
+    embed: "Callable[[TextConfig, DType], Module] | None" = None
+    windows: Windows | None = None
     zero_padding: bool = False
     embedding: int | None = None
     final_norm: bool = False
@@ -236,7 +241,7 @@ class TextModel(Model[TextConfig]):
     def __init__(self, config: TextConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
         super().__init__(config, dtype, num_layers)
         config, hidden = self.config, self.config.stack.hidden
-        self.embeddings = Embeddings(config, self.dtype)
+        self.embeddings: Any = (config.embed or Embeddings)(config, self.dtype)
         self.encoder = EncoderStack(config.stack, self.dtype)
         self.relative = (
             RelativeBias(config.relative_rows, config.stack.heads, buckets=_BUCKETS, longest=_LONGEST, dtype=self.dtype)
@@ -265,7 +270,12 @@ class TextModel(Model[TextConfig]):
             x = ops.select(ops.reshape(is_real, (batch, tokens, 1)), x, 0.0)
             if self.config.stack.relative is not None:  # and padding sees all tokens alike, as in DeBERTa
                 bias = ops.minimum(bias, mask_bias(ctx, ops.reshape(is_real, (batch, 1, 1, tokens, 1))))
-        return self._states(ctx, x, bias)
+        windows = self.config.windows
+        if windows is None:
+            return self._states(ctx, x, bias)
+        everywhere = windows.global_tokens(ctx, token_ids)
+        tables = None if everywhere is None else (everywhere, bias)
+        return self.encoder(ctx, x, windows.biases(ctx, attention_mask, everywhere), tables=tables)
 
     def _states(self, ctx: ExecutionContext, x: Tensor, bias: Tensor, texts: PackedTexts | None = None) -> Tensor:
         """Computes the last layer's states [B, T, D] of embeddings x; ``bias`` and ``texts`` as of ``EncoderStack``."""
@@ -308,7 +318,8 @@ class TextModel(Model[TextConfig]):
 
     def packed_lengths(self, longest: int) -> tuple[int, ...]:
         """Returns the T of the entry points of packed texts; see ``Model.packed_lengths``."""
-        if self.sentence is None and not self.config.labels:
+        joins = self.config.embed is None and self.config.windows is None
+        if not joins or (self.sentence is None and not self.config.labels):
             return ()
         return packed_sizes(longest, self.config.stack.ropes)
 
