@@ -26,6 +26,7 @@ from transformer_core.models.encoders._longformer import LONGFORMER
 from transformer_core.models.encoders._mobilebert import MOBILEBERT
 from transformer_core.models.encoders._modernbert import MODERNBERT
 from transformer_core.models.encoders._mpnet import MPNET
+from transformer_core.models.encoders._neobert import NEOBERT
 from transformer_core.models.encoders._nomic_bert import NOMIC_BERT
 from transformer_core.models.encoders._pair import PairConfig, PairModel
 from transformer_core.models.encoders._pair_classifiers import PAIR_CLASSIFIERS
@@ -80,6 +81,7 @@ ENCODERS = (
     *MODERNBERT,
     *LONGFORMER,
     *MOBILEBERT,
+    *NEOBERT,
     *NOMIC_BERT,
     *JINA_EMBEDDINGS_V3,
     *GTE,

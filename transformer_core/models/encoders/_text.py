@@ -44,6 +44,7 @@ class HeadConfig:
         bias: whether its matrix has a bias.
         output_bias: whether the logits have a bias.
         pooling: pooling of the states of a classified text.
+        plain: whether its last matrix is all of it (NeoBERT).
         size: size of the states that its last matrix takes, if it is no embedding (RemBERT); else None.
         aliases: keys under which checkpoints may store the embedding and the bias of the logits once more.
     """
@@ -52,6 +53,7 @@ class HeadConfig:
     bias: bool = True
     output_bias: bool = True
     pooling: PoolingMode = PoolingMode.CLS
+    plain: bool = False
     size: int | None = None
     aliases: tuple[str, str] = ("", "")
 

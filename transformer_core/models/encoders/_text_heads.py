@@ -41,13 +41,25 @@ class Head(Transform):
         return logits_of(ctx, self(ctx, x), embedding if self.decoder is None else self.decoder.weight, self.bias)
 
 
+class PlainHead(Module):
+    """Head that predicts masked tokens by a matrix of its own."""
+
+    def __init__(self, config: TextConfig, head: HeadConfig, dtype: DType) -> None:
+        self.decoder = VocabularyLinear(config.stack.hidden, config.vocabulary, dtype=dtype)
+        self.bias = Parameter((config.vocabulary,), dtype) if head.output_bias else None
+
+    def logits(self, ctx: ExecutionContext, x: Tensor, embedding: Parameter) -> Tensor:
+        """Maps x [B, T, D] to logits f32 [B, T, V]; ``embedding`` is not read."""
+        return logits_of(ctx, x, self.decoder.weight, self.bias)
+
+
 class TextForMaskedLM(TextModel):
     """Encoder of texts that predicts masked tokens: ``forward`` as of ``TextModel``, with f32 ``logits`` [B,T,V]."""
 
     def __init__(self, config: TextConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
         super().__init__(config, dtype, num_layers)
         assert config.head is not None  # its families' configurations have one
-        self.head = Head(self.config, config.head, self.dtype)
+        self.head = (PlainHead if config.head.plain else Head)(self.config, config.head, self.dtype)
 
     def results(
         self,
