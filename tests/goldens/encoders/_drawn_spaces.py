@@ -237,6 +237,32 @@ SPACES: Final[dict[str, Space]] = {
         embedding_size=[10, 14, None, ABSENT],
         rotary_value=[*[ABSENT] * 8, False, True],
     ),
+    "layoutlmv3": _bert_space(
+        "LayoutLMv3",
+        "layoutlmv3",
+        architectures=_architectures(*(f"LayoutLMv3{head}" for head in (_HEADS[0], *_HEADS[2:]))),
+        id2label=lambda config, rng: (
+            {str(label): f"class {label}" for label in range(rng.choice([1, 2, 4, 11]))}
+            if config["architectures"][0].endswith("Classification")
+            else ABSENT
+        ),
+        pad_token_id=[0, 1, 3],
+        num_attention_heads=[1, 2, 4],
+        hidden_size=[24],
+        coordinate_size=[4],
+        shape_size=[4],
+        has_relative_attention_bias=[True, True, False, ABSENT],
+        has_spatial_attention_bias=[True, True, False, ABSENT],
+        rel_pos_bins=[8, 32, ABSENT],
+        max_rel_pos=[9, 128, ABSENT],
+        rel_2d_pos_bins=[16, ABSENT],
+        max_rel_2d_pos=[60, ABSENT],
+        max_2d_position_embeddings=[1024, ABSENT],
+        visual_embed=[False, True],
+        input_size=[32],
+        is_decoder=[ABSENT],
+        tie_word_embeddings=[ABSENT],
+    ),
     "longformer": _bert_space(
         "Longformer",
         "longformer",

@@ -87,6 +87,9 @@ def _inputs(config: Config, read: Any, random_numbers: np.random.Generator) -> A
         else:
             ids = np.where(mask, ids, read.pad_token_id)  # transformers finds the last token by its id
     inputs = {"token_ids": ids.astype(np.int32), "attention_mask": mask.astype(np.int32)}
+    if read.model_type == "layoutlmv3":
+        corners = np.sort(random_numbers.integers(0, 1000, (2, longest, 2, 2)), 2)
+        inputs["bbox"] = corners.reshape(2, longest, 4).astype(np.int32)
     types = getattr(read, "type_vocab_size", 0)
     if read.is_encoder_decoder and "Encoder" not in config["architectures"][0]:
         written = getattr(read, "decoder_vocab_size", None) or vocabulary

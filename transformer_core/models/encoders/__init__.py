@@ -22,6 +22,7 @@ from transformer_core.models.encoders._electra import ELECTRA
 from transformer_core.models.encoders._esm import ESM
 from transformer_core.models.encoders._gte import GTE
 from transformer_core.models.encoders._jina_embeddings_v3 import JINA_EMBEDDINGS_V3
+from transformer_core.models.encoders._layoutlmv3 import LAYOUTLMV3
 from transformer_core.models.encoders._longformer import LONGFORMER
 from transformer_core.models.encoders._mobilebert import MOBILEBERT
 from transformer_core.models.encoders._modernbert import MODERNBERT
@@ -79,6 +80,7 @@ ENCODERS = (
     *DEBERTA,
     *DEBERTA_V2,
     *MODERNBERT,
+    *LAYOUTLMV3,
     *LONGFORMER,
     *MOBILEBERT,
     *NEOBERT,

@@ -172,6 +172,19 @@ class Embeddings(Module):
 
         Positions are those of packed ``texts``; 0 to T - 1 if None. ``attention_mask`` is that of other texts.
         """
+        x = self.summed(ctx, token_ids, token_type_ids, texts, attention_mask)
+        x = x if self.norm is None else self.norm(ctx, x)
+        return x if self.project is None else self.project(ctx, x)
+
+    def summed(
+        self,
+        ctx: ExecutionContext,
+        token_ids: Tensor,
+        token_type_ids: Tensor | None = None,
+        texts: PackedTexts | None = None,
+        attention_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Returns the sum that ``forward`` norms, [B, T, D]."""
         ops = ctx.ops
         positions = None if texts is None else texts.positions
         x = self.tokens(ctx, token_ids)
@@ -186,8 +199,7 @@ class Embeddings(Module):
             x = ops.add(x, self.types(ctx, types))
         if self.positions is not None:
             x = ops.add(x, self.positions(ctx, self._places(ctx, token_ids, positions)))
-        x = x if self.norm is None else self.norm(ctx, x)
-        return x if self.project is None else self.project(ctx, x)
+        return x
 
     def _with_dropped(self, ctx: ExecutionContext, x: Tensor, is_dropped: Tensor, share: Tensor) -> Tensor:
         """Drops tokens of x [B, T, D]: bool [B, T], whose share of their text is f32 [B, T] or [B, 1]."""
