@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from transformer_core import PACKED
 
 FORWARD = "forward"
 """Name of the entry point of whole texts; shorter ones are ``forward_T``."""
+_GIVEN: Final = {"token_ids", "attention_mask", "token_type_ids", "pooling_mask"}  # arguments that a text gives
 
 
 class TextCalls:
@@ -48,6 +50,12 @@ class TextCalls:
         names = [] if forward is None else [argument.name for argument in forward.arguments]
         if forward is None or not set(results) <= set(known) or "attention_mask" not in names:
             raise InputError(f"{bundle.path} {does_not} (it gives {', '.join(known) or 'none'}): {remedy}")
+        others = sorted(set(names) - _GIVEN)
+        if others:
+            raise InputError(
+                f"{bundle.path} {does_not} by themselves, it also takes {', '.join(others)}: give all arguments, with "
+                "`tapeline run --input=NAME=FILE.npy`"
+            )
         self._batch, self.sequence = forward.arguments[0].spec.shape
         self._arguments = names
         self._results = [known.index(result) for result in results]

@@ -73,7 +73,6 @@ def test_slopes_without_gates_or_with_a_head_are_refused(family, changes, messag
     [
         ({"is_decoder": True}, "field 'is_decoder': expected false, or no such field; found True"),
         ({"add_cross_attention": True}, "field 'add_cross_attention': expected false"),
-        ({"tie_word_embeddings": False}, "field 'tie_word_embeddings': expected true"),
         ({"position_embedding_type": "relative_key"}, "'position_embedding_type': expected one of absolute"),
         ({"num_attention_heads": 5}, r"'hidden_size': expected a multiple of num_attention_heads \(5\)"),
         ({"hidden_act": "sine"}, "'hidden_act': expected one of silu"),

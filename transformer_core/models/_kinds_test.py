@@ -14,7 +14,7 @@ from transformer_core.models.gguf.readers import READERS
 # The kind of an architecture of transformers, by the task that transformers registers it for.
 _KINDS = {
     "decoder": ["OlmoHybridForCausalLM", "RwkvForCausalLM", "XLNetLMHeadModel"],
-    "encoder": ["FNetForMaskedLM", "RoFormerForSequenceClassification", "XLNetModel", "FunnelModel"],
+    "encoder": ["FNetForMaskedLM", "SqueezeBertForSequenceClassification", "XLNetModel", "FunnelModel"],
     "encoder-decoder": [
         "BlenderbotForCausalGeneration",
         "ProphetNetForConditionalGeneration",

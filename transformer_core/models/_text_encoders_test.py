@@ -110,7 +110,6 @@ def test_nomic_bert_with_experts_has_biases_and_no_gates():
             {"rope_parameters": {"full_attention": 3}},
             "'full_attention': expected an object; found 3",
         ),
-        ("ModernBertForMaskedLM", {"tie_word_embeddings": False}, "'tie_word_embeddings': expected true, or no such"),
         ("ModernBertForSequenceClassification", {"classifier_pooling": "max"}, "'classifier_pooling': expected one of"),
         ("NomicBertModel", {**NOMIC, "num_experts": 8}, "'num_experts': expected 0, or no such field; found 8"),
         ("NomicBertModel", {**NOMIC, "prenorm": True}, "'prenorm': expected False, or no such field; found True"),

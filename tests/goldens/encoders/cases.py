@@ -6,6 +6,7 @@
 from tests.goldens.encoders._bart_cases import BART_CASES
 from tests.goldens.encoders._case_types import EncoderCase
 from tests.goldens.encoders._decoder_cases import DECODER_CASES
+from tests.goldens.encoders._kin_cases import KIN_CASES
 from tests.goldens.encoders._t5_cases import T5_CASES
 from tests.goldens.encoders._text_cases import TEXT_CASES
 
@@ -433,6 +434,7 @@ WHISPER_CASES = (
 )
 _ALL = (
     *BERT_CASES,
+    *KIN_CASES,
     *TEXT_CASES,
     *DECODER_CASES,
     *VIT_CASES,

@@ -25,6 +25,7 @@ from sentence_transformers.base.modules import Dense
 from sentence_transformers.cross_encoder.modules import LogitScore
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
+from tests.goldens.encoders import make_neobert
 from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
 from tests.goldens.encoders.files import (
     DATA,
@@ -68,7 +69,7 @@ def main() -> int:
 
 
 def _class(case: EncoderCase) -> Any:
-    return getattr(transformers, case.architecture)
+    return getattr(transformers, case.architecture, None) or getattr(make_neobert.MODELS, case.architecture)
 
 
 def _shapes(case: EncoderCase, change: Mapping[str, Any] | None = None) -> Shapes:
@@ -137,6 +138,9 @@ def _inputs(case: EncoderCase) -> Arrays:
         written = case.config.get("decoder_vocab_size", case.config["vocab_size"])
         targets = random.integers(2, written, (batch, longest))
         return {**inputs, "decoder_token_ids": targets.astype(np.int32)}
+    if "coordinate_size" in case.config:
+        corners = np.sort(random.integers(0, 1000, (batch, longest, 2, 2)), 2)
+        inputs["bbox"] = corners.reshape(batch, longest, 4).astype(np.int32)
     if types < 2:
         return inputs
     return {**inputs, "token_type_ids": random.integers(0, types, (batch, longest)).astype(np.int32)}
@@ -154,6 +158,15 @@ _LAYERS = (
     "RobertaXLLayer",
     "GteLayer",
     "EsmLayer",
+    "ErnieLayer",
+    "BigBirdLayer",
+    "PreLayerNormLayer",
+    "Data2VecTextLayer",
+    "DebertaLayer",
+    "RoFormerLayer",
+    "LongformerLayer",
+    "LayoutLMv3Layer",
+    "EncoderBlock",
     "MPNetLayer",
     "TransformerBlock",
     "ViTLayer",
@@ -283,7 +296,7 @@ def _check(case: EncoderCase, shapes: Shapes, inputs: Arrays, outputs: Arrays) -
         raise RuntimeError(f"{case.name}: {last} has a standard deviation of {outputs[last].std():.3g}")
     moves = {str(change): _run(case, _load(case, shapes, change), inputs)[0] for change in case.must_matter}
     causal = "num_key_value_heads" in case.config and not case.pooling  # tokens see no padding, masked or not
-    if "attention_mask" in inputs and not causal:
+    if "attention_mask" in inputs and not causal and not inputs["attention_mask"].all():
         seen = {**inputs, "attention_mask": np.ones_like(inputs["attention_mask"])}
         moves["no mask"] = _run(case, _load(case, shapes), seen)[0]
     for change, result in moves.items():

@@ -13,7 +13,7 @@ from transformer_core.models.encoders._text_heads import TextForMaskedLM, TextFo
 from transformer_core.models.encoders._token_heads import token_families
 
 # Supported values of fields that select other variants of BERT.
-_FIXED: Final = {"is_decoder": False, "add_cross_attention": False, "tie_word_embeddings": True}
+_FIXED: Final = {"is_decoder": False, "add_cross_attention": False}
 
 
 def read_bert(fields: ConfigFields, architecture: str, **known: Any) -> TextConfig:

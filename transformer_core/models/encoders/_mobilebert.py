@@ -12,7 +12,7 @@ from transformer_core.family._packed_texts import PackedTexts
 from transformer_core.layers._attention import fused_attention
 from transformer_core.layers._embedding import Embedding, TokenEmbedding
 from transformer_core.layers._feed_forward import Activation, FeedForward
-from transformer_core.layers._linear import Linear
+from transformer_core.layers._linear import Linear, VocabularyLinear
 from transformer_core.layers._logits import logits_of
 from transformer_core.layers._norm import LayerNorm
 from transformer_core.models.encoders._bert import BERT_NAMES, read_bert
@@ -193,13 +193,15 @@ class _WiderHead(Head):
     def __init__(self, config: TextConfig, head: HeadConfig, size: int, dtype: DType) -> None:
         super().__init__(config, head, dtype)
         self._size = size
+        own = head.aliases[0] in config.untied
+        self.decoder = VocabularyLinear(size, config.vocabulary, dtype=dtype) if own else None
         self.extra = (
             Parameter((config.vocabulary, config.stack.hidden - size), dtype) if config.stack.hidden > size else None
         )
 
     def logits(self, ctx: ExecutionContext, x: Tensor, embedding: Parameter) -> Tensor:
         """Maps x [B, T, D] to logits f32 [B, T, V]."""
-        states = self(ctx, x)
+        states, embedding = self(ctx, x), embedding if self.decoder is None else self.decoder.weight
         if self.extra is None:
             return logits_of(ctx, states, embedding, self.bias)
         first, rest = ctx.ops.split(states, (self._size, states.shape[2] - self._size), 2)

@@ -93,8 +93,6 @@ _ANSWER_KEYS: Final = with_fused(RenamedModules({**_NAMES, "qa_outputs": "classi
 
 
 def _head(fields: ConfigFields) -> HeadConfig:
-    if not fields.boolean("tie_word_embeddings", True):
-        fields.refuse("tie_word_embeddings", "true, or no such field")
     return HeadConfig(
         activation_of(fields, "classifier_activation", "gelu"),
         bias=fields.boolean("classifier_bias", False),
