@@ -25,7 +25,7 @@ from sentence_transformers.base.modules import Dense
 from sentence_transformers.cross_encoder.modules import LogitScore
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
-from tests.goldens.encoders import make_neobert
+from tests.goldens.encoders import make_neobert_goldens
 from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
 from tests.goldens.encoders.files import (
     DATA,
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def _class(case: EncoderCase) -> Any:
-    return getattr(transformers, case.architecture, None) or getattr(make_neobert.MODELS, case.architecture)
+    return getattr(transformers, case.architecture, None) or getattr(make_neobert_goldens.MODELS, case.architecture)
 
 
 def _shapes(case: EncoderCase, change: Mapping[str, Any] | None = None) -> Shapes:

@@ -124,11 +124,9 @@ class LayoutModel(TextModel):
     left, top, right and bottom, from 0 to ``max_2d_position_embeddings`` - 1.
     """
 
-    config: LayoutConfig
-
     def __init__(self, config: LayoutConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
         super().__init__(config, dtype, num_layers)
-        hidden, heads = config.stack.hidden, config.stack.heads
+        hidden, heads, self._coordinates = config.stack.hidden, config.stack.heads, config.coordinates
         self.embeddings = LayoutEmbeddings(config, self.dtype)
         self.distance = None if config.distances is None else _DistanceBias(heads, config.distances, self.dtype)
         self.across = None if config.places is None else _DistanceBias(heads, config.places, self.dtype)
@@ -170,7 +168,7 @@ class LayoutModel(TextModel):
         for table, side in ((self.across, left), (self.down, bottom)):
             if table is not None:
                 apart = ops.sub(ops.reshape(side, (batch, 1, tokens)), ops.reshape(side, (batch, tokens, 1)))
-                total = ops.add(total, table(ctx, apart, self.config.coordinates))
+                total = ops.add(total, table(ctx, apart, self._coordinates))
         head_size = self.config.stack.hidden // self.config.stack.heads
         return ops.mul(total, 1 / head_size**0.5)
 
@@ -254,15 +252,15 @@ def _read(fields: ConfigFields, architecture: str, **known: Any) -> LayoutConfig
     )
 
 
-def _family(kind: str, head: str, known: Callable[[ConfigFields], dict[str, Any]]) -> ModelFamily[LayoutConfig]:
+def _family(kind: str, head: str, known: Callable[[ConfigFields], dict[str, Any]]) -> ModelFamily[Any]:
     name, stored = f"LayoutLMv3{kind}", _stored(head)
+
+    make: Any = LayoutModel
 
     def read(fields: ConfigFields) -> LayoutConfig:
         return _read(fields, name, **known(fields))
 
-    return ModelFamily(
-        name, "layoutlmv3", read, LayoutModel, lambda config: stored, ANY_LAYER, ("*position_ids", *_PICTURE)
-    )
+    return ModelFamily(name, "layoutlmv3", read, make, lambda config: stored, ANY_LAYER, ("*position_ids", *_PICTURE))
 
 
 LAYOUTLMV3: Final = (

@@ -52,8 +52,7 @@ def _windows(fields: ConfigFields, layers: int, everywhere: GlobalTokens) -> Win
 
 def _read(fields: ConfigFields, architecture: str, **known: Any) -> TextConfig:
     stack = read_post_norm_stack(fields)
-    kinds: dict[str, GlobalTokens] = {"labels": "first", "answers": "question"}
-    everywhere = next((tokens for name, tokens in kinds.items() if known.get(name)), "none")
+    everywhere: GlobalTokens = "first" if known.get("labels") else "question" if known.get("answers") else "none"
     if everywhere != "none":
         stack = replace(stack, layer=GlobalEncoderLayer)
     padding = positions_after_padding(fields, fields.integer("pad_token_id", 1, minimum=0))

@@ -1,4 +1,4 @@
-"""NeoBERT in torch, as its authors' code computes it, which transformers does not have: for the maker of goldens."""
+"""NeoBERT in torch, as its authors' code computes it: transformers has none. ``make_encoder_goldens.py`` takes it from here."""
 
 from types import SimpleNamespace
 from typing import Any, ClassVar
