@@ -1,4 +1,4 @@
-"""NeoBERT in torch, as its authors' code computes it: transformers has none. ``make_encoder_goldens.py`` takes it from here."""
+"""NeoBERT in torch, as its authors' code computes it, for ``make_encoder_goldens.py``: transformers has none."""
 
 from types import SimpleNamespace
 from typing import Any, ClassVar
