@@ -97,7 +97,7 @@ Compare = Callable[[Path, Any], Outcome]
 def main() -> int:
     """Compare the variants asked for; 1 where one differs or fails."""
     options = options_of(__doc__, SPACES)
-    return draw_all(options.family, SPACES[options.family], options, _expected, _compared)
+    return draw_all(options.family, SPACES[options.family], options, expected_of, compared)
 
 
 def draw_all(family: str, space: Space, options: argparse.Namespace, make: Make, compare: Compare) -> int:
@@ -107,7 +107,10 @@ def draw_all(family: str, space: Space, options: argparse.Namespace, make: Make,
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     numbers = range(options.count) if options.only is None else options.only
-    outcomes = {number: _outcome(space, f"{family}:{options.seed}:{number}", make, compare) for number in numbers}
+    outcomes: dict[int, Outcome] = {}
+    for number in numbers:
+        rng = random.Random(label := f"{family}:{options.seed}:{number}")
+        outcomes[number] = outcome_of(draw(space, rng), rng, make, compare, label)
     counts = Counter(outcome.kind for outcome in outcomes.values())
     for kind in ("not made", "refused"):
         for reason, count in Counter(o.reason for o in outcomes.values() if o.kind == kind).most_common():
@@ -133,9 +136,8 @@ def options_of(description: str | None, spaces: Mapping[str, Space]) -> argparse
     return options
 
 
-def _outcome(space: Space, seed: str, make: Make, compare: Compare) -> Outcome:
-    rng = random.Random(seed)
-    config = draw(space, rng)
+def outcome_of(config: Config, rng: random.Random, make: Make, compare: Compare, label: str) -> Outcome:
+    """Compares one variant; prints it with its label where it differs or fails."""
     with tempfile.TemporaryDirectory() as name:
         try:
             expected = make(Path(name), config, rng)
@@ -149,11 +151,11 @@ def _outcome(space: Space, seed: str, make: Make, compare: Compare) -> Outcome:
             outcome = Outcome("failed", traceback.format_exc())
         if outcome.kind != "equal":
             written = json.loads((Path(name) / "config.json").read_text())
-            print(f"{seed}: {outcome.kind}: {outcome.reason}\n{json.dumps(written)}")
+            print(f"{label}: {outcome.kind}: {outcome.reason}\n{json.dumps(written)}")
     return outcome
 
 
-def _expected(directory: Path, config: Config, rng: random.Random) -> Expected:
+def expected_of(directory: Path, config: Config, rng: random.Random) -> Expected:
     """Writes a checkpoint of the config as drawn or, by turns, as transformers writes it; returns its results."""
     path = directory / "config.json"
     path.write_text(json.dumps(config))
@@ -203,7 +205,7 @@ def _run(model: Any, prompt: np.ndarray) -> Expected:
     return Expected(prompt, tokens, torch.stack(made.logits, dim=1).numpy(), prompt_logits)
 
 
-def _compared(directory: Path, expected: Expected) -> Outcome:
+def compared(directory: Path, expected: Expected) -> Outcome:
     batch, length = expected.prompt.shape
     prompt: Any = expected.prompt.astype(np.int32)
     model = load_model(directory)

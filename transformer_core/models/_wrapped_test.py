@@ -35,6 +35,11 @@ def test_errors_name_the_inner_object():
         _read(text_config={**_TEXT, "hidden_size": "wide"})
 
 
+def test_a_cap_of_logits_that_the_whole_model_ignores_is_refused():
+    with pytest.raises(ConfigError, match="field 'final_logit_softcapping': expected null: transformers' Gemma3"):
+        _read(text_config={**_TEXT, "final_logit_softcapping": 30.0})
+
+
 def test_without_architectures_the_model_type_names_it():
     config = DecoderConfig.from_hf({"model_type": "gemma3", "text_config": _TEXT})
     assert config.architecture == "Gemma3ForConditionalGeneration"

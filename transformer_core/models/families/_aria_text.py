@@ -17,6 +17,8 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     inner, biased = fields.integer("intermediate_size", 4096), fields.boolean("attention_bias", False)
     if fields.boolean("mlp_bias", False):
         fields.refuse("mlp_bias", "false: biases of the shared experts are not built")
+    if fields.values.get("hidden_act", "silu") not in ("silu", "swish"):
+        fields.refuse("hidden_act", "silu: routed experts always take it, and one activation for all experts is built")
     routing = Routing(experts=fields.integer("moe_num_experts", 8), chosen=fields.integer("moe_topk", 2))
     return llama_kind(
         fields,

@@ -6,13 +6,13 @@ from lang_core import DType
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints import GroupedParts, RecipeOf, RenamedModules, first_of
 from transformer_core.family._config import DecoderConfig, Family
-from transformer_core.family._fields import activation_of, llama_kind
+from transformer_core.family._fields import activation_of, llama_kind, whole_rope
 from transformer_core.family._layer import AttentionLayer, DecoderLayer
 from transformer_core.family._layer_configs import NormKind
 from transformer_core.family._other_layers import ParallelLayer
 from transformer_core.layers._attention_config import Alibi
 from transformer_core.layers._relative_bias import alibi_slopes
-from transformer_core.layers._rope_config import RopeConfig, RopeKind
+from transformer_core.layers._rope_config import RopeKind
 from transformer_core.models.families._bloom import LAYER
 
 _NAMES: Final = {"num_attention_heads": "n_head", "num_hidden_layers": "n_layer", "num_kv_heads": "n_head_kv"}
@@ -50,7 +50,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
         kv_heads=kv_heads,
         head_size=hidden // heads,
         intermediate=fields.integer("ffn_hidden_size", 4 * hidden),
-        rope=RopeConfig.from_hf(ConfigFields(values, fields.where), hidden // heads),
+        rope=whole_rope(ConfigFields(values, fields.where), FALCON.architecture, hidden // heads),
         rope_kinds=(RopeKind.NONE,) * layers if alibi else (),
         alibi=Alibi(tuple(alibi_slopes(heads).tolist()), rounded=True) if alibi else None,
         norm=NormKind.LAYER,

@@ -1,5 +1,6 @@
 """Gemma 3, text (arXiv:2503.19786): Gemma 2 with normed queries and keys; layers with windows have another RoPE."""
 
+from dataclasses import replace
 from typing import Final
 
 from transformer_core._config_fields import ConfigFields
@@ -36,7 +37,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
 
 
 GEMMA3: Final = Family("Gemma3ForCausalLM", "gemma3_text", _read, SandwichLayer)
-GEMMA3_WRAPPED: Final = text_of(
+_WRAPPED: Final = text_of(
     GEMMA3,
     "Gemma3ForConditionalGeneration",
     "gemma3",
@@ -52,3 +53,15 @@ GEMMA3_WRAPPED: Final = text_of(
         "vocab_size": 262208,
     },
 )
+
+
+def _read_wrapped(fields: ConfigFields) -> DecoderConfig:
+    config = _WRAPPED.read(fields)
+    if config.logits_softcap is not None:
+        fields.object("text_config").refuse(
+            "final_logit_softcapping", f"null: transformers' {_WRAPPED.architecture} caps no logits"
+        )
+    return config
+
+
+GEMMA3_WRAPPED: Final = replace(_WRAPPED, read=_read_wrapped)

@@ -47,7 +47,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
             routing=routing,
             inner=inner,
             layers=tuple(kind == "sparse" for kind in sparse),
-            shared=inner * fields.integer("num_shared_experts", 1, minimum=0),
+            shared=inner * fields.integer("num_shared_experts", 1),
         ),
     )
 
