@@ -1,8 +1,11 @@
 """Entry point of every py_pytest_test: runs pytest on the files named in argv."""
 
+import contextlib
 import dataclasses
 import gc
 import hashlib
+import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,7 +16,13 @@ import pytest
 
 # A warning is an error in a test of this repository, wherever it is raised from our own calls. What other
 # people's packages do while they are imported is theirs.
-_WARNINGS = ["error", "ignore::DeprecationWarning:importlib._bootstrap"]
+_WARNINGS = [
+    "error",
+    "ignore::DeprecationWarning:importlib._bootstrap",
+    # JAX compiles a program whose entry another process writes at this moment, and warns.
+    "ignore:Error reading persistent compilation cache entry",
+    "ignore:Error writing persistent compilation cache entry",
+]
 
 
 class _EveryFileCollects:
@@ -43,8 +52,9 @@ class _SharesModules:
     """Keeps the modules that the IREE compiler returns in one folder for all test targets and all runs of a machine.
 
     A module is found by the product's own key: text, flags, CPU and version of the compiler, and by the sources of
-    ``run_iree.compiler``: after an edit of these, everything is compiled again. Only calls of the compiler in this
-    process are looked up. The tests of the compiler's calls, of damaged caches and of interrupts always compile.
+    ``run_iree.compiler``: after an edit of these, everything is compiled again. The tests of the compiler's calls and
+    of damaged caches always compile. Processes that tests start have the product's own cache, in a folder beside this
+    one that ``shared_modules`` of ``tests/product/_modules.py`` gives them.
 
     Args:
         directory: folder below which each user has a folder of modules.
@@ -52,12 +62,15 @@ class _SharesModules:
 
     _COMPILER = "run_iree.compiler._compile"
     _BOUND = 2**28  # bytes; a module of a test has 200 KB
-    _COMPILING = ("run_iree/compiler/", "tests/integrity/", "tests/interrupts/")
+    _COMPILING = ("run_iree/compiler/", "tests/integrity/faults_test.py", "tests/integrity/trust_test.py")
 
     def __init__(self, directory: Path) -> None:
         self._folder = directory / f"tapeline-tests-{os.geteuid()}" / "modules"
 
     def pytest_collection_finish(self) -> None:
+        if (run_iree := importlib.util.find_spec("run_iree")) and run_iree.origin:
+            digest = _digest_of(Path(run_iree.origin).parent / "compiler")
+            os.environ["TAPELINE_TEST_MODULES"] = str(self._folder.with_name(f"processes-{digest[:12]}"))
         if (compiler := sys.modules.get(self._COMPILER)) is not None:
             self._share(compiler)
 
@@ -83,6 +96,57 @@ class _SharesModules:
             return report
 
         job.run = run
+
+
+class _SharesPrograms:
+    """Keeps what XLA compiles for JAX in one folder for all test targets and all runs of a machine.
+
+    JAX's own key is version, flags, devices and program. JAX is configured before the first test after its import;
+    processes that tests start compile for themselves, as JAX leaves half an entry if a process is killed while it
+    writes one.
+
+    Args:
+        directory: folder below which each user has a folder of programs.
+    """
+
+    _BOUND = 2**28  # bytes; a program has 20 KB
+
+    def __init__(self, directory: Path) -> None:
+        self._folder = directory / f"tapeline-tests-{os.geteuid()}" / "programs"
+        self._configured = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        if not self._configured and "jax" in sys.modules:
+            self._configured = True
+            self._share(sys.modules["jax"])
+
+    def _share(self, jax: Any) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self._folder, self._folder.parent):
+            facts = folder.lstat()
+            if facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
+                print(f"compiled programs are not shared: another user can write {folder}", file=sys.stderr)
+                return
+        self._evict()
+        jax.config.update("jax_compilation_cache_dir", str(self._folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+        importlib.import_module("jax.experimental.compilation_cache.compilation_cache").reset_cache()
+
+    def _evict(self) -> None:
+        """Removes the oldest programs if all together have more bytes than the bound."""
+        sizes = {}
+        for path in self._folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # another target removes it
+                facts = path.stat()
+                sizes[path] = (facts.st_mtime_ns, facts.st_size)
+        excess = sum(size for _, size in sizes.values()) - self._BOUND
+        for path in sorted(sizes, key=sizes.__getitem__):
+            if excess <= 0:
+                break
+            path.unlink(missing_ok=True)
+            excess -= sizes[path][1]
 
 
 def _digest_of(package: Path) -> str:
@@ -141,7 +205,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     collected = _EveryFileCollects([a for a in argv if a.endswith(".py")])
     plugins = [collected, _SeldomCollectsGarbage()]
     if folder := environ.get("TAPELINE_TEST_CACHE"):
-        plugins.append(_SharesModules(Path(folder)))
+        plugins += [_SharesModules(Path(folder)), _SharesPrograms(Path(folder))]
     code = int(pytest.main(pytest_args(argv, environ), plugins=plugins))
     if environ.get("TESTBRIDGE_TEST_ONLY"):
         return 0 if code == pytest.ExitCode.NO_TESTS_COLLECTED else code

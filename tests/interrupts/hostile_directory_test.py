@@ -1,5 +1,6 @@
 """Commands in a directory full of modules named like the standard library's, ours and those that we need."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,8 +11,21 @@ import pytest
 
 from lang_core import python_command
 from tapeline.command import COMMANDS
+from tests.product._modules import shared_modules
 
 _PROGRAM: Final = "from tapeline.program import main; main()"  # as the script that is installed
+# Runs commands one after the other, as a start takes a second.
+_COMMANDS: Final = """
+import json, sys
+from tapeline.program import main
+
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = [sys.argv[0], *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, arguments
+"""
 _HELP: Final = """
 import sys
 from tapeline.program import main
@@ -67,6 +81,7 @@ def _run(marks: Path, *arguments: str, program: str = _PROGRAM) -> subprocess.Co
         "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
         "XDG_CACHE_HOME": str(marks.parent / "cache"),
         "TAPELINE_MODULE_CACHE": "64MiB",  # a second export of the model compiles nothing
+        **shared_modules(marks.parent / "cache"),
     }
     command = [*python_command("-c", program), *arguments]
     return subprocess.run(
@@ -88,23 +103,25 @@ def test_no_module_of_the_directory_is_run_for_help(marks: Path) -> None:
     assert done.stdout.count("usage: tapeline ") == len(COMMANDS)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("export", "--model=demo", "--output=out", "--verify=none"),
+_MODEL: Final = ("--model=demo", "--num_layers=1", "--verify=none")
+
+
+def test_no_module_of_the_directory_is_run(marks: Path) -> None:
+    commands = [
+        ("export", *_MODEL, "--output=out"),
         ("generate", "--model=demo", "--prompt=It was", "--max_new_tokens=2", "--verify=none"),
         ("doctor",),
         ("inspect", "--bundle=out"),
         ("compare", "--actual=out", "--reference=eager"),
         ("tune", "list"),
         ("make-checkpoint", "--output=checkpoint"),
-        ("launch", "--processes=2", "--", "generate", "--bundle=mesh", "--prompt=a", "--backend=jax", "--mesh=tp=2"),
-    ],
-    ids=lambda arguments: arguments[0],
-)
-def test_no_module_of_the_directory_is_run(marks: Path, arguments: tuple[str, ...]) -> None:
-    if arguments[0] == "launch":
-        _run(marks, "export", "--model=demo", "--output=mesh", "--mesh=tp=2", "--target=none", "--verify=none")
-    done = _run(marks, *arguments)
-    ran = marks.read_text() if marks.exists() else ""
-    assert (ran, done.returncode) == ("", 0), done.stderr
+    ]
+    done = _run(marks, json.dumps(commands), program=_COMMANDS)
+    assert (done.returncode, marks.exists()) == (0, False), done.stderr
+
+
+def test_no_module_of_the_directory_is_run_by_ranks(marks: Path) -> None:
+    _run(marks, "export", *_MODEL, "--output=ranks", "--mesh=tp=2", "--target=none")
+    flags = ("--bundle=ranks", "--prompt=a", "--backend=jax", "--mesh=tp=2")
+    done = _run(marks, "launch", "--processes=2", "--", "generate", *flags)
+    assert (done.returncode, marks.exists()) == (0, False), done.stderr

@@ -36,7 +36,7 @@ def test_a_transcription_is_interrupted(home: Path) -> None:
 
 def test_a_ranking_is_interrupted(home: Path) -> None:
     with on_terminal(home, "rerank", "--bundle=ranking", "--query=w5", "--documents=documents.txt") as terminal:
-        assert terminal.read_for(4.0)  # it prints nothing before the end
+        assert terminal.read_for(2.0)  # it prints nothing before the end
         terminal.press()
         end = terminal.end()
     assert end.is_clean, end

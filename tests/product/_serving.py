@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Final
+
+from tests.product._modules import shared_modules
 
 _START_SECONDS: Final = 300
 
@@ -78,23 +80,34 @@ def wait_until(holds: Callable[[], object], seconds: float = 30) -> None:
 
 @contextlib.contextmanager
 def serving(folder: Path, *flags: str) -> Iterator[ServerProcess]:
-    """Runs a server for the block, which is ready when the block begins."""
-    with started(folder, *flags) as server:
+    """Runs a server for the block, which is ready when the block begins.
+
+    A server that exports its model has the compiled modules of other tests.
+    """
+    folder.mkdir(exist_ok=True)
+    with started(folder, *flags, environment=shared_modules(folder / "cache")) as server:
         if "--certificate" not in " ".join(flags):
             wait_until(lambda: server.request("/health")[0] == 200, _START_SECONDS)
         yield server
 
 
 @contextlib.contextmanager
-def started(folder: Path, *flags: str) -> Iterator[ServerProcess]:
-    """Runs a server for the block, which listens when the block begins."""
+def started(folder: Path, *flags: str, environment: Mapping[str, str] | None = None) -> Iterator[ServerProcess]:
+    """Runs a server for the block, which listens when the block begins.
+
+    Args:
+        folder: where its log and its caches are.
+        *flags: of ``tapeline serve``.
+        environment: further variables of the environment.
+    """
     folder.mkdir(exist_ok=True)
     log = folder / "log"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "XDG_CACHE_HOME": str(folder / "cache")}
-    environment["TAPELINE_TRUST_COMPILED"] = "true"  # this process has compiled the bundles, with another cache
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "XDG_CACHE_HOME": str(folder / "cache")}
+    variables["TAPELINE_TRUST_COMPILED"] = "true"  # this process has compiled the bundles, with another cache
+    variables |= environment or {}
     command = [sys.executable, "-m", "tapeline", "serve", "--port=0", *flags]
     with log.open("w") as err:
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=err, text=True)
+        process = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=err, text=True)
     with process:
         try:
             assert process.stdout is not None

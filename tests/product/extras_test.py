@@ -19,6 +19,7 @@ from tapeline.bundle import ARTIFACT, REPORT, Bundle
 from tests.goldens.encoders.cases import ENCODER_CASES
 from tests.goldens.encoders.files import write_encoder_checkpoint
 from tests.product._bundles import export
+from tests.product._modules import shared_modules
 from tests.product._serving import ServerProcess, serving
 
 # Python imports this module when it starts.
@@ -131,7 +132,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with pytest.MonkeyPatch.context() as patched:
         patched.syspath_prepend(folder)
         paths = os.pathsep.join(sys.path)
-        yield Place(folder, {**os.environ, "PYTHONPATH": paths, "XDG_CACHE_HOME": str(folder / "cache")})
+        yield Place(
+            folder,
+            {
+                **os.environ,
+                "PYTHONPATH": paths,
+                "XDG_CACHE_HOME": str(folder / "cache"),
+                **shared_modules(folder / "cache"),
+            },
+        )
 
 
 @pytest.fixture(scope="module")
