@@ -107,7 +107,7 @@ def py_device_tests(name = "device_tests", srcs = [], devices = DEVICES, tags = 
             }) if device in _DETECTED else [],
             **kwargs
         )
-    native.test_suite(name = name, tests = tests)
+    native.test_suite(name = name, tests = tests, tags = ["manual"] if "manual" in tags else [])
 
 def py_tool(name, srcs = None, deps = ["//tapeline/program"], **kwargs):
     """A py_binary that finds the Vulkan driver that build_defs/devices.bzl unpacked, if it did.
