@@ -1,5 +1,6 @@
 """Tools of a request with a model: the prompt, the grammar, the parser; and refusals."""
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -33,7 +34,6 @@ _TEMPLATES = {
     "lfm2": _SHOWN + "{# <|tool_call_start|> #}",
 }
 _ALL = [form.name for form in FORMATS]
-_FAMILIES = _ALL
 _TOKENS = ("gpt-oss", "kimi", "deepseek", "deepseek-fenced")  # whose marks are always tokens
 _TEXTS = ("hermes", "qwen3-coder", "seed-oss", "glm", "minimax")  # whose marks are text
 _PARAMETERS = {
@@ -72,9 +72,22 @@ def _tokenizer(directory: Path, family: str, marked: bool) -> Tokenizer:
     return saved(inner, directory)
 
 
+@functools.lru_cache(maxsize=3)  # a tokenizer's grammars have a process, which the tests of a family share
 def _support(directory: Path, family: str, marked: bool = True) -> tuple[ToolSupport, Tokenizer]:
     tokenizer = _tokenizer(directory, family, marked)
     return ToolSupport(ChatTemplate(_TEMPLATES[family], family), tokenizer), tokenizer
+
+
+@pytest.fixture(scope="module", params=_ALL)
+def family(request: pytest.FixtureRequest) -> str:
+    """Name of a form of calls; pytest runs all tests of a form before those of the next one."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder where tokenizers are saved."""
+    return tmp_path_factory.mktemp("tokenizers")
 
 
 def _answers(plan: ToolPlan, tokenizer: Tokenizer, count: int) -> list[ParsedAnswer]:
@@ -95,16 +108,14 @@ def _answers(plan: ToolPlan, tokenizer: Tokenizer, count: int) -> list[ParsedAns
     return answers
 
 
-@pytest.mark.parametrize("family", _ALL)
-def test_the_form_is_found_in_the_template(family: str, tmp_path: Path) -> None:
-    support, _ = _support(tmp_path, family)
+def test_the_form_is_found_in_the_template(family: str, folder: Path) -> None:
+    support, _ = _support(folder, family)
     assert support.takes_tools
     assert support.format is _format(family)
 
 
-@pytest.mark.parametrize("family", _FAMILIES)
-def test_required_calls_are_calls(family: str, marked: bool, tmp_path: Path) -> None:
-    support, tokenizer = _support(tmp_path, family, marked or family in _TOKENS)
+def test_required_calls_are_calls(family: str, marked: bool, folder: Path) -> None:
+    support, tokenizer = _support(folder, family, marked or family in _TOKENS)
     plan = support.plan(TOOLS, "required")
     assert plan.streamed
     for answer in _answers(plan, tokenizer, 8):
@@ -117,9 +128,8 @@ def test_required_calls_are_calls(family: str, marked: bool, tmp_path: Path) -> 
             )
 
 
-@pytest.mark.parametrize("family", _FAMILIES)
-def test_a_named_tool_is_called_once(family: str, tmp_path: Path) -> None:
-    support, tokenizer = _support(tmp_path, family)
+def test_a_named_tool_is_called_once(family: str, folder: Path) -> None:
+    support, tokenizer = _support(folder, family)
     plan = support.plan(TOOLS, {"type": "function", "function": {"name": "measure"}})
     assert plan.tools is not None
     assert len(plan.tools) == 2  # the prompt is that of every choice
@@ -127,16 +137,14 @@ def test_a_named_tool_is_called_once(family: str, tmp_path: Path) -> None:
         assert [call.name for call in answer.calls] == ["measure"]
 
 
-@pytest.mark.parametrize("family", _FAMILIES)
-def test_one_call_where_several_are_not_wanted(family: str, tmp_path: Path) -> None:
-    support, tokenizer = _support(tmp_path, family)
+def test_one_call_where_several_are_not_wanted(family: str, folder: Path) -> None:
+    support, tokenizer = _support(folder, family)
     for answer in _answers(support.plan(TOOLS, "required", parallel=False), tokenizer, 4):
         assert len(answer.calls) == 1
 
 
-@pytest.mark.parametrize("family", _FAMILIES)
-def test_strict_tools_are_held_where_the_model_is_free(family: str, tmp_path: Path) -> None:
-    support, tokenizer = _support(tmp_path, family)
+def test_strict_tools_are_held_where_the_model_is_free(family: str, folder: Path) -> None:
+    support, tokenizer = _support(folder, family)
     plan = support.plan([_function("measure", _PARAMETERS, strict=True), _function("now")], "auto")
     assert not plan.streamed
     calls = [call for answer in _answers(plan, tokenizer, 30) for call in answer.calls]
@@ -145,18 +153,16 @@ def test_strict_tools_are_held_where_the_model_is_free(family: str, tmp_path: Pa
             assert satisfies(json.loads(call.arguments), _PARAMETERS)
 
 
-@pytest.mark.parametrize("family", _ALL)
-def test_free_answers_have_no_grammar(family: str, tmp_path: Path) -> None:
-    support, _ = _support(tmp_path, family)
+def test_free_answers_have_no_grammar(family: str, folder: Path) -> None:
+    support, _ = _support(folder, family)
     plan = support.plan(TOOLS)
     assert plan.grammar is None
     assert plan.names == {"measure", "now"}
     assert plan.tools == tuple(TOOLS)
 
 
-@pytest.mark.parametrize("family", _ALL)
-def test_answers_without_tools(family: str, tmp_path: Path) -> None:
-    support, _ = _support(tmp_path, family)
+def test_answers_without_tools(family: str, folder: Path) -> None:
+    support, _ = _support(folder, family)
     for plan in (support.plan(), support.plan([], "auto"), support.plan(TOOLS, "none"), support.plan((), "none")):
         assert (plan.tools, plan.grammar, plan.names) == (None, None, frozenset())
         text = "<tool_call> [TOOL_CALLS] {}"
@@ -165,28 +171,28 @@ def test_answers_without_tools(family: str, tmp_path: Path) -> None:
         assert bool(plan.keep) == (family == "gpt-oss")
 
 
-def test_more_tokens_end_an_answer(tmp_path: Path) -> None:
+def test_more_tokens_end_an_answer(folder: Path) -> None:
     for family, mark in (("llama3", "<|eom_id|>"), ("gpt-oss", "<|call|>")):
-        support, tokenizer = _support(tmp_path, family)
+        support, tokenizer = _support(folder, family)
         assert tokenizer.special_id(mark) in support.plan(TOOLS).ends
 
 
-def test_strict_is_not_shown(tmp_path: Path) -> None:
-    support, _ = _support(tmp_path, "hermes")
+def test_strict_is_not_shown(folder: Path) -> None:
+    support, _ = _support(folder, "hermes")
     plan = support.plan([_function("now", strict=True)])
     assert plan.tools == (_function("now"),)
 
 
-def test_loose_tools_take_any_object_where_a_call_is_demanded(tmp_path: Path) -> None:
-    support, tokenizer = _support(tmp_path, "hermes")
+def test_loose_tools_take_any_object_where_a_call_is_demanded(folder: Path) -> None:
+    support, tokenizer = _support(folder, "hermes")
     tools = [_function("f", {"type": "object", "not": {}}, strict=False)]
     for answer in _answers(support.plan(tools, "required", parallel=False), tokenizer, 2):
         assert isinstance(json.loads(answer.calls[0].arguments), dict)
 
 
 @pytest.mark.parametrize("strict", [None, True])
-def test_schemas_of_tools_that_cannot_be_held_to(strict: bool | None, tmp_path: Path) -> None:
-    support, tokenizer = _support(tmp_path, "hermes")
+def test_schemas_of_tools_that_cannot_be_held_to(strict: bool | None, folder: Path) -> None:
+    support, tokenizer = _support(folder, "hermes")
     tools = [_function("g-f", {"properties": {"a": {"not": {}}}}, strict=strict)]
     plan = support.plan(tools, "required")
     assert plan.grammar is not None
@@ -230,7 +236,7 @@ def test_tools_go_with_any_template(template: str, tmp_path: Path) -> None:
     assert support.takes_system == text.startswith("[system]")
 
 
-def test_calls_as_python_have_the_optional_arguments_of_their_tool(tmp_path: Path) -> None:
+def test_calls_as_python_have_the_optional_arguments_of_their_tool(folder: Path) -> None:
     """Commas are right whichever arguments are missing, and values are those of the schema."""
     parameters = {
         "type": "object",
@@ -242,7 +248,7 @@ def test_calls_as_python_have_the_optional_arguments_of_their_tool(tmp_path: Pat
         },
         "required": ["count"],
     }
-    support, tokenizer = _support(tmp_path, "lfm2")
+    support, tokenizer = _support(folder, "lfm2")
     plan = support.plan([_function("measure", parameters)], "required")
     keys: set[tuple[str, ...]] = set()
     for answer in _answers(plan, tokenizer, 40):
@@ -254,7 +260,6 @@ def test_calls_as_python_have_the_optional_arguments_of_their_tool(tmp_path: Pat
     assert len(keys) > 3
 
 
-@pytest.mark.parametrize("family", _FAMILIES)
 @pytest.mark.parametrize(
     ("form", "matches"),
     [
@@ -264,9 +269,9 @@ def test_calls_as_python_have_the_optional_arguments_of_their_tool(tmp_path: Pat
         (RegularExpression("[ab]{2}/x"), "[ab]{2}/x"),
     ],
 )
-def test_tools_go_with_a_format(family: str, form: AnswerForm, matches: str | None, tmp_path: Path) -> None:
+def test_tools_go_with_a_format(family: str, form: AnswerForm, matches: str | None, folder: Path) -> None:
     """An answer is calls, or satisfies the format."""
-    support, tokenizer = _support(tmp_path, family)
+    support, tokenizer = _support(folder, family)
     plan = support.plan([_function("now")], form=form)
     called = said = 0
     for answer in _answers(plan, tokenizer, 12):
@@ -298,7 +303,7 @@ def test_tools_go_with_a_format(family: str, form: AnswerForm, matches: str | No
         ([], "required", "tool_choice: 'required' needs `tools`: give them, or leave it out"),
     ],
 )  # fmt: skip
-def test_requests_that_are_wrong(tools: Any, choice: Any, message: str, tmp_path: Path) -> None:
-    support, _ = _support(tmp_path, "hermes")
+def test_requests_that_are_wrong(tools: Any, choice: Any, message: str, folder: Path) -> None:
+    support, _ = _support(folder, "hermes")
     with pytest.raises(InputError, match=message):
         support.plan(tools, choice)
