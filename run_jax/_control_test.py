@@ -1,5 +1,6 @@
 """Loops and branches on JAX's arrays: run, traced, differentiated, and their contracts."""
 
+import os
 from typing import Any
 
 import jax
@@ -9,6 +10,9 @@ import pytest
 
 from lang_core import EagerExecutionContext, OpError, RecordingError
 from run_jax import JaxExecutionContext
+
+# JAX takes time that grows with the square of the depth.
+_DEPTH = 200 if os.environ.get("TAPELINE_LONG") else 60
 
 
 def _looped(x: Any, most: Any, counted: Any = False) -> Any:
@@ -58,7 +62,7 @@ def test_loops_and_branches_that_break_their_contract_are_refused() -> None:
         jax.jit(lambda p: ctx.ops.cond(p, lambda: (x,), lambda: (ctx.ops.sum(x),))[0].data)(jnp.asarray(True))
 
 
-def test_branches_and_loops_that_nest_deep_are_computed() -> None:
+def test_branches_and_loops_that_nest_deep_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A function that calls itself without an end is a typed error."""
 
     def deep(ctx: Any, x: Any, depth: int) -> Any:
@@ -74,7 +78,8 @@ def test_branches_and_loops_that_nest_deep_are_computed() -> None:
     eager, ctx = EagerExecutionContext(), JaxExecutionContext()
     for value in (1000.0, 40.0):
         x = np.full(2, value, np.float32)
-        wanted = deep(eager, eager.constant(x), 200).numpy()
-        np.testing.assert_array_equal(deep(ctx, ctx.tensor(x), 200).numpy(), wanted)
-    with pytest.raises(RecordingError, match="functions call each other more than"):
+        wanted = deep(eager, eager.constant(x), _DEPTH).numpy()
+        np.testing.assert_array_equal(deep(ctx, ctx.tensor(x), _DEPTH).numpy(), wanted)
+    monkeypatch.setattr("lang_core._nesting._FRAMES", 3000)
+    with pytest.raises(RecordingError, match="functions call each other more than 3000 deep"):
         deep(ctx, ctx.tensor(np.full(2, 1e9, np.float32)), -1)

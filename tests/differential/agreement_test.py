@@ -21,9 +21,9 @@ from tests.emission._support import interpret, text_of
 
 # Trials per op, each some work of jax's compiler.
 _LONG: Final = bool(os.environ.get("TAPELINE_LONG"))
-_COUNT: Final = 28 if _LONG else 8
+_COUNT: Final = 28 if _LONG else 5
 _SEED: Final = 43
-_INTERPRETED: Final = 6 if _LONG else 3
+_INTERPRETED: Final = 6 if _LONG else 2
 _COMPILED: Final = 1
 _DEVICE: Final = "local-task"
 # Functions differ by so many units in the last place more than eager ones do.

@@ -108,7 +108,7 @@ def test_rows_are_the_same_however_many_are_asked_for(encoding: Encoding) -> Non
 @_QUANTIZED
 def test_memory_is_some_rows_whatever_the_size(encoding: Encoding, tmp_path: Path) -> None:
     """The packed rows that are asked for, and beside them 4 MiB of f32 and what is computed of some blocks."""
-    rows, columns, asked = 1 << 15, 1 << 10, 1 << 14
+    rows, columns, asked = 1 << 13, 1 << 10, 1 << 12
     with open(tmp_path / "raw", "wb") as file:
         file.truncate(rows * columns * 2)
     mapped = np.memmap(tmp_path / "raw", np.uint16, "r").view(ml_dtypes.bfloat16).reshape(rows, columns)

@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.goldens.cases import CASES, GoldenCase
+from tests.goldens.cases import GoldenCase
 from tests.goldens.golden_files import read_golden
+from tests.goldens.samples import SAMPLE
 from tests.parity._golden_models import empty_caches, opened, places, relative_error
 from transformer_core.models import entry_points
 
 _TOLERANCE = 2e-4
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", SAMPLE.values(), ids=SAMPLE)
 def test_logits_after_every_piece(case: GoldenCase, tmp_path: Path) -> None:
     golden, rng = read_golden(case.name), random.Random(case.name)
     batch, length = golden.prompt.shape

@@ -1,7 +1,6 @@
 """Every suite runs, at sizes whose figures mean nothing."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,18 +23,16 @@ from transformer_core.models import DecoderConfig, DecoderLM
 
 
 def measured(name: str, tmp_path: Path, checkpoint: Path | None = None) -> Run:
-    plan = tiny_plan(checkpoint)
-    if not os.environ.get("TAPELINE_LONG"):  # each group of the suite decode takes several processes per system
-        plan = replace(plan, decode_groups=plan.decode_groups[:1])
-    return run_suite(name, Runner(1, tmp_path, print), plan, f"bench --suite {name}")
+    return run_suite(name, Runner(1, tmp_path, print), tiny_plan(checkpoint), f"bench --suite {name}")
 
 
 def cases(result: SuiteResult) -> list[str]:
     return [case.name for table in result.tables for case in table.cases]
 
 
-# Suites of several processes per figure run with TAPELINE_LONG=1, but for the one of the decode step.
-_SLOW = () if os.environ.get("TAPELINE_LONG") else ("engines", "kernels", "lowering", "pages", "rows", "serve")
+# Suites of several processes per figure run with TAPELINE_LONG=1.
+_PROCESSES = ("decode", "embeddings", "engines", "kernels", "lowering", "pages", "rows", "serve", "speech")
+_SLOW = () if os.environ.get("TAPELINE_LONG") else _PROCESSES
 
 
 @pytest.mark.parametrize("name", [name for name in SUITES if name not in ("streaming", *_SLOW)])
