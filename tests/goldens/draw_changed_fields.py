@@ -21,9 +21,9 @@ import torch
 import transformers
 from transformers import AutoConfig
 
-from tests.goldens._case_types import Config, GoldenCase
+from tests.goldens._case_types import Config
 from tests.goldens.cases import CASES
-from tests.goldens.draw_families import compared, expected_of, outcome_of
+from tests.goldens.draw_families import Compare, Make, compared, expected_of, outcome_of
 
 # Fields of every configuration that say how it is stored, trained or asked, not what is computed.
 _IDLE: Final = frozenset(
@@ -61,9 +61,14 @@ _SCALINGS: Final[tuple[Config, ...]] = (
 
 
 def main() -> int:
-    """Compare the families asked for; 1 where one differs, or fails without a typed error."""
-    cases = {case.config["architectures"][0]: case for case in reversed(CASES.values())}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Compare the decoders asked for; 1 where one differs, or fails without a typed error."""
+    return change_families(__doc__, CASES, expected_of, compared)
+
+
+def change_families(description: str | None, cases: Mapping[str, Any], make: Make, compare: Compare) -> int:
+    """Compares the first case of each architecture, with each field changed; 1 where one differs or fails."""
+    firsts = {case.config["architectures"][0]: case.config for case in reversed(cases.values())}
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--family", nargs="*", default=[], help="architectures or model types; all if left out")
     parser.add_argument("--part", type=int, default=1, help="number of the part to run, from 1")
     parser.add_argument("--parts", type=int, default=1, help="number of parts that the families are split into")
@@ -75,25 +80,24 @@ def main() -> int:
     transformers.logging.disable_progress_bar()
     names = [
         name
-        for name in sorted(cases)
-        if not options.family or {name, cases[name].config["model_type"]} & set(options.family)
+        for name in sorted(firsts)
+        if not options.family or {name, firsts[name]["model_type"]} & set(options.family)
     ]
-    faults = [_vary(cases[name], options.refused) for name in names[options.part - 1 :: options.parts]]
-    return 1 if any(faults) else 0
+    changed = names[options.part - 1 :: options.parts]
+    return 1 if sum(_change(name, firsts[name], make, compare, options.refused) for name in changed) else 0
 
 
-def _vary(case: GoldenCase, show_refused: bool) -> int:
-    """Compares a case with each field changed; returns the number of faults."""
+def _change(name: str, config: Config, make: Make, compare: Compare, show_refused: bool) -> int:
+    """Compares a family with each field changed; returns the number of faults."""
     counts: Counter[str] = Counter()
-    for field, value in (("", None), *_changes(case.config)):
-        config = {**case.config, field: value} if field else case.config
-        label = f"{case.config['architectures'][0]}: {field or 'as it is'}={value!r}"
-        outcome = outcome_of(config, random.Random(5), expected_of, compared, label)
+    for field, value in (("", None), *_changes(config)):
+        label = f"{name}: {field}={value!r}" if field else f"{name} as it is"
+        changed = {**config, field: value} if field else config
+        outcome = outcome_of(changed, random.Random(5), make, compare, label)
         counts[outcome.kind] += 1
         if show_refused and outcome.kind == "refused":
             print(f"{label}: {outcome.reason}")
-    summary = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
-    print(f"{case.config['architectures'][0]}: {summary}", flush=True)
+    print(f"{name}: {', '.join(f'{count} {kind}' for kind, count in sorted(counts.items()))}", flush=True)
     return counts["differs"] + counts["failed"]
 
 

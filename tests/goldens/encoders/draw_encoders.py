@@ -36,10 +36,10 @@ Arrays = dict[str, np.ndarray]
 def main() -> int:
     """Compare the variants asked for; 1 where one differs or fails."""
     options = options_of(__doc__, SPACES)
-    return draw_all(options.family, SPACES[options.family], options, _expected, _compared)
+    return draw_all(options.family, SPACES[options.family], options, expected_of, compared)
 
 
-def _expected(directory: Path, config: Config, rng: random.Random) -> tuple[Arrays, Arrays]:
+def expected_of(directory: Path, config: Config, rng: random.Random) -> tuple[Arrays, Arrays]:
     """Writes a checkpoint of the config, as drawn or as transformers writes it; returns inputs and results."""
     path = directory / "config.json"
     path.write_text(json.dumps(config))
@@ -99,7 +99,7 @@ def _inputs(config: Config, read: Any, random_numbers: np.random.Generator) -> A
     return inputs
 
 
-def _compared(directory: Path, expected: tuple[Arrays, Arrays]) -> Outcome:
+def compared(directory: Path, expected: tuple[Arrays, Arrays]) -> Outcome:
     inputs, outputs = expected
     model = load_model(directory)
     ids, worst = inputs.get("token_ids"), 0.0
