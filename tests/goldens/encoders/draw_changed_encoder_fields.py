@@ -2,6 +2,8 @@
 
 python -m tests.goldens.encoders.draw_changed_encoder_fields --family bert
 python -m tests.goldens.encoders.draw_changed_encoder_fields --part 2 --parts 4
+
+Results are compared as ``draw_encoders`` compares them.
 """
 
 import sys
