@@ -101,23 +101,24 @@ class _SharesModules:
 class _SharesPrograms:
     """Keeps what XLA compiles for JAX in one folder for all test targets and all runs of a machine.
 
-    JAX's own key is version, flags, devices and program. JAX is configured before the first test after its import;
-    processes that tests start compile for themselves, as JAX leaves half an entry if a process is killed while it
-    writes one.
+    JAX's own key is version, flags, devices and program, without its metadata, so tests that read names of scopes in
+    compiled programs always compile. JAX is configured before the first test after its import; processes that tests
+    start compile for themselves, as JAX leaves half an entry if a process is killed while it writes one.
 
     Args:
         directory: folder below which each user has a folder of programs.
     """
 
     _BOUND = 2**28  # bytes; a program has 20 KB
+    _COMPILING = ("autotune/",)
 
     def __init__(self, directory: Path) -> None:
         self._folder = directory / f"tapeline-tests-{os.geteuid()}" / "programs"
         self._configured = False
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_setup(self) -> None:
-        if not self._configured and "jax" in sys.modules:
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if not self._configured and "jax" in sys.modules and not item.nodeid.startswith(self._COMPILING):
             self._configured = True
             self._share(sys.modules["jax"])
 

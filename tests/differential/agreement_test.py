@@ -21,7 +21,7 @@ from tests.emission._support import interpret, text_of
 
 # Trials per op, each some work of jax's compiler.
 _LONG: Final = bool(os.environ.get("TAPELINE_LONG"))
-_COUNT: Final = 28 if _LONG else 5
+_COUNT: Final = 28 if _LONG else 8
 _SEED: Final = 43
 _INTERPRETED: Final = 6 if _LONG else 2
 _COMPILED: Final = 1
