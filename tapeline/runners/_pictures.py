@@ -23,7 +23,7 @@ class ImageEncoder:
         model = bundle.config.model
         self._function: Final = session.function(ENCODE_IMAGE)
         self._spec: Final = bundle.entry_point(ENCODE_IMAGE).arguments[0].spec
-        self._vision: Final = model["vision"] if model.get("image_form") == "dynamic" else None
+        self._vision: Final = model["vision"] if "merge" in model.get("vision", {}) else None
 
     def __call__(self, pixels: np.ndarray) -> np.ndarray:
         """Returns the embeddings f32 [T', D] of pixels f32 [3, height, width]; with places in images of any size."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from lang_core import ConfigError, InputError
 from tapeline.media.images import (
+    BoxPreprocessor,
     CanvasPreprocessor,
     GridPreprocessor,
     ImagePreprocessor,
@@ -290,6 +291,52 @@ def without_margins(canvas: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     return canvas[:, margin : columns - margin]
 
 
+class RowsForm(PictureForm):
+    """Pixtral and Mistral 3: a picture's tokens row by row, with a mark behind each row, and another one at the end."""
+
+    def __init__(self, directory: Path, model: dict[str, Any], tokenizer: Tokenizer | None) -> None:
+        super().__init__(directory, model, tokenizer)
+        (patch, _), merge = model["vision"]["patch"], model["vision"]["merge"]
+        fields = _fields(directory / _PROCESSOR_FILE)
+        for name, expected in (("patch_size", patch), ("spatial_merge_size", merge)):
+            if fields.has(name) and fields.integer(name) != expected:
+                fields.refuse(name, f"{expected}, as config.json says")
+        most = min(self._tokens, model.get("max_sequence", self._tokens))
+        self._side: Final[int] = patch * merge
+        self._preprocess: Final = BoxPreprocessor.load(directory, self._side, most_tokens=most)
+        self.mark = _mark_of(tokenizer, model["image_token"], "[IMG]")
+        self._break = str(fields.values.get("image_break_token", "[IMG_BREAK]"))
+        self._end = str(fields.values.get("image_end_token", "[IMG_END]"))
+        for mark in (self._break, self._end):
+            if tokenizer is not None and tokenizer.added_id(mark) is None:
+                raise InputError(f"{tokenizer.path}: it lacks the token {mark}, which ends rows of pictures")
+
+    def tiles(self, picture: Picture) -> Tiles:
+        """Returns a picture as one tile."""
+        return self._preprocess(picture)
+
+    def side(self) -> None:
+        """Returns nothing: the size depends on the picture."""
+
+    def count(self, shape: tuple[int, ...]) -> int:
+        """Returns the number of tokens of a picture [3, height, width]."""
+        return shape[1] // self._side * (shape[2] // self._side)
+
+    def parts(self, picture: Tiles) -> list[PicturePart]:
+        """Returns the picture as one part, with the marks between its rows."""
+        _, _, height, width = picture.pixels.shape
+        rows, columns = height // self._side, width // self._side
+        order = np.full((rows, columns + 1), -1, np.int32)
+        order[:, :columns] = np.arange(rows * columns).reshape(rows, columns)
+        return [PicturePart(picture.pixels, rows * columns, order.ravel()[:-1])]
+
+    def around(self, picture: TiledPicture) -> str:
+        """Returns rows of tokens, each with its mark."""
+        _, _, height, width = picture.pixels.shape
+        row = self.mark * (width // self._side)
+        return self._break.join([row] * (height // self._side)) + self._end
+
+
 class DynamicForm(PictureForm):
     """Qwen2-VL and its kin: a picture is one tile, with as many tokens as its size gives it, and the bundle takes."""
 
@@ -330,6 +377,7 @@ PICTURE_FORMS: Final[dict[str, type[PictureForm]]] = {
     "framed": FramedForm,
     "dynamic": DynamicForm,
     "anyres": AnyresForm,
+    "rows": RowsForm,
 }
 """Forms by their name in the description of a bundle."""
 

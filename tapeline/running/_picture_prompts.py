@@ -34,7 +34,7 @@ class PicturePrompts:
         model = bundle.config.model
         self._token: Final[int] = model["image_token"]
         self._shape: Final = tuple(points[ENCODE_IMAGE].arguments[0].spec.shape[1:])
-        is_dynamic = model.get("image_form") == "dynamic"
+        is_dynamic = "merge" in model.get("vision", {})
         self._most: Final = self._shape[0] // model["vision"]["merge"] ** 2 if is_dynamic else None
         self._form: Final = _form_of(bundle)(bundle.path, model, tokenizer)
         self._directory: Final = bundle.path

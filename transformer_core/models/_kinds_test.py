@@ -22,7 +22,7 @@ _KINDS = {
         "BartModel",
     ],
     "vision": ["Data2VecVisionModel", "SwinForImageClassification", "Siglip2Model", "ConvNextForImageClassification"],
-    "vision-language": ["Qwen2VLForConditionalGeneration", "LlavaNextForConditionalGeneration", "InternVLForCausalLM"],
+    "vision-language": ["Glm4vForConditionalGeneration", "Ovis2ForConditionalGeneration", "InternVLForCausalLM"],
     "audio": ["Wav2Vec2ForCTC", "Qwen2AudioForConditionalGeneration", "SpeechT5ForSpeechToText"],
 }
 _SUPPORTED = {
@@ -34,7 +34,7 @@ _SUPPORTED = {
     "decoder": {"LlamaForCausalLM", "GPT2LMHeadModel", "Lfm2MoeForCausalLM"},
 }
 _HYBRID = {"architectures": ["OlmoHybridForCausalLM"], "model_type": "olmo_hybrid"}
-_QWEN_VL = {"architectures": ["Qwen2VLForConditionalGeneration"], "model_type": "qwen2_vl", "vision_config": {}}
+_QWEN_VL = {"architectures": ["Qwen3VLMoeForConditionalGeneration"], "model_type": "qwen3_vl_moe", "vision_config": {}}
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in _KINDS.items() for name in names])
@@ -63,7 +63,7 @@ def test_every_supported_architecture_has_a_kind() -> None:
     ("values", "expected", "never"),
     [
         (_HYBRID, "did you mean 'OlmoForCausalLM'", "Falcon"),
-        (_QWEN_VL, "'Qwen3_5ForConditionalGeneration'", "T5"),
+        (_QWEN_VL, "'Qwen3VLForConditionalGeneration'", "T5"),
         (
             {"model_type": "falcon_h2", "vocab_size": 3},
             "'model_type': 'falcon_h2' is not supported; did you mean 'falcon_h1'",

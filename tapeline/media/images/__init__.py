@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from tapeline.media.images._limits import DEFAULT_IMAGE_LIMITS, ImageLimits
     from tapeline.media.images._picture import Picture
     from tapeline.media.images._preprocessor import (
+        BoxPreprocessor,
         CanvasPreprocessor,
         GridPreprocessor,
         ImagePreprocessor,

@@ -11,7 +11,15 @@ from tapeline.media.images._limits import DEFAULT_IMAGE_LIMITS, ImageLimits
 from tapeline.media.images._picture import Picture
 from tapeline.media.images._pixels import cropped, normalized, resized
 from tapeline.media.images._settings import PREPROCESSOR_FILE, ImageSettings
-from tapeline.media.images._sizes import Size, best_canvas, best_pinpoint, fitted_size, grid_size, tiled_size
+from tapeline.media.images._sizes import (
+    Size,
+    best_canvas,
+    best_pinpoint,
+    bounded_size,
+    fitted_size,
+    grid_size,
+    tiled_size,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,7 @@ class ImagePreprocessor:
                 f"{directory / PREPROCESSOR_FILE}: cuts pictures into tiles, and the model takes one picture: expected "
                 "settings of another kind"
             )
-        if settings.grid is not None or settings.pinpoints is not None:
+        if settings.grid is not None or settings.box is not None or settings.pinpoints is not None:
             raise ConfigError(
                 f"{directory / PREPROCESSOR_FILE}: gives pictures of any size, and the model takes one size: expected "
                 "settings of another kind"
@@ -238,6 +246,58 @@ class GridPreprocessor:
         """
         settings, pixels = self.settings, _seen(picture, self.settings)
         size = grid_size(_size(pixels), self.patch * self.merge, *self.pixels)
+        return Tiles(normalized(resized(pixels, size, settings.resample, self.limits), settings)[None], 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class BoxPreprocessor:
+    """Image processor of Pixtral: a picture keeps its shape, within a box, with sides rounded up to whole tokens.
+
+    Attributes:
+        settings: steps that are taken.
+        factor: side of a token, in pixels.
+        box: greatest height and width, before they are rounded up.
+        limits: bounds of the sizes between.
+    """
+
+    settings: ImageSettings
+    factor: int
+    box: Size
+    limits: ImageLimits = DEFAULT_IMAGE_LIMITS
+
+    @classmethod
+    def load(
+        cls, directory: Path, factor: int, limits: ImageLimits = DEFAULT_IMAGE_LIMITS, *, most_tokens: int | None = None
+    ) -> "BoxPreprocessor":
+        """Reads the settings of a checkpoint or a bundle.
+
+        Args:
+            directory: holds preprocessor_config.json.
+            factor: side of a token, in pixels.
+            limits: bounds of the sizes between.
+            most_tokens: maximum number of tokens of a picture: the box is made no greater than their square.
+
+        Raises:
+            ConfigError: there are none, they give pictures of one size, or as for ``ImageSettings``.
+        """
+        settings = ImageSettings.load(directory)
+        if settings.box is None:
+            raise ConfigError(
+                f"{directory / PREPROCESSOR_FILE}: the model takes pictures of any size, row by row: expected settings "
+                "of PixtralImageProcessor"
+            )
+        height, width = settings.box
+        side = max(height, width) if most_tokens is None else math.isqrt(most_tokens) * factor
+        return cls(settings, factor, (min(height, side), min(width, side)), limits)
+
+    def __call__(self, picture: Picture) -> Tiles:
+        """Returns the pixels of a picture, as one tile.
+
+        Raises:
+            InputError: it is too narrow.
+        """
+        settings, pixels = self.settings, _seen(picture, self.settings)
+        size = bounded_size(_size(pixels), self.factor, self.box)
         return Tiles(normalized(resized(pixels, size, settings.resample, self.limits), settings)[None], 0, 0)
 
 

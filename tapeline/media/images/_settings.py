@@ -20,6 +20,7 @@ _CHANNELS: Final = 3
 _HALVES: Final = (0.5, 0.5, 0.5)
 _PLAIN_STEPS: Final = ("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb")
 _CANVAS_STEPS: Final = ("do_resize", "do_rescale", "do_normalize", "do_convert_rgb")
+_BOX_STEPS: Final = (*_CANVAS_STEPS, "do_pad")
 _PINPOINT_STEPS: Final = (*_PLAIN_STEPS, "do_pad")
 _TILED_STEPS: Final = ("do_resize", "do_rescale", "do_normalize", "do_convert_rgb", "do_image_splitting", "do_pad")
 
@@ -40,12 +41,15 @@ class _Kind:
     canvas: tuple[int, int] | None = None
     grid: tuple[int, int] | None = None
     pinpoints: tuple[Size, ...] | None = None
+    boxed: bool = False
 
     @property
     def steps(self) -> tuple[str, ...]:
         """Fields of the steps that are known."""
         if self.canvas is not None or self.grid is not None:
             return _CANVAS_STEPS
+        if self.boxed:
+            return _BOX_STEPS
         if self.pinpoints is not None:
             return _PINPOINT_STEPS
         return _PLAIN_STEPS if self.tile is None else _TILED_STEPS
@@ -110,6 +114,14 @@ _KINDS: Final = {
         std=_CLIP_STD,
         canvas=(1, 12),
     ),
+    "PixtralImageProcessor": _Kind(
+        models=("mistral3", "pixtral"),
+        resample=_BICUBIC,
+        size={"longest_edge": 1024},
+        mean=_CLIP_MEAN,
+        std=_CLIP_STD,
+        boxed=True,
+    ),
     "Qwen2VLImageProcessor": _Kind(
         models=("qwen2_vl", "qwen2_5_vl", "qwen3_vl"),
         resample=_BICUBIC,
@@ -141,6 +153,7 @@ class ImageSettings:
         grid: side of a patch, and of the squares of patches that are one token, of a model that sees pictures of any
             size; None for others.
         pixels: fewest and most pixels of a picture of any size; None for others.
+        box: greatest height and width of a picture of any size that is cut into rows; None for others.
         pinpoints: sizes of the canvases of a model that sees a picture as tiles of ``crop``'s size; None for others.
     """
 
@@ -157,6 +170,7 @@ class ImageSettings:
     grid: tuple[int, int] | None = None
     pixels: tuple[int, int] | None = None
     pinpoints: tuple[Size, ...] | None = None
+    box: Size | None = None
 
     @classmethod
     def load(cls, directory: Path) -> "ImageSettings":
@@ -176,7 +190,9 @@ class ImageSettings:
         grid = None if kind.grid is None else _grid(fields, *kind.grid)
         if grid is not None and not fields.boolean("do_resize", True):
             fields.refuse("do_resize", "true: sides are multiples of patches")
-        resizes = grid is None and fields.boolean("do_resize", True)
+        if kind.boxed and not fields.boolean("do_resize", True):
+            fields.refuse("do_resize", "true: sides are multiples of patches")
+        resizes = grid is None and not kind.boxed and fields.boolean("do_resize", True)
         return cls(
             resize=_resize(fields, kind) if resizes else None,
             resample=_resample(fields, kind.resample),
@@ -189,6 +205,7 @@ class ImageSettings:
             splits=kind.tile is not None and fields.boolean("do_image_splitting", True),
             canvas=None if kind.canvas is None else _canvas(fields, *kind.canvas),
             grid=grid,
+            box=_box(fields, kind) if kind.boxed else None,
             pinpoints=None if kind.pinpoints is None else _pinpoints(fields, kind.pinpoints),
             pixels=None if grid is None else _pixels(fields, kind, math.prod(grid)),
         )
@@ -251,6 +268,14 @@ def _pixels(fields: ConfigFields, kind: _Kind, factor: int) -> tuple[int, int]:
     if fewest > most or most < factor**2:
         fields.refuse("size", f"a longest_edge of at least shortest_edge ({fewest}) and {factor**2}, in pixels")
     return fewest, most
+
+
+def _box(fields: ConfigFields, kind: _Kind) -> Size:
+    sides = _sides(fields, "size", fields.values.get("size", kind.size), square=True)
+    if set(sides) not in ({"longest_edge"}, {"height", "width"}):
+        fields.refuse("size", "longest_edge; height and width")
+    longest = sides.get("longest_edge", 0)
+    return sides.get("height", longest), sides.get("width", longest)
 
 
 def _pinpoints(fields: ConfigFields, default: tuple[Size, ...]) -> tuple[Size, ...]:

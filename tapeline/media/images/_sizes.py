@@ -86,6 +86,14 @@ def grid_size(size: Size, factor: int, fewest: int, most: int) -> Size:
     return new
 
 
+def bounded_size(size: Size, factor: int, box: Size) -> Size:
+    """Returns the size of a picture within a box, but for its last patches: sides are rounded up to ``factor``."""
+    (height, width), shrink = size, max(size[0] / box[0], size[1] / box[1])
+    if shrink > 1:
+        height, width = int(height / shrink), int(width / shrink)
+    return ((height - 1) // factor + 1) * factor, ((width - 1) // factor + 1) * factor
+
+
 def best_pinpoint(size: Size, canvases: Sequence[Size]) -> Size:
     """Returns the canvas that keeps most of a picture's pixels, and of these the one with the least margin."""
     (height, width), best, most, least = size, canvases[0], 0, math.inf

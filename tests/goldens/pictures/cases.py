@@ -146,6 +146,16 @@ PROCESSORS: Final[Mapping[str, Mapping[str, Any]]] = {
         "image_processor_type": "LlavaNextImageProcessor",
         "size": {"shortest_edge": 28},
     },
+    "pixtral": {
+        "image_processor_type": "PixtralImageProcessor",
+        "patch_size": {"height": 7, "width": 7},
+        "size": {"longest_edge": 45},
+    },
+    "pixtral_box": {
+        "image_processor_type": "PixtralImageProcessorFast",
+        "patch_size": {"height": 7, "width": 7},
+        "size": {"height": 30, "width": 100},
+    },
     "qwen2_vl": {
         "image_processor_type": "Qwen2VLImageProcessor",
         "size": {"longest_edge": 9 * 28 * 28, "shortest_edge": 2 * 28 * 28},

@@ -25,6 +25,7 @@ from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2Im
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
+from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
@@ -46,6 +47,7 @@ _CLASSES = {
     "GotOcr2ImageProcessor": GotOcr2ImageProcessorPil,
     "LlavaImageProcessor": LlavaImageProcessorPil,
     "LlavaNextImageProcessor": LlavaNextImageProcessorPil,
+    "PixtralImageProcessor": PixtralImageProcessorPil,
     "Qwen2VLImageProcessor": Qwen2VLImageProcessorPil,
     "SmolVLMImageProcessor": SmolVLMImageProcessorPil,
     "Idefics3ImageProcessor": Idefics3ImageProcessorPil,
@@ -109,7 +111,7 @@ def _processed_or_refused(processor: Any, path: str) -> Any:
     try:
         return _processed(processor, path)
     except ValueError as error:
-        if "must be > 0" in str(error):
+        if any(text in str(error) for text in ("must be > 0", "height=0", "width=0")):
             return None
         raise
 

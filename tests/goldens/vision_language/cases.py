@@ -180,6 +180,24 @@ _GEMMA3_TEMPLATE: Final = (
     "{% endif %}{% endfor %}<end_of_turn>\n{% endfor %}{% if add_generation_prompt %}{{ '<model>' }}{% endif %}"
 )
 
+_PIXTRAL_SPECIAL: Final = ("[INST]", "[/INST]", "[IMG]", "[IMG_BREAK]", "[IMG_END]")
+_PIXTRAL_VISION: Final = {
+    "hidden_act": "gelu",
+    "hidden_size": 24,
+    "image_size": 48,
+    "intermediate_size": 31,
+    "model_type": "pixtral",
+    "num_attention_heads": 3,
+    "num_channels": 3,
+    "num_hidden_layers": 2,
+    "patch_size": 4,
+    "rope_theta": 10000.0,
+}
+_PIXTRAL_TEMPLATE: Final = (
+    "{% for message in messages %}{{ '[INST]' }}{% for part in message['content'] %}{% if part['type'] == 'image' %}"
+    "{{ '[IMG]' }}{% elif part['type'] == 'text' %}{{ part['text'] }}{% endif %}{% endfor %}{{ '[/INST]' }}{% endfor %}"
+)
+_MISTRAL_TEXT: Final = {**_TEXT, "model_type": "mistral", "num_hidden_layers": 2, "sliding_window": None}
 _PINPOINTS: Final = [[20, 40], [40, 20], [40, 40], [20, 60]]
 _QWEN_SPECIAL: Final = ("<|im_end|>", "<|im_start|>", "<|vision_start|>", "<|image_pad|>", "<|vision_end|>")
 _QWEN_VIDEO: Final = "<|video_pad|>"
@@ -623,6 +641,63 @@ CASES: Final = {
             template=_LLAVA_TEMPLATE,
             seed=21,
             turns=(Turn(("rgb", "turned_6"), "What is this?"),),
+            steps=24,
+        ),
+        VisionLanguageCase(
+            name="pixtral",
+            twist="pictures of any size row by row, with marks between the rows, patches that turn by two frequencies",
+            config={
+                "architectures": ["LlavaForConditionalGeneration"],
+                "image_token_index": FIRST_SPECIAL + 2,
+                "model_type": "llava",
+                "multimodal_projector_bias": True,
+                "projector_hidden_act": "gelu",
+                "text_config": _MISTRAL_TEXT,
+                "tie_word_embeddings": False,
+                "vision_config": _PIXTRAL_VISION,
+                "vision_feature_layer": -1,
+                "vision_feature_select_strategy": "full",
+            },
+            preprocessor={
+                "image_processor_type": "PixtralImageProcessor",
+                "patch_size": {"height": 4, "width": 4},
+                "size": {"longest_edge": 26},
+            },
+            image_tokens=49,
+            processor={"patch_size": 4, "processor_class": "PixtralProcessor"},
+            special=_PIXTRAL_SPECIAL,
+            template=_PIXTRAL_TEMPLATE,
+            seed=1,
+            turns=(Turn(("rgb", "palette"), "What is this?"),),
+            steps=24,
+            must_matter=({"vision_config": {**_PIXTRAL_VISION, "rope_theta": 30.0}},),
+        ),
+        VisionLanguageCase(
+            name="mistral3",
+            twist="squares of patches, normed and merged channel by channel; a head of its own",
+            config={
+                "architectures": ["Mistral3ForConditionalGeneration"],
+                "image_token_index": FIRST_SPECIAL + 2,
+                "model_type": "mistral3",
+                "multimodal_projector_bias": False,
+                "projector_hidden_act": "gelu",
+                "spatial_merge_size": 2,
+                "text_config": _MISTRAL_TEXT,
+                "tie_word_embeddings": False,
+                "vision_config": {**_PIXTRAL_VISION, "hidden_act": "silu"},
+                "vision_feature_layer": -1,
+            },
+            preprocessor={
+                "image_processor_type": "PixtralImageProcessor",
+                "patch_size": {"height": 4, "width": 4},
+                "size": {"longest_edge": 45},
+            },
+            image_tokens=36,
+            processor={"patch_size": 4, "processor_class": "PixtralProcessor", "spatial_merge_size": 2},
+            special=_PIXTRAL_SPECIAL,
+            template=_PIXTRAL_TEMPLATE,
+            seed=1,
+            turns=(Turn(("rgb_tall", "turned_6"), "Which is larger?"), Turn((), "Hello")),
             steps=24,
         ),
         _qwen(

@@ -63,12 +63,13 @@ class _Seeing:
         arguments = self._points["encode_image"].arguments
         if len(arguments) == 1:
             return self._call("encode_image", {"pixel_values": tile[None]})["image_embeds"][0]
-        patches = squares_of_patches(tile, 4, 2)
+        merge = self._model.config.vision.merge
+        patches = squares_of_patches(tile, 4, merge)
         pixels = np.full(arguments[0].spec.shape, np.float32(7))  # padding has no effect
         pixels[0, : len(patches)] = patches
         grid = np.array([[tile.shape[1] // 4, tile.shape[2] // 4]], np.int32)
         embeds = self._call("encode_image", {"pixel_values": pixels, "grid": grid})["image_embeds"][0]
-        return embeds[: len(patches) // 4]
+        return embeds[: len(patches) // merge**2]
 
     def prefill(self, prompt: np.ndarray, embeddings: np.ndarray) -> np.ndarray:
         """Runs a prompt in chunks and returns the logits after it."""

@@ -25,6 +25,7 @@ from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2Im
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
+from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
@@ -38,6 +39,7 @@ _IMAGE_PROCESSORS: dict[str, Any] = {
     "Idefics3ImageProcessor": Idefics3ImageProcessorPil,
     "LlavaImageProcessor": LlavaImageProcessorPil,
     "LlavaNextImageProcessor": LlavaNextImageProcessorPil,
+    "PixtralImageProcessor": PixtralImageProcessorPil,
     "Qwen2VLImageProcessor": Qwen2VLImageProcessorPil,
     "SmolVLMImageProcessor": SmolVLMImageProcessorPil,
 }
@@ -163,7 +165,7 @@ _PROCESSORS: dict[str, Any] = {
     "Idefics3Processor": lambda images, tokenizer, case: transformers.Idefics3Processor(
         images, tokenizer, image_seq_len=case.image_tokens, chat_template=case.template
     ),
-    **dict.fromkeys(("LlavaProcessor", "LlavaNextProcessor"), _llava),
+    **dict.fromkeys(("LlavaProcessor", "LlavaNextProcessor", "PixtralProcessor"), _llava),
     "InternVLProcessor": _internvl,
     "Gemma3Processor": _gemma3,
     **dict.fromkeys(("Qwen2VLProcessor", "Qwen2_5_VLProcessor", "Qwen3VLProcessor"), _qwen),

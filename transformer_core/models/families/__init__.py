@@ -86,7 +86,6 @@ from transformer_core.models.families._minimax_m2 import MINIMAX_M2
 from transformer_core.models.families._ministral import MINISTRAL
 from transformer_core.models.families._ministral3 import MINISTRAL3
 from transformer_core.models.families._mistral import MISTRAL
-from transformer_core.models.families._mistral3 import MISTRAL3
 from transformer_core.models.families._mixtral import MIXTRAL
 from transformer_core.models.families._modernbert_decoder import MODERNBERT_DECODER
 from transformer_core.models.families._mpt import MPT
@@ -179,7 +178,6 @@ FAMILIES = (
     STABLELM,
     MINISTRAL,
     MINISTRAL3,
-    MISTRAL3,
     COHERE,
     COHERE2,
     EXAONE4,

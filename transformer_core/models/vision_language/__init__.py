@@ -6,10 +6,22 @@ from transformer_core.models.vision_language._internvl import INTERNVL
 from transformer_core.models.vision_language._llava import LLAVA
 from transformer_core.models.vision_language._llava_next import LLAVA_NEXT
 from transformer_core.models.vision_language._model import VisionLanguageLM
+from transformer_core.models.vision_language._pixtral import MISTRAL3_VISION
 from transformer_core.models.vision_language._qwen_vl import QWEN2_5_VL, QWEN2_VL, QWEN3_VL
 from transformer_core.models.vision_language._smolvlm import IDEFICS3, SMOLVLM
 
-VISION_LANGUAGE = (SMOLVLM, IDEFICS3, LLAVA, LLAVA_NEXT, INTERNVL, GEMMA3_VISION, QWEN2_VL, QWEN2_5_VL, QWEN3_VL)
+VISION_LANGUAGE = (
+    SMOLVLM,
+    IDEFICS3,
+    LLAVA,
+    LLAVA_NEXT,
+    INTERNVL,
+    GEMMA3_VISION,
+    MISTRAL3_VISION,
+    QWEN2_VL,
+    QWEN2_5_VL,
+    QWEN3_VL,
+)
 """Families of models of pictures and text."""
 
 __all__ = [

@@ -91,7 +91,7 @@ def vision_language_family(
     architecture: str,
     model_type: str,
     read: Callable[[ConfigFields], DecoderConfig],
-    make: type[VisionLanguageLM],
+    make: Callable[[Any, DType | str, int | None], VisionLanguageLM],
     seen: Callable[[Any], RecipeOf],
     *,
     decoder_in: str | None = None,
@@ -104,7 +104,7 @@ def vision_language_family(
         architecture: architecture of the whole.
         model_type: model type of the whole.
         read: function that reads the configuration of a config.json.
-        make: class of the model.
+        make: function that makes the model of a configuration, or its class.
         seen: recipes of the tower's and the projector's parameters, for a configuration.
         alone: family of the decoder of a config.json that does not describe the tower; None if each does.
         decoder_in: prefix of the decoder's stored keys; None for those of ``WrappedKeys``.
@@ -127,8 +127,7 @@ def vision_language_family(
         return _in_parts(seen(config), text) if isinstance(config, VisionLanguageConfig) else text
 
     def make_model(config: DecoderConfig, dtype: DType | str, num_layers: int | None) -> DecoderLM:
-        kind = make if isinstance(config, VisionLanguageConfig) else DecoderLM
-        return kind(config, dtype, num_layers)  # pyright: ignore[reportArgumentType]
+        return (make if isinstance(config, VisionLanguageConfig) else DecoderLM)(config, dtype, num_layers)
 
     return Family(
         architecture,

@@ -36,20 +36,26 @@ PLACES: Final = _AXES + 1
 
 @checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GridConfig(VisionLanguageConfig):
-    """Configuration of a decoder that sees images of any size; further attributes as of ``VisionLanguageConfig``.
-
-    Attributes:
-        image_rope: RoPE by time, row and column; ``rope`` is that of texts alone, in which the three are equal.
-    """
-
-    image_rope: RopeConfig
+class AnySizeConfig(VisionLanguageConfig):
+    """Configuration of a decoder that sees images of any size, with a ``GridVisionConfig``."""
 
     @property
     def tower(self) -> GridVisionConfig:
         """``vision``."""
         assert isinstance(self.vision, GridVisionConfig)
         return self.vision
+
+
+@checked_choices
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridConfig(AnySizeConfig):
+    """Configuration with positions by row and column; further attributes as of ``VisionLanguageConfig``.
+
+    Attributes:
+        image_rope: RoPE by time, row and column; ``rope`` is that of texts alone, in which the three are equal.
+    """
+
+    image_rope: RopeConfig
 
     @property
     def embedding_values(self) -> int:
@@ -119,11 +125,40 @@ class ImagePositions(Block, may_declare=False):
         return x
 
 
-class GridLM(VisionLanguageLM):
+class AnySizeLM(VisionLanguageLM):
     """Decoder that sees images of any size; as ``VisionLanguageLM``, but for the images.
 
     ``encode_image(pixel_values f32 [B,N,C*height*width], grid i32 [B,2])`` takes up to N patches of each image, square
-    by square, and the image's rows and columns of patches. A row of its ``image_embeds`` has the token's embedding, its
+    by square, and the image's rows and columns of patches. A family's tower takes both, and gives a list of states; its
+    projector takes the list, and gives a list of embeddings, of which the first are the tokens'.
+    """
+
+    def entry_point(self, profile: CompileProfile) -> EntryPoint:
+        """Builds one of ``ENTRY_POINTS``, or of those of slots."""
+        if profile.name != ENCODE_IMAGE:
+            return super().entry_point(profile)
+        config = self.config
+        assert isinstance(config, AnySizeConfig)
+        tower = config.tower
+        patches = min(config.image_tokens, profile.capacity) * tower.merge**2
+        pixels = TensorSpec((profile.batch, patches, tower.patch_values), "f32")
+        grid = Argument("grid", TensorSpec((profile.batch, 2), "i32"), bounds=(tower.merge, patches // tower.merge))
+        return EntryPoint(ENCODE_IMAGE, self.encode_sized, (Argument("pixel_values", pixels), grid))
+
+    def embeddings_of(self, ctx: ExecutionContext, pixel_values: Tensor, grid: Tensor) -> list[Tensor]:
+        """Returns what the projector gives, f32 [B, T, D] each."""
+        tower, connector = self.vision_model, self.connector
+        return [ctx.ops.cast(x, "f32") for x in connector(ctx, tower(ctx, pixel_values, grid))]
+
+    def encode_sized(self, ctx: ExecutionContext, pixel_values: Tensor, grid: Tensor) -> Mapping[str, Tensor]:
+        """Computes ``encode_image``."""
+        return {"image_embeds": self.embeddings_of(ctx, pixel_values, grid)[0]}
+
+
+class GridLM(AnySizeLM):
+    """Decoder that sees images of any size, with positions by row and column; as ``AnySizeLM``, but for these.
+
+    A row of its ``image_embeds`` has the token's embedding, its
     time, row and column, how far the image advances the positions (0 but for its last token), and the states for the
     decoder's first layers. ``prefill_embeddings`` takes such rows.
     """
@@ -150,22 +185,10 @@ class GridLM(VisionLanguageLM):
         embedded = ModelFlow("images").custom("images", lambda flow, x: _placed(flow, x, config))
         return decoder_flow(config, embedded.then(_positions(config, seeing=True)), rows=deep)
 
-    def entry_point(self, profile: CompileProfile) -> EntryPoint:
-        """Builds one of ``ENTRY_POINTS``, or of those of slots."""
-        if profile.name != ENCODE_IMAGE:
-            return super().entry_point(profile)
-        tower = self._grid.tower
-        patches = min(self._grid.image_tokens, profile.capacity) * tower.merge**2
-        pixels = TensorSpec((profile.batch, patches, tower.patch_values), "f32")
-        grid = Argument("grid", TensorSpec((profile.batch, 2), "i32"), bounds=(tower.merge, patches // tower.merge))
-        return EntryPoint(ENCODE_IMAGE, self._encode_grid, (Argument("pixel_values", pixels), grid))
-
-    def _encode_grid(self, ctx: ExecutionContext, pixel_values: Tensor, grid: Tensor) -> Mapping[str, Tensor]:
+    def encode_sized(self, ctx: ExecutionContext, pixel_values: Tensor, grid: Tensor) -> Mapping[str, Tensor]:
+        """Computes ``encode_image``, with the tokens' places and the states for the first layers."""
         ops, merge = ctx.ops, self._grid.tower.merge
-        tower, connector = self.vision_model, self.connector
-        assert isinstance(tower, GridTower)
-        assert isinstance(connector, GridConnector)
-        embeds, *deep = [ops.cast(x, "f32") for x in connector(ctx, tower(ctx, pixel_values, grid))]
+        embeds, *deep = self.embeddings_of(ctx, pixel_values, grid)
         batch, tokens, _ = embeds.shape
         height, width = (ops.quotient(ops.slice_axis(grid, 1, axis, axis + 1), merge) for axis in (0, 1))
         index = ops.broadcast(ops.iota((1, tokens), 1), (batch, tokens))

@@ -13,7 +13,7 @@ from lang_core import DType, ExecutionContext, Module, Parameter, Repeated, Tens
 from transformer_core.layers._linear import Linear
 from transformer_core.layers._masks import mask_bias
 from transformer_core.layers._norm import LayerNorm, RMSNorm
-from transformer_core.models.encoders._stack import EncoderLayer
+from transformer_core.models.encoders._stack import EncoderLayer, layer_norm
 from transformer_core.models.encoders._vision import VisionConfig
 
 _MERGER_EPS: Final = 1e-6
@@ -29,6 +29,8 @@ class GridVisionConfig(VisionConfig):
         output: size of a token's embedding.
         frames: number of frames of a patch; an image is repeated as often.
         projection_bias: whether the projection of patches has a bias.
+        first_norm: whether a norm precedes the layers (Pixtral).
+        apart: whether rows and columns turn by frequencies of their own, in turns (Pixtral), or by the same ones.
         rope_base: base of RoPE's frequencies.
         window: side of the squares of tokens that see each other; None if all do.
         whole_layers: layers in which all patches see each other, if others have windows.
@@ -40,6 +42,8 @@ class GridVisionConfig(VisionConfig):
     output: int
     frames: int
     projection_bias: bool = False
+    first_norm: bool = False
+    apart: bool = False
     rope_base: float = 10000.0
     window: int | None = None
     whole_layers: tuple[int, ...] = ()
@@ -123,6 +127,7 @@ class GridTower(Module):
         self.config = config
         self.projection = Parameter((stack.hidden, config.channels, config.frames, *config.patch), dtype)
         self.projection_bias = Parameter((stack.hidden,), dtype) if config.projection_bias else None
+        self.first_norm = layer_norm(stack, dtype) if config.first_norm else None
         side = config.positions
         self.positions = None if side is None else Parameter((side * side, stack.hidden), dtype)
         self.layers = Repeated(stack.layers, lambda index: EncoderLayer(stack, index, dtype))
@@ -134,6 +139,8 @@ class GridTower(Module):
         x = self._projected(ctx, pixel_values)
         if self.positions is not None and config.positions is not None:
             x = ctx.ops.add(x, ctx.ops.cast(self._positions(ctx, ctx.parameter(self.positions), places), x.dtype))
+        if self.first_norm is not None:
+            x = self.first_norm(ctx, x)
         tables, (near, far) = self._tables(ctx, places), self._biases(ctx, places)
         deep = {}
         for index, layer in enumerate(self.layers):
@@ -154,12 +161,13 @@ class GridTower(Module):
         """Returns cos and sin f32 [B, 1, N, H]: a quarter of the head turns by rows, a quarter by columns."""
         ops, stack = ctx.ops, self.config.stack
         half = (stack.head_size or stack.hidden // stack.heads) // 2
-        frequencies = np.float32(1) / np.float32(self.config.rope_base) ** (
-            np.arange(0, half, 2, dtype=np.float32) / np.float32(half)
-        )
+        apart, base = self.config.apart, np.float32(self.config.rope_base)
+        powers = np.arange(0, 2 * half, 2) / (2 * half) if apart else np.arange(0, half, 2) / half
+        frequencies = np.float32(1) / base ** powers.astype(np.float32)
+        by_axis = (frequencies[0::2], frequencies[1::2]) if apart else (frequencies, frequencies)
         turns = [
-            ops.mul(ops.reshape(ops.cast(axis, "f32"), (axis.shape[0], 1, axis.shape[1], 1)), ops.constant(frequencies))
-            for axis in (places.row, places.column)
+            ops.mul(ops.reshape(ops.cast(axis, "f32"), (axis.shape[0], 1, axis.shape[1], 1)), ops.constant(own))
+            for axis, own in zip((places.row, places.column), by_axis, strict=True)
         ]
         angles = ops.concat(turns, 3)
         cos, sin = ops.cos(angles), ops.sin(angles)

@@ -21,6 +21,7 @@ from transformer_core.models.families._qwen3 import QWEN3
 from transformer_core.models.vision_language._config import PLAIN, VisionLanguageConfig, read_image_token, seeing
 from transformer_core.models.vision_language._family import TEXT_DEFAULTS, below, read_decoder, vision_language_family
 from transformer_core.models.vision_language._model import VisionLanguageLM
+from transformer_core.models.vision_language._pixtral import Pixtral, PixtralConfig, pixtral_recipes, with_pixtral
 from transformer_core.models.vision_language._projectors import MlpProjector
 
 _CLIP: Final = "clip_vision_model"
@@ -70,6 +71,15 @@ class Llava(VisionLanguageLM):
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:
+    inner = fields.object("vision_config")
+    if inner.values.get("model_type") == "pixtral":
+        tied = fields.boolean("tie_word_embeddings", False)
+        decoder = read_decoder(fields, (MISTRAL, LLAMA), tied=tied, defaults=TEXT_DEFAULTS)
+        fields.choice("vision_feature_select_strategy", ("full",))
+        bias, token = fields.boolean("multimodal_projector_bias", True), token_field(fields)
+        image_token = read_image_token(fields, token, 32000, decoder)
+        known: dict[str, Any] = {"merges": False, "image_token": image_token, "projector_bias": bias}
+        return with_pixtral(fields, decoder, "LlavaForConditionalGeneration", **known)
     return read_llava(fields, "LlavaForConditionalGeneration", (LLAMA, MISTRAL, QWEN2, QWEN3), LlavaConfig, PLAIN)
 
 
@@ -147,7 +157,10 @@ def with_layers(vision: VisionConfig, fields: ConfigFields, *, several: bool = F
     return replace(vision, stack=replace(vision.stack, order=tuple(range(run))))
 
 
-def llava_recipes(config: LlavaConfig) -> RecipeOf:
+def llava_recipes(config: VisionLanguageConfig) -> RecipeOf:
+    """Returns the recipes of the tower and the projector."""
+    if not isinstance(config, LlavaConfig):
+        return pixtral_recipes(config)
     names = (clip_vision_names if config.classed else vision_names)("")
     tower = {f"vision_model.tower.{ours.removeprefix('vision_model.')}": stored for ours, stored in names.items()}
     places = ("vision_tower.vision_model.", "vision_tower.", "model.vision_tower.vision_model.", "model.vision_tower.")
@@ -157,11 +170,15 @@ def llava_recipes(config: LlavaConfig) -> RecipeOf:
     )
 
 
+def _made(config: Any, dtype: DType | str, num_layers: int | None) -> VisionLanguageLM:
+    return (Pixtral if isinstance(config, PixtralConfig) else Llava)(config, dtype, num_layers)
+
+
 LLAVA: Final = vision_language_family(
     "LlavaForConditionalGeneration",
     "llava",
     _read,
-    Llava,
+    _made,
     llava_recipes,
     ignorable=("*vision_tower.*post_layernorm.*", "*vision_tower.*head.*", "*embeddings.position_ids"),
 )
