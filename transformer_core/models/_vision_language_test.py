@@ -150,7 +150,10 @@ def test_a_llava_runs_its_towers_layers_up_to_the_state_that_it_takes() -> None:
         ({"vision_feature_layer": 0}, "'vision_feature_layer': expected the number of one state"),
         ({"vision_feature_select_strategy": "patch"}, "'vision_feature_select_strategy': expected one of default"),
         ({"text_config": {**_TEXT, "model_type": "gpt2"}}, "text_config: field 'model_type': expected one of llama"),
-        ({"vision_config": {**_VISION, "model_type": "pixtral"}}, "vision_config: field 'model_type': expected one of"),
+        (
+            {"vision_config": {**_VISION, "model_type": "siglip2_vision_model"}},
+            "vision_config: field 'model_type': expected one of",
+        ),
         ({"image_token_id": 50}, r"'image_token_id': expected below vocab_size \(50\)"),
     ],
 )
@@ -197,3 +200,61 @@ def test_an_internvl_as_transformers_has_it() -> None:
 def test_internvls_that_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         _read_internvl(**changes)
+
+
+_PIXTRAL = {
+    "hidden_size": 16,
+    "intermediate_size": 20,
+    "model_type": "pixtral",
+    "num_attention_heads": 2,
+    "num_hidden_layers": 1,
+    "patch_size": 4,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vision_config": {**_PIXTRAL, "num_attention_heads": 3}}, "'num_attention_heads': expected heads of a mult"),
+        ({"vision_config": {**_PIXTRAL, "head_dim": 4}}, "'head_dim': expected 8, hidden_size by num_attention_heads"),
+        ({"vision_config": {**_PIXTRAL, "model_type": "clip_vision_model"}}, "'model_type': expected one of pixtral"),
+        ({"vision_feature_layer": -2}, "'vision_feature_layer': expected -1"),
+        ({"image_token_index": 0}, "'image_token_index': expected above 0"),
+    ],
+)
+def test_mistrals_that_are_refused(changes: dict[str, Any], message: str) -> None:
+    values = {
+        "architectures": ["Mistral3ForConditionalGeneration"],
+        "image_token_index": 7,
+        "text_config": {**_TEXT, "head_dim": 8, "model_type": "mistral"},
+        "vision_config": _PIXTRAL,
+    }
+    assert DecoderConfig.from_hf(values).facts()["vision"]["merge"] == 2
+    alone = DecoderConfig.from_hf({**values, "vision_config": None})
+    assert "vision" not in alone.facts()
+    with pytest.raises(ConfigError, match=message):
+        DecoderConfig.from_hf({**values, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"image_grid_pinpoints": [[24, 30]]}, "'image_grid_pinpoints': expected multiples of the tower's image_size"),
+        ({"image_grid_pinpoints": [24, 48]}, "'image_grid_pinpoints': expected a list of heights and widths"),
+        ({"vision_feature_select_strategy": "full"}, "expected the patches of a square picture alone"),
+        ({"vision_feature_layer": [-9]}, "'vision_feature_layer': expected numbers of states, -4 to 3"),
+        ({"vision_feature_layer": [0]}, "'vision_feature_layer': expected a state behind a layer"),
+    ],
+)
+def test_canvases_that_are_refused(changes: dict[str, Any], message: str) -> None:
+    vision = {**_VISION, "hidden_act": "quick_gelu", "model_type": "clip_vision_model", "num_hidden_layers": 3}
+    values = {
+        "architectures": ["LlavaNextForConditionalGeneration"],
+        "image_grid_pinpoints": [[24, 48]],
+        "image_token_index": 7,
+        "text_config": _TEXT,
+        "vision_config": vision,
+    }
+    assert DecoderConfig.from_hf(values).facts()["image_canvases"] == [[24, 48]]
+    with pytest.raises(ConfigError, match=message):
+        DecoderConfig.from_hf({**values, **changes})
