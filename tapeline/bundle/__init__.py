@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         ARCHIVE,
         ARTIFACT,
         DEBUG_MODULE,
+        LOSSES,
         MARK,
         MODULE,
         PER_DEVICE,

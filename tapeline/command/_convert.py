@@ -15,6 +15,7 @@ from tapeline.cli import TerminalProgress, parse_size, user_path
 from tapeline.command._flags import flag_translator
 from tapeline.command._format_flags import FormatFlag, put_json
 from tapeline.converting import CONVERTED_DTYPES, CONVERTED_FORMATS
+from tapeline.quantizing import AUTO
 
 FLAGS: Final = flags.FlagValues()
 OPERANDS: Final = (("model",),)
@@ -37,8 +38,9 @@ _TO: Final = flags.DEFINE_enum("to", "safetensors", CONVERTED_FORMATS, "Format o
 _ENCODING: Final = flags.DEFINE_enum(
     "encoding",
     None,
-    quantizable(),
-    "Encoding of the matrices of a GGUF file. Default: unchanged from a GGUF file, --dtype from others.",
+    (AUTO, *quantizable()),
+    "Encoding of the matrices of a GGUF file; auto: each its own, by measured loss. Default: unchanged from a GGUF "
+    "file, --dtype from others.",
     flag_values=FLAGS,
 )
 _IMATRIX: Final = flags.DEFINE_string(
@@ -48,7 +50,28 @@ _IMATRIX: Final = flags.DEFINE_string(
     flag_values=FLAGS,
 )
 _CALIBRATION: Final = flags.DEFINE_string(
-    "calibration", None, "Text file over which the importance matrix is measured, for --encoding.", flag_values=FLAGS
+    "calibration",
+    None,
+    "Text file over which the importance matrix, or the loss of --encoding=auto, is measured.",
+    flag_values=FLAGS,
+)
+_TARGET_BPW: Final = flags.DEFINE_float(
+    "target_bpw",
+    None,
+    "Maximum bits per weight of the matrices, for --encoding=auto. Default: 4.5, unless --max_loss is given.",
+    flag_values=FLAGS,
+)
+_MAX_LOSS: Final = flags.DEFINE_float(
+    "max_loss",
+    None,
+    "Maximum loss for --encoding=auto: KL divergence of the logits, in nats per token.",
+    flag_values=FLAGS,
+)
+_REPORT: Final = flags.DEFINE_string(
+    "report",
+    None,
+    "File for the losses that --encoding=auto measured, as JSON; a picture is written beside it.",
+    flag_values=FLAGS,
 )
 _CALIBRATION_TOKENS: Final = flags.DEFINE_integer(
     "calibration_tokens", 4096, "Maximum number of tokens taken from --calibration.", lower_bound=64, flag_values=FLAGS
@@ -86,6 +109,9 @@ def main() -> None:
             imatrix=_IMATRIX.value,
             calibration=_CALIBRATION.value,
             calibration_tokens=_CALIBRATION_TOKENS.value,
+            target_bpw=_TARGET_BPW.value,
+            max_loss=_MAX_LOSS.value,
+            report=_REPORT.value,
             tokenizer=_TOKENIZER.value,
             adapter=_ADAPTER.value,
             shard_bytes=shard,

@@ -54,6 +54,8 @@ def _define(name: str, kind: Any, default: Any, text: str) -> flags.FlagHolder[A
         return flags.DEFINE_enum(name, default, CHOICES[name], text, flag_values=FLAGS)
     if bool in kinds:
         return flags.DEFINE_bool(name, default, text, flag_values=FLAGS)
+    if float in kinds:
+        return flags.DEFINE_float(name, default, text, flag_values=FLAGS)
     if int in kinds and name not in _READERS:
         return flags.DEFINE_integer(name, default, text, lower_bound=1, flag_values=FLAGS)
     if isinstance(default, tuple):
@@ -95,6 +97,7 @@ def _sequence(text: str) -> int:
 
 
 _READERS: Final = {
+    "calibration": Path,
     "dump_tags": _tags,
     "entry_points": _parts,
     "graph": _graphs,

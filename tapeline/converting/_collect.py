@@ -8,20 +8,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from lang_core import CachedWeights, EagerExecutionContext, InputError, Parameter, WeightSource, read_json
-from tapeline.cli import Progress, ProgressEvent
+from lang_core import CachedWeights, Encoding, read_json
+from tapeline.cli import Progress
 from tapeline.converting._imatrix import Imatrix
 from tapeline.exporting import ModelSource
-from tapeline.text import Tokenizer
+from tapeline.quantizing import CHUNK, QuantizationPlan, collect_inputs, read_calibration
 from transformer_core import CONFIG_FILE
 from transformer_core.models import load_model, weights_of
 from transformer_core.models.gguf import GgufModel, plan_gguf
 
-CHUNK: Final = 512
-"""Tokens that are run at a time."""
 _KEPT: Final = 4 << 30  # bytes of weights that stay in memory
 _LAYERS: Final = "blk."
-_LEAST: Final = 64  # tokens of a text
 
 
 def collect_imatrix(source: ModelSource, text: Path, tokens: int, progress: Progress) -> Imatrix:
@@ -40,81 +37,59 @@ def collect_imatrix(source: ModelSource, text: Path, tokens: int, progress: Prog
         InputError: the text is too short or not UTF-8, or the model is not a decoder that GGUF holds.
     """
     assert source.weights is not None
-    try:
-        written = text.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"calibration={text}: cannot be read as text ({error}): give a file in UTF-8") from error
-    ids = Tokenizer.load(source.directory).encode(written)[:tokens]
-    if len(ids) < _LEAST:
-        raise InputError(f"calibration={text}: has {len(ids)} tokens, expected {_LEAST} at least: give a longer text")
+    ids = read_calibration(source.directory, text, tokens)
     model = load_model(source.directory, adapters=source.adapters)
-    keys = _keys(model, source)
+    keys = {path: key for path, key in _whole_tensors(model, source).items() if key.startswith(_LAYERS)}
     weights = CachedWeights(weights_of(model, source.weights, source.adapters), _KEPT)
-    context = _Collecting(weights, keys)
-    chunks = math.ceil(len(ids) / CHUNK)
-    for index in range(chunks):
-        chunk: Any = np.array([ids[index * CHUNK : (index + 1) * CHUNK]], np.int32)
-        model(context, chunk)
-        progress(ProgressEvent("calibration", index + 1, chunks))
-    counts = {key: np.array([count], np.float32) for key, count in context.counts.items()}
-    sums = {key: values[np.newaxis].astype(np.float32) for key, values in context.sums.items()}
-    return Imatrix(sums, counts, chunks, CHUNK, (os.path.basename(text),))
+    inputs = collect_inputs(model, weights, [*keys], ids, progress)
+    seen = {keys[path]: matrix for path, matrix in inputs.items() if matrix.count}
+    counts = {key: np.array([matrix.count], np.float32) for key, matrix in seen.items()}
+    sums = {key: matrix.sums[np.newaxis].astype(np.float32) for key, matrix in seen.items()}
+    return Imatrix(sums, counts, math.ceil(len(ids) / CHUNK), CHUNK, (os.path.basename(text),))
 
 
-def _keys(model: Any, source: ModelSource) -> dict[str, tuple[str, int]]:
-    """Returns the key in a GGUF file, and the number of inputs, of each matrix that is one whole tensor there."""
+def tensors_of_plan(source: ModelSource, plan: QuantizationPlan) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """Returns encoding and importance of the tensors of a GGUF file, by key, for those of parameters.
+
+    A tensor of several parameters has the encoding of most bits among theirs.
+
+    Args:
+        source: the model with its weights.
+        plan: encodings by the paths of parameters.
+    """
+    model = load_model(source.directory, adapters=source.adapters)
+    encodings: dict[str, Encoding] = {}
+    for path, tensors in _stored(model, source).items():
+        chosen = plan.encodings.get(path)
+        if chosen is None:
+            continue
+        for key in tensors:
+            both = chosen, encodings.get(key, chosen)
+            encodings[key] = max(both, key=lambda encoding: encoding.block_bytes / encoding.block)
+    whole = _whole_tensors(model, source)
+    importance = {whole[path]: means for path, means in plan.importance.items() if path in whole}
+    return {key: encoding.name for key, encoding in encodings.items()}, importance
+
+
+def _stored(model: Any, source: ModelSource) -> Mapping[str, Mapping[str, tuple[int, ...]]]:
+    """Returns the shapes of the tensors in a GGUF file that a parameter is made of, by path and key."""
     weights: Any = source.weights
     if isinstance(weights, GgufModel) and not source.adapters:
         recipes: Callable[..., Any] = weights.recipe_of(model.config)
-        stored = {
+        return {
             path: recipes(path, parameter.spec.shape, weights).stored() for path, parameter in model.named_parameters()
         }
-    else:
-        file = source.directory / CONFIG_FILE
-        values: dict[str, Any] = read_json(file, "give the model's directory", nonfinite=True)
-        stored = plan_gguf(model, values, str(file)).layout.stored
+    file = source.directory / CONFIG_FILE
+    values: dict[str, Any] = read_json(file, "give the model's directory", nonfinite=True)
+    return plan_gguf(model, values, str(file)).layout.stored
+
+
+def _whole_tensors(model: Any, source: ModelSource) -> dict[str, str]:
+    """Returns the key in a GGUF file of each matrix that is one whole tensor there, with the same inputs."""
     shapes = {path: parameter.spec.shape for path, parameter in model.named_parameters()}
-    keys: dict[str, tuple[str, int]] = {}
-    for path, tensors in stored.items():
+    keys: dict[str, str] = {}
+    for path, tensors in _stored(model, source).items():
         key, shape = next(iter(tensors.items()))
-        if (
-            key.startswith(_LAYERS)
-            and len(tensors) == 1
-            and len(shape) == len(shapes[path]) == 2
-            and shape[1] == shapes[path][1]
-        ):
-            keys[path] = key, shape[1]
+        if len(tensors) == 1 and len(shape) == len(shapes[path]) == 2 and shape[1] == shapes[path][1]:
+            keys[path] = key
     return keys
-
-
-class _Collecting(EagerExecutionContext):
-    """Context that adds up the squares of the inputs of linear layers.
-
-    Args:
-        weights: weights under the names of the model's parameters.
-        keys: key and number of inputs by path; other matrices are left out.
-    """
-
-    def __init__(self, weights: WeightSource, keys: Mapping[str, tuple[str, int]]) -> None:
-        super().__init__(weights)
-        self.sums: Final[dict[str, np.ndarray]] = {}
-        self.counts: Final[dict[str, int]] = {}
-        self._keys: Final = keys
-        self._last: tuple[Any, str] | None = None
-
-    def parameter(self, parameter: Parameter) -> Any:
-        """Reads a weight, and notes which it is: a linear layer multiplies with the matrix that it read."""
-        tensor = super().parameter(parameter)
-        if parameter.path in self._keys:
-            self._last = tensor, parameter.path
-        return tensor
-
-    def composite(self, name: str, body: Any, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> Any:
-        """Computes a composite; of a linear layer, adds up the squares of its inputs."""
-        if name == "linear" and self._last is not None and inputs[1] is self._last[0]:
-            key, size = self._keys[self._last[1]]
-            rows = np.asarray(inputs[0].numpy(), np.float32).reshape(-1, size)
-            fused = self.counts.get(key, 0), self.sums.get(key, np.zeros(size))
-            self.counts[key] = fused[0] + len(rows)
-            self.sums[key] = fused[1] + np.einsum("ij,ij->j", rows, rows, dtype=np.float64)
-        return super().composite(name, body, inputs, attributes)

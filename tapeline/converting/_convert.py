@@ -19,15 +19,18 @@ from lang_core import (
     WeightSource,
     as_dtype,
     checked_choices,
+    has_extra,
     near_names,
     quantizable,
     read_json,
 )
+from tapeline.analysis.drawing import write_losses
 from tapeline.cli import Progress, ProgressEvent, no_progress
-from tapeline.converting._collect import collect_imatrix
+from tapeline.converting._collect import collect_imatrix, tensors_of_plan
 from tapeline.converting._gguf import write_gguf
 from tapeline.converting._imatrix import read_imatrix
-from tapeline.exporting import ModelSource, bundled_files, open_source, with_adapters
+from tapeline.exporting import ModelSource, bundled_files, open_source, planned_source, with_adapters
+from tapeline.quantizing import AUTO, Budget, check_budget
 from transformer_core import CONFIG_FILE
 from transformer_core.checkpoints import SafetensorsCheckpoint, write_sharded_safetensors
 from transformer_core.models import Model, StoredLayout, load_model, stored_specs, weights_of
@@ -79,6 +82,9 @@ def convert(
     imatrix: str | os.PathLike[str] | None = None,
     calibration: str | os.PathLike[str] | None = None,
     calibration_tokens: int = 4096,
+    target_bpw: float | None = None,
+    max_loss: float | None = None,
+    report: str | os.PathLike[str] | None = None,
     tokenizer: bool = True,
     adapter: Sequence[str] = (),
     shard_bytes: int = _SHARD,
@@ -98,11 +104,15 @@ def convert(
         to: ``safetensors`` or ``gguf``.
         dtype: ``f32``, ``bf16`` or ``f16``; if None that of the weights, and ``f16`` of packed ones.
         encoding: encoding of a GGUF file's matrices, one of ``quantizable()``; if None they stay as a GGUF file has
-            them, and are of the dtype else.
+            them, and are of the dtype else. ``auto`` gives each matrix its own, by measured loss.
         imatrix: file with the importance of the matrices' inputs, as llama.cpp writes it; for ``encoding``. It is
             read, or written if ``calibration`` is given.
-        calibration: file of text over which the importance is measured.
+        calibration: file of text over which the importance is measured, and the loss for ``encoding="auto"``, which
+            has a text of its own.
         calibration_tokens: the most tokens that are taken of the text.
+        target_bpw: most bits per weight of the matrices for ``encoding="auto"``; 4.5 if no limit is given.
+        max_loss: most loss for ``encoding="auto"``: KL divergence of the logits, in nats per token.
+        report: new file for the losses that ``encoding="auto"`` measured, as JSON; a picture is beside it.
         tokenizer: whether a GGUF file has the tokenizer and the chat template.
         adapter: LoRA adapters that are merged, as for ``export``.
         shard_bytes: largest size of a file; a larger tensor has a file of its own.
@@ -115,6 +125,7 @@ def convert(
     if dtype is not None and dtype not in CONVERTED_DTYPES:
         raise InputError(f"dtype={dtype}: expected one of {', '.join(CONVERTED_DTYPES)}")
     _check_choices(to, encoding, imatrix, calibration, tokenizer)
+    budget = _checked_budget(encoding, target_bpw, max_loss, imatrix, report)
     name, target = os.fspath(model), Path(base, output)
     if to == _GGUF:
         if target.exists():
@@ -126,6 +137,11 @@ def convert(
             open_source(name, Path(base, name), True, progress) as opened,
             with_adapters(opened, adapter, Path(base), progress) as source,
         ):
+            if budget is not None:
+                text = None if calibration is None else Path(base, calibration)
+                return _by_loss(
+                    source, target, budget, text, calibration_tokens, base, report, tokenizer, dtype, progress
+                )
             if calibration is not None:
                 known = collect_imatrix(source, Path(base, calibration), calibration_tokens, progress)
                 if imatrix is not None:
@@ -159,6 +175,58 @@ def convert(
     return Converted(target, chosen.name, len(specs), nbytes)
 
 
+def _by_loss(
+    source: ModelSource,
+    target: Path,
+    budget: Budget,
+    calibration: Path | None,
+    tokens: int,
+    base: str | os.PathLike[str],
+    report: str | os.PathLike[str] | None,
+    tokenizer: bool,
+    dtype: str | None,
+    progress: Progress,
+) -> Converted:
+    """Writes a GGUF file with encodings that are chosen by measured loss."""
+    with tempfile.TemporaryDirectory(prefix="tapeline-packed-") as folder:
+        plan = planned_source(source, budget, calibration, tokens, None, Path(folder), progress)
+        encodings, importance = tensors_of_plan(source, plan)
+    written = write_gguf(
+        source,
+        target,
+        dtype=dtype,
+        encodings=encodings,
+        importance=importance,
+        tokenizer=tokenizer,
+        progress=progress,
+    )
+    if report is not None:
+        path = Path(base, report)
+        path.write_text(json.dumps({"losses": plan.facts}, indent=2) + "\n", encoding="utf-8")
+        if has_extra("plots"):
+            write_losses(plan.facts, path.with_suffix(".svg"))
+    return Converted(target, *written)
+
+
+def _checked_budget(
+    encoding: str | None,
+    target_bpw: float | None,
+    max_loss: float | None,
+    imatrix: object,
+    report: object,
+) -> Budget | None:
+    """Returns the limit of encodings that are chosen by loss; None if they are not.
+
+    Raises:
+        InputError: a setting does not go with another.
+    """
+    if encoding == AUTO and imatrix is not None:
+        raise InputError(f"imatrix={imatrix}: encoding={AUTO} measures importance itself: leave it out")
+    if encoding != AUTO and report is not None:
+        raise InputError(f"report={report}: has the losses that encoding={AUTO} measures: leave it out")
+    return check_budget(encoding, target_bpw, max_loss, "encoding")
+
+
 def _check_choices(to: str, encoding: str | None, imatrix: object, calibration: object, tokenizer: bool) -> None:
     """Checks the settings of GGUF files.
 
@@ -167,10 +235,9 @@ def _check_choices(to: str, encoding: str | None, imatrix: object, calibration: 
     """
     if to not in CONVERTED_FORMATS:
         raise InputError(f"to={to}: expected one of {', '.join(CONVERTED_FORMATS)}{near_names(to, CONVERTED_FORMATS)}")
-    if encoding is not None and encoding not in quantizable():
-        raise InputError(
-            f"encoding={encoding}: expected one of {', '.join(quantizable())}{near_names(encoding, quantizable())}"
-        )
+    known = (AUTO, *quantizable())
+    if encoding is not None and encoding not in known:
+        raise InputError(f"encoding={encoding}: expected one of {', '.join(known)}{near_names(encoding, known)}")
     stated = {"encoding": encoding, "imatrix": imatrix, "calibration": calibration}
     of_gguf = [name for name, value in stated.items() if value is not None] + ([] if tokenizer else ["tokenizer"])
     if to != _GGUF and of_gguf:

@@ -7,6 +7,7 @@ from lang_core import export_lazily
 if TYPE_CHECKING:
     from tapeline.exporting._adapters import with_adapters
     from tapeline.exporting._api import check_unnamed, export, predict_export
+    from tapeline.exporting._auto import planned_source
     from tapeline.exporting._bundle_cache import cached_export, cached_export_early
     from tapeline.exporting._dry_run import dry_run, prediction_text, write_prediction
     from tapeline.exporting._export import run_export

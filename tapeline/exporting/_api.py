@@ -135,4 +135,5 @@ def _options(
     model: str | os.PathLike[str], output: str | os.PathLike[str], base: str | os.PathLike[str], given: ExportKeywords
 ) -> ExportOptions:
     options = export_options(os.fspath(model), Path(base, output), given)
-    return options if options.report is None else replace(options, report=Path(base, options.report))
+    paths = {name: path for name in ("calibration", "report") if (path := getattr(options, name)) is not None}
+    return replace(options, **{name: Path(base, path) for name, path in paths.items()})

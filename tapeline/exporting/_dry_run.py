@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from lang_core import InputError
 from tapeline.analysis.planning import plan_text, read_hardware
 from tapeline.bundle import PhaseMeter, check_output
 from tapeline.cli import Progress, no_progress, size_text
@@ -16,6 +17,7 @@ from tapeline.exporting._options import ExportOptions
 from tapeline.exporting._predict import predict
 from tapeline.exporting._replacing import check_replaced
 from tapeline.exporting._source import open_source
+from tapeline.quantizing import AUTO
 
 
 def dry_run(
@@ -44,6 +46,8 @@ def dry_run(
         InputError: the export itself would fail before it writes.
     """
     check_options(options)
+    if options.budget is not None:
+        raise InputError(f"quantize={AUTO} measures weights, and `dry_run` reads none: predict with one encoding")
     check_output(options.output)
     figures = None if hardware is None else read_hardware(hardware, base)
     with_weights = options.weights != "none"

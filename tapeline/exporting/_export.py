@@ -12,11 +12,13 @@ from compile_hlo.portable import verify_text
 from lang_core import CachedWeights, VerificationError, WeightSource, has_extra
 from run_iree import available, check_text
 from run_iree.archive import WrittenArchive
+from tapeline.analysis.drawing import write_losses
 from tapeline.analysis.inspecting import write_graphs
 from tapeline.bundle import (
     ARCHIVE,
     ARTIFACT,
     DEBUG_MODULE,
+    LOSSES,
     MARK,
     MODULE,
     PER_DEVICE,
@@ -30,6 +32,7 @@ from tapeline.bundle import (
 from tapeline.cli import Progress, ProgressEvent, no_progress
 from tapeline.compare import precision_of
 from tapeline.exporting._adapters import with_adapters
+from tapeline.exporting._auto import with_plan
 from tapeline.exporting._budget import check_budget
 from tapeline.exporting._compile import compile_targets
 from tapeline.exporting._debug import lower_debug
@@ -90,7 +93,8 @@ def run_export(
     check_output(options.output)
     with (
         open_source(options.model, model_path, options.weights != "none", progress) as opened,
-        with_adapters(opened, options.adapter, base, progress) as source,
+        with_adapters(opened, options.adapter, base, progress) as whole,
+        with_plan(whole, options, meter, progress) as source,
         KeptTexts() as texts,
     ):
         with meter.phase("load"):
@@ -151,6 +155,7 @@ class _Run:
         with meter.phase("parameters"):
             self._finish_weights()
         self._draw()
+        self._draw_losses()
         self._describe()
         with meter.phase("verify"):
             self._verify_results()
@@ -266,6 +271,18 @@ class _Run:
             write_graphs(self._staging, entry_points, forms)
 
         self._steps.run("graph", key, [f"graph.{form}" for form in forms], make)
+
+    def _draw_losses(self) -> None:
+        plan = self._source.plan
+        if plan is None:
+            return
+        if not has_extra("plots"):
+            self._export.left_out[LOSSES] = (
+                "Matplotlib is not installed: pip install 'tapeline[plots]', and export again"
+            )
+            return
+        key = {"losses": plan.facts, "producer": producer()}
+        self._steps.run("losses", key, [LOSSES], lambda: write_losses(plan.facts, self._staging / LOSSES))
 
     def _describe(self) -> None:
         copied = [name for name in bundled_files() if (self._source.directory / name).is_file()]

@@ -15,6 +15,7 @@ from tapeline.exporting._mesh import ExportMesh, export_mesh
 from tapeline.exporting._options import ExportOptions, checked_entry_points
 from tapeline.exporting._packing import PackingFacts, packing_facts
 from tapeline.exporting._source import ModelSource
+from tapeline.quantizing import AUTO
 from tapeline.runners import Invariance
 from tapeline.text import find_tokenizer
 from transformer_core import DRAFT, STORED, keep_packed
@@ -68,6 +69,7 @@ class Export:
         settings: options that decide the bundle's contents, for the report.
         place: digest of the model's path on this machine, for the report; None if it has none.
         debug: description of the debug module, for kernel_config.json; None if there is none.
+        losses: measured losses of chosen encodings, for the report; None if none were chosen.
     """
 
     options: ExportOptions
@@ -89,6 +91,7 @@ class Export:
     packing: PackingFacts = dataclasses.field(default_factory=PackingFacts)
     invariance: dict[str, Invariance] = dataclasses.field(default_factory=dict)
     debug: DebugConfig | None = None
+    losses: dict[str, Any] | None = None
     caches: dict[str, int] = dataclasses.field(default_factory=dict)
     kernels: ChosenKernels | None = None
     mesh: ExportMesh | None = None
@@ -123,7 +126,8 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
     report = weights = None
     facts = PackingFacts()
     if source.weights is not None:
-        weights = weights_of(model, source.weights, source.adapters)
+        ready = {} if source.plan is None else source.plan.packed
+        weights = weights_of(model, source.weights, source.adapters, ready)
         wanted = stored_specs(model, source.weights)
         tied = tied_keys(model, source.weights)
         report = audit(source.weights, wanted, tied=tied, ignorable=unused_keys(model, source.weights))
@@ -137,6 +141,7 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
     if options.adapters is not None and source.weights is not None:
         export.adapters = describe_tables(model, source.weights, options.adapters, options.adapter_rank)
     export.source, export.packing = source.facts, facts
+    export.losses = None if source.plan is None else source.plan.facts
     export.caches = {"bytes": _cache_bytes(points), "bytes_if_whole": _cache_bytes(whole)}
     return export
 
@@ -237,8 +242,11 @@ def exact_weights(weights: WeightSource) -> WeightSource:
 
 
 def _model(options: ExportOptions, dtype: str, source: ModelSource) -> tuple[Model[Any], ExportOptions]:
-    """Returns the modules, and the options with the encoding that the file decides if none is asked for."""
-    stored, activations = options.quantize in (None, STORED), options.activations
+    """Returns the modules, and the options with the encoding that the file decides if none is asked for.
+
+    Encodings that were chosen by loss are those of a file afterwards: each matrix has its own.
+    """
+    stored, activations = options.quantize in (None, STORED, AUTO), options.activations
     check_quantization(source.directory)  # without weights, too: a bundle takes them from the checkpoint later
     model = load_model(
         source.directory,
@@ -255,6 +263,10 @@ def _model(options: ExportOptions, dtype: str, source: ModelSource) -> tuple[Mod
             f"quantize={STORED} leaves matrices as the checkpoint has them, and weights=none reads no checkpoint: "
             f"choose quantize={any_of(quantizable())}"
         )
+    if options.budget is not None:
+        assert source.plan is not None
+        keep_packed(model, source.plan.encodings, model.dtype, activations)
+        return model, dataclasses.replace(options, quantize=STORED, target_bpw=None, max_loss=None, calibration=None)
     if not stored:
         return model, options
     kept = False

@@ -9,6 +9,7 @@ from compile_hlo.portable import ARTIFACT_VERSION
 from lang_core import InputError, check_extra
 from run_iree import compiler_path
 from tapeline.exporting._options import PER_DEVICE_TARGET, ExportOptions
+from tapeline.quantizing import AUTO
 
 # Targets with sets of flags to choose among (autotune.iree_compiler.CANDIDATE_FLAGS).
 _TUNED_TARGETS: Final = ("llvm-cpu",)
@@ -38,6 +39,8 @@ def check_options(options: ExportOptions) -> None:
             f"kernels={options.kernels} with target={','.join(options.target)}: configurations are chosen for one "
             f"device, and all targets have one module: export a bundle per target"
         )
+    if options.budget is not None and options.weights == "none":
+        raise InputError(f"quantize={AUTO} measures weights, and weights=none reads none: name an encoding")
     _check_packages(options)
     if options.slots is not None:
         _check_slots(options)

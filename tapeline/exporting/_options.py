@@ -19,6 +19,7 @@ from lang_core import (
     some_of,
 )
 from tapeline.analysis.inspecting import GRAPH_FORMATS
+from tapeline.quantizing import AUTO, Budget, check_budget
 from transformer_core import POSITIONS, STORED, WINDOW_CACHES
 
 if TYPE_CHECKING:
@@ -98,6 +99,9 @@ class ExportKeywords(TypedDict, total=False):
     mesh: str | None
     dtype: str
     quantize: str | None
+    target_bpw: float | None
+    max_loss: float | None
+    calibration: Path | None
     activations: Activations
     weights: str
     lowering: str
@@ -152,8 +156,12 @@ class ExportOptions:
         adapter_rank: Maximum rank of such an adapter.
         mesh: Axes of a device mesh, such as tp=4,dp=2: writes the shardings of all tensors to kernel_config.json.
         dtype: Dtype of activations and unquantized weights.
-        quantize: Encoding of weight matrices: none, stored (as in the GGUF file), or one of QUANTIZABLE. Default:
-            stored for quantized GGUF files, else none.
+        quantize: Encoding of weight matrices: none, stored (as in the GGUF file), auto (each its own, by measured
+            loss), or one of QUANTIZABLE. Default: stored for quantized GGUF files, else none.
+        target_bpw: Maximum bits per weight of the matrices, for quantize=auto. Default: 4.5, unless `max_loss` is
+            given.
+        max_loss: Maximum loss for quantize=auto: KL divergence of the logits, in nats per token.
+        calibration: Text file over which quantize=auto measures loss. Default: a built-in text.
         activations: Activations of products with quantized weights: exact (16-bit integers in blocks of 32 on
             devices), or q8 (rounded to 8 bits).
         weights: Location of the weights: an archive beside the module (external), constants in the module (inline), or
@@ -209,6 +217,9 @@ class ExportOptions:
     mesh: str | None = None
     dtype: str = "f32"
     quantize: str | None = None
+    target_bpw: float | None = None
+    max_loss: float | None = None
+    calibration: Path | None = None
     activations: Activations = "exact"
     weights: str = "external"
     lowering: str = "streaming"
@@ -251,6 +262,7 @@ class ExportOptions:
             object.__setattr__(self, "entry_points", tuple(_FORMER.get(name, name) for name in self.entry_points))
         _check_sequence("adapter", self.adapter)
         _check_quantize(self.quantize)
+        _ = self.budget
         _ = self.mesh_shape
         _check_tags(self.dump_tags)
         if not _VERSION.fullmatch(self.stablehlo_target_version):
@@ -305,6 +317,17 @@ class ExportOptions:
     def compiled(self) -> tuple[str, ...]:
         """Targets that a compiler makes a module for."""
         return tuple(target for target in self.target if target != PER_DEVICE_TARGET)
+
+    @property
+    def budget(self) -> Budget | None:
+        """Limit of encodings that are chosen by measured loss; None if they are not.
+
+        Raises:
+            InputError: limits contradict each other, or are given without ``quantize=auto``.
+        """
+        if self.calibration is not None and self.quantize != AUTO:
+            raise InputError(f"calibration={self.calibration}: is the text of quantize={AUTO}: give it too")
+        return check_budget(self.quantize, self.target_bpw, self.max_loss)
 
     @property
     def encoding(self) -> str | None:
@@ -408,14 +431,14 @@ def _check_tags(tags: Sequence[str]) -> None:
 
 
 def _check_quantize(name: str | None) -> None:
-    if name is None or name in ("none", STORED, *quantizable()):
+    if name is None or name in ("none", STORED, AUTO, *quantizable()):
         return
-    known = f"none, {STORED}, {', '.join(quantizable())}"
+    known = f"none, {STORED}, {AUTO}, {', '.join(quantizable())}"
     encoding = _MIX.sub("", name)  # llama.cpp's Q4_K_M is a file whose matrices are mostly Q4_K
     if encoding in quantizable():
         raise InputError(
-            f"quantize={name}: is a mix of encodings that llama.cpp chooses: give quantize={encoding} for all "
-            f"matrices; quantize={STORED} keeps those of a GGUF file"
+            f"quantize={name}: is a mix of encodings that llama.cpp chooses: give quantize={AUTO} for one by measured "
+            f"loss, or quantize={encoding} for all matrices; quantize={STORED} keeps those of a GGUF file"
         )
     if encoding in ENCODINGS:
         nearest = min(
@@ -432,7 +455,7 @@ def _check_quantize(name: str | None) -> None:
             f"quantize={name}: {dtype} is no encoding of packed matrices: give quantize=none with dtype={dtype}"
         )
     bits = _BITS.search(name)
-    near = near_names(name, [STORED, *quantizable()])
+    near = near_names(name, [STORED, AUTO, *quantizable()])
     if not near and bits is not None:
         nearest = next((other for other in quantizable() if ENCODINGS[other].bits == int(bits[0])), None)
         near = "" if nearest is None else f"; did you mean {nearest!r}?"

@@ -94,6 +94,7 @@ def _report(export: Export, staging: Path, prediction: Prediction, steps: Steps)
             "nonfinite": export.nonfinite,
             **dataclasses.asdict(export.packing),
         },
+        **({} if export.losses is None else {"losses": export.losses}),
         "caches": export.caches,
         **({} if export.mesh is None else {"mesh": export.mesh.facts()}),
         "predicted": prediction.as_json(),

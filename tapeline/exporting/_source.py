@@ -14,6 +14,7 @@ from tapeline.cli import Progress, ProgressEvent, no_progress
 from tapeline.demo import write_demo_checkpoint
 from tapeline.exporting._sentence_layout import in_own_layout
 from tapeline.hub import resolve_model
+from tapeline.quantizing import QuantizationPlan
 from tapeline.text import UnreadTokenizerError, write_gguf_tokenizer
 from transformer_core import CONFIG_FILE
 from transformer_core.checkpoints import SINGLE_FILE, Adapter, SafetensorsCheckpoint
@@ -37,6 +38,7 @@ class ModelSource:
         identity: tells its files from others, and from themselves once they are changed.
         facts: in which form its files are, for the bundle's description.
         adapters: LoRA adapters that are merged into the weights as they are read.
+        plan: encodings that were chosen by measured loss; None without.
     """
 
     name: str
@@ -47,6 +49,7 @@ class ModelSource:
     identity: str
     facts: dict[str, Any]
     adapters: tuple[Adapter, ...] = ()
+    plan: QuantizationPlan | None = None
 
 
 @checked_choices

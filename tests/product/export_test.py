@@ -33,7 +33,7 @@ def test_every_flag_of_the_contract_is_there() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--quantize=q9"], "--quantize=q9: unknown: known are none, stored, q8_0, q4_0"),
+        (["--quantize=q9"], "--quantize=q9: unknown: known are none, stored, auto, q8_0, q4_0"),
         (
             ["--quantize=q4_k_m"],
             "--quantize=q4_k_m: is a mix of encodings that llama.cpp chooses: give --quanti",

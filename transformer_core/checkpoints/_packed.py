@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -33,11 +34,18 @@ class PackedWeights:
     Args:
         source: weights of the model, under the model's names.
         encodings: encoding of each packed parameter, by name.
+        packed: parameters that are packed already, i8 in their encodings, by name.
     """
 
-    def __init__(self, source: WeightSource, encodings: Mapping[str, Encoding]) -> None:
+    def __init__(
+        self,
+        source: WeightSource,
+        encodings: Mapping[str, Encoding],
+        packed: Mapping[str, np.ndarray] = MappingProxyType({}),
+    ) -> None:
         self._source: Final = source
         self._encodings: Final = encodings
+        self._ready: Final = packed
 
     def keys(self) -> Iterator[str]:
         """Yields the keys of the source."""
@@ -99,6 +107,8 @@ class PackedWeights:
             rows = packed.read_packed_rows(key, start, stop).view(np.int8)
             self._check_scales(key, encoding, start, rows)
             return rows
+        if key in self._ready:
+            return np.asarray(self._ready[key][start:stop])
         height = math.prod(shape[1:-1])
         return self._quantised(key, encoding, start * height, stop * height).reshape(stop - start, *shape[1:])
 
@@ -111,7 +121,7 @@ class PackedWeights:
         encoding = self._encodings.get(key)
         if encoding is None:
             return matrix_rows_of(self._source, key, start, stop)
-        if self._packed_in_source(key, encoding) is None:
+        if self._packed_in_source(key, encoding) is None and key not in self._ready:
             return self._quantised(key, encoding, start, stop)
         return matrix_rows_by(self.read_rows, key, self.spec(key).shape, start, stop)
 

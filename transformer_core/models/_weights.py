@@ -6,6 +6,8 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, Final, Protocol, runtime_checkable
 
+import numpy as np
+
 from lang_core import ENCODINGS, CheckpointError, Encoding, Module, PackedRows, TensorSpec, WeightSource
 from transformer_core.checkpoints import (
     IGNORABLE,
@@ -88,13 +90,19 @@ def unquantized(directory: str | os.PathLike[str], checkpoint: SafetensorsCheckp
     return checkpoint if fields is None else QuantizedWeights(checkpoint, fields.values, fields.where)
 
 
-def weights_of(model: Model[Any], source: WeightSource, adapters: Sequence[Adapter] = ()) -> WeightSource:
+def weights_of(
+    model: Model[Any],
+    source: WeightSource,
+    adapters: Sequence[Adapter] = (),
+    packed: Mapping[str, np.ndarray] = MappingProxyType({}),
+) -> WeightSource:
     """Returns the checkpoint's tensors under the names of the model's parameters, packed if the model's are.
 
     Args:
         model: modules.
         source: checkpoint.
         adapters: LoRA adapters that are merged as rows are read, in this order.
+        packed: matrices that are packed already, i8 in the encodings of the model, by path.
 
     Raises:
         CheckpointError: an adapter is not one of this model, or tied parameters are stored with different values.
@@ -104,7 +112,7 @@ def weights_of(model: Model[Any], source: WeightSource, adapters: Sequence[Adapt
     weights = _named(model, source, adapters)
     parameters = model.named_parameters()
     encodings = {path: parameter.encoding for path, parameter in parameters if parameter.encoding is not None}
-    return PackedWeights(weights, encodings) if encodings else weights
+    return PackedWeights(weights, encodings, packed) if encodings else weights
 
 
 def stored_encodings(model: Model[Any], source: WeightSource, adapters: Sequence[Adapter] = ()) -> dict[str, Encoding]:

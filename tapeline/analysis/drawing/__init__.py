@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         check_picture,
         write_candidate_bars,
         write_loss_curve,
+        write_losses,
         write_measured_bars,
         write_picture,
     )

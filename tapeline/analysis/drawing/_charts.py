@@ -1,8 +1,8 @@
 """Charts: candidates of kernels and measured systems as bars, the loss of a training as a curve."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import matplotlib as mpl
 import numpy as np
@@ -81,6 +81,35 @@ def write_loss_curve(losses: Sequence[float], path: Path, title: str) -> None:
     axes.set_title(title, loc="left", fontsize=9)
     axes.grid(color="#d0d7de", linewidth=0.5)
     axes.legend(frameon=False, fontsize=8)
+    _save(figure, path)
+
+
+def write_losses(losses: Mapping[str, Any], path: Path) -> None:
+    """See ``_pictures.write_losses``."""
+    layers = losses["layers"]
+    names = ["other" if row["layer"] is None else str(row["layer"]) for row in layers]
+    figure = Figure(figsize=(8, 6), layout="constrained")
+    upper, lower = figure.subplots(2, 1)
+    upper.bar(names, [row["loss"] for row in layers], color=_DARK)
+    upper.set_ylabel("loss, nats per token", fontsize=8)
+    upper.set_xlabel("layer", fontsize=8)
+    upper.tick_params(labelsize=6)
+    bits = upper.twinx()
+    bits.plot(names, [8 * row["bytes"] / row["weights"] for row in layers], ".", color=_BAD)
+    bits.set_ylim(bottom=0)
+    bits.set_ylabel("bits per weight (dots)", fontsize=8, color=_BAD)
+    upper.set_title("loss of each layer", loc="left", fontsize=8)
+    sizes, values = zip(*losses["frontier"], strict=True)
+    lower.plot(sizes, values, color=_LIGHT, label="frontier, predicted")
+    lower.plot([losses["bits_per_weight"]], [losses["predicted_loss"]], "o", color=_DARK, label="choice, predicted")
+    lower.plot([losses["bits_per_weight"]], [losses["loss"]], "x", color=_BAD, label="choice, measured")
+    lower.set_yscale("symlog", linthresh=1e-4)
+    lower.set_ylim(bottom=0)
+    lower.set_xlabel("bits per weight", fontsize=8)
+    lower.set_ylabel("loss, nats per token", fontsize=8)
+    lower.grid(color="#d0d7de", linewidth=0.5)
+    lower.legend(frameon=False, fontsize=8)
+    lower.set_title("size and loss", loc="left", fontsize=8)
     _save(figure, path)
 
 

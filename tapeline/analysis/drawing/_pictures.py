@@ -1,9 +1,9 @@
 """Pictures; Matplotlib is loaded for the first chart, because its import is slow and large."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 from lang_core import InputError, check_extra, load_extra
 from tapeline.analysis.drawing._bars import Bar, Candidate
@@ -73,6 +73,21 @@ def write_loss_curve(losses: Sequence[float], path: Path, title: str) -> None:
         MissingPackageError: Matplotlib is not installed.
     """
     _charts().write_loss_curve(losses, path, title)
+
+
+def write_losses(losses: Mapping[str, Any], path: Path) -> None:
+    """Draws the measured loss and the size of each layer, and the frontier of size and loss with the choice.
+
+    Equal input gives equal bytes.
+
+    Args:
+        losses: figures of a quantization, as ``report.json`` has them.
+        path: file to write, ``.png`` or ``.svg``.
+
+    Raises:
+        MissingPackageError: Matplotlib is not installed.
+    """
+    _charts().write_losses(losses, path)
 
 
 def _charts() -> ModuleType:

@@ -43,6 +43,7 @@ def facts(bundle: Bundle, *, hashes: bool) -> dict[str, Any]:
         "parameters": summary(parameters(bundle)),
         "targets": config.targets,
         "nodes": report.get("nodes"),
+        "losses": report.get("losses"),
         "verification": report.get("verification"),
     }
 

@@ -9,6 +9,7 @@ from tapeline.cli import size_text, table
 
 _INDENT: Final = "  "
 _WIDEST: Final = 80
+_SHOWN: Final = 9  # points of a frontier
 
 
 def facts_text(facts: Mapping[str, Any]) -> str:
@@ -65,6 +66,8 @@ def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
         yield from _target(name, target)
     if facts["nodes"]:
         yield "nodes: " + ", ".join(f"{count} {name}" for name, count in facts["nodes"].items())
+    if facts["losses"]:
+        yield from losses_lines(facts["losses"])
     yield from _verification(facts["verification"])
 
 
@@ -135,6 +138,32 @@ def _verified(device: str, result: str, row: Mapping[str, Any], count: int) -> t
         return device, result, "", row["skipped"]
     figures = f"max abs {row['max_abs']:.3g}, max rel {row['max_rel']:.3g}, cosine {row['cosine']:.6f}"
     return device, result, f"x {count}" if count > 1 else "", figures
+
+
+def losses_lines(losses: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the lines that show measured losses of encodings: in all, per layer, and some of the frontier."""
+    yield (
+        f"encodings by measured loss: {losses['bits_per_weight']:.3f} bits per weight, loss {losses['loss']:.3g} nats "
+        f"per token, perplexity {losses['unquantized_perplexity']:.4g} -> {losses['perplexity']:.4g}"
+    )
+    groups: dict[int | None, dict[str, int]] = {}
+    for matrix in losses["matrices"]:
+        counts = groups.setdefault(matrix["layer"], {})
+        counts[matrix["encoding"]] = counts.get(matrix["encoding"], 0) + 1
+    rows = [
+        (
+            "other" if row["layer"] is None else f"layer {row['layer']}",
+            f"{8 * row['bytes'] / row['weights']:.2f} bits",
+            f"loss {row['loss']:.2e}",
+            ", ".join(f"{count} {name}" for name, count in sorted(groups[row["layer"]].items())),
+        )
+        for row in losses["layers"]
+    ]
+    yield from table(rows)
+    points = losses["frontier"]
+    shown = [points[index * (len(points) - 1) // (_SHOWN - 1)] for index in range(_SHOWN)] if points else []
+    yield "size and loss that can be chosen:"
+    yield from table([(f"{size:.2f} bits", f"loss {loss:.2e}") for size, loss in dict.fromkeys(map(tuple, shown))])
 
 
 def _size(size: int | None) -> str:
