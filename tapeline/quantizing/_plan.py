@@ -56,6 +56,12 @@ def check_budget(
 ) -> Budget | None:
     """Returns the budget of a plan; None if encodings are not chosen by loss.
 
+    Args:
+        quantize: encoding that is asked for.
+        target_bpw: the most bits per weight.
+        max_loss: the most loss, in nats per token.
+        option: name of the option with the encoding, for messages.
+
     Raises:
         InputError: both limits are given, one is out of its range, or one is given without ``auto``.
     """
