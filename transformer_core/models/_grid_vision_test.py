@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lang_core import ConfigError, EagerExecutionContext, ExecutionContext
+from lang_core import ConfigError, EagerExecutionContext, ExecutionContext, MappingWeights
+from transformer_core.family._config import family_of
 from transformer_core.models import DecoderConfig, VisionLanguageConfig, entry_points
 from transformer_core.models.vision_language._grid_model import GridConfig, GridLM
 from transformer_core.models.vision_language._grid_tower import places_of
@@ -36,7 +37,7 @@ _QWEN2_5 = {**{k: v for k, v in _QWEN3.items() if k != "num_position_embeddings"
 
 
 def _read(architecture: str = "Qwen2VL", **changes: Any) -> GridConfig:
-    vision = {"Qwen2VL": _QWEN2, "Qwen2_5_VL": _QWEN2_5, "Qwen3VL": _QWEN3}[architecture]
+    vision = {"Qwen2VL": _QWEN2, "Qwen2_5_VL": _QWEN2_5, "Qwen3VL": _QWEN3, "Qwen3VLMoe": _QWEN3}[architecture]
     values = {
         "architectures": [f"{architecture}ForConditionalGeneration"],
         "image_token_id": 7,
@@ -135,3 +136,38 @@ def test_patches_come_square_by_square(ctx: ExecutionContext) -> None:
     assert columns[0, :12].tolist() == [0, 1, 0, 1, 2, 3, 2, 3, 4, 5, 4, 5]
     assert (rows[1, :8].tolist(), columns[1, :8].tolist()) == ([0, 0, 1, 1, 2, 2, 3, 3], [0, 1] * 4)
     assert is_real.sum(1).tolist() == [12, 8]
+
+
+@pytest.mark.parametrize("projection", ["gate", "up", "down"])
+def test_experts_are_stored_in_either_order(projection: str) -> None:
+    config = _read(
+        "Qwen3VLMoe",
+        text_config={
+            **_TEXT,
+            "moe_intermediate_size": 10,
+            "num_experts": 3,
+            "num_experts_per_tok": 2,
+        },
+    )
+    recipes = family_of(config).stored
+    assert recipes is not None
+    above = "model.language_model.layers.0.mlp.experts."
+    random = np.random.default_rng(5)
+    both = {
+        f"{above}gate_up_proj": random.standard_normal((3, 20, 32)).astype(np.float32),
+        f"{above}down_proj": random.standard_normal((3, 32, 10)).astype(np.float32),
+    }
+    published = {key: np.ascontiguousarray(array.swapaxes(1, 2)) for key, array in both.items()}
+    shape = (3, 32, 10) if projection == "down" else (3, 10, 32)
+    made = []
+    for tensors in (both, published):
+        source = MappingWeights(tensors)
+        recipe = recipes(config)(f"model.layers.0.mlp.experts.{projection}_proj", shape, source)
+        assert recipe is not None
+        made.append(recipe.rows(source, 1, 3))
+    whole = both[f"{above}{'down' if projection == 'down' else 'gate_up'}_proj"]
+    expected = whole if projection == "down" else whole[:, :10] if projection == "gate" else whole[:, 10:]
+    for rows in made:
+        np.testing.assert_array_equal(rows, expected[1:3])
+    with pytest.raises(ConfigError, match="'norm_topk_prob': expected true"):
+        _read("Qwen3VLMoe", text_config={**_TEXT, "norm_topk_prob": False})

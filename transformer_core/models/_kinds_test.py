@@ -34,7 +34,7 @@ _SUPPORTED = {
     "decoder": {"LlamaForCausalLM", "GPT2LMHeadModel", "Lfm2MoeForCausalLM"},
 }
 _HYBRID = {"architectures": ["OlmoHybridForCausalLM"], "model_type": "olmo_hybrid"}
-_QWEN_VL = {"architectures": ["Qwen3VLMoeForConditionalGeneration"], "model_type": "qwen3_vl_moe", "vision_config": {}}
+_QWEN_VL = {"architectures": ["Qwen4VLForConditionalGeneration"], "model_type": "qwen4_vl", "vision_config": {}}
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in _KINDS.items() for name in names])

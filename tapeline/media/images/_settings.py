@@ -123,7 +123,7 @@ _KINDS: Final = {
         boxed=True,
     ),
     "Qwen2VLImageProcessor": _Kind(
-        models=("qwen2_vl", "qwen2_5_vl", "qwen3_vl"),
+        models=("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"),
         resample=_BICUBIC,
         size={"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280},
         mean=_CLIP_MEAN,

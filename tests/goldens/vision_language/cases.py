@@ -261,7 +261,9 @@ _QWEN_TURNS: Final = (
 def _qwen(
     name: str, twist: str, kind: str, text: Mapping[str, Any], vision: Mapping[str, Any], **more: Any
 ) -> "VisionLanguageCase":
-    stem = {"qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2_5_VL", "qwen3_vl": "Qwen3VL"}[kind]
+    stem = {"qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2_5_VL", "qwen3_vl": "Qwen3VL", "qwen3_vl_moe": "Qwen3VLMoe"}[
+        kind
+    ]
     whole = {**_QWEN_VISION, "model_type": f"{kind}_vision", **vision}
     return VisionLanguageCase(
         name=name,
@@ -285,7 +287,7 @@ def _qwen(
             "temporal_patch_size": 2,
         },
         image_tokens=30,
-        processor={"processor_class": f"{stem}Processor"},
+        processor={"processor_class": f"{stem.removesuffix('Moe')}Processor"},
         special=(*_QWEN_SPECIAL, _QWEN_VIDEO),
         template=_QWEN_TEMPLATE,
         turns=_QWEN_TURNS,
@@ -738,6 +740,22 @@ CASES: Final = {
                 {"text_config": {**_QWEN3_TEXT, "rope_parameters": {**_QWEN3_ROPE, "mrope_section": [6, 0, 0]}}},
                 {"vision_config": {**_QWEN_VISION, **_QWEN3_VISION, "deepstack_visual_indexes": []}},
             ),
+        ),
+        _qwen(
+            "qwen3_vl_moe",
+            "experts in some layers, whose shares add up to 1, with states of the tower's layers behind them",
+            "qwen3_vl_moe",
+            {
+                **_QWEN3_TEXT,
+                "mlp_only_layers": [1],
+                "model_type": "qwen3_vl_moe_text",
+                "moe_intermediate_size": 12,
+                "num_experts": 4,
+                "num_experts_per_tok": 2,
+                "rope_parameters": _QWEN3_ROPE,
+            },
+            _QWEN3_VISION,
+            seed=3,
         ),
     )
 }

@@ -7,7 +7,7 @@ from transformer_core.models.vision_language._llava import LLAVA
 from transformer_core.models.vision_language._llava_next import LLAVA_NEXT
 from transformer_core.models.vision_language._model import VisionLanguageLM
 from transformer_core.models.vision_language._pixtral import MISTRAL3_VISION
-from transformer_core.models.vision_language._qwen_vl import QWEN2_5_VL, QWEN2_VL, QWEN3_VL
+from transformer_core.models.vision_language._qwen_vl import QWEN2_5_VL, QWEN2_VL, QWEN3_VL, QWEN3_VL_MOE
 from transformer_core.models.vision_language._smolvlm import IDEFICS3, SMOLVLM
 
 VISION_LANGUAGE = (
@@ -21,6 +21,7 @@ VISION_LANGUAGE = (
     QWEN2_VL,
     QWEN2_5_VL,
     QWEN3_VL,
+    QWEN3_VL_MOE,
 )
 """Families of models of pictures and text."""
 

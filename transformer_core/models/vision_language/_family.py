@@ -96,6 +96,7 @@ def vision_language_family(
     *,
     decoder_in: str | None = None,
     alone: Family | None = None,
+    text: RecipeOf | None = None,
     ignorable: tuple[str, ...] = (),
 ) -> Family:
     """Returns a family of decoders that see pictures.
@@ -108,6 +109,7 @@ def vision_language_family(
         seen: recipes of the tower's and the projector's parameters, for a configuration.
         alone: family of the decoder of a config.json that does not describe the tower; None if each does.
         decoder_in: prefix of the decoder's stored keys; None for those of ``WrappedKeys``.
+        text: recipes of the decoder's parameters, if they are stored in another way than in the decoder's family.
         ignorable: glob patterns of stored keys that the model does not use.
     """
 
@@ -122,9 +124,9 @@ def vision_language_family(
 
     def stored(config: DecoderConfig) -> RecipeOf:
         inner = family_in(config).stored
-        recipes = None if inner is None else inner(config)
-        text = WrappedKeys(recipes) if decoder_in is None else WrappedKeys(recipes, (decoder_in,))
-        return _in_parts(seen(config), text) if isinstance(config, VisionLanguageConfig) else text
+        recipes = text or (None if inner is None else inner(config))
+        wrapped = WrappedKeys(recipes) if decoder_in is None else WrappedKeys(recipes, (decoder_in,))
+        return _in_parts(seen(config), wrapped) if isinstance(config, VisionLanguageConfig) else wrapped
 
     def make_model(config: DecoderConfig, dtype: DType | str, num_layers: int | None) -> DecoderLM:
         return (make if isinstance(config, VisionLanguageConfig) else DecoderLM)(config, dtype, num_layers)

@@ -3,6 +3,7 @@
 Qwen2.5-VL's tower has windows; Qwen3-VL's has learned positions, and states for the decoder's first layers.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -10,7 +11,7 @@ from typing import Any, Final
 
 from lang_core import DType, Module
 from transformer_core._config_fields import ConfigFields
-from transformer_core.checkpoints import RecipeOf, RenamedModules, first_of
+from transformer_core.checkpoints import ExpertKeys, InputMajor, Recipe, RecipeOf, RenamedModules, first_of
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import activation_of
 from transformer_core.layers._rope_config import RopeConfig
@@ -18,6 +19,7 @@ from transformer_core.models.encoders._fused import FUSED_QKV, with_fused
 from transformer_core.models.encoders._stack import StackConfig
 from transformer_core.models.families._qwen2 import QWEN2
 from transformer_core.models.families._qwen3 import QWEN3
+from transformer_core.models.families._qwen3_moe import QWEN3_MOE
 from transformer_core.models.vision_language._config import DYNAMIC, read_image_token, seeing
 from transformer_core.models.vision_language._family import below, vision_language_family
 from transformer_core.models.vision_language._grid_model import DeepLayer, GridConfig, GridLM
@@ -57,6 +59,25 @@ _QWEN3_TEXT: Final[Mapping[str, Any]] = MappingProxyType(
 )
 
 
+_QWEN3_MOE_TEXT: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "hidden_size": 2048,
+        "intermediate_size": 5632,
+        "max_position_embeddings": 128000,
+        "moe_intermediate_size": 1408,
+        "norm_topk_prob": True,
+        "num_attention_heads": 16,
+        "num_experts": 60,
+        "num_experts_per_tok": 4,
+        "num_hidden_layers": 24,
+        "num_key_value_heads": 16,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 500000.0,
+        "vocab_size": 151936,
+    }
+)
+
+
 def _decoder(
     fields: ConfigFields, family: Family, defaults: Mapping[str, Any], sections: Sequence[int], *, interleaved: bool
 ) -> tuple[DecoderConfig, RopeConfig]:
@@ -67,6 +88,8 @@ def _decoder(
     values["tie_word_embeddings"] = fields.boolean("tie_word_embeddings", False) or (
         nested and text.boolean("tie_word_embeddings", False)
     )
+    if family is QWEN3_MOE and not text.boolean("norm_topk_prob", True):
+        text.refuse("norm_topk_prob", "true, or no such field: shares of the chosen experts add up to 1")
     if text.boolean("use_sliding_window", False):
         text.refuse("use_sliding_window", "false: windows beside images are not supported")
     parts = sections
@@ -120,7 +143,12 @@ def _tower_fields(fields: ConfigFields, architecture: str) -> ConfigFields:
     inner = fields.object("vision_config") if fields.has("vision_config") else ConfigFields({}, fields.where)
     # Older files name the whole model in the place of the tower.
     kind = architecture.removesuffix("ForConditionalGeneration")
-    names = {"Qwen2VL": "qwen2_vl", "Qwen2_5_VL": "qwen2_5_vl", "Qwen3VL": "qwen3_vl"}
+    names = {
+        "Qwen2VL": "qwen2_vl",
+        "Qwen2_5_VL": "qwen2_5_vl",
+        "Qwen3VL": "qwen3_vl",
+        "Qwen3VLMoe": "qwen3_vl_moe",
+    }
     inner.choice("model_type", (names[kind], f"{names[kind]}_vision"), names[kind])
     return inner
 
@@ -173,7 +201,14 @@ def _read_qwen2_5_vl(fields: ConfigFields) -> DecoderConfig:
 
 
 def _read_qwen3_vl(fields: ConfigFields) -> DecoderConfig:
-    name = "Qwen3VLForConditionalGeneration"
+    return _read_deep(fields, "Qwen3VLForConditionalGeneration", QWEN3, _QWEN3_TEXT)
+
+
+def _read_qwen3_vl_moe(fields: ConfigFields) -> DecoderConfig:
+    return _read_deep(fields, "Qwen3VLMoeForConditionalGeneration", QWEN3_MOE, _QWEN3_MOE_TEXT)
+
+
+def _read_deep(fields: ConfigFields, name: str, family: Family, defaults: Mapping[str, Any]) -> DecoderConfig:
     inner = _tower_fields(fields, name)
     stack = StackConfig(
         hidden=inner.integer("hidden_size", 1152),
@@ -183,7 +218,7 @@ def _read_qwen3_vl(fields: ConfigFields) -> DecoderConfig:
         norm_eps=_EPS,
         activation=activation_of(inner, default="gelu_pytorch_tanh"),
     )
-    decoder, rope = _decoder(fields, QWEN3, _QWEN3_TEXT, (24, 20, 20), interleaved=True)
+    decoder, rope = _decoder(fields, family, defaults, (24, 20, 20), interleaved=True)
     deep = _layers(inner, "deepstack_visual_indexes", (8, 16, 24))
     if len(deep) > decoder.layers or list(deep) != sorted(deep) or any(layer >= stack.layers for layer in deep):
         inner.refuse("deepstack_visual_indexes", f"ascending numbers of layers, up to {decoder.layers} of them")
@@ -281,6 +316,24 @@ def _deep_layer(config: DecoderConfig, index: int, dtype: DType) -> Module:
     return DeepLayer(config, index, dtype)
 
 
+_EXPERTS: Final = re.compile(r"(?P<above>.*\.mlp\.experts)\.(?P<projection>gate|up|down)_proj")
+
+
+def _experts(name: str, shape: tuple[int, ...], source: Any) -> Recipe | None:
+    """Returns the recipes of experts: output-major, as transformers 5 writes them, or input-major, as published."""
+    match = _EXPERTS.fullmatch(name)
+    if match is None:
+        return None
+    count, outputs, inputs = shape
+    is_down = match["projection"] == "down"
+    key = f"{match['above']}.{'down_proj' if is_down else 'gate_up_proj'}"
+    whole = outputs if is_down else 2 * outputs
+    if source.has(key) and source.spec(key).shape == (count, whole, inputs):
+        return _OUTPUT_MAJOR(name, shape, source)
+    return InputMajor(key, shape, outputs if match["projection"] == "up" else 0, whole)
+
+
+_OUTPUT_MAJOR: Final = ExpertKeys()
 QWEN2_VL: Final = vision_language_family(
     "Qwen2VLForConditionalGeneration", "qwen2_vl", _read_qwen2_vl, GridLM, _recipes(_QWEN2_NAMES)
 )
@@ -290,6 +343,17 @@ QWEN2_5_VL: Final = vision_language_family(
 QWEN3_VL: Final = replace(
     vision_language_family(
         "Qwen3VLForConditionalGeneration", "qwen3_vl", _read_qwen3_vl, GridLM, _recipes(_QWEN3_NAMES)
+    ),
+    layer=_deep_layer,
+)
+QWEN3_VL_MOE: Final = replace(
+    vision_language_family(
+        "Qwen3VLMoeForConditionalGeneration",
+        "qwen3_vl_moe",
+        _read_qwen3_vl_moe,
+        GridLM,
+        _recipes(_QWEN3_NAMES),
+        text=_experts,
     ),
     layer=_deep_layer,
 )
