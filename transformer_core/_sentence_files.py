@@ -19,12 +19,16 @@ SENTENCE_FILES: Final = (
     "sentence_bert_config.json",
     "1_Pooling/config.json",
     "1_LogitScore/config.json",
-    *(f"{place}_{kind}/config.json" for place in range(2, _MOST_MODULES) for kind in ("Dense", "LayerNorm")),
+    *(
+        f"{place}_{kind}/config.json"
+        for place in range(1, _MOST_MODULES)
+        for kind in ("Dense", "LayerNorm", "MultiVectorMask")
+    ),
 )
 """Files beside config.json that describe the pooling, or the score of a reranker."""
 
 SENTENCE_WEIGHTS: Final = tuple(
-    f"{place}_{kind}/model.safetensors" for place in range(2, _MOST_MODULES) for kind in ("Dense", "LayerNorm")
+    f"{place}_{kind}/model.safetensors" for place in range(1, _MOST_MODULES) for kind in ("Dense", "LayerNorm")
 )
 """Files beside the model's with the weights of modules after the pooling."""
 

@@ -3,6 +3,7 @@
 embed --bundle DIR --text "One sentence." --text "Another one." [--output FILE.npy]
 embed --bundle DIR --prompt_name query --text "A question?"
 embed --bundle DIR --sparse --text "One sentence."     weights of tokens (SPLADE), with a masked language model
+embed --bundle DIR --multi_vector --task query --text "A question?"     a vector for each token (ColBERT)
 embed --bundle DIR --image one.jpg --image another.png [--output FILE.npy]
 """
 
@@ -44,10 +45,20 @@ _SPARSE: Final = flags.DEFINE_bool(
     "Print the weights of tokens, with a bundle of a masked language model (SPLADE).",
     flag_values=FLAGS,
 )
+_MULTI_VECTOR: Final = flags.DEFINE_bool(
+    "multi_vector",
+    False,
+    "Give a vector for each token, with a bundle of a ColBERT; texts are compared by late interaction.",
+    flag_values=FLAGS,
+)
+_TASK: Final = flags.DEFINE_enum(
+    "task", "document", ["query", "document"], "Use of the texts of --multi_vector.", flag_values=FLAGS
+)
 _OUTPUT: Final = flags.DEFINE_string(
     "output",
     None,
-    "File (.npy) for the vectors, f32 [texts or images, D], or with --sparse [texts, V].",
+    "File (.npy) for the vectors, f32 [texts or images, D], or with --sparse [texts, V]; with --multi_vector a file "
+    "(.npz) with f32 [tokens, D] of each text, by its number.",
     flag_values=FLAGS,
 )
 _SHOWN: Final = 20
@@ -62,10 +73,17 @@ def main() -> None:
         raise InputError("give a sentence with `text`, once for each, or pictures with `image`")
     if _SPARSE.value and (_IMAGE.value or _PROMPT_NAME.value is not None):
         raise InputError("`sparse` goes with `text`, without `prompt_name`")
+    if _MULTI_VECTOR.value and (_IMAGE.value or _SPARSE.value or _PROMPT_NAME.value is not None):
+        raise InputError("`multi_vector` goes with `text`, without `sparse` and `prompt_name`: `task` names the prompt")
+    if FLAGS["task"].present and not _MULTI_VECTOR.value:
+        raise InputError("`task` goes with `multi_vector`")
     check_readable("image", _IMAGE.value)
     with tapeline.load(user_path(_BUNDLE.value), **_PLACE.keywords()) as model:
         if _SPARSE.value:
             _print_sparse(model, output)
+            return
+        if _MULTI_VECTOR.value:
+            _print_token_vectors(model, output)
             return
         if _IMAGE.value:
             vectors, read, similarity = model.embed_images([*map(user_path, _IMAGE.value)]), {}, "cosine"
@@ -107,3 +125,21 @@ def _print_sparse(model: tapeline.LoadedModel, output: Path | None) -> None:
         print("\n".join(table(rows)))
         if len(ids) > len(best):
             print(f"  ({len(ids) - len(best)} more)")
+
+
+def _print_token_vectors(model: tapeline.LoadedModel, output: Path | None) -> None:
+    """Prints how well each text answers each other one, by late interaction, and the number of its vectors."""
+    embedded = model.embed_tokens(_TEXT.value, task=_TASK.value, truncate=_TRUNCATE.value)
+    vectors = [one.vectors for one in embedded]
+    if output:
+        with whole_file(output) as file:
+            np.savez(file, **{str(index): array for index, array in enumerate(vectors)})
+    if _FORMAT.is_json:
+        counts = {name: [getattr(one, name) for one in embedded] for name in ("tokens", "truncated")}
+        put_json({"inputs": _TEXT.value, "vectors": vectors, **counts})
+        return
+    rows = [
+        [*(f"{model.late_score(one, other):.4f}" for other in vectors), f"{len(one)} vectors", text]
+        for one, text in zip(vectors, _TEXT.value, strict=True)
+    ]
+    print("\n".join(table(rows, indent="")))

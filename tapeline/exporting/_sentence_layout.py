@@ -17,7 +17,7 @@ from transformer_core.checkpoints import SINGLE_FILE
 _TRANSFORMER: Final = "Transformer"
 _WITHOUT_FILES: Final = ("Normalize", "Dropout")
 _WITH_WEIGHTS: Final = ("Dense", "LayerNorm")
-_READ: Final = ("Pooling", "LogitScore", *_WITH_WEIGHTS)
+_READ: Final = ("Pooling", "LogitScore", "MultiVectorMask", *_WITH_WEIGHTS)
 _OF_ALL: Final = "config_sentence_transformers.json"
 
 

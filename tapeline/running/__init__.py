@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from tapeline.running._load import load
     from tapeline.running._loaded import LoadedModel
+    from tapeline.running._multi_vector import LateRanker, MultiVectorEmbedder, TokenVectors, has_token_vectors
     from tapeline.running._picture_forms import PICTURE_FORMS, PicturePart, TiledPicture
     from tapeline.running._picture_prompts import PicturePrompts
     from tapeline.running._pictures import ImageEmbedder, ImageSource

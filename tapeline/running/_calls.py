@@ -139,7 +139,7 @@ class TextCalls:
             text = texts[row] if row < len(texts) else texts[0]
             tokens = len(text.ids)
             ids[row, :tokens], types[row, :tokens] = text.ids, text.types
-            mask[row, :tokens] = 1
+            mask[row, : tokens - text.unseen] = 1
         pooled = np.where(np.arange(length) < skipped, 0, mask).astype(np.int32)
         given = {"token_ids": ids, "attention_mask": mask, "token_type_ids": types, "pooling_mask": pooled}
         results = self._function(name)(*(given[argument] for argument in self._arguments))

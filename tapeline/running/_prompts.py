@@ -28,17 +28,21 @@ class Prompts:
     similarity: str = SIMILARITIES[0]
 
     @classmethod
-    def read(cls, directory: Path) -> "Prompts":
+    def read(cls, directory: Path, similarities: tuple[str, ...] = SIMILARITIES) -> "Prompts":
         """Reads config_sentence_transformers.json of a bundle; without that file, prompts are empty.
+
+        Args:
+            directory: the bundle.
+            similarities: functions that compare the model's vectors; the first is the default.
 
         Raises:
             ConfigError: the file is damaged, or its default is none of its prompts.
         """
         path = directory / _FILE
         if not path.exists():
-            return cls({})
+            return cls({}, similarity=similarities[0])
         checked = config_fields(str(path), "fetch it again")
-        similarity, fields = checked.choice("similarity_fn_name", SIMILARITIES, SIMILARITIES[0]), checked.values
+        similarity, fields = checked.choice("similarity_fn_name", similarities, similarities[0]), checked.values
         named, default = fields.get("prompts") or {}, fields.get("default_prompt_name")
         if isinstance(named, dict):
             named = {name: "" if text is None else text for name, text in named.items()}

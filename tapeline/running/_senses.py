@@ -17,6 +17,13 @@ from tapeline.running._classifier import HYPOTHESIS, TextClassifier
 from tapeline.running._embedder import SentenceEmbedder
 from tapeline.running._filler import Filling, MaskFiller
 from tapeline.running._given_prompts import check_text, checked_texts
+from tapeline.running._multi_vector import (
+    LateRanker,
+    MultiVectorEmbedder,
+    TextTask,
+    TokenVectors,
+    has_token_vectors,
+)
 from tapeline.running._pictures import ImageClassifier, ImageEmbedder, ImageSource, classifies_pictures
 from tapeline.running._ranker import TextRanker
 from tapeline.running._sparse import SparseEmbedder
@@ -96,6 +103,36 @@ class Senses:
         """
         return self._sparse(checked_texts("texts", texts, _ONE), truncate=truncate, check=check or _go_on)
 
+    @checked_choices
+    def embed_tokens(
+        self,
+        texts: Sequence[str],
+        *,
+        task: TextTask = "document",
+        truncate: bool = True,
+        check: Callable[[], object] | None = None,
+    ) -> list[TokenVectors]:
+        """Returns a vector for each token of each text, with a bundle of a ColBERT (late interaction).
+
+        Vectors are those of ``encode_query`` and ``encode_document`` of sentence-transformers' ``MultiVectorEncoder``.
+
+        Args:
+            texts: the texts.
+            task: ``query`` or ``document``, which have prompts, lengths and tokens that count of their own.
+            truncate: False refuses texts that are longer than the model reads.
+            check: called before each text is encoded and each call of the model; its exceptions end the work.
+
+        Raises:
+            InputError: the bundle gives no vectors of tokens, ``texts`` is not a list of texts, or a text has more
+                tokens than the bundle takes.
+        """
+        given = checked_texts("texts", texts, _ONE)
+        return self._multi_vector(given, task, truncate=truncate, check=check or _go_on)
+
+    def late_score(self, query: np.ndarray, document: np.ndarray) -> float:
+        """Returns how well a document answers a query (MaxSim), by their vectors of ``embed_tokens``."""
+        return self._multi_vector.score(query, document)
+
     def token_text(self, token_id: int) -> str:
         """Returns the text of a token of ``embed_sparse``."""
         return self._sparse.token(token_id)
@@ -120,7 +157,8 @@ class Senses:
     ) -> TextArray:
         """Returns a score f32 [documents] for each document: how well it answers the query.
 
-        With a bundle of a cross-encoder, or of a reranker that is a language model (Qwen3-Reranker). A pair that is
+        With a bundle of a cross-encoder, of a reranker that is a language model (Qwen3-Reranker), or of a ColBERT, with
+        scores by late interaction. A pair that is
         longer than a cross-encoder reads is truncated, as in sentence-transformers; ``truncated`` of the result has the
         number of tokens that each pair lost.
 
@@ -373,7 +411,13 @@ class Senses:
         return SparseEmbedder(self.bundle, self._session, Tokenizer.load(self.bundle.path))
 
     @cached_property
-    def _ranker(self) -> TextRanker:
+    def _multi_vector(self) -> MultiVectorEmbedder:
+        return MultiVectorEmbedder(self.bundle, self._session, Tokenizer.load(self.bundle.path))
+
+    @cached_property
+    def _ranker(self) -> TextRanker | LateRanker:
+        if has_token_vectors(self.bundle):
+            return LateRanker(self._multi_vector)
         return TextRanker(self.bundle, self._session, Tokenizer.load(self.bundle.path))
 
     @cached_property

@@ -14,7 +14,16 @@ from tapeline.backends import Place, open_session
 from tapeline.bundle import ARCHIVE, Bundle
 from tapeline.media.audio import LogMel
 from tapeline.runners import SLOTS, BundleSlots, adapter_bytes, open_slots, takes_pictures, takes_texts
-from tapeline.running import LoadedModel, PicturePrompts, classifies, let_workers_run, load, ranks, row_drafting
+from tapeline.running import (
+    LoadedModel,
+    PicturePrompts,
+    classifies,
+    has_token_vectors,
+    let_workers_run,
+    load,
+    ranks,
+    row_drafting,
+)
 from tapeline.server._adapters import AdapterNames, ModelAdapters
 from tapeline.server._classifying_model import ClassifyingModel
 from tapeline.server._embedding_model import EmbeddingModel
@@ -147,7 +156,7 @@ def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:
             context=forward.arguments[0].spec.shape[-1],
             embedder=_loaded(bundle, loading),
         )
-    if forward is not None and ranks(bundle):
+    if forward is not None and (ranks(bundle) or has_token_vectors(bundle)):
         return _ranking_model(name, bundle, forward.arguments[0].spec.shape[-1], loading)
     if forward is not None and classifies(bundle):
         return _classifying_model(name, bundle, forward.arguments[0].spec.shape[-1], loading)

@@ -22,11 +22,13 @@ class EncodedText:
         ids: token ids, special tokens included.
         types: type of each token: 1 for the second text of a pair if the model tells them apart.
         truncated: number of tokens that were cut off because the text is longer than the model reads.
+        unseen: number of tokens at the end that no token attends to.
     """
 
     ids: list[int]
     types: list[int]
     truncated: int = 0
+    unseen: int = 0
 
 
 @dataclass(frozen=True, slots=True)

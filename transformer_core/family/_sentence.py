@@ -23,6 +23,9 @@ _AFTER: Final = (_DENSE, _LAYER_NORM, _NORMALIZE, _DROPOUT)
 _OURS: Final = "sentence_transformers."
 _TASKS: Final = ("feature-extraction",)
 _TYPES: Final = ("SentenceTransformer",)
+_MASK: Final = "MultiVectorMask"
+_MANY_TYPES: Final = ("MultiVectorEncoder",)
+_TOKEN_STATES: Final = "token_embeddings"
 # Arguments for transformers in sentence_bert_config.json, by new and old name of their field: those that change how a
 # model is loaded, and not what it computes.
 _ARGUMENTS: Final = {
@@ -56,6 +59,8 @@ class PoolingMode(enum.Enum):
     """Sum, divided by the square root of the number of tokens."""
     WEIGHTED_MEAN = "weightedmean"
     """Mean with weights 1, 2, 3, ... by position."""
+    TOKENS = "tokens"
+    """No pooling: each token has a vector (late interaction, Khattab, Zaharia 2020, arXiv:2004.12832)."""
 
 
 # Fields of the pooling's config.json, one per mode, in the order in which their vectors are joined; new files have
@@ -169,6 +174,8 @@ class Pooling:
         stages: modules that follow, before the scaling to length 1.
         further: further kinds of pooling; the vectors are joined, that of ``mode`` first.
         include_prompt: whether the tokens of a prompt before the text count, too.
+        skipped_words: tokens whose vectors are left out, of texts that are read for one of ``skipped_tasks``.
+        skipped_tasks: ``query``, ``document`` or both.
     """
 
     mode: PoolingMode
@@ -177,6 +184,18 @@ class Pooling:
     stages: tuple[PoolingStage, ...] = ()
     further: tuple[PoolingMode, ...] = ()
     include_prompt: bool = True
+    skipped_words: tuple[str, ...] = ()
+    skipped_tasks: tuple[str, ...] = ()
+
+    @property
+    def of_tokens(self) -> bool:
+        """True if each token has a vector, and texts have none."""
+        return self.mode is PoolingMode.TOKENS
+
+    @property
+    def result(self) -> str:
+        """Name of the result."""
+        return _TOKEN_STATES if self.of_tokens else "sentence_embedding"
 
     @property
     def modes(self) -> tuple[PoolingMode, ...]:
@@ -205,6 +224,8 @@ class Pooling:
             pooling_mask: i32 [B, T], 0 where padding or the prompt; ``mask`` if None.
             positions: i32 [1, T], if texts are packed; 0 to T - 1 if None.
         """
+        if self.of_tokens:
+            return x
         counted = mask if pooling_mask is None else pooling_mask
         vectors = [self._pooled(ctx, mode, x, counted, positions) for mode in self.modes]
         return vectors[0] if len(vectors) == 1 else ctx.ops.concat(vectors, 1)
@@ -237,11 +258,13 @@ class Pooling:
     def facts(self) -> dict[str, Any]:
         """Returns the entries for a description."""
         prompt = {} if self.include_prompt else {"include_prompt": False}
-        return {"mode": "+".join(mode.value for mode in self.modes), "normalize": self.normalize, **prompt}
+        skipped = {"skipped_words": list(self.skipped_words), "skipped_tasks": list(self.skipped_tasks)}
+        mask = skipped if self.of_tokens else {}
+        return {"mode": "+".join(mode.value for mode in self.modes), "normalize": self.normalize, **prompt, **mask}
 
 
 def of_length_one(ctx: ExecutionContext, x: Tensor) -> Tensor:
-    """Scales the rows of x f32 [B, D] to length 1."""
+    """Scales the rows of x f32 [.., D] to length 1."""
     ops = ctx.ops
     length = ops.sqrt(ops.sum(ops.mul(x, x), -1, keepdims=True))
     return ops.div(x, ops.maximum(length, _SHORTEST))
@@ -294,6 +317,8 @@ def read_pooling(directory: str | os.PathLike[str]) -> Pooling | None:
         return None
     path = os.path.join(os.fspath(directory), MODULES_FILE)
     kinds = [module.kind for module in modules]
+    if _MASK in kinds:
+        return _read_mask(directory, path, modules)
     if kinds[:2] != [_TRANSFORMER, _POOLING] or any(kind not in _AFTER for kind in kinds[2:]):
         unknown = next((kind for kind in kinds if kind not in (_TRANSFORMER, _POOLING, *_AFTER)), None)
         refused = "" if unknown is None else f": the module {unknown} is not supported"
@@ -318,6 +343,45 @@ def read_pooling(directory: str | os.PathLike[str]) -> Pooling | None:
     return Pooling(
         mode, normalize, size, tuple(stages), tuple(further), include_prompt=fields.boolean("include_prompt", True)
     )
+
+
+def _read_mask(directory: str | os.PathLike[str], path: str, modules: tuple[SentenceModule, ...]) -> Pooling:
+    """Reads the modules of a model whose tokens have a vector each."""
+    kinds = [module.kind for module in modules]
+    if kinds[0] != _TRANSFORMER or kinds.count(_MASK) > 1 or any(kind not in (*_AFTER, _MASK) for kind in kinds[1:]):
+        raise ConfigError(
+            f"{path}: expected the modules {_TRANSFORMER}, {_MASK} and perhaps some of {', '.join(_AFTER)}; found "
+            f"{', '.join(kinds)}"
+        )
+    _check_paths(path, modules)
+    _check_transformer(directory)
+    _check_type(directory, _MANY_TYPES)
+    stages = [
+        _stage(directory, module, _TOKEN_STATES) for module in modules[1:] if module.kind not in (_DROPOUT, _MASK)
+    ]
+    normalize = bool(stages) and isinstance(stages[-1], UnitLength)
+    stages = stages[: len(stages) - normalize]
+    _check_sizes(path, None, stages)
+    folder = next(module.own_path for module in modules if module.kind == _MASK)
+    mask = config_fields(
+        os.path.join(os.fspath(directory), folder, "config.json"),
+        "modules.json names a module MultiVectorMask, which it describes",
+    )
+    if mask.values.get("keep_only_token_ids"):
+        mask.refuse("keep_only_token_ids", "null, or no such field")
+    words, tasks = _texts(mask, "skiplist_words", []), _texts(mask, "skiplist_tasks", ["document"])
+    size = next((stage.inputs for stage in stages if isinstance(stage, DenseConfig)), None)
+    return Pooling(
+        PoolingMode.TOKENS, normalize, size, tuple(stages), skipped_words=tuple(words), skipped_tasks=tuple(tasks)
+    )
+
+
+def _texts(fields: ConfigFields, name: str, default: list[str]) -> list[str]:
+    value = fields.values.get(name)
+    value = default if value is None else [value] if isinstance(value, str) else value
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        fields.refuse(name, "a list of texts")
+    return value
 
 
 def read_score_tokens(directory: str | os.PathLike[str]) -> ScoreTokens | None:
@@ -374,11 +438,11 @@ def _check_transformer(directory: str | os.PathLike[str]) -> None:
     text.choice("method_output_name", ("last_hidden_state",), "last_hidden_state")
 
 
-def _check_type(directory: str | os.PathLike[str]) -> None:
+def _check_type(directory: str | os.PathLike[str], types: tuple[str, ...] = _TYPES) -> None:
     """Checks that the modules are those of an embedder, and not of a model that scores or has several vectors."""
     path = os.path.join(os.fspath(directory), "config_sentence_transformers.json")
     if os.path.exists(path):
-        config_fields(path, "fetch the file again").choice("model_type", _TYPES, _TYPES[0])
+        config_fields(path, "fetch the file again").choice("model_type", types, types[0])
 
 
 def _check_arguments(fields: ConfigFields) -> None:
@@ -389,16 +453,18 @@ def _check_arguments(fields: ConfigFields) -> None:
                 fields.refuse(name, f"no setting but {', '.join(harmless)}")
 
 
-def _stage(directory: str | os.PathLike[str], module: SentenceModule) -> PoolingStage:
+def _stage(
+    directory: str | os.PathLike[str], module: SentenceModule, inputs: str = "sentence_embedding"
+) -> PoolingStage:
     path = os.path.join(os.fspath(directory), module.own_path, "config.json")
     if module.kind == _NORMALIZE:
         if os.path.exists(path):
-            _check_names(config_fields(path, "fetch the file again"))
+            _check_names(config_fields(path, "fetch the file again"), inputs)
         return UnitLength()
     fields = config_fields(path, f"modules.json names a module {module.kind}, which it describes")
     if module.kind == _LAYER_NORM:
         return LayerNormConfig(module.place, fields.integer("dimension"))
-    _check_names(fields)
+    _check_names(fields, inputs)
     return DenseConfig(
         module.place,
         fields.integer("in_features"),
@@ -409,9 +475,9 @@ def _stage(directory: str | os.PathLike[str], module: SentenceModule) -> Pooling
     )
 
 
-def _check_names(fields: ConfigFields) -> None:
+def _check_names(fields: ConfigFields, inputs: str) -> None:
     for name in ("module_input_name", "module_output_name"):
-        fields.choice(name, ("sentence_embedding",), "sentence_embedding")
+        fields.choice(name, (inputs,), inputs)
 
 
 def _check_sizes(path: str, size: int | None, stages: list[PoolingStage]) -> None:
@@ -430,7 +496,7 @@ def _check_sizes(path: str, size: int | None, stages: list[PoolingStage]) -> Non
 
 
 def _modes(fields: ConfigFields) -> list[PoolingMode]:
-    known = {mode.value: mode for mode in PoolingMode}
+    known = {mode.value: mode for mode in PoolingMode if mode is not PoolingMode.TOKENS}
     named = fields.values.get("pooling_mode")
     if named is not None:
         names = named if isinstance(named, list) else [named]

@@ -170,7 +170,7 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
             states = {"last_hidden_state": ctx.ops.cast(x, f32)}
             if self.sentence is None:
                 return states
-            return {**states, "sentence_embedding": self.sentence(ctx, x, attention_mask, pooling_mask)}
+            return {**states, self.sentence.pooling.result: self.sentence(ctx, x, attention_mask, pooling_mask)}
         if self.score is not None and self.config.token_labels:
             return {"logits": ctx.ops.cast(self.score(ctx, x), f32)}
         return {"logits": self._logits(ctx, x, self._counted(ctx, token_ids, attention_mask))}
@@ -225,7 +225,8 @@ class DecoderEncoder(Model[DecoderEncoderConfig]):
 
     def packed_lengths(self, longest: int) -> tuple[int, ...]:
         """Returns the T of the entry points of packed texts; see ``Model.packed_lengths``."""
-        if self.config.token_labels:
+        pooling = self.config.pooling
+        if self.config.token_labels or (pooling is not None and pooling.of_tokens):
             return ()
         decoder = self.config.decoder
         return packed_sizes(longest, [decoder.rope, *filter(None, [decoder.local_rope])])

@@ -243,7 +243,7 @@ class T5EncoderModel(Model[T5Config]):
         x = self.encoder(ctx, (self.encoder.embed_tokens or self.shared)(ctx, token_ids), attention_mask)
         results = {"last_hidden_state": ctx.ops.cast(x, f32)}
         if self.sentence is not None:
-            results["sentence_embedding"] = self.sentence(ctx, x, attention_mask, pooling_mask)
+            results[self.sentence.pooling.result] = self.sentence(ctx, x, attention_mask, pooling_mask)
         return results
 
     def packed_results(self, ctx: ExecutionContext, texts: PackedTexts) -> Mapping[str, Tensor]:
@@ -255,7 +255,8 @@ class T5EncoderModel(Model[T5Config]):
 
     def packed_lengths(self, longest: int) -> tuple[int, ...]:
         """Returns the T of the entry points of packed texts; see ``Model.packed_lengths``."""
-        return packed_sizes(longest, ())
+        pooling = self.config.pooling
+        return () if pooling is not None and pooling.of_tokens else packed_sizes(longest, ())
 
     def text_lengths(self, limit: int | None) -> tuple[int, ...]:
         """Returns the T of ``forward`` that an export has by default; see ``Model.text_lengths``."""

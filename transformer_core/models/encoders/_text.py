@@ -314,7 +314,7 @@ class TextModel(Model[TextConfig]):
         x = self(ctx, token_ids, attention_mask, token_type_ids)
         results = {"last_hidden_state": ctx.ops.cast(x, f32)}
         if self.sentence is not None:
-            results["sentence_embedding"] = self.sentence(ctx, x, attention_mask, pooling_mask)
+            results[self.sentence.pooling.result] = self.sentence(ctx, x, attention_mask, pooling_mask)
         elif self.pooler is not None:
             results["pooler_output"] = ctx.ops.cast(pooled(ctx, self.pooler, x), f32)
         return results
@@ -333,6 +333,7 @@ class TextModel(Model[TextConfig]):
     def packed_lengths(self, longest: int) -> tuple[int, ...]:
         """Returns the T of the entry points of packed texts; see ``Model.packed_lengths``."""
         joins = self.config.embed is None and self.config.windows is None
+        joins = joins and not (self.config.pooling is not None and self.config.pooling.of_tokens)
         if not joins or (self.sentence is None and not self.config.labels):
             return ()
         return packed_sizes(longest, self.config.stack.ropes)
