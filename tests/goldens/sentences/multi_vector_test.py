@@ -1,6 +1,7 @@
 """Vectors of tokens and scores of tiny ColBERTs against sentence-transformers, in the eager context."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from transformer_core.family import read_pooling
 def test_vectors_and_scores_are_those_of_sentence_transformers(case: MultiVectorCase, tmp_path: Path) -> None:
     write_model(tmp_path, case)
     with open_source(str(tmp_path), tmp_path, True) as source, np.load(DATA) as golden:
-        bundle = EagerBundle(source.directory, source.weights)
+        bundle: Any = EagerBundle(source.directory, source.weights)
         embedder = MultiVectorEmbedder(bundle, bundle, Tokenizer.load(bundle.path))
         for task, texts in (("query", QUERIES), ("document", DOCUMENTS)):
             for index, one in enumerate(embedder(texts, task)):
