@@ -15,7 +15,8 @@ HYPOTHESIS: Final = "This example is {}."
 """Hypothesis of a class, as in transformers' zero-shot classification."""
 
 
-_CLASSIFIER: Final = "ForSequenceClassification"  # end of architectures; rerankers by tokens have labels, too
+# Ends of architectures; rerankers by tokens have labels, too.
+_CLASSIFIERS: Final = ("ForSequenceClassification", "ForNextSentencePrediction")
 
 
 class TextClassifier:
@@ -133,6 +134,6 @@ def classifies(bundle: Bundle) -> bool:
     """Returns whether a bundle gives scores of the classes of a text."""
     forward = next((point for point in bundle.config.entry_points if point.name == "forward"), None)
     model = bundle.config.model
-    if forward is None or not model.get("labels") or not str(model.get("family")).endswith(_CLASSIFIER):
+    if forward is None or not model.get("labels") or not str(model.get("family")).endswith(_CLASSIFIERS):
         return False
     return "attention_mask" in [argument.name for argument in forward.arguments]

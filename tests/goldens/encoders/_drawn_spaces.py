@@ -164,6 +164,10 @@ _QWEN3: Final[dict[str, Any]] = {
 }
 SPACES: Final[dict[str, Space]] = {
     "bert": _bert_space("Bert", "bert", position_embedding_type=["absolute", *[ABSENT] * 6, "relative_key"]),
+    **{
+        f"{kind}_next": {**_bert_space(name, kind), "architectures": _architectures(f"{name}ForNextSentencePrediction")}
+        for kind, name in (("bert", "Bert"), ("ernie", "Ernie"), ("megatron-bert", "MegatronBert"))
+    },
     "roberta": _bert_space("Roberta", "roberta", **_ROBERTA),
     "xlm-roberta": _bert_space("XLMRoberta", "xlm-roberta", **_ROBERTA),
     "xlm-roberta-xl": _bert_space("XLMRobertaXL", "xlm-roberta-xl", **_ROBERTA),

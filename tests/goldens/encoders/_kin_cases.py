@@ -67,6 +67,14 @@ KIN_CASES: Final = (
         must_matter=({"hidden_act": "relu"},),
     ),
     EncoderCase(
+        "bert_next_sentence",
+        "whether a text follows another, by the pooler",
+        _of("bert", "BertForNextSentencePrediction"),
+        seed=121,
+        lengths=(9, 6),
+        must_matter=({"hidden_act": "relu"},),
+    ),
+    EncoderCase(
         "megatron_bert_tokens",
         "norms before attention and feed-forward and after the last layer, none of the embeddings; classes of tokens",
         _of("megatron-bert", "MegatronBertForTokenClassification", **_classes(3)),

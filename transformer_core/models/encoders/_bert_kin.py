@@ -14,7 +14,7 @@ from transformer_core.models.encoders._roberta import (
     positions_after_padding,
 )
 from transformer_core.models.encoders._text import HeadConfig, TextConfig
-from transformer_core.models.encoders._text_families import text_families
+from transformer_core.models.encoders._text_families import next_sentence_family, text_families
 from transformer_core.models.encoders._text_heads import ActivatedSequenceClassification
 
 PREDICTIONS: Final = {
@@ -33,6 +33,9 @@ _STORED: Final = "encoder.layer.{}."
 def bert_head(fields: ConfigFields) -> HeadConfig:
     """Reads the head of BERT's masked language model."""
     return HeadConfig(activation_of(fields, default="gelu"), aliases=ALIASES)
+
+
+_BERT: Final = RenamedModules(BERT_NAMES, above=("bert.",))
 
 
 def _read_ernie(fields: ConfigFields, architecture: str, **known: Any) -> TextConfig:
@@ -146,7 +149,11 @@ def _roberta_head(fields: ConfigFields) -> HeadConfig:
     return MASKED_LM_HEAD
 
 
+_POSITIONS: Final = (_UNUSED[0], _UNUSED[1], "cls.predictions.*")
 BERT_KIN: Final = (
+    next_sentence_family("Bert", "bert", read_bert, lambda config: _BERT, _POSITIONS),
+    next_sentence_family("Ernie", "ernie", _read_ernie, lambda config: _ERNIE, _POSITIONS),
+    next_sentence_family("MegatronBert", "megatron-bert", _read_megatron, lambda config: _MEGATRON, _POSITIONS),
     *text_families("Ernie", "ernie", _read_ernie, lambda config: _ERNIE, bert_head, _UNUSED),
     *text_families("MegatronBert", "megatron-bert", _read_megatron, lambda config: _MEGATRON, bert_head, _UNUSED),
     *text_families("RemBert", "rembert", _read_rembert, lambda config: _REMBERT, _rembert_head, _UNUSED),

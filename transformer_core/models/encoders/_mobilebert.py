@@ -19,7 +19,7 @@ from transformer_core.models.encoders._bert import BERT_NAMES, read_bert
 from transformer_core.models.encoders._bert_kin import ALIASES, PREDICTIONS
 from transformer_core.models.encoders._stack import StackConfig
 from transformer_core.models.encoders._text import HeadConfig, TextConfig
-from transformer_core.models.encoders._text_families import text_families
+from transformer_core.models.encoders._text_families import next_sentence_family, text_families
 from transformer_core.models.encoders._text_heads import Head, TextForMaskedLM
 
 _TORCH_EPS: Final = 1e-5  # of norms that transformers makes without the configuration's
@@ -321,12 +321,15 @@ def _head(fields: ConfigFields) -> HeadConfig:
     return HeadConfig(_activation(fields), aliases=ALIASES)
 
 
-MOBILEBERT: Final = text_families(
-    "MobileBert",
-    "mobilebert",
-    _read,
-    _stored,
-    _head,
-    ("*embeddings.position_ids", "cls.seq_relationship.*"),
-    masked_lm=MobileBertForMaskedLM,
+MOBILEBERT: Final = (
+    *text_families(
+        "MobileBert",
+        "mobilebert",
+        _read,
+        _stored,
+        _head,
+        ("*embeddings.position_ids", "cls.seq_relationship.*"),
+        masked_lm=MobileBertForMaskedLM,
+    ),
+    next_sentence_family("MobileBert", "mobilebert", _read, _stored, ("*embeddings.position_ids", "cls.predictions.*")),
 )

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
+from lang_core import WeightSource
 from transformer_core._config_fields import ConfigFields
-from transformer_core.checkpoints import RecipeOf
+from transformer_core.checkpoints import Recipe, RecipeOf
+from transformer_core.checkpoints import Stored as StoredTensor
 from transformer_core.family._model import ModelFamily
 from transformer_core.models.encoders._bert import ANY_LAYER
 from transformer_core.models.encoders._stack import labels_of
@@ -15,6 +17,42 @@ from transformer_core.models.encoders._token_heads import Read, token_families
 
 Stored = Callable[[TextConfig], RecipeOf]
 """Gives the recipes of a configuration's parameters."""
+
+
+_NEXT: Final = "cls.seq_relationship"
+_FOLLOWS: Final = 2  # classes: the second text follows, or is any other
+
+
+def next_sentence_family(
+    name: str,
+    model_type: str,
+    read: Read,
+    stored: Stored,
+    unused: tuple[str, ...],
+    *,
+    layer_key: str = ANY_LAYER,
+    **known: Any,
+) -> ModelFamily[TextConfig]:
+    """Returns the family ``...ForNextSentencePrediction``: a classifier of pairs of texts, class 0 if they follow.
+
+    Arguments are those of ``text_families``; ``stored`` are the recipes of the encoder and its pooler.
+    """
+    architecture = f"{name}ForNextSentencePrediction"
+
+    def read_pairs(fields: ConfigFields) -> TextConfig:
+        return read(fields, architecture, pooler=True, labels=_FOLLOWS, **known)
+
+    def recipes(config: TextConfig) -> RecipeOf:
+        others = stored(config)
+
+        def recipe(key: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
+            head, _, kind = key.rpartition(".")
+            return StoredTensor(f"{_NEXT}.{kind}", shape) if head == "classifier" else others(key, shape, source)
+
+        return recipe
+
+    read_pairs.__module__ = read.__module__
+    return ModelFamily(architecture, model_type, read_pairs, TextForSequenceClassification, recipes, layer_key, unused)
 
 
 def text_families(
