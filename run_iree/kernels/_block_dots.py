@@ -10,9 +10,10 @@ from typing import Final
 
 from lang_core import BLOCK, Encoding
 from run_iree.kernels._instruction_sets import byte_pairs_dot, vnni_dot, word_dot
+from run_iree.kernels._lines import Lines, Operand, vector
 from run_iree.kernels._turned_rows import WORD, WORDS
 
-_PAIRS: Final = "vector<32xi16>"
+_PAIRS: Final = vector(32, "i16")
 _LAST: Final = BLOCK // WORD - 1
 _MOST_BITS: Final = 4  # 8 sums of two products of 15 and -128 are within 16 bits
 
@@ -37,49 +38,55 @@ class BlockDots:
     vnni: bool
 
     @property
-    def before(self) -> list[str]:
+    def before(self) -> Lines:
         """Lines ahead of all loops."""
+        b = Lines()
         if self.vnni:
-            return [
-                f"%zero = arith.constant dense<0> : {WORDS}",
-                f"%by_base = arith.constant dense<8> : {WORDS}",
-            ]
-        factors = [256, 1][2 - self.planes :]
-        return [f"%factor{plane} = arith.constant dense<{factor}> : {_PAIRS}" for plane, factor in enumerate(factors)]
+            b.constant("zero", 0, WORDS)
+            b.constant("by_base", 8, WORDS)
+            return b
+        for plane, factor in enumerate([256, 1][2 - self.planes :]):
+            b.constant(f"factor{plane}", factor, _PAIRS)
+        return b
 
-    def added(self, n: str, plane: int, word: int, w: str, x: str) -> list[str]:
+    def added(self, n: str, plane: int, word: int, w: str, x: str) -> Lines:
         """Adds the products of a word of W, unsigned bytes, and of a plane of x to the sums ``n``."""
-        name, before = f"%sums{n}_{plane}_{word}", f"%sums{n}_{plane}_{word - 1}"
+        b, name = Lines(), f"sums{n}_{plane}_{word}"
         if self.vnni:
-            lines, begin = ([], before) if word else self._begun(n, plane)
-            return [*lines, f"{name} = {vnni_dot(begin, w, x)}"]
-        if not word:
-            return [f"{name} = {byte_pairs_dot(w, x)}"]
-        return [
-            f"{name}_more = {byte_pairs_dot(w, x)}",
-            f"{name} = arith.addi {before}, {name}_more : {_PAIRS}",
-        ]
+            begin = self._sums(n, plane, word - 1) if word else self._begun(b, n, plane)
+            b.make(name, vnni_dot(begin, w, x), WORDS)
+        elif word:
+            more = b.make(f"{name}_more", byte_pairs_dot(w, x), _PAIRS)
+            b.same(name, "arith.addi", self._sums(n, plane, word - 1), more)
+        else:
+            b.make(name, byte_pairs_dot(w, x), _PAIRS)
+        return b
 
-    def _begun(self, n: str, plane: int) -> tuple[list[str], str]:
-        """Returns lines, and the initial value of a plane's sums."""
-        start = f"%start{n}" if self.started else "%zero"
-        if plane == 0:
-            return [], start if self.planes == 1 else "%zero"
-        lines = [f"%based{n} = arith.shli %sums{n}_0_{_LAST}, %by_base : {WORDS}"]
-        if not self.started:
-            return lines, f"%based{n}"
-        return [*lines, f"%started{n} = arith.addi %based{n}, {start} : {WORDS}"], f"%started{n}"
-
-    def joined(self, n: str, plane: int) -> list[str]:
+    def joined(self, n: str, plane: int) -> Lines:
         """Makes ``%total<n>`` vector<16xi32> after the last plane."""
-        sums, last = f"%sums{n}_{plane}_{_LAST}", plane == self.planes - 1
+        b, sums, last = Lines(), self._sums(n, plane, _LAST), plane == self.planes - 1
         if self.vnni:
-            return [f"%total{n} = vector.bitcast {sums} : {WORDS} to {WORDS}"] if last else []
-        before = f"%plane{n}_0" if plane else f"%start{n}" if self.started else None
-        made = f"%total{n}" if last else f"%plane{n}_{plane}"
-        if before is None:
-            return [f"{made} = {word_dot(sums, f'%factor{plane}')}"]
-        return [
-            f"{made}_words = {word_dot(sums, f'%factor{plane}')}",
-            f"{made} = arith.addi {before}, {made}_words : {WORDS}",
-        ]
+            if last:
+                b.cast(f"total{n}", "vector.bitcast", sums, WORDS)
+            return b
+        name = f"total{n}" if last else f"plane{n}_{plane}"
+        dot = word_dot(sums, f"%factor{plane}")
+        if plane == 0 and not self.started:
+            b.make(name, dot, WORDS)
+            return b
+        former = Operand(f"%plane{n}_0" if plane else f"%start{n}", WORDS)
+        b.same(name, "arith.addi", former, b.make(f"{name}_words", dot, WORDS))
+        return b
+
+    def _sums(self, n: str, plane: int, word: int) -> Operand:
+        """Returns the sums ``n`` of a plane after a word."""
+        return Operand(f"%sums{n}_{plane}_{word}", WORDS if self.vnni else _PAIRS)
+
+    def _begun(self, b: Lines, n: str, plane: int) -> Operand:
+        """Returns the initial value of a plane's sums."""
+        zero = Operand("%zero", WORDS)
+        start = Operand(f"%start{n}", WORDS) if self.started else zero
+        if plane == 0:
+            return start if self.planes == 1 else zero
+        based = b.same(f"based{n}", "arith.shli", self._sums(n, 0, _LAST), Operand("%by_base", WORDS))
+        return b.same(f"started{n}", "arith.addi", based, start) if self.started else based

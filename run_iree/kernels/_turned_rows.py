@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from run_iree.kernels._lines import Buffer
-from run_iree.kernels._text import listed
+from run_iree.kernels._lines import Buffer, Lines, Operand, vector
 
 ROWS: Final = 16
 WORD: Final = 4  # bytes
 QUARTER: Final = 16  # bytes
-BYTES: Final = "vector<64xi8>"
-WORDS: Final = f"vector<{ROWS}xi32>"
-FLOATS: Final = f"vector<{ROWS}xf32>"
-_HALVES: Final = f"vector<{2 * ROWS}xi16>"
+BYTES: Final = vector(64, "i8")
+WORDS: Final = vector(ROWS, "i32")
+FLOATS: Final = vector(ROWS, "f32")
+_HALVES: Final = vector(2 * ROWS, "i16")
+_QUARTER: Final = vector(QUARTER // WORD, "i32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,73 +58,64 @@ class TurnedRows:
         return [self.row_bytes, ROWS * self.row_bytes, self.step_bytes, ROWS * self.step_bytes]
 
 
-def row_places(row_bytes: int) -> list[str]:
+def row_places(row_bytes: int) -> Lines:
     """Makes ``%row_at<r>``, the start of the step in each row."""
-    lines = list[str]()
+    b = Lines()
     for r in range(ROWS):
-        lines += [
-            f"%row_skip{r} = arith.constant {r * row_bytes} : index",
-            f"%row_at{r} = arith.addi %at, %row_skip{r} : index",
-        ]
-    return lines
+        skip = b.constant(f"row_skip{r}", r * row_bytes, "index")
+        b.same(f"row_at{r}", "arith.addi", Operand("%at", "index"), skip)
+    return b
 
 
-def turned_words(w: Buffer, place: int, first: int) -> list[str]:
+def turned_words(w: Buffer, place: int, first: int) -> Lines:
     """Makes ``%word<byte>``, from ``first`` on, of sixteen bytes from ``place`` of the step on."""
-    lines = list[str]()
+    b, quarters = Lines(), list[Operand]()
     for r in range(ROWS):
         name = f"{place}_{r}"
-        lines += [
-            f"%place{name} = arith.constant {place} : index",
-            f"%bytes_at{name} = arith.addi %row_at{r}, %place{name} : index",
-            f"%bytes{name} = vector.load %w[%bytes_at{name}] : {w.memref}, vector<{QUARTER}xi8>",
-            f"%quarter{name} = vector.bitcast %bytes{name} : vector<{QUARTER}xi8> to vector<4xi32>",
-        ]
-    for i in range(4):
-        lines += _joined(f"joined{place}_{i}", [f"%quarter{place}_{r}" for r in range(i, ROWS, 4)])
+        offset = b.constant(f"place{name}", place, "index")
+        at = b.same(f"bytes_at{name}", "arith.addi", Operand(f"%row_at{r}", "index"), offset)
+        quarters.append(b.cast(f"quarter{name}", "vector.bitcast", b.load(f"bytes{name}", w, at, QUARTER), _QUARTER))
+    joined = [_joined(b, f"joined{place}_{i}", quarters[i::4]) for i in range(4)]
     low, high = _quarters([0, 16, 1, 17]), _quarters([2, 18, 3, 19])
-    for i, pair in ((0, (0, 1)), (2, (2, 3))):
-        for name, mask in ((i, low), (i + 1, high)):
-            sources = ", ".join(f"%joined{place}_{j}" for j in pair)
-            lines.append(f"%round{place}_{name} = vector.shuffle {sources} {listed(mask)} : {WORDS}, {WORDS}")
+    rounds = [
+        b.shuffle(f"round{place}_{i + j}", joined[i // 2 * 2], joined[i // 2 * 2 + 1], mask)
+        for i in (0, 2)
+        for j, mask in enumerate((low, high))
+    ]
     low, high = _quarters([0, 1, 16, 17]), _quarters([2, 3, 18, 19])
-    for i, (sources, mask) in enumerate((((0, 2), low), ((0, 2), high), ((1, 3), low), ((1, 3), high))):
-        names = ", ".join(f"%round{place}_{j}" for j in sources)
+    for i, (half, mask) in enumerate(((0, low), (0, high), (1, low), (1, high))):
         if place + WORD * i >= first:
-            lines.append(f"%word{place + WORD * i} = vector.shuffle {names} {listed(mask)} : {WORDS}, {WORDS}")
-    return lines
+            b.shuffle(f"word{place + WORD * i}", rounds[half], rounds[half + 2], mask)
+    return b
 
 
-def mixed_halves(name: str, first: int, last: int) -> list[str]:
+def mixed_halves(name: str, first: int, last: int) -> Lines:
     """Makes ``%<name>`` of the upper halves of the word at byte ``first`` and the lower halves of that at ``last``."""
-    mask = [lane if lane % 2 else 2 * ROWS + lane for lane in range(2 * ROWS)]
-    return [
-        f"%{name}_first = vector.bitcast %word{first} : {WORDS} to {_HALVES}",
-        f"%{name}_last = vector.bitcast %word{last} : {WORDS} to {_HALVES}",
-        f"%{name}_halves = vector.shuffle %{name}_first, %{name}_last {listed(mask)} : {_HALVES}, {_HALVES}",
-        f"%{name} = vector.bitcast %{name}_halves : {_HALVES} to {WORDS}",
-    ]
+    b, mask = Lines(), [lane if lane % 2 else 2 * ROWS + lane for lane in range(2 * ROWS)]
+    upper = b.cast(f"{name}_first", "vector.bitcast", _word(first), _HALVES)
+    lower = b.cast(f"{name}_last", "vector.bitcast", _word(last), _HALVES)
+    b.cast(name, "vector.bitcast", b.shuffle(f"{name}_halves", upper, lower, mask), WORDS)
+    return b
 
 
-def turned_f16(name: str, place: int) -> list[str]:
+def turned_f16(name: str, place: int) -> Lines:
     """Makes ``%<name>`` f32 of the f16 at a byte of the step."""
-    own = listed(range(place % WORD // 2, 2 * ROWS, 2))
-    return [
-        f"%{name}_halves = vector.bitcast %word{place - place % WORD} : {WORDS} to {_HALVES}",
-        f"%{name}_own = vector.shuffle %{name}_halves, %{name}_halves {own} : {_HALVES}, {_HALVES}",
-        f"%{name}_f16 = vector.bitcast %{name}_own : vector<{ROWS}xi16> to vector<{ROWS}xf16>",
-        f"%{name} = arith.extf %{name}_f16 : vector<{ROWS}xf16> to {FLOATS}",
-    ]
+    b = Lines()
+    halves = b.cast(f"{name}_halves", "vector.bitcast", _word(place - place % WORD), _HALVES)
+    own = b.shuffle(f"{name}_own", halves, halves, range(place % WORD // 2, 2 * ROWS, 2))
+    b.cast(name, "arith.extf", b.cast(f"{name}_f16", "vector.bitcast", own, vector(ROWS, "f16")), FLOATS)
+    return b
 
 
-def _joined(name: str, quarters: Sequence[str]) -> list[str]:
-    """Makes ``%<name>`` vector<16xi32> of four vector<4xi32>."""
-    lines = list[str]()
-    for i in range(2):
-        pair, kind = ", ".join(quarters[2 * i : 2 * i + 2]), "vector<4xi32>"
-        lines.append(f"%{name}_half{i} = vector.shuffle {pair} {listed(range(8))} : {kind}, {kind}")
-    kind = "vector<8xi32>"
-    return [*lines, f"%{name} = vector.shuffle %{name}_half0, %{name}_half1 {listed(range(16))} : {kind}, {kind}"]
+def _word(byte: int) -> Operand:
+    """Returns the word that ``turned_words`` makes of the bytes from ``byte`` of the step on."""
+    return Operand(f"%word{byte}", WORDS)
+
+
+def _joined(b: Lines, name: str, quarters: Sequence[Operand]) -> Operand:
+    """Returns vector<16xi32> of four vector<4xi32>."""
+    low, high = (b.shuffle(f"{name}_half{i}", quarters[2 * i], quarters[2 * i + 1], range(8)) for i in range(2))
+    return b.shuffle(name, low, high, range(16))
 
 
 def _quarters(mask: Sequence[int]) -> list[int]:
