@@ -8,7 +8,6 @@ import numpy as np
 from generation import KnownLogits, Prediction, Sampler, StopRule
 from generation.engine._constraints import AnswerConstraint
 from generation.engine._guard import unguarded
-from generation.engine._logprobs import token_event
 from generation.engine._pictures import PromptSight, content_keys
 from generation.engine._request import EndEvent, Event, OnEvent, PromptEvent, TokenEvent, TokenRequest
 from lang_core import TapelineError
@@ -136,7 +135,7 @@ class Answer:
         prompt = len(self.request.prompt)
         if self.fed < prompt:
             most = self.request.prompt_logprobs or 0
-            self._logprobs.append(token_event(int(self._tokens[self.fed]), prediction.logits(), most))
+            self._logprobs.append(_token_event(int(self._tokens[self.fed]), prediction.logits(), most))
             return
         if self.fed == prompt:
             asked = self.request.prompt_logprobs is not None
@@ -208,7 +207,7 @@ class Answer:
 
     def _event(self, token_id: int, prediction: Prediction) -> TokenEvent:
         most = self.request.logprobs
-        event = TokenEvent(token_id) if most is None else token_event(token_id, prediction.logits(), most)
+        event = TokenEvent(token_id) if most is None else _token_event(token_id, prediction.logits(), most)
         return dataclasses.replace(event, prediction=unguarded(prediction)) if self.request.predictions else event
 
     def _send(self, event: Event) -> None:
@@ -216,3 +215,30 @@ class Answer:
             self._on_event(event)
         except Exception:  # noqa: BLE001 - whatever the listener raises, it listens no more
             self.cancelled = True
+
+
+def _token_event(token_id: int, logits: np.ndarray, most: int) -> TokenEvent:
+    """Returns a token with its log probability and the ``most`` likeliest tokens, the lowest ids first among equals.
+
+    Args:
+        token_id: the token.
+        logits: f32 [V], as the model gave them.
+        most: number of alternatives.
+    """
+    highest = logits.max()
+    rest = float(np.log(np.exp(logits - highest).sum(dtype=np.float64)))
+
+    def logprob(index: int) -> float:
+        return float(logits[index]) - float(highest) - rest
+
+    order = _largest(logits, min(most, logits.size))
+    return TokenEvent(token_id, logprob(token_id), tuple((int(i), logprob(i)) for i in order))
+
+
+def _largest(values: np.ndarray, count: int) -> np.ndarray:
+    """Returns the indices of the largest values, largest first, the lowest of equal ones first."""
+    if count == 0:
+        return np.zeros(0, np.int64)
+    edge = np.partition(values, -count)[-count]
+    candidates = np.flatnonzero(values >= edge)
+    return candidates[np.argsort(-values[candidates], kind="stable")][:count]

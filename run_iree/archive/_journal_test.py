@@ -67,7 +67,7 @@ def _write(directory: Path, source: Source, key: str = "one") -> WrittenArchive:
 def _marks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_writer, "MARK_BYTES", 50)
     monkeypatch.setattr("run_iree.archive._output._ANNOUNCE_BYTES", 1)
-    monkeypatch.setattr("run_iree.archive._units.UNIT_BYTES", _UNIT)
+    monkeypatch.setattr("run_iree.archive._output.UNIT_BYTES", _UNIT)
 
 
 def _whole(directory: Path) -> tuple[bytes, WrittenArchive]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lang_core import InputError
-from run_iree.archive import _output, _pieces, _units
+from run_iree.archive import _output, _pieces
 from run_iree.archive._archive_testing import ARRAYS, Arrays, loaded_by_iree, open_below, same
 from run_iree.archive._writer import write_archive
 
@@ -46,7 +46,7 @@ def test_failing_write_leaves_the_earlier_file(
 ) -> None:
     path = tmp_path / "w.irpa"
     path.write_bytes(b"before")
-    monkeypatch.setattr(_units, "UNIT_BYTES", 100)
+    monkeypatch.setattr(_output, "UNIT_BYTES", 100)
     real, calls = os.write, iter(range(100))
 
     def failing(descriptor: int, data: memoryview) -> int:
@@ -74,7 +74,7 @@ def test_interrupt_leaves_nothing(tmp_path: Path) -> None:
 def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.write
     monkeypatch.setattr(_output.os, "write", lambda descriptor, data: real(descriptor, data[:17]))
-    monkeypatch.setattr(_units, "UNIT_BYTES", 700)
+    monkeypatch.setattr(_output, "UNIT_BYTES", 700)
     written = write_archive(tmp_path / "w.irpa", same(ARRAYS), Arrays(ARRAYS))
     assert loaded_by_iree(tmp_path / "w.irpa")["p.w"] == ARRAYS["w"].tobytes()
     assert written.sha256 == hashlib.sha256((tmp_path / "w.irpa").read_bytes()).hexdigest()
@@ -97,7 +97,7 @@ def test_every_write_is_of_whole_units(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_output.os, "write", noting)
-        patch.setattr(_units, "UNIT_BYTES", unit)
+        patch.setattr(_output, "UNIT_BYTES", unit)
         patch.setattr(_pieces, "_PIECE_BYTES", piece)
         written = write_archive(path, same(ARRAYS), Arrays(ARRAYS), chunk_bytes=chunk_bytes)
     assert path.read_bytes() == wanted

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_iree.archive import _units
-from run_iree.archive._units import UNIT_BYTES, Units
+from run_iree.archive import _output
+from run_iree.archive._output import UNIT_BYTES, Units
 
 _UNIT = 11
 
@@ -13,7 +13,7 @@ _UNIT = 11
 @pytest.fixture(autouse=True, scope="module")
 def _small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_units, "UNIT_BYTES", _UNIT)
+        patch.setattr(_output, "UNIT_BYTES", _UNIT)
         yield
 
 
