@@ -81,6 +81,7 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "A stop signal ends a server, also while native code holds the interpreter", "tapeline/server/_stop_test.py::test_a_signal_ends_a_server_that_hangs"),
     ("results", "A request keeps the model's sampling in every field that it leaves out", "tapeline/server/_sampling_test.py::test_a_request_keeps_the_defaults_of_what_it_leaves_out"),
     ("results", "Sampling that a GGUF file recommends is that of the model it was converted from", "tests/parity/gguf_sampling_test.py::test_what_the_converter_writes_is_the_models_own_recommendation"),
+    ("results", "Encodings by measured loss lose what is reported, and no more than `max_loss`", "tests/product/auto_quantize_test.py::test_a_gguf_file_loses_what_was_measured"),
     ("results", "A list of prompts has the answer to each prompt alone", "tests/product/python_prompts_test.py::test_a_list_of_prompts_has_the_answer_to_each_alone"),
     ("results", "An answer ends before the first stop string, also one that is split across tokens", "tests/product/python_prompts_test.py::test_an_answer_ends_before_the_first_stop_string"),
     ("results", "A text that was cut off says so, on stderr and in JSON", "tests/product/chat_test.py::test_the_text_of_generate_that_is_cut_off_says_so"),
