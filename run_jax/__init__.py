@@ -9,7 +9,7 @@ This package loads JAX into the process.
 12.0
 """
 
-from run_jax import _contract, _elementwise, _indexing, _packed, _packed_experts, _reduce, _shape
+from run_jax import _contract, _elementwise, _indexing, _packed, _packed_cache, _packed_experts, _reduce, _shape
 from run_jax._context import JaxExecutionContext, require_width
 from run_jax._devices import jax_devices
 from run_jax._engine import StableHloFunction
@@ -17,4 +17,5 @@ from run_jax._function import arrays_of, jax_function, parameter_arrays
 from run_jax._rules import RULES, computes
 from run_jax._tensor import JaxTensor
 
-del _contract, _elementwise, _indexing, _packed, _packed_experts, _reduce, _shape  # imported for their rules
+# Imported for their rules.
+del _contract, _elementwise, _indexing, _packed, _packed_cache, _packed_experts, _reduce, _shape

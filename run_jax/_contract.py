@@ -2,6 +2,7 @@
 
 import math
 import string
+from collections.abc import Sequence
 from typing import Any, Final
 
 import jax
@@ -100,9 +101,20 @@ def _chosen(cache: Array, rows: Array) -> Array:
 @computes("cached_attention")
 def _cached_attention(q: Array, k: Array, v: Array, bias: Array, *rows_and_scale: Any) -> Array:
     *rows, scale = rows_and_scale
-    dtype = as_dtype(v.dtype)
+    k, v = (chosen_entries(array, rows) for array in (k, v))
+    return attended(q, k, v, bias, scale)
+
+
+def chosen_entries(cache: Array, rows: Sequence[Array]) -> Array:
+    """Returns the entries of each sequence, [B, K, S, H], of a cache that may have more rows."""
     for row in rows:
-        k, v = (_chosen(array, row) for array in (k, v))
+        cache = _chosen(cache, row)
+    return cache
+
+
+def attended(q: Array, k: Array, v: Array, bias: Array, scale: float) -> Array:
+    """Returns ``softmax(scale * q k^T + bias) v``, computed in f32, in q's dtype."""
+    dtype = as_dtype(q.dtype)
     q, k, v = (convert(array, f32) for array in (q, k, v))
     scores = jnp.einsum("bkgth,bksh->bkgts", q, k, precision=exact()) * jnp.float32(scale)
     weights = jax.nn.softmax(scores + bias[:, None, None], axis=-1)

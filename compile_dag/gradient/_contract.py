@@ -11,6 +11,7 @@ Axes = tuple[int, ...]
 not_differentiable(
     "attention over a cache has no gradient, because training uses none: without a cache the composite has one",
     "cached_attention",
+    "packed_cached_attention",
     refused=True,
 )
 not_differentiable(
@@ -20,6 +21,7 @@ not_differentiable(
     "expert_block_product",
     refused=True,
 )
+not_differentiable("packed blocks are integers: train the model without quantized caches", "quantize", refused=True)
 not_differentiable("block-quantised weights are integers", "dequantize")
 
 

@@ -26,8 +26,8 @@ _GIVEN_ROOTS: Final = {name: frozenset((SHARED + place,)) for place, name in enu
 _SHARED_ROOTS: Final[Roots] = frozenset().union(*_GIVEN_ROOTS.values())
 # The results of these are computed before what uses them.
 _APART: Final = frozenset(
-    "argmax argmin block_product cached_attention conv dot_general expert_block_product iota packed_expert_linear "
-    "packed_linear sort".split()
+    "argmax argmin block_product cached_attention conv dot_general expert_block_product iota "
+    "packed_cached_attention packed_expert_linear packed_linear sort".split()
 )
 # Ops with another result than their operands have elements, so that it is none of their buffers.
 _NEW: Final = frozenset("all any cumsum max min prod sum".split())

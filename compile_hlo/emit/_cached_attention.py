@@ -16,8 +16,9 @@ from compile_hlo.emit._packed import bind_blocks, bits_in_name, bits_of, block_s
 from compile_hlo.emit._reduce import reduced
 from compile_hlo.emit._slices import rows_of
 from compile_hlo.emit._types import tensor_type
+from compile_hlo.emit._unpacking import unpacked
 from compile_hlo.passes import Group
-from lang_core import BLOCK, TensorSpec, f32
+from lang_core import BLOCK, Encoding, TensorSpec, f32
 
 _MOST_SUMS: Final = 4096  # of heads that share keys: what a kernel of attention keeps until the end
 _PAGED: Final = 2  # rank of rows of which each sequence has several
@@ -26,12 +27,23 @@ _HEADS_LAST: Final = (0, 3, 1, 2, 4)
 
 @emits("cached_attention")
 def _cached_attention(e: Emitter, node: Node) -> None:
-    spec = _result(node)
+    _emit(e, node, None)
+
+
+@emits("packed_cached_attention")
+def _packed_cached_attention(e: Emitter, node: Node) -> None:
+    _emit(e, node, node.attributes[1])
+
+
+def _emit(e: Emitter, node: Node, encoding: Encoding | None) -> None:
+    """Calls the function of attention over caches that may be packed."""
+    spec = _result(node, encoding)
 
     def body(inner: Emitter, *given: SsaValue) -> list[str]:
-        return [_attended(inner, *given, scale=node.attributes[0])]
+        return [_attended(inner, *given, scale=node.attributes[0], encoding=encoding)]
 
-    e.alias(node, call_helper(e, _helper("cached_attention", node), e.values(node.inputs), (spec,), body))
+    helper = _helper(node.op.name, node, encoding)
+    e.alias(node, call_helper(e, helper, e.values(node.inputs), (spec,), body))
 
 
 def _is_one_query(group: Group) -> bool:
@@ -46,41 +58,69 @@ def _is_one_query(group: Group) -> bool:
 
 @emits_composite("cached_attention", "transpose", "reshape", "block_quantize", fits=_is_one_query)
 def _cached_attention_quantize(e: Emitter, node: Group) -> None:
-    spec = _result(node)
+    _emit_blocks(e, node, None)
+
+
+@emits_composite("packed_cached_attention", "transpose", "reshape", "block_quantize", fits=_is_one_query)
+def _packed_cached_attention_quantize(e: Emitter, node: Group) -> None:
+    _emit_blocks(e, node, node.attributes[1])
+
+
+def _emit_blocks(e: Emitter, node: Group, encoding: Encoding | None) -> None:
+    """Calls the function of attention over caches that may be packed, with a quantized result."""
+    spec = _result(node, encoding)
     flat = TensorSpec((spec.shape[0], math.prod(spec.shape[1:])), spec.dtype)
     bits = bits_of(node)
-    results, helper = block_specs(flat.shape, bits), _helper("cached_attention_quantize", node, bits_in_name(bits))
+    results = block_specs(flat.shape, bits)
+    helper = _helper(f"{node.members[0].op.name}_quantize", node, encoding, bits_in_name(bits))
 
     def body(inner: Emitter, *given: SsaValue) -> list[str]:
-        heads = _attended(inner, *given, scale=node.attributes[0])
+        heads = _attended(inner, *given, scale=node.attributes[0], encoding=encoding)
         return quantized(inner, SsaValue(inner.reshape(heads, spec, flat.shape), flat), bits)
 
     call = call_helper(e, helper, e.values(node.inputs), results, body)
     bind_blocks(e, node, call, results)
 
 
-def _result(node: Node) -> TensorSpec:
+def _result(node: Node, encoding: Encoding | None) -> TensorSpec:
     """Returns the spec of the attention, [B, K, G, T, H']."""
     q, _, v, *_ = node.inputs
-    return TensorSpec((*q.shape[:4], v.shape[3]), v.dtype)
+    width = v.shape[3]
+    return TensorSpec((*q.shape[:4], width if encoding is None else encoding.columns(width) or 0), q.dtype)
 
 
-def _helper(kind: str, node: Node, bits: str = "") -> Helper:
+def _helper(kind: str, node: Node, encoding: Encoding | None, bits: str = "") -> Helper:
     q, _, v, bias, *rows = node.inputs
     sizes = "x".join(map(str, (*q.shape, *v.shape[2:], bias.shape[0])))
     sizes += f"of{v.shape[0]}" if rows else ""
     sizes += "".join(f"by{row.shape[1]}" for row in rows if row.ndim == _PAGED)
     scale = node.attributes[0]
-    return Helper(kind, f"{v.dtype.name}.{sizes}.{in_name(scale)}{bits}", {"scale": scale})
+    case, attributes = f"{q.dtype.name}.{sizes}.{in_name(scale)}{bits}", {"scale": scale}
+    if encoding is None:
+        return Helper(kind, case, attributes)
+    return Helper(kind, f"{encoding.name}.{case}", {**attributes, "encoding": encoding.name})
 
 
-def _attended(e: Builder, q: SsaValue, k: SsaValue, v: SsaValue, bias: SsaValue, *rows: SsaValue, scale: float) -> str:
+def _attended(
+    e: Builder,
+    q: SsaValue,
+    k: SsaValue,
+    v: SsaValue,
+    bias: SsaValue,
+    *rows: SsaValue,
+    scale: float,
+    encoding: Encoding | None,
+) -> str:
     """Writes the attention of q [B, K, G, T, H], k [B, K, S, H], v [B, K, S, H'], bias [B or 1, T, S], rows [B].
 
-    With rows [B, M], k and v are pages [P, K, S / M, H].
+    With rows [B, M], k and v are pages [P, K, S / M, H]. With an encoding k and v are packed along their last axis.
     """
     for row in rows:
         k, v = _chosen(e, k, row), _chosen(e, v, row)
+    dtype = q.spec.dtype
+    if encoding is not None:
+        k, v = unpacked(e, k, encoding), unpacked(e, v, encoding)
+        q = SsaValue(e.convert(q.name, q.spec, f32), TensorSpec(q.spec.shape, f32))
     lines = TensorSpec(q.spec.shape[:4], f32)
     scores = TensorSpec((*lines.shape, k.spec.shape[2]), f32)
     x = product(e, q, k, ((4,), (3,), (0, 1), (0, 1)), scores)
@@ -92,7 +132,7 @@ def _attended(e: Builder, q: SsaValue, k: SsaValue, v: SsaValue, bias: SsaValue,
     x = e.elementwise("divide", (x, total), scores)
     weights = SsaValue(e.convert(x, scores, v.spec.dtype), TensorSpec(scores.shape, v.spec.dtype))
     result = TensorSpec((*lines.shape, v.spec.shape[3]), f32)
-    return e.convert(product(e, weights, v, ((4,), (2,), (0, 1), (0, 1)), result), result, v.spec.dtype)
+    return e.convert(product(e, weights, v, ((4,), (2,), (0, 1), (0, 1)), result), result, dtype)
 
 
 def _chosen(e: Builder, cache: SsaValue, rows: SsaValue) -> SsaValue:

@@ -56,6 +56,9 @@ for _kind in (
     "block_quantize",
     "cached_attention",
     "cached_attention_quantize",
+    "packed_cached_attention",
+    "packed_cached_attention_quantize",
+    "quantize",
     "rms_norm_quantize",
     "silu_quantize",
 ):

@@ -39,16 +39,18 @@ from lang_core._errors import near_names as _near_names
 from lang_core.ops._arguments import checks_arguments as _checks_arguments
 from lang_core.ops._base import Interpreter as _Interpreter
 from lang_core.ops._base import Operand
-from lang_core.ops._cached_attention import CachedAttentionOps as _CachedAttentionOps
 from lang_core.ops._causal_conv import CausalConvOps as _CausalConvOps
 from lang_core.ops._control import Region
 from lang_core.ops._gated_delta import GatedDeltaOps as _GatedDeltaOps
 from lang_core.ops._op import OPS, Literal, Op, define_op, require
 from lang_core.ops._packed import LARGEST_INTEGER, LEAST_MAGNITUDE, PLANE_BASE
+from lang_core.ops._packed_cache import CACHE_ENCODINGS
+from lang_core.ops._packed_cache import PackedCacheOps as _PackedCacheOps
 from lang_core.ops._packed_experts import PackedExpertOps as _PackedExpertOps
 from lang_core.ops._reduce import LONG_SUM
 
 __all__ = [
+    "CACHE_ENCODINGS",
     "LARGEST_INTEGER",
     "LEAST_MAGNITUDE",
     "LONG_SUM",
@@ -64,7 +66,7 @@ __all__ = [
 ]
 
 
-class _PlainOps(_GatedDeltaOps, _CausalConvOps, _PackedExpertOps, _CachedAttentionOps):
+class _PlainOps(_GatedDeltaOps, _CausalConvOps, _PackedExpertOps, _PackedCacheOps):
     """All ops, without checks of the types of their arguments."""
 
     __slots__ = ()

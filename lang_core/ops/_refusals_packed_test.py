@@ -102,6 +102,60 @@ def test_dequantize_c2(dtype: object) -> None:
     refused("dequantize_c2", "i8[2,34]", (_Q8_0, dtype), f"the dtype is {dtype}")
 
 
+@pytest.mark.parametrize("dtype", [kind for kind in DTYPES if not kind.is_floating or kind.name == "f64"], ids=str)
+def test_quantize_c1(dtype: object) -> None:
+    refused("quantize_c1", f"{dtype}[2,64]", (_Q8_0,), f"the dtype is {dtype}")
+
+
+@pytest.mark.parametrize("shape", ["[2,33]", "[]", "[3,0]"])
+def test_quantize_c2(shape: str) -> None:
+    refused("quantize_c2", f"f32{shape}", (_Q8_0,), "the shape is")
+
+
+def test_quantize_c3() -> None:
+    refused("quantize_c3", "f32[2,256]", (_Q6_K,), "the encoding is q6_k")
+
+
+_ATTENTION = "i8[2,3,7,34] i8[2,3,7,68]"
+
+
+@pytest.mark.parametrize(
+    "caches", ["i8[2,3,7,33] i8[2,3,7,34]", "i8[2,3,7,34] i8[2,3,7,0]", "f32[2,3,7,34] i8[2,3,7,34]", "i8[] i8[34]"]
+)
+def test_packed_cached_attention_c1(caches: str) -> None:
+    refused("packed_cached_attention_c1", f"f32[2,3,4,5,32] {caches} f32[1,5,7]", (0.5, _Q8_0), "k is .*, in q8_0")
+
+
+@pytest.mark.parametrize("dtype", ["f64", "i8"])
+def test_packed_cached_attention_c2(dtype: str) -> None:
+    operands = f"{dtype}[2,3,4,5,32] {_ATTENTION} f32[1,5,7]"
+    refused("packed_cached_attention_c2", operands, (0.5, _Q8_0), f"the dtype is {dtype}")
+
+
+@pytest.mark.parametrize(
+    "operands",
+    [
+        f"f32[2,3,4,5,64] {_ATTENTION} f32[1,5,7]",
+        f"f32[2,1,4,5,32] {_ATTENTION} f32[1,5,7]",
+        f"f32[1,3,4,5,32] {_ATTENTION} f32[1,5,7]",
+        "f32[2,3,4,5,32] i8[2,3,7,34] i8[2,3,6,34] f32[1,5,7]",
+        "f32[2,3,4,5,32] i8[0,3,7,34] i8[0,3,7,34] f32[1,5,7] i32[2]",
+    ],
+)
+def test_packed_cached_attention_c3(operands: str) -> None:
+    refused("packed_cached_attention_c3", operands, (0.5, _Q8_0), "q ")
+
+
+def test_packed_cached_attention_c4() -> None:
+    operands = f"f32[2,3,4,5,32] {_ATTENTION} f32[3,5,7]"
+    refused("packed_cached_attention_c4", operands, (0.5, _Q8_0), r"the bias is f32\[3,5,7\]")
+
+
+def test_packed_cached_attention_c5() -> None:
+    operands = f"f32[2,3,4,5,32] {_ATTENTION} f32[1,5,7] i32[3]"
+    refused("packed_cached_attention_c5", operands, (0.5, _Q8_0), r"rows are \[.*i32\[3\].*\] for q")
+
+
 _BLOCKS = "i8[2,3,1,64] f32[2,3,2] i32[2,3,2]"
 # Operands after x, of both ops, and the reason: x has 2 groups of 3 rows and 64 columns.
 _EXPERT = pytest.mark.parametrize(

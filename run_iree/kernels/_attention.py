@@ -16,6 +16,7 @@ from run_iree.kernels._attention_keys import (
 )
 from run_iree.kernels._attention_rows import SOON, Share, of_rows
 from run_iree.kernels._attention_sizes import AttentionSizes, block_places, workgroup_places
+from run_iree.kernels._cache_blocks import block_constants
 from run_iree.kernels._lines import Buffer
 from run_iree.kernels._quantize import Blocks, quantized
 from run_iree.kernels._text import CpuKernel, constants, indented, listed, rounded, within
@@ -31,16 +32,18 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, planes:
 
     If sequences choose rows of caches, k and v have as many as these, and rows i32 [B] follow the bias. If they choose
     several, rows are a table of pages i32 [B, M], and k and v have S / M positions, a multiple of 16. H and H' are
-    multiples of 16, and S is at least 16. y has the same dtype, or f32 if the sums are kept in it. With ``planes`` the
-    result is y quantized as by ``quantize_kernel``; see ``AttentionSizes.fit_blocks``.
+    multiples of 16, and S is at least 16. With an encoding the entries of k and v are packed. y has q's dtype, or f32
+    if the sums are kept in it. With ``planes`` the result is y quantized as by ``quantize_kernel``; see
+    ``AttentionSizes.fit_blocks``.
     """
     heads, group, tile, queries, keys = sizes.heads, sizes.group, sizes.tile, sizes.queries, sizes.keys
     size, value_size, own = sizes.size, sizes.value_size, sizes.own
+    entries = dtype if sizes.encoding is None else "i8"
     count, stored = heads * group * queries, (sizes.cached or sizes.batch) * sizes.shared
     buffers = (
         Buffer("q", count * size, dtype),
-        Buffer("k", stored * sizes.page * size, dtype),
-        Buffer("v", stored * sizes.page * value_size, dtype),
+        Buffer("k", stored * sizes.page * sizes.key_row, entries),
+        Buffer("v", stored * sizes.page * sizes.value_row, entries),
         Buffer("bias", sizes.rows * queries * keys, "f32"),
         *([Buffer("rows", sizes.batch * sizes.pages, "i32")] if sizes.cached else []),
     )
@@ -52,8 +55,8 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, planes:
     numbers += [
         *range(1, sizes.together + 1),
         queries * keys,
-        sizes.page * size,
-        sizes.page * value_size,
+        sizes.page * sizes.key_row,
+        sizes.page * sizes.value_row,
         sizes.page,
         sizes.pages,
         own,
@@ -61,13 +64,17 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, planes:
         queries // tile,
         *steps,
     ]
-    numbers += [j * columns for j in range(KEYS) for columns in (size, value_size)]
-    for columns in (size, value_size):
-        share = Share.of(sizes, dtype, columns)
+    lines = sizes.key_row, sizes.value_row
+    numbers += [j * columns for j in range(KEYS) for columns in lines]
+    if sizes.encoding is not None:
+        numbers += [size, value_size, *range(0, max(lines), sizes.encoding.block_bytes)]
+    for columns in lines:
+        share = Share.of(sizes, entries, columns)
         numbers += [*share.lines, share.row, share.last]
     body = f"""\
 {constants(numbers)}
 {indented([] if blocks is None else blocks.before, 0)}
+{indented([] if sizes.encoding is None else block_constants(sizes.encoding), 0)}
 %lane = arith.constant dense<{listed(range(_LANES))}> : vector<16xi32>
 %none = arith.constant dense<0.0> : {_VECTOR}
 %hidden = arith.constant dense<-1.0e30> : {_VECTOR}

@@ -7,6 +7,8 @@ one of their H numbers, of all sixteen, so that a query's scores do not need sum
 from collections.abc import Sequence
 from typing import Final
 
+from lang_core import Encoding
+from run_iree.kernels._cache_blocks import read_block
 from run_iree.kernels._lines import Buffer
 from run_iree.kernels._text import listed, loaded, scratch, turned, within
 
@@ -34,19 +36,20 @@ def panel_scratch(size: int, value_size: int) -> list[str]:
     ]
 
 
-def panels_kept(k: Buffer, v: Buffer, size: int, value_size: int) -> list[str]:
+def panels_kept(k: Buffer, v: Buffer, size: int, value_size: int, encoding: Encoding | None = None) -> list[str]:
     """Makes the panels of block ``%block``, from ``%k_block`` and ``%v_block`` on, unless they hold it."""
+    step = _LANES if encoding is None else encoding.block
     return [
         "%kept_block = memref.load %kept[%c0] : memref<1xi32>",
         "%this_block = arith.index_cast %block : index to i32",
         "%stale = arith.cmpi ne, %kept_block, %this_block : i32",
         "scf.if %stale {",
         "  memref.store %this_block, %kept[%c0] : memref<1xi32>",
-        f"  scf.for %column = %c0 to %c{size} step %c{_LANES} {{",
-        *within(_turned_keys(k, size), 4),
+        f"  scf.for %column = %c0 to %c{size} step %c{step} {{",
+        *within(_turned_keys(k, size) if encoding is None else _turned_blocks(k, size, encoding), 4),
         "  }",
-        f"  scf.for %column = %c0 to %c{value_size} step %c{_LANES} {{",
-        *within(_values(v, value_size), 4),
+        f"  scf.for %column = %c0 to %c{value_size} step %c{step} {{",
+        *within(_values(v, value_size) if encoding is None else _value_blocks(v, value_size, encoding), 4),
         "  }",
         "}",
     ]
@@ -60,15 +63,71 @@ def _turned_keys(k: Buffer, size: int) -> list[str]:
             f"%kept_at{j} = arith.addi %kept_row{j}, %column : index",
             *loaded(f"kept_key{j}", f"%kept_at{j}", k),
         ]
-    names, more = turned([f"%kept_key{j}" for j in range(KEYS)], (1, 2, 4, 8), "f32", "kept_turn")
-    lines += [*more, f"%kept_to = arith.muli %column, %c{KEYS} : index"]
+    return [*lines, *_keys_stored([f"%kept_key{j}" for j in range(KEYS)], size)]
+
+
+def _keys_stored(keys: Sequence[str], size: int, half: int = 0) -> list[str]:
+    """Stores registers of sixteen keys to their panel, turned: from number ``%column`` on, or the half of a block."""
+    mark = f"h{half}_" if half else ""
+    names, more = turned(keys, (1, 2, 4, 8), "f32", f"kept_turn{mark}")
+    lines = [*more, f"%kept_{mark}to = arith.muli %column, %c{KEYS} : index"]
     for number, name in enumerate(names):
         lines += [
-            f"%kept_skip{number} = arith.constant {number * KEYS} : index",
-            f"%kept_to{number} = arith.addi %kept_to, %kept_skip{number} : index",
-            f"vector.store {name}, %kept_k[%kept_to{number}] : memref<{KEYS * size}xf32>, {_VECTOR}",
+            f"%kept_{mark}skip{number} = arith.constant {(half * _LANES + number) * KEYS} : index",
+            f"%kept_{mark}to{number} = arith.addi %kept_{mark}to, %kept_{mark}skip{number} : index",
+            f"vector.store {name}, %kept_k[%kept_{mark}to{number}] : memref<{KEYS * size}xf32>, {_VECTOR}",
         ]
     return lines
+
+
+def _turned_blocks(k: Buffer, size: int, encoding: Encoding) -> list[str]:
+    """Stores a block of each key, from number ``%column`` on."""
+    lines, row = _block_skip("k", encoding), size // encoding.block * encoding.block_bytes
+    for j in range(KEYS):
+        lines += [
+            f"%kept_row{j} = arith.constant {j * row} : index",
+            f"%kept_at{j} = arith.addi %k_column, %kept_row{j} : index",
+            *read_block((f"kept_low{j}", f"kept_high{j}"), f"%kept_at{j}", k, encoding),
+        ]
+    low, high = ([f"%kept_{side}{j}" for j in range(KEYS)] for side in ("low", "high"))
+    return [*lines, *_keys_stored(low, size), *_keys_stored(high, size, 1)]
+
+
+def _value_blocks(v: Buffer, value_size: int, encoding: Encoding) -> list[str]:
+    """Stores a block of each value, from number ``%column`` on."""
+    lines, row = _block_skip("v", encoding), value_size // encoding.block * encoding.block_bytes
+    panel = f"memref<{KEYS * value_size}xf32>, {_VECTOR}"
+    for j in range(KEYS):
+        lines += [
+            f"%kept_row{j} = arith.constant {j * row} : index",
+            f"%kept_at{j} = arith.addi %v_column, %kept_row{j} : index",
+            *read_block((f"kept_low{j}", f"kept_high{j}"), f"%kept_at{j}", v, encoding),
+        ]
+        for half, side in enumerate(("low", "high")):
+            lines += [
+                f"%kept_skip{j}_{half} = arith.constant {j * value_size + half * _LANES} : index",
+                f"%kept_to{j}_{half} = arith.addi %column, %kept_skip{j}_{half} : index",
+                f"vector.store %kept_{side}{j}, %kept_v[%kept_to{j}_{half}] : {panel}",
+            ]
+    return lines
+
+
+def _block_skip(name: str, encoding: Encoding) -> list[str]:
+    """Makes ``%<name>_column``, the first byte of the first entry's block with number ``%column``."""
+    return [
+        f"%{name}_block_size = arith.constant {encoding.block} : index",
+        f"%{name}_block_bytes = arith.constant {encoding.block_bytes} : index",
+        f"%{name}_before = arith.divui %column, %{name}_block_size : index",
+        f"%{name}_skipped = arith.muli %{name}_before, %{name}_block_bytes : index",
+        f"%{name}_column = arith.addi %{name}_block, %{name}_skipped : index",
+    ]
+
+
+def stored_block(names: tuple[str, str], row: str, block: int, buffer: Buffer, encoding: Encoding) -> list[str]:
+    """Makes two registers by name: a block of the entry that begins at a byte."""
+    place = f"%{names[0]}_block"
+    at = f"{place} = arith.addi {row}, %c{block * encoding.block_bytes} : index"
+    return [at, *read_block(names, place, buffer, encoding)]
 
 
 def _values(v: Buffer, value_size: int) -> list[str]:
@@ -146,14 +205,14 @@ def places(name: str, base: str, size: int) -> list[str]:
     return [f"%{name}{i} = arith.addi {base}, %c{_LANES * i} : index" for i in range(size // _LANES)]
 
 
-def stored_scores(k: Buffer, rows: Sequence[str], size: int) -> list[str]:
+def stored_scores(k: Buffer, rows: Sequence[str], size: int, encoding: Encoding | None = None) -> list[str]:
     """Makes ``%scores<row>`` of the queries ``%q<row>_<i>`` and the keys from ``%k_block`` on."""
     lines: list[str] = []
 
     def added(first: int, apart: int) -> dict[str, str]:
         """Returns registers with parts of the dot products of every so manieth key from one on, by rows."""
         if apart == KEYS:
-            lines.extend(_dots(k, rows, first, size))
+            lines.extend(_dots(k, rows, first, size, encoding))
             return {row: f"%dot{row}_{first}_{size // _LANES - 1}" for row in rows}
         low, high = added(first, 2 * apart), added(first + apart, 2 * apart)
         names = {row: f"%scores{row}" if apart == 1 else f"%folded{row}_{apart}_{first}" for row in rows}
@@ -165,11 +224,17 @@ def stored_scores(k: Buffer, rows: Sequence[str], size: int) -> list[str]:
     return lines
 
 
-def _dots(k: Buffer, rows: Sequence[str], j: int, size: int) -> list[str]:
+def _dots(k: Buffer, rows: Sequence[str], j: int, size: int, encoding: Encoding | None) -> list[str]:
     """Makes the products ``%dot<row>_<j>_<last>`` of queries with key ``j``, before the lanes are added."""
-    lines = [f"%key{j} = arith.addi %k_block, %c{j * size} : index", *places(f"k_place{j}_", f"%key{j}", size)]
+    width = size if encoding is None else size // encoding.block * encoding.block_bytes
+    lines = [f"%key{j} = arith.addi %k_block, %c{j * width} : index"]
+    if encoding is None:
+        lines += places(f"k_place{j}_", f"%key{j}", size)
     for i in range(size // _LANES):
-        lines += loaded(f"k{j}_{i}", f"%k_place{j}_{i}", k)
+        if encoding is None:
+            lines += loaded(f"k{j}_{i}", f"%k_place{j}_{i}", k)
+        elif i % 2 == 0:
+            lines += stored_block((f"k{j}_{i}", f"k{j}_{i + 1}"), f"%key{j}", i // 2, k, encoding)
         for row in rows:
             before = "%none" if i == 0 else f"%dot{row}_{j}_{i - 1}"
             lines.append(f"%dot{row}_{j}_{i} = math.fma %q{row}_{i}, %k{j}_{i}, {before} : {_VECTOR}")

@@ -6,7 +6,15 @@ Rows share the loads of keys and values. Each row's numbers are added in the sam
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from run_iree.kernels._attention_keys import KEYS, panel_scores, panel_value, panels_kept, places, stored_scores
+from run_iree.kernels._attention_keys import (
+    KEYS,
+    panel_scores,
+    panel_value,
+    panels_kept,
+    places,
+    stored_block,
+    stored_scores,
+)
 from run_iree.kernels._attention_sizes import AttentionSizes
 from run_iree.kernels._lines import LINE, Buffer, element_bytes
 from run_iree.kernels._text import listed, loaded, prefetches
@@ -20,21 +28,20 @@ _SUMS: Final = 4  # registers of a row's sums that are added to at once
 def of_rows(sizes: AttentionSizes, buffers: tuple[Buffer, ...], rows: Sequence[str]) -> list[str]:
     """Adds a block of keys to the sums of rows of y, which share its loads."""
     (q, k, v, *_), size = buffers, sizes.size
-    lines = panels_kept(k, v, size, sizes.value_size) if sizes.panels else []
+    lines = panels_kept(k, v, size, sizes.value_size, sizes.encoding) if sizes.panels else []
     for row in rows:
-        lines += [*_asked(sizes, k, size, row), *_asked(sizes, v, sizes.value_size, row)]
+        lines += [*_asked(sizes, k, sizes.key_row, row), *_asked(sizes, v, sizes.value_row, row)]
         lines += [f"%q_head{row} = arith.muli %row{row}, %c{size} : index"]
         lines += places(f"q_place{row}_", f"%q_head{row}", size)
         for i in range(size // _LANES):
             lines += loaded(f"q{row}_{i}", f"%q_place{row}_{i}", q)
-    lines += panel_scores(rows, size) if sizes.panels else stored_scores(k, rows, size)
+    lines += panel_scores(rows, size) if sizes.panels else stored_scores(k, rows, size, sizes.encoding)
     for row in rows:
         lines += _weights(sizes.own, row)
     for j in range(KEYS):
-        lines += [
-            f"%value{j} = arith.addi %v_block, %c{j * sizes.value_size} : index",
-            *places(f"v_place{j}_", f"%value{j}", sizes.value_size),
-        ]
+        lines.append(f"%value{j} = arith.addi %v_block, %c{j * sizes.value_row} : index")
+        if sizes.encoding is None:
+            lines += places(f"v_place{j}_", f"%value{j}", sizes.value_size)
     steps = range(sizes.value_size // _LANES)
     for first in steps[::_SUMS]:
         lines += _sums(sizes, v, rows, steps[first : first + _SUMS])
@@ -115,9 +122,15 @@ def _sums(sizes: AttentionSizes, v: Buffer, rows: Sequence[str], steps: Sequence
                 f"{weight} = vector.extract %weights{row}[{j}] : f32 from {_VECTOR}",
                 f"{weight}_all = vector.broadcast {weight} : f32 to {_VECTOR}",
             ]
+        if sizes.encoding is not None and not sizes.panels:
+            for i in steps[::2]:
+                lines += stored_block((f"v{j}_{i}", f"v{j}_{i + 1}"), f"%value{j}", i // 2, v, sizes.encoding)
         for i in steps:
             name, place = f"v{j}_{i}", f"%v_place{j}_{i}"
-            lines += panel_value(name, j, i, sizes.value_size) if sizes.panels else loaded(name, place, v)
+            if sizes.panels:
+                lines += panel_value(name, j, i, sizes.value_size)
+            elif sizes.encoding is None:
+                lines += loaded(name, place, v)
             for row in rows:
                 weight, y_now = f"%weight{row}_{first}_{j}_all", f"%y{row}_{i}_"
                 lines.append(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from lang_core import BLOCK
+from lang_core import BLOCK, Encoding
 from run_iree.kernels._attention_keys import KEYS, MOST_TOGETHER, panel_bytes
 from run_iree.kernels._text import largest_divisor
 
@@ -21,6 +21,7 @@ class AttentionSizes:
     Attributes:
         pages: rows of the caches that each sequence has, one after the other: pages of S / M positions.
         most_together: rows that may be computed side by side.
+        encoding: encoding of the caches' entries; None if they are numbers.
     """
 
     batch: int
@@ -34,6 +35,7 @@ class AttentionSizes:
     cached: int = 0
     pages: int = 1
     most_together: int = MOST_TOGETHER
+    encoding: Encoding | None = None
 
     def fit(self) -> bool:
         """Returns whether there is a kernel."""
@@ -43,6 +45,20 @@ class AttentionSizes:
     def fit_blocks(self) -> bool:
         """Returns whether there is a kernel that quantizes its result: of one query, with whole blocks."""
         return self.fit() and self.scratch and self.queries == 1 and self.value_size % BLOCK == 0
+
+    @property
+    def key_row(self) -> int:
+        """Elements of a key in its buffer: H, or bytes."""
+        return self._row(self.size)
+
+    @property
+    def value_row(self) -> int:
+        """Elements of a value in its buffer: H', or bytes."""
+        return self._row(self.value_size)
+
+    def _row(self, columns: int) -> int:
+        encoding = self.encoding
+        return columns if encoding is None else columns // encoding.block * encoding.block_bytes
 
     @property
     def page(self) -> int:
@@ -108,9 +124,9 @@ def block_places(sizes: AttentionSizes, first: str, mark: str = "") -> list[str]
         within, page = f"%in_page{mark}", mark
     return [
         *lines,
-        f"%k_skip{mark} = arith.muli {within}, %c{sizes.size} : index",
+        f"%k_skip{mark} = arith.muli {within}, %c{sizes.key_row} : index",
         f"%k_block{mark} = arith.addi %k_at{page}, %k_skip{mark} : index",
-        f"%v_skip{mark} = arith.muli {within}, %c{sizes.value_size} : index",
+        f"%v_skip{mark} = arith.muli {within}, %c{sizes.value_row} : index",
         f"%v_block{mark} = arith.addi %v_at{page}, %v_skip{mark} : index",
     ]
 
@@ -118,8 +134,8 @@ def block_places(sizes: AttentionSizes, first: str, mark: str = "") -> list[str]
 def _begins(sizes: AttentionSizes, mark: str = "") -> list[str]:
     """Makes ``%k_at`` and ``%v_at``, the start of the keys and values of ``%stored_head``."""
     return [
-        f"%k_at{mark} = arith.muli %stored_head{mark}, %c{sizes.page * sizes.size} : index",
-        f"%v_at{mark} = arith.muli %stored_head{mark}, %c{sizes.page * sizes.value_size} : index",
+        f"%k_at{mark} = arith.muli %stored_head{mark}, %c{sizes.page * sizes.key_row} : index",
+        f"%v_at{mark} = arith.muli %stored_head{mark}, %c{sizes.page * sizes.value_row} : index",
     ]
 
 

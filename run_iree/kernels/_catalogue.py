@@ -18,6 +18,7 @@ from run_iree.kernels._avx2_matvec import (
     fits_avx2_matvec,
 )
 from run_iree.kernels._avx512_matvec import avx512_matvec_kernel, avx512_tokens_kernel, fits_avx512_matvec
+from run_iree.kernels._cache_blocks import cache_blocks_kernel
 from run_iree.kernels._floats_matmul import floats_matmul_kernel, linear_matmul_kernel
 from run_iree.kernels._instruction_sets import (
     INSTRUCTION_SETS,
@@ -138,15 +139,26 @@ def _norm(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
 
 
 def _attention(kernels: CpuKernels, function: KernelSignature) -> CpuKernel | None:
-    q, _, v, bias, *rows = _shapes(function)
+    q, _, _, bias, *rows = _shapes(function)
+    encoding = function.attributes.get("encoding")
+    packed = None if encoding is None else encoding_named(str(encoding))
+    stored = function.arguments[2].spec.shape
+    width = stored[3] if packed is None else packed.columns(stored[3])
     together = MOST_TOGETHER if kernels.avx512 else 1  # others have too few registers for several rows
     pages = math.prod(rows[0][1:]) if rows else 1
-    sizes = AttentionSizes(*[*q, bias[2], v[3], bias[0], v[0] if rows else 0, pages], most_together=together)
-    blocks = function.kind == "cached_attention_quantize"
+    numbers = [*q, bias[2], width or 0, bias[0], stored[0] if rows else 0, pages]
+    sizes = AttentionSizes(*numbers, most_together=together, encoding=packed)
+    blocks = function.kind.endswith("_quantize")
     if not (sizes.fit_blocks() if blocks else sizes.fit()):
         return None
     planes = _made_blocks(function).planes if blocks else 0
-    return attention_kernel(sizes, _dtypes(function)[2], float(function.attributes["scale"]), planes=planes)
+    return attention_kernel(sizes, _dtypes(function)[0], float(function.attributes["scale"]), planes=planes)
+
+
+def _cache_blocks(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
+    del kernels
+    (rows, columns), encoding = _shapes(function)[0], encoding_named(str(function.attributes["encoding"]))
+    return cache_blocks_kernel(rows, columns, encoding, _dtypes(function)[0])
 
 
 def _wide(kernels: CpuKernels, function: KernelSignature) -> CpuKernel | None:
@@ -264,6 +276,9 @@ _FAMILIES: Final[Mapping[str, Callable[[CpuKernels, KernelSignature], CpuKernel 
         "rms_norm_quantize": _norm,
         "cached_attention": _attention,
         "cached_attention_quantize": _attention,
+        "packed_cached_attention": _attention,
+        "packed_cached_attention_quantize": _attention,
+        "quantize": _cache_blocks,
         "expert_block_product": _packed_experts,
         "linear": _wide,
         "packed_linear": _packed_linear,

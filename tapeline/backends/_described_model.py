@@ -10,6 +10,7 @@ from tapeline.compare import FORMER_ACTIVATIONS
 from transformer_core import DRAFT, STORED, keep_packed
 from transformer_core.models import Model, entry_points, load_model
 
+_CACHING: Final = ("positions", "window_caches", "kv_cache", "verify_tokens")
 _SIZED: Final = re.compile(r"(forward|packed)_([0-9]+)")  # entry points of further lengths
 
 
@@ -38,7 +39,7 @@ def model_of(bundle: Bundle) -> tuple[Model[Any], tuple[EntryPoint, ...]]:
             keep_packed(model, _encodings(bundle), model.dtype, activations)
         caching = fields.get("caching", {})
         options: dict[str, Any] = {name: fields[name] for name in ("batch", "sequence", "max_sequence")}
-        options |= {name: caching[name] for name in ("positions", "window_caches", "verify_tokens") if name in caching}
+        options |= {name: caching[name] for name in _CACHING if name in caching}
         options |= {FORMER_NAMES[name]: caching[name] for name in FORMER_NAMES if name in caching}
         if "slots" in fields:
             options["slots"] = fields["slots"]

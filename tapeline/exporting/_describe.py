@@ -113,6 +113,8 @@ def _caching(export: Export) -> dict[str, Any]:
         return {}
     options = export.options
     forms = {"positions": "shared", "window_caches": options.cache_form}
+    if options.kv_cache is not None:
+        forms["kv_cache"] = options.kv_cache
     return {"caching": {**forms, "verify_tokens": options.verify_tokens, **export.caches}}
 
 

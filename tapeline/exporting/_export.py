@@ -9,7 +9,7 @@ from typing import Any
 
 from compile_hlo import lower_module, text_file
 from compile_hlo.portable import verify_text
-from lang_core import CachedWeights, VerificationError, WeightSource, has_extra
+from lang_core import ENCODINGS, CachedWeights, VerificationError, WeightSource, has_extra
 from run_iree import available, check_text
 from run_iree.archive import WrittenArchive
 from tapeline.analysis.drawing import write_losses
@@ -335,7 +335,7 @@ class _Run:
         kept = kept_bytes(options, export.lowered, weights)
         source = CachedWeights(weights, kept) if kept else weights
         exact: Exact | None = None
-        if options.dtype in ("bf16", "f16") or options.encoding is not None:
+        if options.dtype in ("bf16", "f16") or options.encoding is not None or options.kv_cache is not None:
             exact = Exact(functools.partial(exact_entry_points, export, self._source), exact_weights(weights))
         bundle = Bundle(self._staging)
         devices = devices_of(options.compiled)
@@ -355,6 +355,7 @@ class _Run:
             export.entry_points,
             self._one_pass(exact),
             rounds=options.encoding is not None and options.verify != "jax",  # XLA takes activations exactly
+            kv_cache=None if options.kv_cache is None else ENCODINGS[options.kv_cache],
         )
         precision = precision_of(dataclasses.asdict(options))
         if options.verify == "interpreter":

@@ -121,7 +121,9 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
     if options.mesh_shape is not None:
         divide_experts(model, options.mesh_shape)
     shorter = lengths[:-1], _packed_lengths(model, options, lengths)
-    points, whole = (_entry_points(model, options, sizes, kind, *shorter) for kind in (options.cache_form, "whole"))
+    plain = dataclasses.replace(options, kv_cache=None)
+    points = _entry_points(model, options, sizes, options.cache_form, *shorter)
+    whole = _entry_points(model, plain, sizes, "whole", *shorter)
     mesh = export_mesh(options.mesh_shape, model, points, sizes.batch, progress)
     report = weights = None
     facts = PackingFacts()
@@ -192,8 +194,8 @@ def entry_points_of(export: Export, batch: int) -> tuple[EntryPoint, ...]:
 
 
 def exact_entry_points(export: Export, source: ModelSource) -> tuple[EntryPoint, ...]:
-    """Returns the entry points in f32, on weights that are not packed."""
-    options = dataclasses.replace(export.options, quantize="none")
+    """Returns the entry points in f32, on weights and caches that are not packed."""
+    options = dataclasses.replace(export.options, quantize="none", kv_cache=None)
     model, _ = _model(options, "f32", source)
     return _entry_points(model, options, export.sizes, options.cache_form, export.lengths, export.packed)
 
@@ -202,7 +204,9 @@ def reference_entry_points(
     export: Export, source: ModelSource, names: Sequence[str], batch: int, sequence: int, max_sequence: int | None
 ) -> tuple[EntryPoint, ...]:
     """Returns entry points of other names and sizes in f32, on weights that are not packed."""
-    options = dataclasses.replace(export.options, quantize="none", slots=None, pages=None, entry_points=None)
+    options = dataclasses.replace(
+        export.options, quantize="none", kv_cache=None, slots=None, pages=None, entry_points=None
+    )
     model, _ = _model(options, "f32", source)
     return entry_points(
         model,
@@ -230,7 +234,7 @@ def one_pass(export: Export, source: ModelSource, *, exact: bool = False) -> Ent
         return None
     options, model = export.options, export.model
     if exact:
-        options = dataclasses.replace(options, quantize="none")
+        options = dataclasses.replace(options, quantize="none", kv_cache=None)
         model, _ = _model(options, "f32", source)
     options = dataclasses.replace(options, entry_points=("prefill",), verify_tokens=None)
     return _entry_points(model, options, dataclasses.replace(export.sizes, sequence=tokens), "whole")[0]
@@ -293,6 +297,7 @@ def _entry_points(
             verify_tokens=options.verify_tokens,
             slots=options.slots,
             pages=options.paging,
+            kv_cache=options.kv_cache,
             adapter_rank=None if options.adapters is None else options.adapter_rank,
         )
         if options.positions == "per_row":
@@ -306,6 +311,7 @@ def _entry_points(
         max_sequence=sizes.max_sequence,
         window_caches=caches,
         verify_tokens=options.verify_tokens,
+        kv_cache=options.kv_cache,
         lengths=lengths,
         packed=packed,
     )

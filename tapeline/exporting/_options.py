@@ -18,6 +18,7 @@ from lang_core import (
     quantizable,
     some_of,
 )
+from lang_core.ops import CACHE_ENCODINGS
 from tapeline.analysis.inspecting import GRAPH_FORMATS
 from tapeline.quantizing import AUTO, Budget, check_budget
 from transformer_core import POSITIONS, STORED, WINDOW_CACHES
@@ -34,6 +35,7 @@ TARGETS: Final = ("none", "llvm-cpu", "vmvx", "vulkan-spirv", "cuda", PER_DEVICE
 CHOICES: Final = {
     "positions": tuple(POSITIONS),
     "window_caches": tuple(WINDOW_CACHES),
+    "kv_cache": CACHE_ENCODINGS,
     "dtype": ("f32", "bf16", "f16"),
     "activations": ("exact", "q8"),
     "weights": ("external", "inline", "none"),
@@ -55,6 +57,7 @@ RARE: Final = (
 )
 """Options that the help of ``tapeline export`` leaves out, because their defaults suit nearly everyone."""
 
+_OPTIONAL: Final = ("window_caches", "kv_cache")
 _ROW_ENTRY_POINTS: Final = ("prefill", "decode")
 _COUNTS: Final = (
     "batch",
@@ -90,6 +93,7 @@ class ExportKeywords(TypedDict, total=False):
     max_sequence: int | None
     positions: str
     window_caches: str | None
+    kv_cache: str | None
     verify_tokens: int | None
     slots: int | None
     pages: int | None
@@ -143,6 +147,8 @@ class ExportOptions:
         positions: per_row, with batch=N, is an older spelling of slots=N.
         window_caches: KV caches of sliding-window layers: ring keeps the window only, whole keeps every position.
             Default: ring, or whole with `pages`.
+        kv_cache: Encoding of the KV cache: q8_0 or q4_0, in blocks of 32 numbers with an f16 scale. Default: not
+            quantized, of `dtype`.
         verify_tokens: Number of tokens per call of score, or of verify_row with `slots`. Default: `sequence`; without
             verify_row if `slots` is given.
         slots: Maximum number of sequences the server decodes at once. Default: a bundle for generate and chat, without
@@ -208,6 +214,7 @@ class ExportOptions:
     max_sequence: int | None = None
     positions: str = "shared"
     window_caches: str | None = None
+    kv_cache: str | None = None
     verify_tokens: int | None = None
     slots: int | None = None
     pages: int | None = None
@@ -249,7 +256,7 @@ class ExportOptions:
         for name in _COUNTS:
             _check_count(name, getattr(self, name))
         for name, values in CHOICES.items():
-            if name != "window_caches" or self.window_caches is not None:
+            if name not in _OPTIONAL or getattr(self, name) is not None:
                 check_names(name, (getattr(self, name),), values)
         for name, values in (("target", TARGETS), ("graph", GRAPH_FORMATS)):
             _check_sequence(name, getattr(self, name))

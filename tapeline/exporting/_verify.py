@@ -14,6 +14,7 @@ from compile_hlo.portable import interpret
 from lang_core import (
     DeviceError,
     EagerExecutionContext,
+    Encoding,
     EntryPoint,
     MeshShape,
     TapelineError,
@@ -36,7 +37,7 @@ from tapeline.divergence import (
     locate,
     next_state,
 )
-from tapeline.exporting._compared import compared
+from tapeline.exporting._compared import compared, no_results
 from tapeline.exporting._memory import keeps_calls
 from tapeline.exporting._rounded import RoundedContext
 from tapeline.runners import Invariance, measured_invariance
@@ -94,6 +95,7 @@ class References:
         vocabulary: V.
         one_pass: prefill that a sequence in pieces is compared with; None if RoPE does not depend on the length.
         rounds: whether devices round the activations of the model's products, which the eager context takes exactly.
+        kv_cache: encoding of the caches; None if they are not quantized.
     """
 
     def __init__(
@@ -105,8 +107,10 @@ class References:
         lowered: Sequence[EntryPoint] | None = None,
         one_pass: OnePass | None = None,
         rounds: bool = False,
+        kv_cache: Encoding | None = None,
     ) -> None:
         self._exact = exact
+        self.kv_cache: Final = kv_cache
         self._rounds: Final = rounds
         self.one_pass: Final = one_pass
         self.entry_points: Final = {entry_point.name: entry_point for entry_point in entry_points}
@@ -150,12 +154,22 @@ class References:
         if self._exact is None:
             return None
         entry_point = next(point for point in self._exact.entry_points() if point.name == name)
-        inputs, _ = self.of(name)
+        inputs = self.unpacked(self.of(name)[0])
         ctx = EagerExecutionContext(self._exact.weights)
         given = [
             ctx.constant(inputs[argument.name].astype(argument.spec.dtype.numpy)) for argument in entry_point.arguments
         ]
         return {result: tensor.numpy() for result, tensor in entry_point(ctx, *given).items()}
+
+    def unpacked(self, arrays: Arrays) -> Arrays:
+        """Returns arrays with the entries of quantized caches in f32; a device may round some to a neighbour."""
+        encoding = self.kv_cache
+        if encoding is None:
+            return arrays
+        return {
+            name: encoding.unpacked(array) if name.endswith("_cache") and array.dtype == np.int8 else array
+            for name, array in arrays.items()
+        }
 
     @property
     def rounded_context(self) -> EagerExecutionContext | None:
@@ -169,7 +183,7 @@ class References:
             return None
         inputs, _ = self.of(name)
         results = self.entry_points[name](ctx, *map(ctx.constant, inputs.values()))
-        return {result: tensor.numpy() for result, tensor in results.items()}
+        return self.unpacked({result: tensor.numpy() for result, tensor in results.items()})
 
 
 def announced(references: References, place: str, progress: Progress) -> Iterator[tuple[str, Arrays, Arrays]]:
@@ -270,7 +284,8 @@ def _check_session(
     side = DeviceSide(bundle, session)
     for name, inputs, expected in announced(references, place, progress):
         try:
-            rows += compared(place, name, side.run(name, inputs), expected, dtype, references.exact, references.rounded)
+            arrays = (references.unpacked(results) for results in (side.run(name, inputs), expected))
+            rows += compared(place, name, *arrays, dtype, references.exact, references.rounded)
         except VerificationError as error:
             raise _located(error, references, name, side.runner(references.weights), dtype, progress) from None
     if references.one_pass is not None:
@@ -338,7 +353,9 @@ def check_interpreter(
         parameters = [weights.read(path).astype(spec.dtype.numpy) for path, spec in lowered.parameters().items()]
         results = dict(zip(expected, interpret(text, [*inputs.values(), *parameters]), strict=True))
         try:
-            rows += compared("interpreter", name, results, expected, dtype, rounded=references.rounded)
+            arrays = (references.unpacked(arrays) for arrays in (results, expected))
+            exact = no_results if references.kv_cache is None else references.exact
+            rows += compared("interpreter", name, *arrays, dtype, exact, references.rounded)
         except VerificationError as error:
             raise _located(error, references, name, InterpreterRunner(weights), dtype, progress) from None
     text.unlink()

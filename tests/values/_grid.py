@@ -208,7 +208,7 @@ OTHERS: Final = frozenset(
     "any all logical_and logical_or logical_xor logical_not broadcast reshape transpose concat slice pad reverse iota "
     "constant dynamic_slice dynamic_update_slice take gather scatter put while cond parameter conv dot_general "
     "block_quantize block_product packed_linear dequantize expert_block_product packed_expert_linear "
-    "cached_attention".split()
+    "cached_attention packed_cached_attention quantize".split()
 )
 
 _UNARY: Final[dict[str, tuple[Callable[[Array], Any], float]]] = {

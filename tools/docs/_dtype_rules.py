@@ -38,14 +38,15 @@ _RULES: Final[Mapping[DtypeRule, str]] = {
     "shift_right_logical clamp",
     _BOOL: "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not "
     "any all",
-    _SAME: "cached_attention negate abs sign exp expm1 log log1p tanh logistic erf sqrt rsqrt sin cos floor ceil round "
-    "conv sum prod max min cumsum broadcast reshape transpose concat slice pad reverse dynamic_slice "
-    "dynamic_update_slice take gather scatter put",
+    _SAME: "cached_attention packed_cached_attention negate abs sign exp expm1 log log1p tanh logistic erf sqrt rsqrt "
+    "sin cos floor ceil round conv sum prod max min cumsum broadcast reshape transpose concat slice pad reverse "
+    "dynamic_slice dynamic_update_slice take gather scatter put",
     _INDEX: "argmax argmin",
     _ASKED: "cast dot_general iota block_product packed_linear expert_block_product packed_expert_linear dequantize",
     DtypeRule("the common dtype of on_true and on_false", lambda operands, _: (_promoted(operands[1:]),)): "select",
     DtypeRule("x's dtype; i32", lambda operands, _: (operands[0], i32)): "sort",
     DtypeRule("i8; f32; i32", lambda operands, _: (i8, f32, i32)): "block_quantize",
+    DtypeRule("i8", lambda operands, _: (i8,)): "quantize",
     DtypeRule("the value's dtype", lambda _, attributes: (attributes["value"].spec.dtype,)): "constant",
     DtypeRule(
         "the dtypes of the carried operands", lambda operands, attributes: operands[: attributes["carried"]]

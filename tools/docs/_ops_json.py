@@ -21,6 +21,7 @@ _OPERANDS: Final = {
     "dynamic_slice": ("x", "starts*"),
     "dynamic_update_slice": ("x", "update", "starts*"),
     "cached_attention": ("q", "k", "v", "bias", "rows?"),
+    "packed_cached_attention": ("q", "k", "v", "bias", "rows?"),
     "put": ("x", "indices", "updates", "where?"),
     "while": ("init*", "captures*"),
 }

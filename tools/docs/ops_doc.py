@@ -21,6 +21,7 @@ _SECTIONS: Final = {
     "_packed": "Block-quantised weights",
     "_packed_experts": "Block-quantised weights of stacked experts",
     "_cached_attention": "Attention over a cache",
+    "_packed_cache": "Quantized caches",
     "_control": "Control flow",
 }
 # Ops whose method goes by another name, since the op's is a keyword.

@@ -1,18 +1,19 @@
 """Base class of all models: parameters, and entry points at fixed sizes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
-from lang_core import ConfigError, DType, EntryPoint, Module, as_dtype, near_names
+from lang_core import ENCODINGS, ConfigError, DType, EntryPoint, Module, as_dtype, i8, near_names
+from lang_core.ops import CACHE_ENCODINGS
 from transformer_core._config_fields import ConfigFields
 from transformer_core._names import ADAPTED, POSITIONS, WINDOW_CACHES
 from transformer_core.checkpoints import RecipeOf
 from transformer_core.family._packed_texts import packed_name
 from transformer_core.family._row_copies import with_row_copies
 from transformer_core.family._sentence import Pooling
-from transformer_core.flow import CompileProfile
+from transformer_core.flow import CompileProfile, Memory
 
 DEFAULT_SEQUENCE: Final = 64
 """Tokens that one call takes, where the caller does not say."""
@@ -192,6 +193,7 @@ def entry_points(
     verify_tokens: int | None = None,
     slots: int | None = None,
     pages: tuple[int, int] | None = None,
+    kv_cache: str | None = None,
     adapter_rank: int | None = None,
     lengths: Sequence[int] = (),
     packed: Sequence[int] = (),
@@ -211,6 +213,8 @@ def entry_points(
         slots: number of rows of caches, for a server that decodes as many sequences at once: the entry points are then
             those of ``slot_entry_points``, and T the most tokens that a call of ``prefill_row`` takes.
         pages: number of pages that the caches are, and positions of each, which rows then share; None for whole rows.
+        kv_cache: encoding that keys and values are packed in when they are appended to caches, ``q8_0`` or ``q4_0``;
+            None for the model's dtype.
         adapter_rank: ranks of LoRA adapters that sequences may have, each its own; every entry point of ``slots``
             that runs tokens is then there twice, a second time as ``adapted_..`` with adapters. None without.
         lengths: further, shorter T of ``forward``, each an entry point ``forward_T``.
@@ -235,7 +239,8 @@ def entry_points(
             profiles = [_paged(profile, *pages) for profile in profiles]
         if adapter_rank is not None:
             profiles = [*profiles, *_adapted(model, profiles, adapter_rank)]
-        return with_row_copies([model.entry_point(profile) for profile in profiles], pages[0] if pages else slots)
+        points = _built(model, profiles, kv_cache)
+        return with_row_copies(points, pages[0] if pages else slots)
     chosen = model.DEFAULT_ENTRY_POINTS if names is None else names
     _check_names(model.ENTRY_POINTS, chosen)
     options: Any = {"positions": positions, "window_caches": window_caches, "verify_tokens": verify_tokens}
@@ -244,7 +249,29 @@ def entry_points(
         forward = profiles[list(chosen).index("forward")]
         profiles += [replace(forward, name=f"forward_{length}", sequence=length) for length in lengths]
         profiles += [replace(forward, name=packed_name(length), batch=1, sequence=length) for length in packed]
-    return tuple(model.entry_point(profile) for profile in profiles)
+    return tuple(_built(model, profiles, kv_cache))
+
+
+def _built(model: Model[Any], profiles: Iterable[CompileProfile], kv_cache: str | None) -> list[EntryPoint]:
+    """Returns the entry points of profiles; with an encoding, those with caches keep packed keys and values.
+
+    Raises:
+        ConfigError: the encoding is unknown, or no entry point has caches that can be packed.
+    """
+    if kv_cache is None:
+        return [model.entry_point(profile) for profile in profiles]
+    _check_choice("kv_cache", kv_cache, CACHE_ENCODINGS)
+    encoding = ENCODINGS[kv_cache]
+    points = [
+        model.entry_point(replace(profile, kv_cache=encoding) if profile.memory is Memory.CACHES else profile)
+        for profile in profiles
+    ]
+    if not any(argument.spec.dtype is i8 and argument.alias_result for point in points for argument in point.arguments):
+        raise ConfigError(
+            f"kv_cache={kv_cache}: {model.config.architecture} has no caches of keys and values that can be quantized: "
+            f"leave out kv_cache"
+        )
+    return points
 
 
 def buckets(longest: int, heads: int) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from lang_core import Argument, ConfigError, ExecutionContext, Module, Repeated, Tensor, TensorSpec
 from transformer_core.flow._profile import CompileProfile, Memory, Positions
 from transformer_core.layers._cache import Cache, CacheLayout
-from transformer_core.layers._kv_cache import KVCache, ring_layout
+from transformer_core.layers._kv_cache import KVCache, quantized_layout, ring_layout
 from transformer_core.layers._position_cache import PositionCache
 
 _CACHE = "_cache"
@@ -100,8 +100,10 @@ def slots_of(root: Module, profile: CompileProfile) -> tuple[Slot, ...]:
 def _layout(module: Remembering, profile: CompileProfile) -> CacheLayout:
     layout = module.cache_layout(profile.cache_rows or profile.batch, profile.page_tokens or profile.capacity)
     if profile.page_tokens is not None:
-        return _paged(module, layout, profile)
-    return layout if profile.ring_tokens is None else ring_layout(layout, profile.ring_tokens)
+        layout = _paged(module, layout, profile)
+    elif profile.ring_tokens is not None:
+        layout = ring_layout(layout, profile.ring_tokens)
+    return layout if profile.kv_cache is None else quantized_layout(layout, profile.kv_cache, module.path)
 
 
 def _paged(module: Remembering, layout: CacheLayout, profile: CompileProfile) -> CacheLayout:

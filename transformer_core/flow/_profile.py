@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from lang_core import ConfigError, DType, OpError, as_dtype, checked_choices, f32, near_names
+from lang_core import ConfigError, DType, Encoding, OpError, as_dtype, checked_choices, f32, f64, near_names
+from lang_core.ops import CACHE_ENCODINGS
 
 
 class Memory(enum.Enum):
@@ -61,6 +62,7 @@ class CompileProfile:
             with shared positions, if B is 1, else i32 [B]. If None, B, without this argument.
         page_tokens: positions of each row of the caches, if these are pages, of which a sequence has
             ``max_sequence / page_tokens``: the argument ``pages`` i32 [B, M] is then in the place of ``row``.
+        kv_cache: encoding that keys and values are packed in when they are appended to caches; None: ``dtype``.
         adapter_rank: R, ranks of a LoRA adapter of each sequence, whose tables are arguments; None without adapters.
         next_ids: whether the index of each row's largest logit is the last result, ``next_ids``.
         outputs: names of the side outputs that are results, in this order; all if None.
@@ -86,6 +88,7 @@ class CompileProfile:
     ring_tokens: int | None = None
     cache_rows: int | None = None
     page_tokens: int | None = None
+    kv_cache: Encoding | None = None
     adapter_rank: int | None = None
     next_ids: bool = False
     outputs: tuple[str, ...] | None = None
@@ -121,6 +124,8 @@ class CompileProfile:
             raise _wrong("cache_rows", "rows of caches, whose sequences adapters are of", self.cache_rows)
         if self.page_tokens is not None:
             self._check_pages(self.page_tokens)
+        if self.kv_cache is not None:
+            self._check_kv_cache(self.kv_cache)
         if self.cache_rows is None:
             return
         if self.memory is not Memory.CACHES:
@@ -129,6 +134,14 @@ class CompileProfile:
             raise _wrong("cache_rows", f"at least batch ({self.batch})", self.cache_rows)
         if self.positions is Positions.SHARED and self.batch != 1:
             raise _wrong("batch", "1 with cache_rows and shared positions", self.batch)
+
+    def _check_kv_cache(self, encoding: Any) -> None:
+        if getattr(encoding, "name", None) not in CACHE_ENCODINGS:
+            raise _wrong("kv_cache", f"an encoding of ENCODINGS: {' or '.join(CACHE_ENCODINGS)}", encoding)
+        if self.memory is not Memory.CACHES:
+            raise _wrong("memory", "caches, for kv_cache is the form of those", self.memory.value)
+        if self.dtype is f64:
+            raise _wrong("dtype", "f32, f16 or bf16 with kv_cache", self.dtype.name)
 
     def _check_pages(self, page: int) -> None:
         if self.cache_rows is None:

@@ -130,10 +130,6 @@ def position_biases(ctx: ExecutionContext, alibi: Alibi, step: StepInputs, keys:
     return ops.cast(ops.cast(biases, bf16), "f32") if alibi.rounded else biases
 
 
-def _seen(ctx: ExecutionContext, entries: Tensor, lies: Places | None) -> Tensor:
-    return entries if lies is None else lies.seen(ctx, entries)
-
-
 def soft_capped(ctx: ExecutionContext, x: Tensor, cap: float) -> Tensor:
     """Computes ``cap * tanh(x / cap)``."""
     return ctx.ops.mul(ctx.ops.tanh(ctx.ops.div(x, cap)), cap)
@@ -209,11 +205,11 @@ class Attention(Module):
         if cache is not None and step.places:
             lies = step.places[config.window]
             cache = cache.updated(ctx, k, v, lies)
-            k, v = cache.key, cache.value
         elif config.sharing.lends:
             cache = KVCache(k, v)
+        kept = KVCache(k, v) if cache is None or lies is None else cache
         gate = self._gate(ctx, x) if self.g_proj is not None else None if gate is None else ops.logistic(gate)
-        return self._attended(ctx, q, k, v, gate, step, lies), cache
+        return self._attended(ctx, q, kept, gate, step, lies), cache
 
     def _gate(self, ctx: ExecutionContext, x: Tensor) -> Tensor | None:
         """Returns the gate of x [B, T, D]: [B, T, K, G, 1] or [B, T, K, G, H]; None without a projection."""
@@ -252,26 +248,26 @@ class Attention(Module):
         q = self._placed(ctx, ops.transpose(q, (0, 2, 3, 1, 4)), self.q_norm, step)
         q = ctx.tag(self._grown(ctx, q, step), "q")
         gate = self._gate(ctx, x) if gate is None else ops.logistic(gate)
-        return self._attended(ctx, q, lent.key, lent.value, gate, step, step.places.get(config.window))
+        return self._attended(ctx, q, lent, gate, step, step.places.get(config.window))
 
     def _attended(
         self,
         ctx: ExecutionContext,
         q: Tensor,
-        k: Tensor,
-        v: Tensor,
+        kept: KVCache,
         gate: Tensor | None,
         step: StepInputs,
         lies: Places | None,
     ) -> Tensor:
         """Attends with q [B, K, G, T, H] and gate [B, T, K, G, H or 1]: [B, T, D].
 
-        ``k`` and ``v`` [B, K, S, H] are the step's own if ``lies`` is None, else caches with entries there.
+        ``kept`` has the keys and values of the step alone if ``lies`` is None, else is a cache with entries there.
         """
         ops, scores = ctx.ops, self.config.scores
         bias = step.biases[self.config.window]
         if step.key_places is not None:
-            k, v = ops.take(k, step.key_places, 2), ops.take(v, step.key_places, 2)
+            kept = KVCache(ops.take(kept.key, step.key_places, 2), ops.take(kept.value, step.key_places, 2))
+        k, v = kept.key, kept.value
         fused = (
             (step.places or step.key_places is not None)
             and scores.softcap is None
@@ -281,16 +277,20 @@ class Attention(Module):
         if fused and bias is not None and q.dtype != f64:  # the op is of f32 at most
             scale = self.config.head_size**-0.5 if scores.scale is None else scores.scale
             over = ops.reshape(bias, (-1, *bias.shape[-2:]))
-            heads = ops.cached_attention(q, k, v, over, scale, None if lies is None else lies.rows)
+            rows = None if lies is None else lies.rows
+            if kept.encoding is None:
+                heads = ops.cached_attention(q, k, v, over, scale, rows)
+            else:
+                heads = ops.packed_cached_attention(q, k, v, over, scale, kept.encoding, rows)
         else:
+            k, v = kept.seen(ctx, lies, q.dtype)
             over = None if bias is None else for_heads(ctx, bias, 5)
             if scores.alibi is not None:
-                over = self._with_positions(ctx, scores.alibi, over, step, _seen(ctx, k, lies).shape[2])
-            heads = grouped_attention(
-                ctx, q, _seen(ctx, k, lies), _seen(ctx, v, lies), over, scores.scale, scores.softcap
-            )
+                over = self._with_positions(ctx, scores.alibi, over, step, k.shape[2])
+            heads = grouped_attention(ctx, q, k, v, over, scores.scale, scores.softcap)
         if self.sinks is not None:
-            share = self._beside_sinks(ctx, ctx.parameter(self.sinks), q, _seen(ctx, k, lies), bias)
+            keys, _ = kept.seen(ctx, lies, q.dtype)
+            share = self._beside_sinks(ctx, ctx.parameter(self.sinks), q, keys, bias)
             heads = ops.mul(heads, ops.cast(share, heads.dtype))
         heads = ops.transpose(heads, (0, 3, 1, 2, 4))  # [B, T, K, G, H]
         if gate is not None:
@@ -383,4 +383,4 @@ class Attention(Module):
             return shared_layout(config.sharing.owner)
         dtype, heads = self.q_proj.weight.spec.dtype, config.kv_heads
         key, value = (cache_spec(batch, heads, capacity, size, dtype) for size in (config.head_size, config.values))
-        return kv_layout(key, value, config.window)
+        return kv_layout(key, value, config.window, packable=True)

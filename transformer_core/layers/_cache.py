@@ -30,6 +30,7 @@ class CacheLayout:
         owner: number of the layer that owns the cache tensors that this layer reads; None if it has its own.
         window: number of keys that a query of the layer sees, itself included; all if None.
         axes: per name the axis of a mesh that may cut each dimension: sequences by ``dp``, heads or channels by ``tp``.
+        packable: True if the layer can read its keys and values packed in blocks.
     """
 
     make: Callable[..., Cache]
@@ -37,6 +38,7 @@ class CacheLayout:
     owner: int | None = None
     window: int | None = None
     axes: Mapping[str, Axes] = field(default_factory=dict)
+    packable: bool = False
 
     @property
     def recurrent(self) -> bool:

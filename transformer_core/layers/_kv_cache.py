@@ -1,10 +1,10 @@
 """The cache of keys and values of one layer."""
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
-from lang_core import Axes, DType, ExecutionContext, OpError, Tensor, TensorSpec
+from lang_core import Axes, ConfigError, DType, Encoding, ExecutionContext, OpError, Tensor, TensorSpec
 from transformer_core.layers._cache import CacheLayout
 from transformer_core.layers._places import Places
 
@@ -17,12 +17,14 @@ class KVCache:
     """Keys and values at fixed capacity S; the entry of a position lies at that place.
 
     Attributes:
-        key: [B, K, S, H].
-        value: [B, K, S, H].
+        key: [B, K, S, H]; packed i8 [B, K, S, bytes] with an encoding.
+        value: [B, K, S, H]; as ``key``.
+        encoding: blocks along the last axis that entries are packed in; None if they are not.
     """
 
     key: Tensor
     value: Tensor
+    encoding: Encoding | None = field(default=None, kw_only=True)
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor]:
@@ -49,7 +51,17 @@ class KVCache:
         capacity = places.capacity(self.key)
         if key.shape[2] > capacity:
             raise OpError(f"a KV cache of capacity {capacity} cannot take {key.shape[2]} entries at once")
+        if self.encoding is not None:
+            key, value = (ctx.ops.quantize(x, self.encoding) for x in (key, value))
         return replace(self, key=places.written(ctx, self.key, key), value=places.written(ctx, self.value, value))
+
+    def seen(self, ctx: ExecutionContext, places: Places | None, dtype: DType | str) -> tuple[Tensor, Tensor]:
+        """Returns the keys and values of the sequences, [B, K, S, H], unpacked."""
+        entries = self.tensors if places is None else tuple(places.seen(ctx, x) for x in self.tensors)
+        if self.encoding is not None:
+            entries = tuple(ctx.ops.dequantize(x, self.encoding, dtype) for x in entries)
+        key, value = entries
+        return key, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +76,24 @@ class RingCache(KVCache):
         window: W.
     """
 
-    window: int
+    window: int = field(kw_only=True)
 
 
-def kv_layout(key: TensorSpec, value: TensorSpec, window: int | None = None) -> CacheLayout:
-    """Returns the layout of a cache with these keys and values, of a layer with a window or without."""
+def kv_layout(key: TensorSpec, value: TensorSpec, window: int | None = None, *, packable: bool = False) -> CacheLayout:
+    """Returns the layout of a cache with these keys and values, of a layer with a window or without.
+
+    Args:
+        key: spec of the keys.
+        value: spec of the values.
+        window: number of keys that a query sees; all if None.
+        packable: whether the layer can read entries packed in blocks.
+    """
     return CacheLayout(
         KVCache,
         {"key_cache": key, "value_cache": value},
         window=window,
         axes={"key_cache": HEAD_AXES, "value_cache": HEAD_AXES},
+        packable=packable,
     )
 
 
@@ -94,6 +114,34 @@ def ring_layout(layout: CacheLayout, tokens: int) -> CacheLayout:
         for name, spec in layout.specs.items()
     }
     return replace(layout, make=functools.partial(RingCache, window=layout.window), specs=specs)
+
+
+def quantized_layout(layout: CacheLayout, encoding: Encoding, path: str) -> CacheLayout:
+    """Returns the layout of a cache with packed keys and values.
+
+    Args:
+        layout: layout of a layer's cache, whole or a ring; one without tensors, or of a state, is returned as it is.
+        encoding: encoding of the entries.
+        path: path of the layer, for errors.
+
+    Raises:
+        ConfigError: the layer keeps anything else, or a head is not whole blocks.
+    """
+    if not layout.specs or layout.recurrent:
+        return layout
+    if not layout.packable:
+        raise ConfigError(
+            f"kv_cache={encoding.name}: {path!r} keeps {', '.join(layout.specs)} that are read as they are: leave out "
+            f"kv_cache"
+        )
+    for name, spec in layout.specs.items():
+        if not encoding.takes(spec.shape):
+            raise ConfigError(
+                f"kv_cache={encoding.name}: {name} of {path!r} has {spec.shape[-1]} numbers per head, and blocks are "
+                f"of {encoding.block}: leave out kv_cache"
+            )
+    specs = {name: encoding.packed(spec) for name, spec in layout.specs.items()}
+    return replace(layout, make=functools.partial(layout.make, encoding=encoding), specs=specs)
 
 
 def cache_spec(batch: int, kv_heads: int, capacity: int, head_size: int, dtype: DType | str) -> TensorSpec:

@@ -97,9 +97,9 @@ def _packed_columns(builder: FactorBuilder, node: Node, weight: int) -> tuple[tu
 
 @rule("cached_attention")
 def _cached_attention(builder: FactorBuilder, node: Node) -> _Spread:
-    q, k, v, bias, *rows = (value.spec.shape for value in node.inputs)
+    q, k, _, bias, *rows = (value.spec.shape for value in node.inputs)
     batch, heads, group, queries = builder.all(q[:4])
-    size, keys, width = builder.sum(q[4]), builder.keep(bias[2]), builder.new(v[3])
+    size, keys, width = builder.sum(q[4]), builder.keep(bias[2]), builder.new(node.results[0].spec.shape[4])
     stored = builder.keep(k[0]) if rows else batch
     pages = [builder.keep(row[1]) for row in rows if len(row) > 1]
     page = builder.keep(k[2]) if pages else keys
@@ -112,6 +112,23 @@ def _cached_attention(builder: FactorBuilder, node: Node) -> _Spread:
         *(single([batch, *pages]) for _ in rows),
     ]
     return operands, [single([batch, heads, group, queries, width])]
+
+
+@rule("packed_cached_attention")
+def _packed_cached_attention(builder: FactorBuilder, node: Node) -> _Spread:
+    operands, results = _cached_attention(builder, node)
+    stored = [builder.keep(node.inputs[place].spec.shape[3]) for place in (1, 2)]
+    for place, factor in zip((1, 2), stored, strict=True):
+        operands[place] = (*operands[place][:-1], (factor,))
+    return operands, results
+
+
+@rule("quantize")
+def _quantize(builder: FactorBuilder, node: Node) -> _Spread:
+    *outer, columns = node.inputs[0].spec.shape
+    kept = [builder.new(extent) for extent in outer]
+    given, made = builder.keep(columns), builder.keep(node.results[0].spec.shape[-1])
+    return [single([*kept, given])], [single([*kept, made])]
 
 
 @rule("dynamic_slice")

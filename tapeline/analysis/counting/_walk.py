@@ -93,7 +93,8 @@ def _distinct(choices: int, draws: int) -> float:
     return choices * (1 - (1 - 1 / choices) ** draws)
 
 
-PRODUCTS: Final = frozenset({"dot_general", "conv", "packed_linear", "packed_expert_linear", "cached_attention"})
+_ATTENTION: Final = frozenset({"cached_attention", "packed_cached_attention"})
+PRODUCTS: Final = frozenset({"dot_general", "conv", "packed_linear", "packed_expert_linear", *_ATTENTION})
 """Ops that multiply and add: they read their operands and write their results."""
 
 VIEWS: Final = frozenset({"reshape", "transpose", "broadcast", "slice", "cast", "dequantize", "dynamic_slice"})
@@ -110,7 +111,7 @@ def flops_of(node: Node, factors: Factors, spread: Spread, grid: DeviceGrid) -> 
     """Returns the additions and multiplications of an op on one device; other functions of a number count as one."""
     sizes = [-(-size // grid.size(cuts)) for size, cuts in zip(factors.sizes, spread.cuts, strict=True)]
     name = node.op.name
-    if name == "cached_attention":
+    if name in _ATTENTION:
         *outer, size, keys, width = sizes[:7]
         return 2 * math.prod(outer) * keys * (size + width)
     if name == "conv":

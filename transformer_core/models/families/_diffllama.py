@@ -68,7 +68,7 @@ class _DifferentialAttention(Attention):
         config, dtype = self.config, self.q_proj.weight.spec.dtype
         sizes = config.head_size, 2 * config.head_size
         key, value = (cache_spec(batch, config.kv_heads, capacity, size, dtype) for size in sizes)
-        return kv_layout(key, value, config.window)
+        return kv_layout(key, value, config.window, packable=True)
 
 
 class _Layer(DecoderLayer):
