@@ -91,6 +91,7 @@ def _nibbles(e: Builder, scaled: str, cube: TensorSpec, bits: int) -> SsaValue:
     """Writes the integers of numbers -8 .. 8 in pairs, i32 of a signed byte: the first half of a block is low."""
     middle, size = 1 << bits - 1, cube.shape[2]
     above = e.elementwise("add", (scaled, e.filled(middle + 0.5, cube)), cube)
+    above = e.elementwise("floor", (above,), cube)  # vmvx's conversion rounds to nearest
     whole = TensorSpec(cube.shape, i32)
     most = e.filled((1 << bits) - 1, whole)
     q = SsaValue(e.elementwise("minimum", (_whole(e, SsaValue(above, cube)), most), whole), whole)
@@ -100,7 +101,7 @@ def _nibbles(e: Builder, scaled: str, cube: TensorSpec, bits: int) -> SsaValue:
 
 
 def _whole(e: Builder, x: SsaValue) -> str:
-    """Writes numbers, f32, as i32 without their fractions."""
+    """Writes whole numbers, f32, as i32."""
     target = tensor_type(TensorSpec(x.spec.shape, i32))
     return e.new(f"stablehlo.convert {x.name} : ({x.kind}) -> {target}")
 

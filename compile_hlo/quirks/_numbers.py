@@ -7,10 +7,10 @@ from typing import Final
 from compile_hlo.emit import Builder, SsaValue, tensor_type
 from compile_hlo.emit._elementwise import low_bits
 from compile_hlo.emit._order import Comparator
-from compile_hlo.emit._slices import cut_last
+from compile_hlo.emit._slices import cut_last, joined
 from compile_hlo.emit._unpacking import integer_op
 from compile_hlo.quirks._fault import fault
-from lang_core import DType, TensorSpec, bf16, f32, f64, i32, u8
+from lang_core import DType, TensorSpec, bf16, f32, f64, i8, i32, u8
 
 Plain = Callable[..., str]
 
@@ -132,6 +132,34 @@ def numbers_of_16_bits(plain: Plain, e: Builder, blocks: SsaValue, place: int) -
     tiny = e.select(negative, e.elementwise("negate", (tiny,), floats), tiny, floats)
     without = e.compare("LT", size.name, e.filled(0x0400, spec), spec)
     return e.select(without, tiny, number, floats)
+
+
+@fault("half_bytes", targets="vmvx", cases="quantize_q8_0_f32")
+def bytes_of_16_bits(plain: Plain, e: Builder, scale: SsaValue) -> SsaValue:
+    """vmvx lacks f16: the scales of packed blocks, none of them infinite, are encoded as integers."""
+    del plain
+    floats, whole = scale.spec, TensorSpec(scale.spec.shape, i32)
+    bits = SsaValue(e.bitcast(scale.name, floats, whole), whole)
+    size = integer_op(e, "and", bits, 0x7FFFFFFF)
+    sign = integer_op(e, "and", integer_op(e, "shift_right_logical", bits, 16), 0x8000)
+    odd = integer_op(e, "and", integer_op(e, "shift_right_logical", size, _MANTISSA_SHIFT), 1)
+    rounded = integer_op(e, "add", integer_op(e, "add", size, 0xFFF), odd)  # to nearest even
+    normal = integer_op(e, "shift_right_logical", integer_op(e, "subtract", rounded, _BIAS_STEP), _MANTISSA_SHIFT)
+    steps = e.elementwise("divide", (e.elementwise("abs", (scale.name,), floats), e.filled(_SMALLEST, floats)), floats)
+    steps = e.elementwise("round_nearest_even", (steps,), floats)
+    tiny = SsaValue(e.new(f"stablehlo.convert {steps} : ({scale.kind}) -> {tensor_type(whole)}"), whole)
+    without = e.compare("LT", size.name, e.filled(0x38800000, whole), whole)  # an exponent of f16
+    number = SsaValue(e.select(without, tiny.name, normal.name, whole), whole)
+    beyond = e.compare("LT", e.filled(0x7F800000, whole), size.name, whole)
+    number = SsaValue(e.select(beyond, e.filled(0x7E00, whole), number.name, whole), whole)
+    number = integer_op(e, "or", number, sign)
+    parts: list[SsaValue] = []
+    for shift in (0, 8):
+        byte = integer_op(e, "and", integer_op(e, "shift_right_logical", number, shift), 0xFF)
+        signed = integer_op(e, "subtract", integer_op(e, "xor", byte, 0x80), 0x80)
+        byte_spec, one = TensorSpec(whole.shape, i8), TensorSpec((*whole.shape, 1), i8)
+        parts.append(SsaValue(e.reshape(e.convert(signed.name, whole, i8), byte_spec, one.shape), one))
+    return joined(e, parts, len(whole.shape))
 
 
 @fault("shift_right_logical", targets="vmvx", cases="shift_right_logical_i8")

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from generation import Prediction
+from lang_core import Encoding
 from runtime import Session
 from tapeline.bundle import Bundle
 from tapeline.runners._adapters import AdapterTables
@@ -102,7 +103,7 @@ class _Stretch:
         self._slots, self._start = slots, start
         self._tokens: list[int] = random.integers(0, slots.vocabulary, min(count, slots.capacity - start)).tolist()
         before = slots.read_row(0, 0, start) if start else []
-        self._history = [random.standard_normal(array.shape).astype(array.dtype) for array in before]
+        self._history = [_random_entries(random, array, slots.kv_cache) for array in before]
 
     def pieces(self) -> Iterator[Arrays]:
         """Yields the row after each size of ``prefill_row``, in calls as large as it takes."""
@@ -193,6 +194,14 @@ class _Stretch:
 
     def _left(self, row: int, tokens: Sequence[int]) -> Sequence[np.ndarray]:
         return self._slots.read_row(row, 0, self._start + len(tokens))
+
+
+def _random_entries(random: np.random.Generator, like: np.ndarray, encoding: Encoding | None) -> np.ndarray:
+    """Returns entries of a row; those of a quantized cache are packed."""
+    if encoding is None or like.dtype != np.int8:
+        return random.standard_normal(like.shape).astype(like.dtype)
+    columns = like.shape[-1] // encoding.block_bytes * encoding.block
+    return encoding.pack(random.standard_normal((*like.shape[:-1], columns), np.float32))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import numpy as np
 
 from generation import Prediction
 from generation.engine import PagePool
-from lang_core import InputError, checked_choices
+from lang_core import InputError, checked_choices, encoding_named
 from runtime import Results, Session
 from tapeline.bundle import Bundle
 from tapeline.runners._adapters import AdapterTables, adapter_tables
@@ -48,6 +48,7 @@ class BundleSlots:
         hidden: D, size of an embedding; 0 for a text-only bundle.
         decodes: sizes of ``decode``, ascending.
         cache_specs: specs of the caches and states of all rows, by name.
+        kv_cache: encoding of keys and values in the caches; None if they are not quantized.
         adapters: adapters that rows may have; None if the bundle takes none.
         pages: pages of the rows; None if every row has ``capacity`` positions of its own.
         token_bytes: bytes of token ids, rows and positions that were moved so far, in and out.
@@ -92,6 +93,8 @@ class BundleSlots:
             spec.nbytes // (spec.shape[0] * held) for spec, axis in with_positions if axis is not None
         )
         self.cache_specs: Final = caches
+        encoding = model.get("caching", {}).get("kv_cache")
+        self.kv_cache: Final = None if encoding is None else encoding_named(encoding)
         self.prefills: Final = sized_calls(bundle, session, _PREFILL)
         self.decodes: Final = sized_calls(bundle, session, _DECODE)
         self.seeing: Final = sized_calls(bundle, session, PREFILL_EMBEDDINGS_ROW)
