@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from lang_core import Axes, ExecutionContext, Module, Tensor, TensorSpec
+from lang_core import Axes, ExecutionContext, Module, Tensor, TensorSpec, checked_choices
 
 
 class Cache(Protocol):
@@ -19,6 +19,7 @@ class Cache(Protocol):
         ...
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class CacheLayout:
     """Tensors of a layer's cache.

@@ -4,7 +4,7 @@ import functools
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
-from lang_core import Axes, ConfigError, DType, Encoding, ExecutionContext, OpError, Tensor, TensorSpec
+from lang_core import Axes, ConfigError, DType, Encoding, ExecutionContext, OpError, Tensor, TensorSpec, checked_choices
 from transformer_core.layers._cache import CacheLayout
 from transformer_core.layers._places import Places
 
@@ -79,6 +79,7 @@ class RingCache(KVCache):
     window: int = field(kw_only=True)
 
 
+@checked_choices
 def kv_layout(key: TensorSpec, value: TensorSpec, window: int | None = None, *, packable: bool = False) -> CacheLayout:
     """Returns the layout of a cache with these keys and values, of a layer with a window or without.
 
