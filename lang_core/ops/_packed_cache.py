@@ -28,11 +28,11 @@ def _infer_quantize(x: TensorSpec, encoding: Encoding) -> Specs:
 def _eager_quantize(x: Array, encoding: Encoding) -> Array:
     wide = x.astype(np.float32) + np.float32(0)  # a zero has no sign
     blocks = wide.reshape(*x.shape[:-1], x.shape[-1] // encoding.block, encoding.block)
-    good = np.isfinite(blocks).all(axis=-1)
-    kept = good & (np.abs(blocks).max(axis=-1) >= np.float32(LEAST_MAGNITUDE))
-    packed = encoding.pack(np.where(kept[..., np.newaxis], blocks, np.float32(0)))
+    good = np.asarray(np.isfinite(blocks).all(axis=-1, keepdims=True))
+    kept = good & (np.abs(blocks).max(axis=-1, keepdims=True) >= np.float32(LEAST_MAGNITUDE))
+    packed = encoding.pack(np.where(kept, blocks, np.float32(0)))
     halves = packed[..., encoding.layout.scale : encoding.layout.scale + 2].view(np.float16)
-    halves[~good[..., np.newaxis] | ~np.isfinite(halves)] = _NAN
+    halves[~good | ~np.isfinite(halves)] = _NAN
     return packed.reshape(*x.shape[:-1], packed.shape[-2] * packed.shape[-1])
 
 

@@ -284,8 +284,8 @@ def _check_session(
     side = DeviceSide(bundle, session)
     for name, inputs, expected in announced(references, place, progress):
         try:
-            arrays = (references.unpacked(results) for results in (side.run(name, inputs), expected))
-            rows += compared(place, name, *arrays, dtype, references.exact, references.rounded)
+            results, wanted = references.unpacked(side.run(name, inputs)), references.unpacked(expected)
+            rows += compared(place, name, results, wanted, dtype, references.exact, references.rounded)
         except VerificationError as error:
             raise _located(error, references, name, side.runner(references.weights), dtype, progress) from None
     if references.one_pass is not None:
@@ -353,9 +353,9 @@ def check_interpreter(
         parameters = [weights.read(path).astype(spec.dtype.numpy) for path, spec in lowered.parameters().items()]
         results = dict(zip(expected, interpret(text, [*inputs.values(), *parameters]), strict=True))
         try:
-            arrays = (references.unpacked(arrays) for arrays in (results, expected))
+            results, wanted = references.unpacked(results), references.unpacked(expected)
             exact = no_results if references.kv_cache is None else references.exact
-            rows += compared("interpreter", name, *arrays, dtype, exact, references.rounded)
+            rows += compared("interpreter", name, results, wanted, dtype, exact, references.rounded)
         except VerificationError as error:
             raise _located(error, references, name, InterpreterRunner(weights), dtype, progress) from None
     text.unlink()

@@ -22,9 +22,9 @@ def _json(path: Path) -> Any:
 def test_every_flag_of_the_contract_is_there() -> None:
     promised = (
         "model output entry_points batch sequence max_sequence dtype quantize weights lowering num_layers target "
-        "verify reference_python positions window_caches kv_cache verify_tokens dry_run max_memory resume report dump_tags "
-        "graph stablehlo_target_version tune kernels locations activations adapter slots pages page_tokens mesh "
-        "adapters adapter_rank hardware overwrite format target_bpw max_loss calibration"
+        "verify reference_python positions window_caches kv_cache verify_tokens dry_run max_memory resume report "
+        "dump_tags graph stablehlo_target_version tune kernels locations activations adapter slots pages page_tokens "
+        "mesh adapters adapter_rank hardware overwrite format target_bpw max_loss calibration"
     )
     ours = set(load_command("export").FLAGS)
     assert ours == set(promised.split())

@@ -36,7 +36,7 @@ def test_rows_of_pages_say_what_a_rounded_cache_says(paged: Bundle, place: Place
     with open_session(paged, place) as session:
         slots, logits = BundleSlots(paged, session), []
         assert slots.pages is not None
-        slots.prefill_row([3, 4, 5, 6], 0, 0)  # the pages of row 1 are not the first
+        prediction = slots.prefill_row([3, 4, 5, 6], 0, 0)  # the pages of row 1 are not the first
         for start in range(0, len(prompt), 4):
             prediction = slots.prefill_row(prompt[start : start + 4], 1, start)
         logits.append(prediction.logits().copy())

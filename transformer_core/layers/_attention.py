@@ -207,7 +207,10 @@ class Attention(Module):
             cache = cache.updated(ctx, k, v, lies)
         elif config.sharing.lends:
             cache = KVCache(k, v)
-        kept = KVCache(k, v) if cache is None or lies is None else cache
+        if cache is None or lies is None:
+            kept = KVCache(k, v)
+        else:
+            kept = cache if isinstance(cache, KVCache) else KVCache(cache.key, cache.value)  # a tap
         gate = self._gate(ctx, x) if self.g_proj is not None else None if gate is None else ops.logistic(gate)
         return self._attended(ctx, q, kept, gate, step, lies), cache
 

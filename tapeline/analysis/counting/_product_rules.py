@@ -116,11 +116,12 @@ def _cached_attention(builder: FactorBuilder, node: Node) -> _Spread:
 
 @rule("packed_cached_attention")
 def _packed_cached_attention(builder: FactorBuilder, node: Node) -> _Spread:
-    operands, results = _cached_attention(builder, node)
-    stored = [builder.keep(node.inputs[place].spec.shape[3]) for place in (1, 2)]
-    for place, factor in zip((1, 2), stored, strict=True):
-        operands[place] = (*operands[place][:-1], (factor,))
-    return operands, results
+    (q, k, v, *others), results = _cached_attention(builder, node)
+    packed = [
+        (*cache[:-1], (builder.keep(value.spec.shape[3]),))
+        for cache, value in zip((k, v), node.inputs[1:3], strict=True)
+    ]
+    return [q, *packed, *others], results
 
 
 @rule("quantize")
