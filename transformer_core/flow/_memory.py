@@ -103,7 +103,9 @@ def _layout(module: Remembering, profile: CompileProfile) -> CacheLayout:
         layout = _paged(module, layout, profile)
     elif profile.ring_tokens is not None:
         layout = ring_layout(layout, profile.ring_tokens)
-    return layout if profile.kv_cache is None else quantized_layout(layout, profile.kv_cache, module.path)
+    if profile.kv_cache is None or layout.make is PositionCache:
+        return layout
+    return quantized_layout(layout, profile.kv_cache, module.path)
 
 
 def _paged(module: Remembering, layout: CacheLayout, profile: CompileProfile) -> CacheLayout:
