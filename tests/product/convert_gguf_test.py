@@ -231,7 +231,7 @@ def test_settings_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, CASES["llama_gqa"])
     with pytest.raises(InputError, match=r"to=ggml: expected one of safetensors, gguf"):
         tapeline.convert(tmp_path, tmp_path / "a", to="ggml")
-    with pytest.raises(InputError, match=r"encoding=q4_q: expected one of q8_0, .*; did you mean"):
+    with pytest.raises(InputError, match=r"encoding=q4_q: expected one of auto, q8_0, .*; did you mean"):
         tapeline.convert(tmp_path, tmp_path / "a", to="gguf", encoding="q4_q")
     with pytest.raises(InputError, match=r"encoding: is of GGUF files, and to=safetensors writes none"):
         tapeline.convert(tmp_path, tmp_path / "a", encoding=quantizable()[0])
