@@ -36,6 +36,7 @@ _BY_NAME: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
             r"VL|vl(?:moe)?$|vision|vlm|llava|paligemma|idefics|internvl|pixtral|mllama|florence|kosmos|ImageText"
         ),
     ),
+    ("encoder", re.compile(r"^NeoBERT|NextSentence")),
     ("decoder", re.compile(r"ForCausalLM|LMHead|DoubleHeads|\bgpt", re.I)),
     ("encoder", re.compile(r"t5-?encoder|EncoderModel|bert|embed|ForMasked|Classification|QuestionAnswering", re.I)),
     ("encoder-decoder", re.compile(r"t5|bart|blender|pegasus|marian|^m2m|prophetnet|seq2seq|nllb", re.I)),
