@@ -31,6 +31,8 @@ _FORMAT: Final = FormatFlag(FLAGS)
 _BY_END: Final[Mapping[str, tuple[str, ...]]] = {
     "ForCTC": ("transcribe",),
     "ForMaskedLM": ("fill", "embed --sparse"),
+    "NeoBERTLMHead": ("fill", "embed --sparse"),
+    "ForNextSentencePrediction": ("classify",),
     "ForSequenceClassification": ("classify", "rerank"),
     "ForTokenClassification": ("tag",),
     "ForQuestionAnswering": ("answer",),
@@ -44,6 +46,7 @@ _BY_END: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _OF_A_MODEL: Final[Mapping[str, tuple[str, ...]]] = {"encoder": ("embed",), "vision": ("embed --image",)}
 """Commands by the kind of a model without a head."""
+_OF_PAGES: Final = "LayoutLMv3"  # beginning of architectures that take boxes beside a text, which ``run`` alone gives
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,5 +104,7 @@ def _commands(family: AnyFamily) -> tuple[str, ...]:
     if isinstance(family, Family):
         pictures = () if family.make is None else ("generate --image",)
         return ("generate", "chat", "serve", *pictures)
+    if family.architecture.startswith(_OF_PAGES):
+        return ("run",)
     ends = (commands for end, commands in _BY_END.items() if family.architecture.endswith(end))
     return next(ends, ()) or _OF_A_MODEL.get(kind_of(family.architecture) or "", ())
