@@ -124,6 +124,31 @@ SPACES: Final[dict[str, Space]] = {
         first_k_dense_replace=[0, 1, ABSENT],
         rope_interleave=_FLAGS,
     ),
+    **{
+        architecture: decoder_space(
+            model_type,
+            architecture,
+            **_LATENT,
+            attention_bias=_FLAGS,
+            moe_intermediate_size=[10, 14],
+            n_routed_experts=[4, 8],
+            n_group=[1, 2],
+            topk_group=up_to("n_group"),
+            num_experts_per_tok=[1, 2],
+            n_shared_experts=[1, 2],
+            norm_topk_prob=_FLAGS,
+            routed_scaling_factor=[1.0, 2.5, ABSENT],
+            mlp_layer_types=per_layer(*_FEEDS),
+            first_k_dense_replace=[0, 1, ABSENT],
+            index_topk=[3, 5, 40],
+            index_head_dim=[8, 10],
+            index_n_heads=[8, 9],  # with fewer, scores of several keys are often 0, and equal
+        )
+        for architecture, model_type in {
+            "DeepseekV32ForCausalLM": "deepseek_v32",
+            "GlmMoeDsaForCausalLM": "glm_moe_dsa",
+        }.items()
+    },
     "CTRLLMHeadModel": {
         "architectures": [["CTRLLMHeadModel"]],
         "model_type": ["ctrl"],

@@ -98,6 +98,8 @@ ALL_EXPERTS: Final[dict[str, dict[str, int]]] = {
     "jamba": {"num_experts_per_tok": 4},
     "axk1": {"num_experts_per_tok": 8, "topk_group": 2},
     "aria_text": {"moe_topk": 5},
+    "deepseek_v32": {"num_experts_per_tok": 6, "topk_group": 2, "index_topk": 100},
+    "glm_moe_dsa": {"num_experts_per_tok": 6, "index_topk": 100},
     **{name: {"num_experts_per_tok": 6} for name in ("kolibri1", "flint", "cohere2_moe", "laguna", "mimo_v2_flash")},
     "exaone_moe": {"num_experts_per_tok": 6},
     "afmoe": {"num_experts_per_tok": 6},
@@ -111,7 +113,16 @@ def packed_case(name: str) -> GoldenCase:
     sizes = {
         key: size for key, size in _SIZES.items() if case.config.get(key) is not None or key == "n_inner" in case.config
     }
-    if name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "minicpm3", "youtu", "axk1"):
+    if name in (
+        "deepseek_v2",
+        "deepseek_v3",
+        "glm4_moe_lite",
+        "minicpm3",
+        "youtu",
+        "axk1",
+        "deepseek_v32",
+        "glm_moe_dsa",
+    ):
         sizes["num_key_value_heads"] = sizes["num_attention_heads"]
     sizes |= _OWN_SIZES.get(name, {})
     return dataclasses.replace(

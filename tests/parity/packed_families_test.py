@@ -67,6 +67,7 @@ _UNPACKED: Final[dict[str, set[str]]] = {
     **dict.fromkeys(("granitemoe", "granitemoeshared", "hunyuan_v1_moe", "solar_open"), _ROUTERS),
     **dict.fromkeys(("flex_olmo", "exaone_moe", "afmoe", "granitemoe_swa", "mellum", "hy_v3"), _ROUTERS),
     **{name: {"model.layers.*.self_attn.kv_b_proj.weight"} for name in ("minicpm3", "youtu")},
+    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), _ROUTERS | {"model.layers.*.self_attn.kv_b_proj.weight"}),
     "axk1": _ROUTERS | {"model.layers.*.self_attn.kv_b_proj.weight"},
     "lfm3": {"model.layers.*.conv.conv.weight"},
     **dict.fromkeys(("kolibri1", "flint", "cohere2_moe", "aria_text", "dbrx", "laguna", "mimo_v2_flash"), _ROUTERS),

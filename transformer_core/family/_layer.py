@@ -168,6 +168,7 @@ def attention(config: DecoderConfig, index: int, dtype: DType) -> Attention | La
             rope_mode=config.rope.mode,
             bias=config.qkv_bias,
             output_bias=config.output_bias,
+            indexer=latent.indexer,
         )
         return LatentAttention(sizes, dtype=dtype)
     return Attention(_attention_config(config, index), dtype=dtype)

@@ -9,6 +9,7 @@ from lang_core import DType, checked_choices
 from transformer_core.layers._cache import StateMixer
 from transformer_core.layers._feed_forward import Activation
 from transformer_core.layers._gated_delta_net import GatedDeltaNet, HeadOrder
+from transformer_core.layers._indexer import IndexerConfig
 from transformer_core.layers._mamba import Mamba, MambaSizes
 from transformer_core.layers._mamba2 import Mamba2, Mamba2Sizes
 from transformer_core.layers._moe import ClampedGate
@@ -146,6 +147,7 @@ class LatentConfig:
         plain_size: dims of a head without RoPE.
         value_size: dims of a head's values.
         scale: factor of the scores.
+        indexer: choice of the keys that a query sees; all if None.
     """
 
     rank: int
@@ -153,6 +155,7 @@ class LatentConfig:
     plain_size: int
     value_size: int
     scale: float
+    indexer: IndexerConfig | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ import enum
 from dataclasses import dataclass
 
 from lang_core import ConfigError, checked_choices
+from transformer_core.layers._indexer import IndexerConfig
 from transformer_core.layers._rope_config import RopeKind, RopeMode
 
 
@@ -229,6 +230,7 @@ class LatentAttentionConfig:
         rope_mode: layout of the rotated pairs.
         bias: whether the projections into the compressed vectors have biases.
         output_bias: whether the output projection has one.
+        indexer: choice of the keys that a query sees; all if None.
     """
 
     size: int
@@ -242,6 +244,7 @@ class LatentAttentionConfig:
     rope_mode: RopeMode = RopeMode.INTERLEAVED
     bias: bool = False
     output_bias: bool = False
+    indexer: IndexerConfig | None = None
 
     @property
     def query_size(self) -> int:

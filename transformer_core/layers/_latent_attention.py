@@ -3,6 +3,7 @@
 from lang_core import DType, ExecutionContext, Module, Tensor, as_dtype
 from transformer_core.layers._attention_config import LatentAttentionConfig
 from transformer_core.layers._cache import CacheLayout
+from transformer_core.layers._indexer import LightningIndexer
 from transformer_core.layers._kv_cache import KVCache, cache_spec, kv_layout
 from transformer_core.layers._linear import Linear
 from transformer_core.layers._norm import RMSNorm
@@ -37,6 +38,8 @@ class LatentAttention(Module):
         inner = heads * (config.plain_size + config.value_size)
         self.kv_b_proj = Linear(config.rank, inner, dtype=dtype, packable=False)
         self.o_proj = Linear(heads * config.value_size, size, bias=config.output_bias, dtype=dtype)
+        own = config.indexer
+        self.indexer = None if own is None or rank is None else LightningIndexer(own, size, rank, dtype=dtype)
 
     def forward(
         self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: KVCache | None = None
@@ -47,15 +50,16 @@ class LatentAttention(Module):
             ctx: context that computes.
             x: [B, T, D].
             step: inputs that the layers share; with ``places`` if there is a cache.
-            cache: cache of this layer, or None: as key the rotated part [B, 1, S, R], as value the compressed one
-                [B, 1, S, rank].
+            cache: cache of this layer, or None: as key the rotated part [B, 1, S, R], and the indexer's key after it,
+                as value the compressed one [B, 1, S, rank].
 
         Returns:
             [B, T, D], and the updated cache.
         """
         ops, config = ctx.ops, self.config
         batch, queries, _ = x.shape
-        q = ops.reshape(self._queries(ctx, x), (batch, queries, config.heads, config.query_size))
+        asked = self._compressed(ctx, x)
+        q = ops.reshape(self._queries(ctx, asked), (batch, queries, config.heads, config.query_size))
         q_plain, q_rotated = ops.split(q, (config.plain_size, config.rotated_size), 3)
         compressed, k = ops.split(self.kv_a_proj_with_mqa(ctx, x), (config.rank, config.rotated_size), 2)
         cos, sin = for_heads(ctx, step.cos, 4), for_heads(ctx, step.sin, 4)
@@ -63,26 +67,42 @@ class LatentAttention(Module):
         k = apply_rope(ctx, ops.reshape(k, (batch, 1, queries, -1)), cos, sin, config.rope_mode)
         v = ops.reshape(self.kv_a_layernorm(ctx, compressed), (batch, 1, queries, config.rank))
         q_rotated, k, v = ctx.tag(q_rotated, "q_rotated"), ctx.tag(k, "k_rotated"), ctx.tag(v, "kv_compressed")
+        if self.indexer is not None:
+            k = ops.concat([k, self.indexer.keys(ctx, x, step, config.rope_mode)], 3)
         if cache is not None and step.places:
             places = step.places[None]
             cache = cache.updated(ctx, k, v, places)
             k, v = places.seen(ctx, cache.key), places.seen(ctx, cache.value)
         bias = step.biases[None]
         over = None if bias is None else for_heads(ctx, bias, 4)
+        if self.indexer is not None:
+            own = k.shape[3] - config.rotated_size
+            k, keys = ops.split(k, (config.rotated_size, own), 3)
+            keys = ops.reshape(keys, (batch, -1, own))
+            over = self.indexer.hidden(ctx, x, asked, keys, step, config.rope_mode, over)
         heads = self._attended(ctx, q_plain, q_rotated, k, v, over)
         return self.o_proj(ctx, ops.reshape(heads, (batch, queries, -1))), cache
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
-        """Returns the layout: as keys the rotated part [B, 1, S, R], as values compressed vectors [B, 1, S, rank]."""
+        """Returns the layout: as keys the rotated part [B, 1, S, R], as values compressed vectors [B, 1, S, rank].
+
+        The indexer's keys follow the rotated part.
+        """
         config, dtype = self.config, self.kv_b_proj.weight.spec.dtype
-        key, value = (cache_spec(batch, 1, capacity, size, dtype) for size in (config.rotated_size, config.rank))
+        rotated = config.rotated_size + (0 if self.indexer is None else self.indexer.config.size)
+        key, value = (cache_spec(batch, 1, capacity, size, dtype) for size in (rotated, config.rank))
         return kv_layout(key, value)
 
-    def _queries(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
-        """Maps x [B, T, D] to [B, T, N (plain + R)]."""
-        if self.q_a_proj is None or self.q_a_layernorm is None or self.q_b_proj is None:
-            return x if self.q_proj is None else self.q_proj(ctx, x)
-        return self.q_b_proj(ctx, self.q_a_layernorm(ctx, self.q_a_proj(ctx, x)))
+    def _compressed(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """Maps x [B, T, D] to compressed queries [B, T, rank]; x itself if they are not compressed."""
+        if self.q_a_proj is None or self.q_a_layernorm is None:
+            return x
+        return self.q_a_layernorm(ctx, self.q_a_proj(ctx, x))
+
+    def _queries(self, ctx: ExecutionContext, compressed: Tensor) -> Tensor:
+        """Maps compressed queries to [B, T, N (plain + R)]."""
+        projection = self.q_proj if self.q_b_proj is None else self.q_b_proj
+        return compressed if projection is None else projection(ctx, compressed)
 
     def _attended(
         self, ctx: ExecutionContext, q_plain: Tensor, q_rotated: Tensor, k: Tensor, v: Tensor, bias: Tensor | None

@@ -23,6 +23,7 @@ from transformer_core.models.families._dbrx import DBRX
 from transformer_core.models.families._deepseek_moe import BAILING_MOE, DEEPSEEK_MOE
 from transformer_core.models.families._deepseek_v2 import DEEPSEEK_V2
 from transformer_core.models.families._deepseek_v3 import DEEPSEEK_V3
+from transformer_core.models.families._deepseek_v32 import DEEPSEEK_V32, GLM_MOE_DSA
 from transformer_core.models.families._diffllama import DIFFLLAMA
 from transformer_core.models.families._dots1 import DOTS1
 from transformer_core.models.families._emu3 import EMU3
@@ -142,6 +143,8 @@ FAMILIES = (
     QWEN3_5_MOE_WRAPPED,
     DEEPSEEK_V2,
     DEEPSEEK_V3,
+    DEEPSEEK_V32,
+    GLM_MOE_DSA,
     GPT_OSS,
     ERNIE4_5_MOE,
     GLM4_MOE,
@@ -269,11 +272,9 @@ FAMILIES = (
 )
 """Families of decoders."""
 
-_SPARSE: Final = (
-    "its attention reads only the keys that an indexer chooses (index_topk), which is not built; DeepSeek-V3 and V3.1, "
-    "whose attention reads all of them, are supported"
-)
-REFUSED: Final = {"DeepseekV32ForCausalLM": _SPARSE, "GlmMoeDsaForCausalLM": _SPARSE}
+REFUSED: Final = {
+    "DeepseekV4ForCausalLM": "hyper-connections and compressed attention are not built; DeepSeek-V3.2 is supported",
+}
 """Architectures that differ from a supported one in one thing, and what that is."""
 
 __all__ = ["FAMILIES", "REFUSED"]

@@ -7,15 +7,29 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core.family._config import DecoderConfig
 from transformer_core.family._fields import llama_kind, whole_rope
 from transformer_core.family._layer_configs import ExpertsConfig, LatentConfig
+from transformer_core.layers._indexer import IndexerConfig
 from transformer_core.layers._rope_config import RopeConfig, RopeMode
 from transformer_core.layers._rope_scaling import YarnScaling, yarn_mscale
 from transformer_core.layers._routing import Routing, Scoring
 
 
 def latent_kind(
-    fields: ConfigFields, architecture: str, *, mode: RopeMode = RopeMode.INTERLEAVED, **known: Any
+    fields: ConfigFields,
+    architecture: str,
+    *,
+    mode: RopeMode = RopeMode.INTERLEAVED,
+    indexer: IndexerConfig | None = None,
+    **known: Any,
 ) -> DecoderConfig:
-    """Reads the fields of a decoder with latent attention; arguments as of ``llama_kind``."""
+    """Reads the fields of a decoder with latent attention; arguments as of ``llama_kind``.
+
+    Args:
+        fields: fields of config.json.
+        architecture: architecture of the family.
+        mode: layout of the rotated pairs.
+        indexer: choice of the keys that a query sees; all if None.
+        **known: attributes of ``DecoderConfig`` that the family reads itself.
+    """
     heads = fields.integer("num_attention_heads")
     if fields.integer("num_key_value_heads", heads) != heads:
         fields.refuse("num_key_value_heads", f"num_attention_heads ({heads}): all heads share one compressed vector")
@@ -37,6 +51,7 @@ def latent_kind(
             plain_size=plain,
             value_size=fields.integer("v_head_dim"),
             scale=(plain + rotated) ** -0.5 * _temperature(fields, rope),
+            indexer=indexer,
         ),
         **known,
     )
