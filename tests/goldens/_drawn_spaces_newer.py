@@ -149,6 +149,22 @@ SPACES: Final[dict[str, Space]] = {
             "GlmMoeDsaForCausalLM": "glm_moe_dsa",
         }.items()
     },
+    "MiniMaxForCausalLM": decoder_space(
+        "minimax",
+        "MiniMaxForCausalLM",
+        num_local_experts=[4, 5],
+        num_experts_per_tok=[1, 2],
+        hidden_act=["silu", "gelu", "relu"],
+        layer_types=per_layer("full_attention", "linear_attention"),
+        block_size=[2, 3, 256],
+        linear_attn_alpha_factor=[1, 1.5, ABSENT],
+        linear_attn_beta_factor=[1, 0.5, ABSENT],
+        full_attn_alpha_factor=[1, 1.5, ABSENT],
+        full_attn_beta_factor=[1, 0.5, ABSENT],
+        mlp_alpha_factor=[1, 1.5, ABSENT],
+        mlp_beta_factor=[1, 0.5, ABSENT],
+        sliding_window=[None, ABSENT],
+    ),
     "CTRLLMHeadModel": {
         "architectures": [["CTRLLMHeadModel"]],
         "model_type": ["ctrl"],

@@ -9,6 +9,8 @@ from typing import Any, Final
 from tests.goldens._case_types import Config
 
 FILE: Final = Path(__file__).parent / "data" / "shapes.json"
+COMPUTED: Final = ("slope_rate", "query_decay", "key_decay", "diagonal_decay")
+"""Ends of keys of MiniMax's buffers, which transformers computes if a checkpoint lacks them."""
 
 
 def digest_of(config: Config) -> str:

@@ -25,7 +25,6 @@ from tests.goldens._further_sparse_cases import FURTHER_SPARSE_CASES
 from tests.goldens._gemma_cases import GEMMA_TEXT_CASES
 from tests.goldens._gpt_family_cases import GPT_FAMILY_CASES
 from tests.goldens._hybrid_cases import QWEN3_NEXT_CASES
-from tests.goldens._indexed_cases import INDEXED_CASES
 from tests.goldens._llama_cases import ROPE_SCALING_CASES, STRUCTURE_CASES
 from tests.goldens._llama_kind_cases import LLAMA_KIND_CASES
 from tests.goldens._moe_cases import DEEPSEEK_V3_CASES, GPT_OSS_CASES, MIXTRAL_CASES, QWEN3_MOE_CASES
@@ -37,11 +36,12 @@ from tests.goldens._selective_cases import SELECTIVE_CASES
 from tests.goldens._sparse_cases import SPARSE_CASES
 from tests.goldens._sparse_own_cases import SPARSE_OWN_CASES
 from tests.goldens._state_cases import STATE_CASES
+from tests.goldens._sublinear_cases import SUBLINEAR_CASES
 from tests.goldens._ungated_cases import UNGATED_CASES
 
 __all__ = ["CASES", "ROPE_CASES", "WRITTEN_CASES", "Config", "GoldenCase", "RopeCase", "StoredDType"]
 
-WRITTEN_CASES = (*BERT_DECODER_CASES, *INDEXED_CASES, *NEWER_CASES)
+WRITTEN_CASES = (*BERT_DECODER_CASES, *SUBLINEAR_CASES, *NEWER_CASES)
 """Cases of which ``data/shapes.json`` has the keys and shapes."""
 CASES: dict[str, GoldenCase] = {
     case.name: case

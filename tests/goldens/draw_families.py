@@ -40,7 +40,8 @@ from tests.goldens import (
 )
 from tests.goldens._case_types import ATTENTION, Config
 from tests.goldens._drawn_space_types import Space, draw
-from tests.goldens.draw_greedy import OWN_POSITIONS, greedy
+from tests.goldens._written_shapes import COMPUTED
+from tests.goldens.draw_greedy import OWN_POSITIONS, greedy, own_cache
 from transformer_core.checkpoints import SafetensorsCheckpoint
 from transformer_core.models import entry_points, load_model, weights_of
 
@@ -180,7 +181,7 @@ def expected_of(directory: Path, config: Config, rng: random.Random) -> Expected
 def randomize(model: Any, seed: int) -> None:
     """Moves every weight and stored buffer: matrices to about 1 / sqrt(inputs), vectors around their first values."""
     for key, value in model.state_dict().items():
-        if not value.is_floating_point() or key.endswith(_TABLES):
+        if not value.is_floating_point() or key.endswith((_TABLES, *COMPUTED)):
             continue
         generator = torch.Generator().manual_seed((seed + zlib.crc32(key.encode())) % (1 << 62))
         if value.dim() < 2:
@@ -198,6 +199,8 @@ def _run(model: Any, prompt: np.ndarray) -> Expected:
         return Expected(prompt, *greedy(model, prompt, _STEPS), prompt_logits)
     model.generation_config.eos_token_id = model.generation_config.pad_token_id = None
     options: dict[str, Any] = {"do_sample": False, "use_cache": True, "max_new_tokens": _STEPS}
+    if model.config.model_type == "minimax":
+        options["past_key_values"] = own_cache(model)
     made = model.generate(
         ids, attention_mask=torch.ones_like(ids), output_logits=True, return_dict_in_generate=True, **options
     )

@@ -5,6 +5,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from transformers import DynamicCache
+from transformers.models.minimax.modeling_minimax import MiniMaxCache
 
 OWN_POSITIONS: Final = (
     "roberta",
@@ -17,13 +18,18 @@ OWN_POSITIONS: Final = (
 """Model types that count positions from the row after the padding's; ``generate`` hands them numbers from 0 on."""
 
 
+def own_cache(model: Any) -> DynamicCache:
+    """Returns an empty cache of the class that the model takes."""
+    return MiniMaxCache() if model.config.model_type == "minimax" else DynamicCache(config=model.config)
+
+
 def greedy(model: Any, prompt: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns tokens [B, steps] and logits [B, steps, V] of a cached decode in which the model numbers positions.
 
     Raises:
         ValueError: a token is the padding, which has a position of its own.
     """
-    cache, ids = DynamicCache(config=model.config), torch.from_numpy(prompt)
+    cache, ids = own_cache(model), torch.from_numpy(prompt)
     tokens: list[np.ndarray] = []
     logits: list[np.ndarray] = []
     for _ in range(steps):

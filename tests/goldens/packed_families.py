@@ -98,6 +98,7 @@ ALL_EXPERTS: Final[dict[str, dict[str, int]]] = {
     "jamba": {"num_experts_per_tok": 4},
     "axk1": {"num_experts_per_tok": 8, "topk_group": 2},
     "aria_text": {"moe_topk": 5},
+    "minimax": {"num_experts_per_tok": 6},
     "deepseek_v32": {"num_experts_per_tok": 6, "topk_group": 2, "index_topk": 100},
     "glm_moe_dsa": {"num_experts_per_tok": 6, "index_topk": 100},
     **{name: {"num_experts_per_tok": 6} for name in ("kolibri1", "flint", "cohere2_moe", "laguna", "mimo_v2_flash")},

@@ -70,7 +70,9 @@ _UNPACKED: Final[dict[str, set[str]]] = {
     **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), _ROUTERS | {"model.layers.*.self_attn.kv_b_proj.weight"}),
     "axk1": _ROUTERS | {"model.layers.*.self_attn.kv_b_proj.weight"},
     "lfm3": {"model.layers.*.conv.conv.weight"},
-    **dict.fromkeys(("kolibri1", "flint", "cohere2_moe", "aria_text", "dbrx", "laguna", "mimo_v2_flash"), _ROUTERS),
+    **dict.fromkeys(
+        ("kolibri1", "flint", "cohere2_moe", "aria_text", "dbrx", "laguna", "mimo_v2_flash", "minimax"), _ROUTERS
+    ),
     "bert-generation": {"model.embed_positions.weight"},
     "roformer": {"model.embed_types.weight"},
     **{name: {"model.embed_positions.weight", "model.embed_types.weight"} for name in _BERTS},

@@ -171,8 +171,8 @@ class MixerConfig(ABC):
     layers: tuple[bool, ...]
 
     @abstractmethod
-    def made(self, size: int, norm_eps: float, dtype: DType) -> StateMixer:
-        """Makes the mixer of a layer, for a D and an eps of the model's norms."""
+    def made(self, size: int, norm_eps: float, dtype: DType, index: int = 0) -> StateMixer:
+        """Makes the mixer of layer ``index``, for a D and an eps of the model's norms."""
 
 
 @checked_choices
@@ -199,7 +199,7 @@ class DeltaConfig(MixerConfig):
     grouped: bool = True
     order: HeadOrder = HeadOrder.CONSECUTIVE
 
-    def made(self, size: int, norm_eps: float, dtype: DType) -> StateMixer:
+    def made(self, size: int, norm_eps: float, dtype: DType, index: int = 0) -> StateMixer:
         """Makes the Gated DeltaNet of a layer."""
         heads, sizes = (self.key_heads, self.value_heads), (self.key_size, self.value_size)
         forms: dict[str, Any] = {"taps": self.taps, "grouped": self.grouped, "order": self.order}
@@ -220,7 +220,7 @@ class ShortConvConfig(MixerConfig):
     taps: int
     biased: bool
 
-    def made(self, size: int, norm_eps: float, dtype: DType) -> StateMixer:
+    def made(self, size: int, norm_eps: float, dtype: DType, index: int = 0) -> StateMixer:
         """Makes the short convolution of a layer."""
         return ShortConv(size, self.taps, bias=self.biased, dtype=dtype)
 
@@ -237,7 +237,7 @@ class Mamba2Config(MixerConfig):
     NAME: ClassVar[str] = "mamba"
     sizes: Mamba2Sizes
 
-    def made(self, size: int, norm_eps: float, dtype: DType) -> StateMixer:
+    def made(self, size: int, norm_eps: float, dtype: DType, index: int = 0) -> StateMixer:
         """Makes the Mamba-2 of a layer."""
         return Mamba2(size, self.sizes, norm_eps=norm_eps, dtype=dtype)
 
@@ -254,7 +254,7 @@ class MambaConfig(MixerConfig):
     NAME: ClassVar[str] = "mamba"
     sizes: MambaSizes
 
-    def made(self, size: int, norm_eps: float, dtype: DType) -> StateMixer:
+    def made(self, size: int, norm_eps: float, dtype: DType, index: int = 0) -> StateMixer:
         """Makes the Mamba of a layer."""
         del norm_eps
         return Mamba(size, self.sizes, dtype=dtype)

@@ -72,7 +72,7 @@ class LightningIndexer(Module):
             ctx: context that computes.
             x: [B, T, D].
             compressed: attention's compressed queries [B, T, rank].
-            keys: [B, S, size].
+            keys: [B, 1, S, R + size], of which attention's come first.
             step: inputs that the layers share.
             mode: layout of the step's tables.
             bias: bias of the scores, broadcast to [B, 1, T, S]; none if None.
@@ -82,10 +82,12 @@ class LightningIndexer(Module):
         """
         ops, config = ctx.ops, self.config
         batch, tokens, _ = x.shape
-        if keys.shape[1] <= config.chosen:
+        if keys.shape[2] <= config.chosen:
             return bias
         queries = ops.reshape(self.wq_b(ctx, compressed), (batch, tokens, config.heads, config.size))
         queries = self._rotated(ctx, ops.transpose(queries, (0, 2, 1, 3)), step, mode)  # [B, heads, T, size]
+        zeros = ops.broadcast(ops.constant(0.0, keys.dtype), (*queries.shape[:3], keys.shape[3] - config.size))
+        queries, keys = ops.concat([zeros, queries], 3), ops.reshape(keys, (batch, *keys.shape[2:]))
         scores = ops.dot_general(queries, keys, ((3,), (2,)), ((0,), (0,)), dtype=f32)  # [B, heads, T, S]
         scores = ops.maximum(ops.mul(scores, config.size**-0.5), 0.0)
         weights = ops.mul(ops.cast(self.weights_proj(ctx, x), "f32"), config.heads**-0.5)  # [B, T, heads]
@@ -101,12 +103,11 @@ class LightningIndexer(Module):
     def _chosen(self, ctx: ExecutionContext, merits: Tensor) -> Tensor:
         """Returns which of merits [B, T, S] are the greatest ones, exactly as many as are chosen."""
         ops, count = ctx.ops, self.config.chosen
-        best, _ = ops.top_k(merits, count)
-        least = ops.slice(best, (0, 0, count - 1), best.shape)  # [B, T, 1]
-        above, equal = ops.greater(merits, least), ops.equal(merits, least)
-        room = ops.sub(float(count), ops.sum(ops.cast(above, "f32"), 2, keepdims=True))
-        first = ops.less_equal(ops.cumsum(ops.cast(equal, "f32"), 2), room)
-        return ops.logical_or(above, ops.logical_and(equal, first))
+        best = ops.sort(ops.negate(merits), 2)  # stable: of equal ones, the first come first
+        least, last = (ops.slice(part, (0, 0, count - 1), (*part.shape[:2], count)) for part in best)  # [B, T, 1]
+        least = ops.negate(least)
+        equal = ops.logical_and(ops.equal(merits, least), ops.less_equal(ops.iota((1, 1, merits.shape[2]), 2), last))
+        return ops.logical_or(ops.greater(merits, least), equal)
 
     def _rotated(self, ctx: ExecutionContext, x: Tensor, step: StepInputs, mode: RopeMode) -> Tensor:
         """Rotates the first dims of x [B, .., T, size]."""

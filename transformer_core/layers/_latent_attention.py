@@ -76,10 +76,10 @@ class LatentAttention(Module):
         bias = step.biases[None]
         over = None if bias is None else for_heads(ctx, bias, 4)
         if self.indexer is not None:
-            own = k.shape[3] - config.rotated_size
-            k, keys = ops.split(k, (config.rotated_size, own), 3)
-            keys = ops.reshape(keys, (batch, -1, own))
-            over = self.indexer.hidden(ctx, x, asked, keys, step, config.rope_mode, over)
+            # Queries are 0 where the other part of a key lies, so that nothing cuts the cache's keys.
+            zeros = ops.broadcast(ops.constant(0.0, k.dtype), (*q_rotated.shape[:3], self.indexer.config.size))
+            q_rotated = ops.concat([q_rotated, zeros], 3)
+            over = self.indexer.hidden(ctx, x, asked, k, step, config.rope_mode, over)
         heads = self._attended(ctx, q_plain, q_rotated, k, v, over)
         return self.o_proj(ctx, ops.reshape(heads, (batch, queries, -1))), cache
 

@@ -83,6 +83,7 @@ from transformer_core.models.families._mellum import MELLUM
 from transformer_core.models.families._mimo_v2_flash import MIMO_V2_FLASH
 from transformer_core.models.families._minicpm import MINICPM
 from transformer_core.models.families._minicpm3 import MINICPM3, YOUTU
+from transformer_core.models.families._minimax import MINIMAX
 from transformer_core.models.families._minimax_m2 import MINIMAX_M2
 from transformer_core.models.families._ministral import MINISTRAL
 from transformer_core.models.families._ministral3 import MINISTRAL3
@@ -150,6 +151,7 @@ FAMILIES = (
     GLM4_MOE,
     GLM4_MOE_LITE,
     SOLAR_OPEN,
+    MINIMAX,
     MINIMAX_M2,
     QWEN2_MOE,
     LLAMA4,
@@ -272,7 +274,13 @@ FAMILIES = (
 )
 """Families of decoders."""
 
+_TRANSFORMERS_FORM: Final = (
+    "its files have names and fields of their own: take the checkpoint that transformers has, such as "
+    "MiniMax-Text-01-hf"
+)
 REFUSED: Final = {
+    "MiniMaxText01ForCausalLM": _TRANSFORMERS_FORM,
+    "MiniMaxM1ForCausalLM": _TRANSFORMERS_FORM,
     "DeepseekV4ForCausalLM": "hyper-connections and compressed attention are not built; DeepSeek-V3.2 is supported",
 }
 """Architectures that differ from a supported one in one thing, and what that is."""

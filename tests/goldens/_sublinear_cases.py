@@ -1,8 +1,8 @@
-"""Golden cases of decoders whose queries see the keys that an indexer chooses."""
+"""Golden cases of decoders with sparse attention by an indexer, and with linear attention."""
 
 from tests.goldens._case_types import GoldenCase, prompt
 
-INDEXED_CASES = (
+SUBLINEAR_CASES = (
     GoldenCase(
         name="deepseek_v32",
         twist="5 keys per query, half-split RoPE in the indexer",
@@ -113,5 +113,51 @@ INDEXED_CASES = (
         seed=1,
         prompt=prompt(9, vocab=83),
         must_matter=({"index_topk": 5}, {"norm_topk_prob": True}),
+    ),
+    GoldenCase(
+        name="minimax",
+        twist="lightning attention in three of four layers, scaled residuals, blocks of 4",
+        config={
+            "architectures": ["MiniMaxForCausalLM"],
+            "attention_dropout": 0.0,
+            "block_size": 4,
+            "bos_token_id": 1,
+            "dtype": "float32",
+            "eos_token_id": 2,
+            "full_attn_alpha_factor": 0.8,
+            "full_attn_beta_factor": 1.1,
+            "head_dim": 10,
+            "hidden_act": "silu",
+            "hidden_size": 40,
+            "initializer_range": 0.02,
+            "intermediate_size": 30,
+            "layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention"],
+            "linear_attn_alpha_factor": 1.3,
+            "linear_attn_beta_factor": 0.9,
+            "max_position_embeddings": 64,
+            "mlp_alpha_factor": 1.2,
+            "mlp_beta_factor": 0.7,
+            "model_type": "minimax",
+            "num_attention_heads": 4,
+            "num_experts_per_tok": 2,
+            "num_hidden_layers": 4,
+            "num_key_value_heads": 2,
+            "num_local_experts": 6,
+            "output_router_logits": False,
+            "pad_token_id": None,
+            "rms_norm_eps": 1e-05,
+            "rope_parameters": {"rope_theta": 1000000.0, "rope_type": "default"},
+            "router_aux_loss_coef": 0.001,
+            "router_jitter_noise": 0.0,
+            "sliding_window": None,
+            "tie_word_embeddings": False,
+            "transformers_version": "5.23.0",
+            "use_cache": True,
+            "vocab_size": 83,
+        },
+        form="5.x",
+        seed=1,
+        prompt=prompt(9, vocab=83),
+        must_matter=({"linear_attn_alpha_factor": 1.0}, {"mlp_beta_factor": 1.0}, {"full_attn_beta_factor": 1.0}),
     ),
 )
