@@ -24,7 +24,8 @@ def _read(fields: ConfigFields) -> DecoderConfig:
 def _read_glm(fields: ConfigFields) -> DecoderConfig:
     for name in _SHARING:
         value = fields.values.get(name)
-        if value is not None and value != 1 and not (isinstance(value, list | str) and set(value) <= {"full", "F"}):
+        listed = isinstance(value, list | str) and all(one in ("full", "F") for one in value)
+        if value is not None and value != 1 and not listed:
             fields.refuse(name, "full in every layer: choices of keys that layers share are not built")
     return _indexed(fields, GLM_MOE_DSA.architecture, RopeMode.INTERLEAVED, heads=32, groups=(1, 1))
 

@@ -38,11 +38,13 @@ def _kind(fields: ConfigFields, architecture: str, **known: Any) -> DecoderConfi
 
 
 def _read_refact(fields: ConfigFields) -> DecoderConfig:
-    layers, slopes = fields.integer("num_hidden_layers"), alibi_slopes(heads_of(fields)[0])
+    layers, heads = fields.integer("num_hidden_layers"), fields.integer("num_attention_heads")
+    if fields.integer("hidden_size") % heads:
+        fields.refuse("num_attention_heads", "a divisor of hidden_size")
     return _kind(
         fields,
         REFACT.architecture,
-        alibi=Alibi(tuple(slopes.tolist())),
+        alibi=Alibi(tuple(alibi_slopes(heads).tolist())),
         rope_kinds=(RopeKind.NONE,) * layers,
     )
 
