@@ -69,8 +69,13 @@ class _SharesModules:
 
     def pytest_collection_finish(self) -> None:
         if (run_iree := importlib.util.find_spec("run_iree")) and run_iree.origin:
-            digest = _digest_of(Path(run_iree.origin).parent / "compiler")
+            sources = Path(run_iree.origin).parent / "compiler"
+            digest = _digest_of(sources)
             os.environ["TAPELINE_TEST_MODULES"] = str(self._folder.with_name(f"processes-{digest[:12]}"))
+            # An export imports it late. Targets that compile nothing may lack it, or what it imports.
+            if "tapeline" in sys.modules and (sources / "_compile.py").exists():
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(self._COMPILER)
         if (compiler := sys.modules.get(self._COMPILER)) is not None:
             self._share(compiler)
 

@@ -15,7 +15,7 @@ from tapeline.bundle import MARK, Bundle
 from tapeline.demo import write_demo_checkpoint
 
 _LONG: Final = bool(os.environ.get("TAPELINE_LONG"))
-_LIMITS: Final = (0, 5_000, 60_000)
+_LIMITS: Final = (0, 5_000, 60_000) if _LONG else (0, 60_000)
 _ENOUGH: Final = 10**9
 _LARGEST: Final = 450_000  # the weights
 _PROMPT: Final = "It was the best of times,"
