@@ -18,6 +18,7 @@ from tapeline import cli
 from tools.benching.suites import (
     MORE_ROUNDS,
     PEERS,
+    PICTURE_PEER,
     ROUNDS,
     SENTENCE_PEERS,
     SERVER,
@@ -25,6 +26,7 @@ from tools.benching.suites import (
     SUITES,
     TORCH,
     Peer,
+    PicturePeer,
     Plan,
     Run,
     Runner,
@@ -35,6 +37,7 @@ from tools.benching.suites import (
     TorchPeer,
     as_text,
     find_peer,
+    find_picture_peer,
     find_sentence_peer,
     find_server,
     find_speech_peer,
@@ -77,7 +80,7 @@ _PEER: Final = flags.DEFINE_enum(
     None,
     [*PEERS, SERVER, TORCH, *SENTENCE_PEERS, SPEECH_PEER],
     f"Another system that takes turns: {SERVER} in the suite serve, {TORCH} in engines, {SENTENCE_PEERS[0]} in "
-    f"embeddings, {SENTENCE_PEERS[1]} beside it, {SPEECH_PEER} in speech, others in decode.",
+    f"embeddings, {SENTENCE_PEERS[1]} beside it and in pictures, {SPEECH_PEER} in speech, others in decode.",
 )
 _PEER_PYTHON: Final = flags.DEFINE_string(
     "peer_python",
@@ -158,7 +161,7 @@ def _plan() -> Plan:
     plan = replace(plan, engine_device=_DEVICE.value, engine_peer=_torch_peer())
     plan = replace(plan, sentence_peer=_sentence_peer(), sentence_model=_sentence_model())
     plan = replace(plan, speech_peer=_speech_peer(), speech_model=_speech_model(), speech_file=_speech_file())
-    return _of_stored(plan, bits)
+    return _of_stored(replace(plan, picture_peer=_picture_peer()), bits)
 
 
 def _of_stored(plan: Plan, bits: Sequence[str]) -> Plan:
@@ -191,8 +194,17 @@ def _torch_peer() -> TorchPeer | None:
     return peer
 
 
+def _picture_peer() -> PicturePeer | None:
+    if _PEER.value != PICTURE_PEER or "pictures" not in _some("suite", _SUITE.value, list(SUITES)):
+        return None
+    peer = find_picture_peer(_peer_python())
+    if peer.settings is None:
+        cli.say(f"{peer.python} lacks packages of {PICTURE_PEER}: nothing is measured of it")
+    return peer
+
+
 def _sentence_peer() -> SentencePeer | None:
-    if _PEER.value not in SENTENCE_PEERS:
+    if _PEER.value not in SENTENCE_PEERS or "embeddings" not in _some("suite", _SUITE.value, list(SUITES)):
         return None
     peer = find_sentence_peer(_PEER.value, _peer_python())
     if peer.settings is None:
@@ -284,6 +296,8 @@ def _command(suite: str) -> str:
     if suite == "embeddings":
         flags += ["--sentence_model DIR"] if _SENTENCE_MODEL.value else []
         flags += [f"--peer {_PEER.value} --peer_python PYTHON"] if _PEER.value in SENTENCE_PEERS else []
+    if suite == "pictures" and _PEER.value == PICTURE_PEER:
+        flags.append(f"--peer {PICTURE_PEER} --peer_python PYTHON")
     if suite == "speech":
         flags += ["--speech_model DIR"] if _SPEECH_MODEL.value else []
         flags += ["--speech_file FILE"] if _SPEECH_FILE.value else []

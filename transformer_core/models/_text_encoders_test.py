@@ -173,6 +173,8 @@ def test_t5_as_transformers_has_it():
     gated = read_t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False)
     assert (gated.stack.activation, gated.stack.gated_mlp, gated.tied) == (Activation.GELU_TANH, True, False)
     assert read_t5(feed_forward_proj="gated-silu").stack.activation is Activation.SILU
+    other = read_t5(feed_forward_proj="gated-gelu", dense_act_fn="gelu")  # which transformers takes then
+    assert (other.stack.activation, other.stack.gated_mlp) == (Activation.GELU, True)
     assert not read_t5(tie_word_embeddings=True, scale_decoder_outputs=False).tied  # as transformers 5 writes it
 
 

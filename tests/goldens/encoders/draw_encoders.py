@@ -16,6 +16,7 @@ import numpy as np
 import torch
 import transformers
 from transformers import AutoConfig
+from transformers.modeling_layers import GenericForSequenceClassification
 
 from lang_core import EagerExecutionContext
 from tests.goldens._case_types import Config
@@ -81,7 +82,10 @@ def _inputs(config: Config, read: Any, random_numbers: np.random.Generator) -> A
         ids[np.arange(2), lengths - 1] = end if end != 2 else vocabulary - 1
         return {**inputs, "token_ids": ids.astype(np.int32)}
     mask = np.arange(longest) < lengths[:, None]
-    if "ForSequenceClassification" in config["architectures"][0] and "initializer_range" in config:
+    family = getattr(transformers, config["architectures"][0])
+    if issubclass(family, GenericForSequenceClassification) or (
+        "ForSequenceClassification" in config["architectures"][0] and "initializer_range" in config
+    ):
         if read.pad_token_id is None:  # transformers takes one text at a time
             ids, mask = ids[:1], mask[:1]
         else:

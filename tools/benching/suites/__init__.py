@@ -7,6 +7,7 @@
 from tools.benching.suites._decode_rows import group_of_file
 from tools.benching.suites._figures import Case, Goal, SuiteResult, Table
 from tools.benching.suites._peer import PEERS, Peer, find_peer
+from tools.benching.suites._picture_peer import PICTURE_PEER, PicturePeer, find_picture_peer
 from tools.benching.suites._plan import Plan, tiny_plan
 from tools.benching.suites._report import Run, as_markdown, as_text, write_docs, write_json
 from tools.benching.suites._run import BenchError, Runner

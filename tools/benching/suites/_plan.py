@@ -9,6 +9,7 @@ from lang_core import f32
 from tools.benching.suites._decode_rows import GROUPS, TINY_GROUPS, Group
 from tools.benching.suites._experts import DEEPSEEK_V3, MIXTRAL_8X22B, TINY_EXPERTS
 from tools.benching.suites._peer import Peer
+from tools.benching.suites._picture_peer import PicturePeer
 from tools.benching.suites._sentence_peer import SentencePeer
 from tools.benching.suites._serve_peer import ServerPeer
 from tools.benching.suites._serve_rows import SERVE_GROUPS, TINY_SERVE_SIZES, ServeGroup, ServeSizes
@@ -78,6 +79,27 @@ _TINY_BERT: Final = _MINILM | {
     "num_hidden_layers": 1,
     "max_position_embeddings": 64,
     "vocab_size": 200,
+}
+# https://huggingface.co/google/vit-base-patch16-224: the sizes of its config.json.
+_VIT: Final = {
+    "architectures": ["ViTModel"],
+    "model_type": "vit",
+    "hidden_act": "gelu",
+    "hidden_size": 768,
+    "image_size": 224,
+    "intermediate_size": 3072,
+    "num_attention_heads": 12,
+    "num_channels": 3,
+    "num_hidden_layers": 12,
+    "patch_size": 16,
+}
+_TINY_VIT: Final = _VIT | {
+    "hidden_size": 24,
+    "image_size": 12,
+    "intermediate_size": 40,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 1,
+    "patch_size": 4,
 }
 _LLAMA_31_ROPE: Final = {
     "rope_theta": 500000.0,
@@ -189,6 +211,9 @@ class Plan:
     sentence_config: Mapping[str, Any] = field(default_factory=lambda: _MINILM)
     sentence_model: Path | None = None
     sentence_peer: SentencePeer | None = None
+    pictures: int = 10
+    picture_config: Mapping[str, Any] = field(default_factory=lambda: _VIT)
+    picture_peer: PicturePeer | None = None
     speech_model: Path | None = None
     speech_file: Path | None = None
     speech_peer: SpeechPeer | None = None
@@ -245,6 +270,8 @@ def tiny_plan(checkpoint: Path | None = None) -> Plan:
         sentences=9,
         sentence_words=(1, 20),
         sentence_config=_TINY_BERT,
+        pictures=2,
+        picture_config=_TINY_VIT,
         bandwidth_bytes=1 << 16,
         bandwidth_repeats=1,
         kernel_devices=("local-sync",),

@@ -15,6 +15,7 @@ from tools.benching.suites._kernels_suite import kernels
 from tools.benching.suites._lowering_suite import lowering
 from tools.benching.suites._machine import load_average, this_machine
 from tools.benching.suites._pages_suite import pages
+from tools.benching.suites._pictures_suite import pictures
 from tools.benching.suites._plan import Plan
 from tools.benching.suites._recording_suite import recording
 from tools.benching.suites._report import Run
@@ -38,6 +39,7 @@ SUITES: Final[dict[str, Callable[[Runner, Plan], SuiteResult]]] = {
     "pages": pages,
     "rows": rows,
     "embeddings": embeddings,
+    "pictures": pictures,
     "speech": speech,
 }
 

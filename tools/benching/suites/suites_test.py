@@ -31,7 +31,7 @@ def cases(result: SuiteResult) -> list[str]:
 
 
 # Suites of several processes per figure run with TAPELINE_LONG=1.
-_PROCESSES = ("decode", "embeddings", "engines", "kernels", "lowering", "pages", "rows", "serve", "speech")
+_PROCESSES = ("decode", "embeddings", "engines", "kernels", "lowering", "pages", "pictures", "rows", "serve", "speech")
 _SLOW = () if os.environ.get("TAPELINE_LONG") else _PROCESSES
 
 

@@ -141,9 +141,10 @@ def _stack(fields: ConfigFields, layers: int) -> StackConfig:
 
 
 def _activation(fields: ConfigFields) -> tuple[Activation, bool]:
-    """Reads ``feed_forward_proj``: the activation, and whether there is a gate."""
+    """Reads ``feed_forward_proj``: the activation, unless ``dense_act_fn`` names another, and if there is a gate."""
     name = str(fields.values.get("feed_forward_proj") or "relu")
     gated = name.startswith(_GATED)
     kind = "gelu_new" if name == "gated-gelu" else name.removeprefix(_GATED)  # as transformers has it
     inner = ConfigFields({**fields.values, "feed_forward_proj": kind}, fields.where)
-    return activation_of(inner, "feed_forward_proj"), gated
+    activation = activation_of(inner, "feed_forward_proj")
+    return activation_of(fields, "dense_act_fn") if fields.has("dense_act_fn") else activation, gated
