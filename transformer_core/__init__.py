@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from transformer_core._names import (
         ADAPTED,
         ADAPTER_TABLES,
+        ALIGN,
         CONFIG_FILE,
         DRAFT,
         ENCODE_IMAGE,

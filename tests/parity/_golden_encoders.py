@@ -27,4 +27,8 @@ def forward_of(model: Model[Any], inputs: Mapping[str, np.ndarray]) -> EntryPoin
     """``forward`` at the sizes of golden inputs."""
     ids = inputs.get("token_ids")
     batch = len(next(iter(inputs.values())))
-    return entry_points(model, names=("forward",), batch=batch, sequence=None if ids is None else ids.shape[1])[0]
+    tokens = None if ids is None else ids.shape[1]
+    if "input_values" in inputs:
+        samples = inputs["input_values"].shape[1]
+        tokens = next(frames for frames in range(1, samples) if model.config.samples(frames) == samples)
+    return entry_points(model, names=("forward",), batch=batch, sequence=tokens)[0]

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         StackedInputMajor,
         Stored,
         Transposed,
+        WeightNormed,
     )
     from transformer_core.checkpoints._wrapped_keys import WrappedKeys
     from transformer_core.checkpoints._writer import (

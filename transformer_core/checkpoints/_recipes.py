@@ -72,6 +72,34 @@ class Reshaped:
         return source.read_rows(self._key, 0, self._stored_shape[0]).reshape(self._shape)[start:stop]
 
 
+class WeightNormed:
+    """Weight [O, I, W] of a convolution that is stored as directions and lengths of each tap (torch's weight norm).
+
+    Args:
+        lengths: key of the lengths [1, 1, W].
+        directions: key of the directions [O, I, W].
+        shape: shape of the weight.
+    """
+
+    keeps_rows: bool = False
+
+    def __init__(self, lengths: str, directions: str, shape: Shape) -> None:
+        self._lengths: Final = lengths
+        self._directions: Final = directions
+        self._shape: Final = shape
+
+    def stored(self) -> dict[str, Shape]:
+        """Returns both keys and their shapes."""
+        return {self._lengths: (1, 1, self._shape[2]), self._directions: self._shape}
+
+    def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
+        """Returns these rows, [stop - start, I, W]; the whole is read, for the norms are over O and I."""
+        whole = source.read_rows(self._directions, 0, self._shape[0])
+        wide = whole.astype(np.float32)
+        scale = source.read_rows(self._lengths, 0, 1).astype(np.float32) / np.sqrt((wide * wide).sum((0, 1)))
+        return (wide[start:stop] * scale).astype(whole.dtype)
+
+
 class StackedInputMajor:
     """Experts' weights [E, O, I] that are stored as one matrix [E I, O] (DBRX).
 

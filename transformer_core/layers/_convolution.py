@@ -1,5 +1,8 @@
 """Convolutions over time."""
 
+import functools
+from typing import Final
+
 from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, checked_choices
 
 
@@ -38,6 +41,48 @@ class Conv1d(Module):
         weight = ops.transpose(ctx.parameter(self.weight), (0, 2, 1))  # [out, width, in]
         weight = ops.reshape(weight, (weight.shape[0], self.width * inputs))
         return ops.linear(ops.concat(windows, 2), weight, None if self.bias is None else ctx.parameter(self.bias))
+
+
+_TAPS: Final = 16  # of a window that one product reads
+
+
+@checked_choices
+class GroupedConv1d(Module):
+    """``Conv1d`` of channels in groups, with as many zeros at both ends that T stays; one more before an even width.
+
+    The weight [out, in / groups, width] lies as PyTorch's Conv1d has it. Computed as products of windows of 16 taps: a
+    window of all taps would need as much memory as 128 inputs (wav2vec2).
+    """
+
+    def __init__(self, channels: int, groups: int, width: int, *, dtype: DType | str = "f32") -> None:
+        self.weight = Parameter((channels, channels // groups, width), dtype)
+        self.bias = Parameter((channels,), dtype)
+        self.groups, self.width = groups, width
+
+    def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """Maps x [B, T, C] to [B, T, C]."""
+        ops, groups, width, taps = ctx.ops, self.groups, self.width, min(_TAPS, self.width)
+        (batch, tokens, channels), size, parts = x.shape, x.shape[2] // groups, -(-width // taps)
+        last = parts * taps - width  # taps that are zeros
+        weight = ops.reshape(ctx.parameter(self.weight), (groups, size, size, width))
+        weight = ops.transpose(weight, (0, 3, 2, 1))  # [groups, width, in, out]
+        weight = ops.pad(weight, (0, 0, 0, 0), (0, last, 0, 0)) if last else weight
+        weight = ops.reshape(weight, (groups, parts, taps * size, size))
+        x = ops.pad(x, (0, width // 2, 0), (0, width - 1 - width // 2 + last, 0))
+        x = ops.transpose(ops.reshape(x, (batch, x.shape[1], groups, size)), (2, 0, 1, 3))
+        windows = x.shape[2] - taps + 1
+        x = ops.concat([ops.slice_axis(x, 2, tap, tap + windows) for tap in range(taps)], 3)
+        products = [
+            ops.dot_general(
+                ops.slice_axis(x, 2, part * taps, part * taps + tokens),
+                ops.reshape(ops.slice_axis(weight, 1, part, part + 1), (groups, taps * size, size)),
+                ((3,), (1,)),
+                ((0,), (0,)),
+            )
+            for part in range(parts)
+        ]
+        y = ops.transpose(functools.reduce(ops.add, products), (1, 2, 0, 3))  # [B, T, groups, out]
+        return ops.add(ops.reshape(y, (batch, tokens, channels)), ctx.parameter(self.bias))
 
 
 @checked_choices

@@ -1,6 +1,10 @@
 """Self-attention and cross-attention with a key/value head for each query head."""
 
-from lang_core import ConfigError, DType, ExecutionContext, Module, Tensor, checked_choices
+from collections.abc import Sequence
+
+import numpy as np
+
+from lang_core import ConfigError, DType, ExecutionContext, Module, Tensor, checked_choices, f32
 from transformer_core.layers._attention import fused_attention
 from transformer_core.layers._kv_cache import KVCache
 from transformer_core.layers._linear import Linear
@@ -118,6 +122,15 @@ class MultiHeadAttention(Module):
         heads = fused_attention(ctx, q, memory.key, memory.value, bias, self.scale, skips=skips)  # [B, N, 1, T, H]
         heads = ops.transpose(ops.reshape(heads, (batch, self.heads, queries, self.head_size)), (0, 2, 1, 3))
         return self.o_proj(ctx, ops.reshape(heads, (batch, queries, self.heads * self.head_size)))
+
+    def weights(self, ctx: ExecutionContext, x: Tensor, keys: Tensor, heads: Sequence[int]) -> Tensor:
+        """Returns the weights f32 [B, M, T, S] of some heads, of x [B, T, D] on keys [B, N, S, H]."""
+        ops, chosen = ctx.ops, ctx.ops.constant(np.array(heads, np.int32))
+        q = self.q_proj(ctx, x)
+        q = ops.take(self._heads(ctx, q if self.q_norm is None else self.q_norm(ctx, q)), chosen, 1)
+        scores = ops.dot_general(q, ops.take(keys, chosen, 1), ((3,), (3,)), ((0, 1), (0, 1)))
+        scale = self.head_size**-0.5 if self.scale is None else self.scale
+        return ops.softmax(ops.mul(ops.cast(scores, f32), scale), 3)
 
     def _heads(self, ctx: ExecutionContext, x: Tensor, tables: RopeTables | None = None) -> Tensor:
         """Maps x [B, T, N H] to [B, N, T, H], rotated if there are tables."""

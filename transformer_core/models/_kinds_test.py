@@ -21,9 +21,9 @@ _KINDS = {
         "T5GemmaForConditionalGeneration",
         "BartModel",
     ],
-    "vision": ["Data2VecVisionModel", "SwinForImageClassification", "Siglip2Model", "ConvNextForImageClassification"],
+    "vision": ["Data2VecVisionModel", "Swinv2ForImageClassification", "Siglip2Model", "ConvNextForImageClassification"],
     "vision-language": ["Glm4vForConditionalGeneration", "Ovis2ForConditionalGeneration", "InternVLForCausalLM"],
-    "audio": ["Wav2Vec2ForCTC", "Qwen2AudioForConditionalGeneration", "SpeechT5ForSpeechToText"],
+    "audio": ["Wav2Vec2ConformerForCTC", "Qwen2AudioForConditionalGeneration", "SpeechT5ForSpeechToText"],
 }
 _SUPPORTED = {
     "encoder": {"BertModel", "T5EncoderModel", "LlamaModel", "Qwen2ForSequenceClassification"},

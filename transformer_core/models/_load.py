@@ -20,6 +20,7 @@ from transformer_core.models._weights import adapts_tied, stored_apart, unquanti
 from transformer_core.models.encoders import DecoderEncoder, DecoderEncoderConfig
 from transformer_core.models.encoders._decoder_families import backbone_of, with_score_tokens
 from transformer_core.models.encoders._vision import VisionConfig, as_processed
+from transformer_core.models.encoders._whisper_config import WhisperConfig, as_aligned
 
 
 @checked_choices
@@ -81,6 +82,8 @@ def _model(
     config = family.read(fields)
     if isinstance(config, VisionConfig):
         config = as_processed(config, directory)
+    if isinstance(config, WhisperConfig):
+        config = as_aligned(config, directory)
     if isinstance(family, Family):
         if tokens is not None:
             ranking = _ranking(fields, family, tokens)

@@ -133,7 +133,7 @@ def test_pairs_that_are_refused(text, vision, message):
 
 def test_entry_points_of_a_pair():
     model = SiglipModel(read_pair())
-    assert [point.name for point in entry_points(model)] == ["encode_image", "encode_text"]
+    assert [point.name for point in entry_points(model)] == ["encode_image", "encode_text", "score_pairs"]
     assert sizes_of(model, 1, None, None) == (1, 64, 64)
     with pytest.raises(ConfigError, match="sequence: expected at most 64, the positions that have embeddings"):
         entry_points(model, sequence=65)

@@ -1,3 +1,5 @@
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,6 +9,7 @@ from lang_core import ConfigError
 from transformer_core._config_fields import ConfigFields
 from transformer_core.family._model import entry_points
 from transformer_core.layers._weights_testing import context_of
+from transformer_core.models import load_model
 from transformer_core.models._tiny_testing import sizes_of
 from transformer_core.models.encoders import WhisperConfig, WhisperForConditionalGeneration
 from transformer_core.models.encoders._whisper import WHISPER
@@ -82,3 +85,28 @@ def test_forward_is_what_prefill_gives_of_the_last_token():
         scalars = [ctx.constant(np.array(value, np.int32)) for value in (0, last)]
         actual = prefill(ctx, ids, *scalars, *empty, *cross)["logits"].numpy()
         np.testing.assert_allclose(actual, whole[:, last], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "heads"),
+    [
+        ({"decoder_layers": 4}, [[2, 4], [2, 11], [3, 3], [3, 6], [3, 11], [3, 14]]),  # large-v3-turbo
+        ({"decoder_layers": 2}, [[1, head] for head in range(20)]),  # distil-large-v3
+    ],
+)
+def test_large_models_with_few_layers_in_the_decoder(
+    changes: dict[str, int], heads: list[list[int]], tmp_path: Path
+) -> None:
+    sizes = {"d_model": 1280, "num_mel_bins": 128, "vocab_size": 51866, "encoder_layers": 32}
+    many = {f"{part}_attention_heads": 20 for part in ("encoder", "decoder")}
+    widths = {f"{part}_ffn_dim": 5120 for part in ("encoder", "decoder")}
+    positions = {"max_source_positions": 1500, "max_target_positions": 448}
+    names = {"architectures": ["WhisperForConditionalGeneration"], "model_type": "whisper"}
+    fields = {**names, **sizes, **many, **widths, **positions, **changes, "activation_function": "gelu"}
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    (tmp_path / "generation_config.json").write_text(json.dumps({"alignment_heads": heads}))
+    model = load_model(tmp_path, weights=False)
+    points = {point.name: point for point in entry_points(model, names=("encode", "decode", "align"))}
+    assert points["encode"].arguments[0].spec.shape == (1, 128, 3000)
+    assert points["align"].arguments[0].spec.shape == (1, 448)
+    assert points["align"].arguments[-1].name == f"layers.{changes['decoder_layers'] - 1}.cross_key"

@@ -128,6 +128,10 @@ def _inputs(case: EncoderCase) -> Arrays:
         shape = (len(case.lengths), case.config["num_mel_bins"], 2 * case.config["max_source_positions"])
         ids = random.integers(4, case.config["vocab_size"], (len(case.lengths), max(case.lengths)))
         return {"input_features": random.standard_normal(shape).astype(np.float32), "token_ids": ids.astype(np.int32)}
+    if "conv_dim" in case.config:
+        samples = _samples(case.config, max(case.lengths))
+        values = random.standard_normal((len(case.lengths), samples)).astype(np.float32)
+        return {"input_values": values, "lengths": np.full(len(case.lengths), samples, np.int32)}
     batch, longest = len(case.lengths), max(case.lengths)
     mask = (np.arange(longest) < np.array(case.lengths)[:, None]).astype(np.int32)
     ids, types = random.integers(1, case.config["vocab_size"], (batch, longest)), case.config.get("type_vocab_size", 0)
@@ -144,6 +148,18 @@ def _inputs(case: EncoderCase) -> Arrays:
     if types < 2:
         return inputs
     return {**inputs, "token_type_ids": random.integers(0, types, (batch, longest)).astype(np.int32)}
+
+
+def _samples(config: Mapping[str, Any], frames: int) -> int:
+    """The fewest samples, a multiple of the strides' product, that give so many frames."""
+    ratio = int(np.prod(config["conv_stride"]))
+
+    def count(samples: int) -> int:
+        for width, stride in zip(config["conv_kernel"], config["conv_stride"], strict=True):
+            samples = (samples - width) // stride + 1
+        return samples
+
+    return next(samples for samples in range(ratio, 10**6, ratio) if count(samples) == frames)
 
 
 _NAMES = {"token_ids": "input_ids"}
@@ -177,6 +193,10 @@ _LAYERS = (
     "DINOv3ViTLayer",
     "EncoderLayer",
     "DecoderLayer",
+    "LayerStableLayerNorm",
+    "SwinLayer",
+    "SegformerLayer",
+    "YolosLayer",
     "T5Block",
 )
 _CLEAR_MARGIN = 1e-3
@@ -186,6 +206,7 @@ _DISTINCT_TOKENS = 5
 def _run(case: EncoderCase, model: Any, inputs: Arrays) -> tuple[Arrays, np.ndarray]:
     tensors = {_NAMES.get(name, name): torch.from_numpy(array) for name, array in inputs.items()}
     tensors = {name: tensor.long() if not tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+    tensors.pop("lengths", None)  # no sound has padding
     if "decoder_token_ids" in tensors:
         return _translated(case, model, tensors["input_ids"], tensors["attention_mask"], tensors["decoder_token_ids"])
     if case.steps:
@@ -201,8 +222,11 @@ def _run(case: EncoderCase, model: Any, inputs: Arrays) -> tuple[Arrays, np.ndar
         "image_embeds",
         "text_embeds",
         "logits_per_image",
+        "pred_boxes",
     )
     outputs = {name: result[name].numpy() for name in names if result.get(name) is not None}
+    if "pred_boxes" in outputs:
+        del outputs["last_hidden_state"]
     if case.pooling:
         outputs.pop("pooler_output", None)
         outputs["sentence_embedding"] = _embedded(case, result["last_hidden_state"], tensors["attention_mask"])
@@ -211,7 +235,8 @@ def _run(case: EncoderCase, model: Any, inputs: Arrays) -> tuple[Arrays, np.ndar
         outputs["logits"] = LogitScore(*case.score)({"causal_logits": result["logits"][rows][:, None]})[
             "scores"
         ].numpy()
-    return outputs, torch.stack(states).numpy()
+    alike = [state for state in states if state.shape == states[0].shape]  # of the first stage, if there are several
+    return outputs, torch.stack(alike).numpy()
 
 
 def _transcribed(case: EncoderCase, model: Any, features: torch.Tensor, ids: torch.Tensor) -> tuple[Arrays, np.ndarray]:

@@ -33,9 +33,12 @@ from transformer_core.models.encoders._pair import PairConfig, PairModel
 from transformer_core.models.encoders._pair_classifiers import PAIR_CLASSIFIERS
 from transformer_core.models.encoders._roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA, XLM_ROBERTA_XL
 from transformer_core.models.encoders._roformer import ROFORMER
+from transformer_core.models.encoders._segformer import SEGFORMER
 from transformer_core.models.encoders._siglip import SIGLIP_VISION, SiglipVisionModel
 from transformer_core.models.encoders._siglip_pair import SIGLIP, SiglipModel
+from transformer_core.models.encoders._sound import SoundConfig, SoundModel
 from transformer_core.models.encoders._stack import EncoderConfig, EncoderLayer, EncoderStack, StackConfig
+from transformer_core.models.encoders._swin import SWIN
 from transformer_core.models.encoders._t5 import (
     MULTILINGUAL_T5,
     T5,
@@ -59,8 +62,11 @@ from transformer_core.models.encoders._vit import (
     ViTModel,
 )
 from transformer_core.models.encoders._vit_kinds import DEIT, DINOV2, DINOV3, VitKindModel
+from transformer_core.models.encoders._wav2vec2 import HUBERT, WAV2VEC2
+from transformer_core.models.encoders._wavlm import WAVLM
 from transformer_core.models.encoders._whisper import WHISPER, WhisperForConditionalGeneration
 from transformer_core.models.encoders._whisper_config import WhisperConfig
+from transformer_core.models.encoders._yolos import YOLOS
 
 ENCODERS = (
     BERT,
@@ -94,12 +100,18 @@ ENCODERS = (
     DINOV3,
     *DEIT,
     *BEIT,
+    *SWIN,
+    *SEGFORMER,
+    YOLOS,
     SIGLIP,
     SIGLIP_VISION,
     CLIP,
     CLIP_VISION,
     *PAIR_CLASSIFIERS,
     WHISPER,
+    *WAV2VEC2,
+    *HUBERT,
+    *WAVLM,
     T5,
     T5_ENCODER,
     *MULTILINGUAL_T5,
@@ -123,6 +135,8 @@ __all__ = [
     "PairModel",
     "SiglipModel",
     "SiglipVisionModel",
+    "SoundConfig",
+    "SoundModel",
     "StackConfig",
     "T5Config",
     "T5EncoderModel",

@@ -104,6 +104,13 @@ class ClipModel(PairModel):
         self.text_projection = Linear(text.hidden, projected, dtype=self.dtype)
         self.logit_scale = Parameter((), self.dtype)
 
+    @property
+    def vector_size(self) -> int:
+        """D, the size of vectors."""
+        own = self.config
+        assert isinstance(own, ClipConfig)
+        return own.projected
+
     def image_vectors(self, ctx: ExecutionContext, pixel_values: Tensor) -> Tensor:
         """Maps pixel_values [B, C, height, width] to vectors [B, D] of any length."""
         tower = self.vision_model

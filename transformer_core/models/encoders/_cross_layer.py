@@ -47,17 +47,36 @@ class CrossLayer(Module):
         Returns:
             [B, T, D], and the keys and values of all tokens so far.
         """
+        x, memory = self.attended(ctx, x, bias, cache, position)
+        return self.crossed(ctx, x, cross, cross_bias), memory
+
+    def crossed(self, ctx: ExecutionContext, x: Tensor, cross: KVCache, cross_bias: Tensor | None = None) -> Tensor:
+        """Runs what follows self-attention, with arguments as of ``forward``."""
+        crossed = self.cross_attn.attend(ctx, self.before_cross(ctx, x), cross, cross_bias)
+        x = self._added(ctx, x, ctx.tag(crossed, "cross_attn.output"), self.cross_norm)
+        forwarded = ctx.tag(self.mlp(ctx, self._before(ctx, x, self.mlp_norm)), "mlp.output")
+        return ctx.tag(self._added(ctx, x, forwarded, self.mlp_norm), "output")
+
+    def attended(
+        self,
+        ctx: ExecutionContext,
+        x: Tensor,
+        bias: Tensor,
+        cache: KVCache | None = None,
+        position: Tensor | None = None,
+    ) -> tuple[Tensor, KVCache]:
+        """Runs self-attention on new tokens, with arguments as of ``forward``: x behind it, and all keys and values."""
         x = ctx.tag(x, "input")
         normed = self._before(ctx, x, self.attention_norm)
         memory = self.self_attn.keys_values(ctx, normed)
         if cache is not None and position is not None:
             memory = cache.updated(ctx, memory.key, memory.value, cache_starts(ctx, position))
         attended = ctx.tag(self.self_attn.attend(ctx, normed, memory, bias), "self_attn.output")
-        x = self._added(ctx, x, attended, self.attention_norm)
-        crossed = self.cross_attn.attend(ctx, self._before(ctx, x, self.cross_norm), cross, cross_bias)
-        x = self._added(ctx, x, ctx.tag(crossed, "cross_attn.output"), self.cross_norm)
-        forwarded = ctx.tag(self.mlp(ctx, self._before(ctx, x, self.mlp_norm)), "mlp.output")
-        return ctx.tag(self._added(ctx, x, forwarded, self.mlp_norm), "output"), memory
+        return self._added(ctx, x, attended, self.attention_norm), memory
+
+    def before_cross(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """Returns what attends to the encoder's states, of x behind self-attention."""
+        return self._before(ctx, x, self.cross_norm)
 
     def _before(self, ctx: ExecutionContext, x: Tensor, norm: Module) -> Tensor:
         return x if self.post_norm else norm(ctx, x)

@@ -120,7 +120,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT]):
         return EntryPoint("forward", forward, (*self.source_arguments(profile), targets))
 
     def _encode(self, profile: CompileProfile) -> EntryPoint:
-        names = list(self._cross_specs(profile))
+        names = list(self.cross_specs(profile))
 
         def encode(ctx: ExecutionContext, *sources: Tensor) -> Mapping[str, Tensor]:
             states, bias = self.encoded(ctx, *sources), self.source_bias(ctx, *sources)
@@ -131,7 +131,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT]):
         return EntryPoint("encode", encode, self.source_arguments(profile))
 
     def _extend(self, name: str, profile: CompileProfile, tokens: int, scalars: tuple[str, ...]) -> EntryPoint:
-        caches, crosses = self._cache_specs(profile), self._cross_specs(profile)
+        caches, crosses = self._cache_specs(profile), self.cross_specs(profile)
         kept = dict(crosses)
         if self._has_source_bias:
             kept |= {SOURCE_BIAS: TensorSpec((profile.batch, self.source_tokens(profile)), "f32")}
@@ -159,7 +159,8 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT]):
     def _cache_specs(self, profile: CompileProfile) -> dict[str, TensorSpec]:
         return self._specs(profile.batch, profile.capacity, ("key_cache", "value_cache"))
 
-    def _cross_specs(self, profile: CompileProfile) -> dict[str, TensorSpec]:
+    def cross_specs(self, profile: CompileProfile) -> dict[str, TensorSpec]:
+        """Returns the specs of the keys and values of the encoder's states, of each layer of the decoder."""
         return self._specs(profile.batch, self.source_tokens(profile), ("cross_key", "cross_value"))
 
     def _specs(self, batch: int, length: int, parts: tuple[str, str]) -> dict[str, TensorSpec]:

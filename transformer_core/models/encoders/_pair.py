@@ -51,12 +51,18 @@ class PairModel(Model[PairConfig]):
     """Vision model and text model with similar vectors for matching pairs.
 
     ``encode_image(pixel_values f32 [B,C,height,width])`` gives ``image_embeds`` [B,D], ``encode_text(token_ids [B,T])``
-    gives ``text_embeds`` [B,D], all of length 1. ``forward(pixel_values, token_ids)`` gives both, and
+    gives ``text_embeds`` [B,D], all of length 1; ``score_pairs(image_embeds, text_embeds)`` compares them:
+    ``logits_per_image`` [B,B]. ``forward(pixel_values, token_ids)`` gives both, and
     ``logits_per_image`` [B,B]: a row per image. Results are f32.
     """
 
-    ENTRY_POINTS = ("forward", "encode_image", "encode_text")
-    DEFAULT_ENTRY_POINTS = ("encode_image", "encode_text")
+    ENTRY_POINTS = ("forward", "encode_image", "encode_text", "score_pairs")
+    DEFAULT_ENTRY_POINTS = ("encode_image", "encode_text", "score_pairs")
+
+    @property
+    @abstractmethod
+    def vector_size(self) -> int:
+        """D, the size of vectors."""
 
     @abstractmethod
     def image_vectors(self, ctx: ExecutionContext, pixel_values: Tensor) -> Tensor:
@@ -81,8 +87,12 @@ class PairModel(Model[PairConfig]):
     def results(self, ctx: ExecutionContext, pixel_values: Tensor, token_ids: Tensor) -> Mapping[str, Tensor]:
         """Computes the results of ``forward``: both ``.._embeds`` [B, D], and ``logits_per_image`` [B, B]."""
         images, texts = self.encode_image(ctx, pixel_values), self.encode_text(ctx, token_ids)
-        alike = ctx.ops.dot_general(images["image_embeds"], texts["text_embeds"], ((1,), (1,)))
-        return {**images, **texts, "logits_per_image": self.scored(ctx, alike)}
+        return {**images, **texts, **self.score_pairs(ctx, images["image_embeds"], texts["text_embeds"])}
+
+    def score_pairs(self, ctx: ExecutionContext, image_embeds: Tensor, text_embeds: Tensor) -> Mapping[str, Tensor]:
+        """Maps vectors f32 [B, D] of length 1 to ``logits_per_image`` f32 [B, B]."""
+        alike = ctx.ops.dot_general(image_embeds, text_embeds, ((1,), (1,)))
+        return {"logits_per_image": self.scored(ctx, alike)}
 
     def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
         """Returns a profile of the sizes; T is the number of the text model's positions by default."""
@@ -101,6 +111,13 @@ class PairModel(Model[PairConfig]):
             "forward": (self.results, (pixels, tokens)),
             "encode_image": (self.encode_image, (pixels,)),
             "encode_text": (self.encode_text, (tokens,)),
+            "score_pairs": (
+                self.score_pairs,
+                tuple(
+                    Argument(name, TensorSpec((profile.batch, self.vector_size), "f32"))
+                    for name in ("image_embeds", "text_embeds")
+                ),
+            ),
         }
         return EntryPoint(profile.name, *known[profile.name])
 

@@ -51,6 +51,11 @@ class SiglipModel(PairModel):
         self.text_model = TextTower(self.config, self.dtype)
         self.logit_scale, self.logit_bias = Parameter((1,), self.dtype), Parameter((1,), self.dtype)
 
+    @property
+    def vector_size(self) -> int:
+        """D, the size of vectors."""
+        return self.config.vision.pooled
+
     def image_vectors(self, ctx: ExecutionContext, pixel_values: Tensor) -> Tensor:
         """Maps pixel_values [B, C, height, width] to vectors [B, D] of any length."""
         tower = self.vision_model

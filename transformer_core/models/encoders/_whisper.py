@@ -1,15 +1,16 @@
 """Whisper (Radford et al. 2022, arXiv:2212.04356): speech to text by an encoder and a decoder that attends to it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from lang_core import Argument, DType, ExecutionContext, Module, Tensor, TensorSpec
+from lang_core import Argument, DType, EntryPoint, ExecutionContext, Module, Tensor, TensorSpec
+from transformer_core._names import ALIGN
 from transformer_core.checkpoints import RenamedModules
 from transformer_core.family._model import DEFAULT_SEQUENCE, ModelFamily, check_size
 from transformer_core.flow import CompileProfile
 from transformer_core.layers._convolution import Conv1d
 from transformer_core.layers._embedding import Embedding
-from transformer_core.layers._kv_cache import KVCache
+from transformer_core.layers._kv_cache import HEAD_AXES, KVCache
 from transformer_core.layers._linear import VocabularyLinear
 from transformer_core.layers._logits import logits_of
 from transformer_core.models.encoders._encoder_decoder import EncoderDecoder
@@ -121,6 +122,36 @@ class WhisperForConditionalGeneration(EncoderDecoder[WhisperConfig]):
         return {name: name for name in self.config.untied}
 
 
+class AlignedWhisper(WhisperForConditionalGeneration):
+    """Whisper with known alignment heads.
+
+    ``align(token_ids [B,T], layers.0.cross_key, ..)``, with what ``encode`` gives, gives ``weights`` f32 [B,M,T,S']:
+    where the heads look when they take each token. T is the greatest length of a window's tokens.
+    """
+
+    ENTRY_POINTS = (*WhisperForConditionalGeneration.ENTRY_POINTS, ALIGN)
+    DEFAULT_ENTRY_POINTS = (*WhisperForConditionalGeneration.DEFAULT_ENTRY_POINTS, ALIGN)
+
+    def entry_point(self, profile: CompileProfile) -> EntryPoint:
+        """Builds one of ``ENTRY_POINTS``."""
+        if profile.name != ALIGN:
+            return super().entry_point(profile)
+        last = self.config.alignment[-1][0]  # its values change no weight
+        names = [*self.cross_specs(profile).items()][: 2 * last + 1]
+
+        def align(ctx: ExecutionContext, token_ids: Tensor, *given: Tensor) -> Mapping[str, Tensor]:
+            crosses = [KVCache(*given[2 * index : 2 * index + 2]) for index in range(last)]
+            return {"weights": self.decoder.alignment(ctx, token_ids, crosses, given[-1])}
+
+        tokens = Argument("token_ids", TensorSpec((profile.batch, profile.capacity), "i32"))
+        return EntryPoint(ALIGN, align, (tokens, *(Argument(name, spec, axes=HEAD_AXES) for name, spec in names)))
+
+
+def _make(config: WhisperConfig, dtype: DType | str, layers: int | None) -> WhisperForConditionalGeneration:
+    shorter = config if layers is None else config.first_layers(layers)
+    return (AlignedWhisper if shorter.alignment else WhisperForConditionalGeneration)(config, dtype, layers)
+
+
 def layer_names(ours: str, stored: str) -> dict[str, str]:
     """Returns the stored names of a layer's modules, of those that encoder and decoder have, as fairseq has them."""
     return {
@@ -151,7 +182,7 @@ WHISPER: Final = ModelFamily(
     "WhisperForConditionalGeneration",
     "whisper",
     lambda fields: read_whisper(fields, "WhisperForConditionalGeneration"),
-    WhisperForConditionalGeneration,
+    _make,
     lambda config: _KEYS,
     "*coder.layers.{}",
 )

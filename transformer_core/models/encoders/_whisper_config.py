@@ -1,9 +1,11 @@
 """Configuration of a Whisper."""
 
+import os
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from transformer_core._config_fields import ConfigFields
+from transformer_core._json_files import json_object
 from transformer_core.family._fields import activation_of, token_ids_of
 from transformer_core.models.encoders._stack import EncoderConfig, StackConfig
 
@@ -25,6 +27,7 @@ class WhisperConfig(EncoderConfig):
         targets: number of the decoder's positions.
         bos_token_id: token that begins a sequence, if there is one.
         eos_token_ids: tokens that end a sequence.
+        alignment: layer and head of the decoder's attention that follows the words, ascending; empty if unknown.
     """
 
     decoder: StackConfig
@@ -34,6 +37,7 @@ class WhisperConfig(EncoderConfig):
     targets: int
     bos_token_id: int | None = None
     eos_token_ids: tuple[int, ...] = ()
+    alignment: tuple[tuple[int, int], ...] = ()
 
     @property
     def layers(self) -> int:
@@ -53,9 +57,8 @@ class WhisperConfig(EncoderConfig):
     def first_layers(self, count: int) -> Self:
         """Returns the configuration with the first layers only, of both encoder and decoder."""
         stacks = {"stack": self.stack, "decoder": self.decoder}
-        return replace(
-            self, **{name: replace(stack, layers=min(count, stack.layers)) for name, stack in stacks.items()}
-        )
+        shorter = {name: replace(stack, layers=min(count, stack.layers)) for name, stack in stacks.items()}
+        return replace(self, **shorter, alignment=tuple(pair for pair in self.alignment if pair[0] < count))
 
     def facts(self) -> dict[str, Any]:
         """Returns the model's entries in the description of a bundle."""
@@ -70,6 +73,34 @@ class WhisperConfig(EncoderConfig):
             "targets": self.targets,
         }
 
+
+def as_aligned(config: WhisperConfig, directory: str | os.PathLike[str]) -> WhisperConfig:
+    """Returns a configuration with the heads that ``alignment_heads`` of generation_config.json names.
+
+    Heads of layers that the decoder lacks are another model's (distilled models may have their teacher's): then there
+    are none.
+
+    Raises:
+        ConfigError: the file is damaged.
+    """
+    path = os.path.join(os.fspath(directory), _GENERATION_FILE)
+    fields = ConfigFields(json_object(path, _FETCH), path) if os.path.exists(path) else None
+    if fields is None or not fields.has(_ALIGNMENT):
+        return config
+    pairs, stack = fields.values[_ALIGNMENT], config.decoder
+    if not isinstance(pairs, list) or not all(_is_pair(pair) for pair in pairs):
+        fields.refuse(_ALIGNMENT, "pairs of a layer and a head, each 0 or more")
+    known = all(layer < stack.layers and head < stack.heads for layer, head in pairs)
+    return replace(config, alignment=tuple(sorted({(layer, head) for layer, head in pairs}))) if known else config
+
+
+def _is_pair(pair: Any) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and all(type(number) is int and number >= 0 for number in pair)
+
+
+_GENERATION_FILE: Final = "generation_config.json"
+_ALIGNMENT: Final = "alignment_heads"
+_FETCH: Final = "copy it from the model again"
 
 # Supported values of fields that select other variants of Whisper.
 _FIXED: Final = {"scale_embedding": False, "tie_word_embeddings": True, "use_weighted_layer_sum": False}

@@ -20,6 +20,7 @@ class WhisperDecoder(Module):
         self.embed_positions = Embedding(config.targets, hidden, dtype=dtype)
         self.layers = Repeated(config.decoder.layers, lambda index: CrossLayer(config.decoder, dtype))
         self.norm = layer_norm(config.decoder, dtype)
+        self._alignment = config.alignment
 
     def forward(
         self,
@@ -52,6 +53,33 @@ class WhisperDecoder(Module):
                 x, cache = layer(ctx, x, crosses[index], bias, None if caches is None else caches[index], position)
             updated.append(cache)
         return self.norm(ctx, x), tuple(updated)
+
+    def alignment(
+        self, ctx: ExecutionContext, token_ids: Tensor, crosses: Sequence[KVCache], last_keys: Tensor
+    ) -> Tensor:
+        """Returns the weights f32 [B, M, T, S'] with which the alignment heads attend to the encoder's states.
+
+        Args:
+            ctx: context that computes.
+            token_ids: i32 [B, T], from the first token on.
+            crosses: result of ``cross_keys_values`` of the layers before the last one that has such heads.
+            last_keys: keys [B, N, S', H] of that layer.
+        """
+        ops, tokens, weights = ctx.ops, token_ids.shape[1], list[Tensor]()
+        x = ops.add(self.embed_tokens(ctx, token_ids), self.embed_positions(ctx, ops.iota((tokens,))))
+        bias = mask_bias(ctx, causal_mask(ctx, tokens, tokens))
+        for index, layer in enumerate(self.layers):
+            assert isinstance(layer, CrossLayer)
+            heads = [head for place, head in self._alignment if place == index]
+            last = index == len(crosses)
+            x, _ = layer.attended(ctx, x, bias)
+            if heads:
+                keys = last_keys if last else crosses[index].key
+                weights.append(layer.cross_attn.weights(ctx, layer.before_cross(ctx, x), keys, heads))
+            if last:
+                break
+            x = layer.crossed(ctx, x, crosses[index])
+        return ops.concat(weights, 1)
 
     def cross_keys_values(self, ctx: ExecutionContext, states: Tensor) -> tuple[KVCache, ...]:
         """Computes each layer's keys and values [B, N, S', H] of the encoder's states [B, S', D]."""
