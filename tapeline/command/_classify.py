@@ -4,6 +4,7 @@ classify --bundle DIR --text "One text." --text "Another one." [--top_k 3]
 classify --bundle DIR --texts FILE [--output FILE.npy]
 classify --bundle DIR --image one.jpg --image another.png [--top_k 3]
 classify --bundle DIR --text "A text." --label sports --label politics    (with a model of entailment, NLI)
+classify --bundle DIR --image one.jpg --label "a cat" --label "a dog"    (with a CLIP or a SigLIP)
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from tapeline.command._paths import check_readable
 from tapeline.command._place_flags import define_place_flags
 from tapeline.command._texts import texts_of
 from tapeline.command._truncation import warn_of_truncation
-from tapeline.running import HYPOTHESIS
+from tapeline.running import HYPOTHESIS, PICTURE_HYPOTHESIS
 
 FLAGS: Final = flags.FlagValues()
 OPERANDS: Final = (("bundle",),)
@@ -38,11 +39,15 @@ _PAIR: Final = flags.DEFINE_multi_string(
 _LABEL: Final = flags.DEFINE_multi_string(
     "label",
     [],
-    "Label of your own: zero-shot classification with a natural language inference (NLI) model.",
+    "Label of your own: zero-shot classification with a natural language inference (NLI) model, of images with a CLIP "
+    "or a SigLIP.",
     flag_values=FLAGS,
 )
 _HYPOTHESIS: Final = flags.DEFINE_string(
-    "hypothesis", HYPOTHESIS, "Zero-shot hypothesis; {} stands for the label.", flag_values=FLAGS
+    "hypothesis",
+    None,
+    "Zero-shot hypothesis; {} stands for the label. Default: 'This example is {}.', or 'This is a photo of {}.'",
+    flag_values=FLAGS,
 )
 _MULTI_LABEL: Final = flags.DEFINE_bool(
     "multi_label", False, "Zero-shot: score each label independently.", flag_values=FLAGS
@@ -72,7 +77,11 @@ def main() -> None:
     with tapeline.load(user_path(_BUNDLE.value), **_PLACE.keywords()) as model:
         if _LABEL.value:
             labels = list(_LABEL.value)
-            zero_shot = {"labels": labels, "hypothesis": _HYPOTHESIS.value, "multi_label": _MULTI_LABEL.value}
+            zero_shot = {
+                "labels": labels,
+                "hypothesis": _HYPOTHESIS.value or HYPOTHESIS,
+                "multi_label": _MULTI_LABEL.value,
+            }
             results = model.classify(texts, **zero_shot, truncate=_TRUNCATE.value)
         else:
             labels = list(model.labels)
@@ -97,12 +106,15 @@ def main() -> None:
 
 
 def _classify_images(output: Path | None) -> None:
-    for flag in (_TEXT, _TEXTS, _PAIR, _LABEL):
+    for flag in (_TEXT, _TEXTS, _PAIR):
         if flag.value:
-            raise InputError(f"`{flag.name}`: images are classified alone, by the model's labels: leave it out")
+            raise InputError(f"`{flag.name}`: images are classified alone: leave it out")
+    own = list(_LABEL.value)
+    zero_shot = {"labels": own, "hypothesis": _HYPOTHESIS.value or PICTURE_HYPOTHESIS} if own else {}
     check_readable("image", _IMAGE.value)
     with tapeline.load(user_path(_BUNDLE.value), **_PLACE.keywords()) as model:
-        scores, labels = model.classify_images([*map(user_path, _IMAGE.value)]), list(model.labels)
+        scores = model.classify_images([*map(user_path, _IMAGE.value)], **zero_shot)
+        labels = own or list(model.labels)
     _save(output, scores)
     if not _FORMAT.is_json:
         _print_best(scores, labels, _IMAGE.value)

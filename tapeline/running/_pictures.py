@@ -148,7 +148,7 @@ def classifies_pictures(bundle: Bundle) -> bool:
     points = [point for point in bundle.config.entry_points if point.name == "forward"]
     return any(
         [argument.name for argument in point.arguments] == [PIXELS]
-        and _LOGITS in [result.name for result in point.results]
+        and any(result.name == _LOGITS and len(result.spec.shape) == 2 for result in point.results)
         for point in points
     )
 

@@ -14,6 +14,7 @@ from tests.goldens.encoders.cases import ENCODER_CASES
 from tests.goldens.encoders.files import write_encoder_checkpoint
 from tests.goldens.pictures.cases import CLASSIFIED, CLASSIFIERS, PICTURES
 from tests.goldens.pictures.files import CLASSES, picture_bytes
+from tests.goldens.pictures.zero_shot import HYPOTHESES, LABELS, SCORES, write_zero_shot_checkpoint
 from tests.product._bundles import Finished, export, invoke, refused
 
 Run = Callable[..., Finished]
@@ -96,10 +97,45 @@ def test_classes_are_those_of_transformers(folder: Path, run: Run) -> None:
         with pytest.raises(InputError, match="give a picture"):
             loaded.classify_images([])
     refused(
-        run("classify", "--bundle=deit_classifier", "--image=rgb", "--label=cat"),
-        "images are classified alone, by the model's labels",
+        run("classify", "--bundle=deit_classifier", "--image=rgb", "--text=cat"),
+        "--text: images are classified alone: leave it out",
     )
     refused(run("classify", "--bundle=siglip", "--image=rgb"), "classifies no pictures: export a vision model For")
+
+
+@pytest.mark.parametrize("name", ["clip", "siglip"])
+def test_scores_of_labels_are_those_of_transformers(folder: Path, run: Run, name: str, tmp_path: Path) -> None:
+    golden = json.loads(SCORES.read_text())[name]
+    (tmp_path / "model").mkdir()
+    write_zero_shot_checkpoint(tmp_path / "model", name, golden["shapes"])
+    bundle = export(tmp_path / "model", tmp_path / "bundle", batch=2, verify="none")
+    for picture in CLASSIFIED:
+        (folder / picture).write_bytes(picture_bytes(picture, PICTURES[picture]))
+    with tapeline.load(bundle) as loaded:
+        for hypothesis in HYPOTHESES:
+            files = [folder / picture for picture in CLASSIFIED]
+            scores = loaded.classify_images(files, labels=LABELS, hypothesis=hypothesis)
+            expected = [golden["scores"][f"{picture} {hypothesis}"] for picture in CLASSIFIED]
+            np.testing.assert_allclose(scores, expected, atol=3e-6)
+        with pytest.raises(InputError, match=r"expected a text with \{\} in the place of a label; found 'a photo'"):
+            loaded.classify_images(files, labels=LABELS, hypothesis="a photo")
+        with pytest.raises(InputError, match="labels: give one or more"):
+            loaded.classify_images(files, labels=[])
+        if name == "clip":
+            with pytest.raises(InputError, match="has 27 tokens, the bundle takes 16: shorten it"):
+                loaded.classify_images(files, labels=["cat " * 20])
+    labels = [f"--label={label}" for label in LABELS]
+    done = run("classify", f"--bundle={bundle}", "--image=rgb", *labels, "--format=json")
+    assert json.loads(done.out)["labels"] == list(LABELS), done.err
+    best = json.loads(done.out)["images"][0]["label"]
+    assert best == max(zip(golden["scores"]["rgb This is a photo of {}."], LABELS, strict=True))[1]
+
+
+def test_labels_need_a_pair(folder: Path, run: Run) -> None:
+    refused(
+        run("classify", "--bundle=siglip", "--image=rgb", "--label=cat"),
+        "has no entry point encode_text, score_pairs: labels of your own need a bundle of a CLIP or a SigLIP",
+    )
 
 
 def test_an_image_file_is_an_argument(folder: Path, run: Run) -> None:
