@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from tapeline.running._scores import Scores
     from tapeline.running._sparse import SparseEmbedder
     from tapeline.running._speculating import speculating
+    from tapeline.running._speech import hears_frames
     from tapeline.running._stats import GenerationStats, dispatches
     from tapeline.running._tagger import Aggregation, Tag, TaggedText, TokenTagger
     from tapeline.running._text_array import TextArray, similarities
+    from tapeline.running._zero_shot import PICTURE_HYPOTHESIS
 
 export_lazily(__name__)

@@ -27,10 +27,11 @@ from tapeline.running._multi_vector import (
 from tapeline.running._pictures import ImageClassifier, ImageEmbedder, ImageSource, classifies_pictures
 from tapeline.running._ranker import TextRanker
 from tapeline.running._sparse import SparseEmbedder
-from tapeline.running._speech import Sound, SpeechBundle, blocks_of
+from tapeline.running._speech import FramesBundle, Sound, SpeechBundle, blocks_of, hears_frames
 from tapeline.running._tagger import OUTSIDE, Aggregation, TaggedText, TokenTagger
 from tapeline.running._text_array import TextArray
-from tapeline.running.transcribing import Segment, Task, Transcriber, Transcription
+from tapeline.running._zero_shot import PICTURE_HYPOTHESIS, ZeroShotClassifier
+from tapeline.running.transcribing import NO_GUARDS, CtcTranscriber, Guards, Segment, Task, Transcriber, Transcription
 from tapeline.text import Tokenizer
 from transformer_core import ENCODE_IMAGE
 
@@ -348,21 +349,34 @@ class Senses:
 
     @checked_choices
     def classify_images(
-        self, images: Sequence[ImageSource], *, raw: bool = False, limits: ImageLimits = DEFAULT_IMAGE_LIMITS
+        self,
+        images: Sequence[ImageSource],
+        *,
+        labels: Sequence[str] | None = None,
+        hypothesis: str = PICTURE_HYPOTHESIS,
+        raw: bool = False,
+        limits: ImageLimits = DEFAULT_IMAGE_LIMITS,
     ) -> np.ndarray:
         """Returns the scores f32 [images, labels] of the classes of each picture, with a bundle of a classifier.
 
-        The classes are ``model.labels``. Scores are those of transformers' pipeline, as for ``classify``.
+        The classes are ``model.labels``, or with a bundle of a CLIP or a SigLIP the ``labels`` of the call. Scores are
+        those of transformers' pipelines, as for ``classify``; a SigLIP's are of each label by itself.
 
         Args:
             images: paths of image files, the bytes of such, or pixels u8 [height, width, 3].
+            labels: labels of your own.
+            hypothesis: text with ``{}`` in the place of one of ``labels``.
             raw: whether logits are returned as they are.
             limits: bounds of each.
 
         Raises:
             InputError: the bundle does not classify images, or one is damaged or exceeds a bound.
         """
-        return self._image_classifier(images, limits, raw=raw)
+        if labels is None:
+            return self._image_classifier(images, limits, raw=raw)
+        check_text("hypothesis", hypothesis)
+        names = checked_texts("labels", labels, _ONE)
+        return self._zero_shot(images, names, hypothesis, limits, raw=raw)
 
     @checked_choices
     def transcribe(
@@ -372,12 +386,14 @@ class Senses:
         language: str | None = None,
         task: Task = "transcribe",
         timestamps: bool = False,
+        word_timestamps: bool = False,
+        guards: Guards | None = None,
         rate: int | None = None,
         limits: AudioLimits = DEFAULT_LIMITS,
         on_segment: Callable[[Segment], object] | None = None,
         check: Callable[[], object] | None = None,
     ) -> Transcription:
-        """Turns sound into text, with a bundle of a speech model (Whisper).
+        """Turns sound into text, with a bundle of a speech model (Whisper, or a CTC model such as wav2vec2).
 
         Several threads may transcribe with one bundle: windows of their sound take turns.
 
@@ -386,6 +402,9 @@ class Senses:
             language: language that is spoken, such as ``en`` or ``english``; None to detect it.
             task: ``transcribe``, or ``translate`` into English.
             timestamps: whether the model gives times; of sound longer than its window (30 seconds) it always does.
+                Segments of a CTC model end at pauses.
+            word_timestamps: whether words and their times are returned.
+            guards: bounds of a window's text against silence and repetition, such as ``Guards()``; None without.
             rate: samples per second of an array; the model's if None.
             limits: bounds of a file's size and duration.
             on_segment: receives each segment as it comes; its exceptions end the transcription.
@@ -397,10 +416,9 @@ class Senses:
         """
         with self._lock:
             transcriber = self._transcriber
-        read = blocks_of(audio, rate, transcriber.log_mel.rate, limits, check)
-        return transcriber(
-            read, language=language, task=task, timestamps=timestamps, on_segment=on_segment, check=check
-        )
+        read = blocks_of(audio, rate, transcriber.rate, limits, check)
+        asked = {"language": language, "task": task, "timestamps": timestamps, "words": word_timestamps}
+        return transcriber(read, **asked, on_segment=on_segment, check=check, guards=guards or NO_GUARDS)
 
     @cached_property
     def _embedder(self) -> SentenceEmbedder:
@@ -445,7 +463,13 @@ class Senses:
         return ImageClassifier(self.bundle, self._session)
 
     @cached_property
-    def _transcriber(self) -> Transcriber:
+    def _zero_shot(self) -> ZeroShotClassifier:
+        return ZeroShotClassifier(self.bundle, self._session)
+
+    @cached_property
+    def _transcriber(self) -> Transcriber | CtcTranscriber:
+        if hears_frames(self.bundle):
+            return CtcTranscriber(self.bundle.path, FramesBundle(self.bundle, self._session))
         return Transcriber(self.bundle.path, SpeechBundle(self.bundle, self._session))
 
 

@@ -45,6 +45,7 @@ class _Ears:
         language: str | None,
         task: Any,
         timestamps: bool,
+        word_timestamps: bool,
         limits: AudioLimits,
         on_segment: Callable[[Segment], object],
         check: Callable[[], object],

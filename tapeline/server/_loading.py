@@ -12,13 +12,14 @@ from generation.engine import Drafting, Engine, EngineFigures, EngineSettings, E
 from lang_core import InputError
 from tapeline.backends import Place, open_session
 from tapeline.bundle import ARCHIVE, Bundle
-from tapeline.media.audio import LogMel
+from tapeline.media.audio import LogMel, Waveform
 from tapeline.runners import SLOTS, BundleSlots, adapter_bytes, open_slots, takes_pictures, takes_texts
 from tapeline.running import (
     LoadedModel,
     PicturePrompts,
     classifies,
     has_token_vectors,
+    hears_frames,
     let_workers_run,
     load,
     ranks,
@@ -160,6 +161,8 @@ def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:
         return _ranking_model(name, bundle, forward.arguments[0].spec.shape[-1], loading)
     if forward is not None and classifies(bundle):
         return _classifying_model(name, bundle, forward.arguments[0].spec.shape[-1], loading)
+    if hears_frames(bundle):
+        return _transcription_model(name, bundle, loading)
     encode = next((point for point in bundle.config.entry_points if point.name == _ENCODE), None)
     if encode is not None:
         if takes_texts(bundle):
@@ -211,7 +214,8 @@ def _text_to_text_model(name: str, bundle: Bundle, context: int, loading: Loadin
 
 
 def _transcription_model(name: str, bundle: Bundle, loading: Loading) -> TranscriptionModel:
-    LogMel.load(bundle.path)  # a bundle without the settings is refused now, and not at the first request
+    # A bundle without the settings is refused now, and not at the first request.
+    _ = Waveform.load(bundle.path) if hears_frames(bundle) else LogMel.load(bundle.path)
     return TranscriptionModel(
         name=name,
         created=_created(bundle),

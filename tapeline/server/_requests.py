@@ -310,7 +310,9 @@ class TranscriptionRequest:
     )
     temperature: float = option(Number(0, 0), "Only 0: the likeliest token is taken.", 0.0)
     timestamp_granularities: tuple[str, ...] = option(
-        Items(Choice(("segment",)), 0, 1), "Times are of segments, with `verbose_json`.", ()
+        Items(Choice(("segment", "word")), 0, 2),
+        "Times are of segments; with word, of words, too, in `verbose_json`.",
+        (),
     )
     stream: bool = option(Choice((False,)), "Transcriptions come at once, so only false.", False)
 

@@ -26,6 +26,7 @@ class SpeechReader(Protocol):
         language: str | None,
         task: Task,
         timestamps: bool,
+        word_timestamps: bool,
         limits: AudioLimits,
         on_segment: Callable[[Segment], object],
         check: Callable[[], object],
@@ -69,6 +70,7 @@ class TranscriptionModel:
         limits: AudioLimits,
         *,
         timestamps: bool,
+        words: bool = False,
         check: Callable[[], object],
         task: Task = "transcribe",
     ) -> Future[Transcription]:
@@ -79,6 +81,7 @@ class TranscriptionModel:
             language: language that is spoken; None to detect it.
             limits: bounds of the file.
             timestamps: whether the model gives times.
+            words: whether it gives times of words.
             task: whether the text is in the language that is spoken, or in English.
             check: is called before each block that is decoded, each window and each token, and after each segment; its
                 exceptions end the transcription.
@@ -93,7 +96,7 @@ class TranscriptionModel:
         with self._lock:
             if len(self._active) >= MOST_TRANSCRIPTIONS:
                 raise BusyError(MOST_TRANSCRIPTIONS, 1.0)
-            future = self._threads.submit(self._transcribed, audio, language, limits, timestamps, check, task)
+            future = self._threads.submit(self._transcribed, audio, language, limits, timestamps, words, check, task)
             self._active.add(future)
         future.add_done_callback(self._end)
         return future
@@ -104,6 +107,7 @@ class TranscriptionModel:
         language: str | None,
         limits: AudioLimits,
         timestamps: bool,
+        words: bool,
         check: Callable[[], object],
         task: Task,
     ) -> Transcription:
@@ -117,6 +121,7 @@ class TranscriptionModel:
                 language=language,
                 task=task,
                 timestamps=timestamps,
+                word_timestamps=words,
                 limits=limits,
                 on_segment=lambda _: go_on(),
                 check=go_on,

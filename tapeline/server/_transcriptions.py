@@ -19,7 +19,9 @@ from tapeline.server._service import model_of, note, service_of
 
 _MEDIA: Final = {"text": "text/plain", "srt": "text/plain", "vtt": "text/vtt"}
 _JSON: Final = "application/json"
-_TIMED: Final = ("srt", "vtt", "verbose_json")
+_VERBOSE: Final = "verbose_json"
+_TIMED: Final = ("srt", "vtt", _VERBOSE)
+_WORD: Final = "word"
 
 
 async def transcriptions(request: Request) -> Response:
@@ -46,8 +48,13 @@ async def _transcribed(request: Request, kind: type[TranscriptionRequest], task:
         if monotonic() > deadline:
             raise RequestError("the transcription took too long: send shorter sound", status=504)
 
-    timed = fields.response_format in _TIMED
-    future = model.transcribe(audio, fields.language, limits, timestamps=timed, check=check, task=task)
+    timed, words = fields.response_format in _TIMED, _WORD in fields.timestamp_granularities
+    if words and fields.response_format != _VERBOSE:
+        raise RequestError(
+            f"timestamp_granularities: words have their times in `response_format` {_VERBOSE} alone; found "
+            f"{fields.response_format}"
+        )
+    future = model.transcribe(audio, fields.language, limits, timestamps=timed, words=words, check=check, task=task)
     try:
         transcription = await unless_gone(request.receive, asyncio.wrap_future(future))
     except (ClientGoneError, asyncio.CancelledError):

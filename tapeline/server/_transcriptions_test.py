@@ -13,7 +13,7 @@ import soundfile
 
 from lang_core import InputError
 from tapeline.media.audio import AudioLimits, read_blocks
-from tapeline.running.transcribing import Segment, Transcription
+from tapeline.running.transcribing import Segment, Transcription, Word
 from tapeline.server._models import ModelSource
 from tapeline.server._options import ServerOptions
 from tapeline.server._server_testing import Answered, RunningServer, running
@@ -38,6 +38,7 @@ class Counting:
         language: str | None,
         task: Any,
         timestamps: bool,
+        word_timestamps: bool,
         limits: AudioLimits,
         on_segment: Callable[[Segment], object],
         check: Callable[[], object],
@@ -47,9 +48,9 @@ class Counting:
         samples = sum(map(len, read_blocks(audio, 16_000, limits, check=check)))
         segments = [*self._segments(samples // 16_000, on_segment)]
         text = f" {language} {task} {timestamps}"
-        return Transcription(
-            text=text, segments=tuple(segments), language=language, task=task, duration=float(len(segments))
-        )
+        words = [Word(start=second.start, end=second.end, text=second.text) for second in segments if word_timestamps]
+        whole = {"language": language, "task": task, "duration": float(len(segments)), "words": tuple(words)}
+        return Transcription(text=text, segments=tuple(segments), **whole)
 
     def _segments(self, seconds: int, on_segment: Callable[[Segment], object]) -> Iterator[Segment]:
         for second in range(seconds):
@@ -106,6 +107,10 @@ def test_forms_of_answers(server: RunningServer) -> None:
     fields: dict[str, Any] = {"response_format": "verbose_json", "timestamp_granularities[]": ["segment"]}
     verbose = _ask(server, **fields).json
     assert (verbose["text"], verbose["duration"], len(verbose["segments"])) == ("None transcribe True", 2.0, 2)
+    assert "words" not in verbose
+    fields["timestamp_granularities[]"] = ["word", "segment"]
+    words = _ask(server, **fields).json["words"]
+    assert words == [{"word": "0", "start": 0, "end": 1.0}, {"word": "1", "start": 1, "end": 2.0}]
     assert _ask(server, response_format="srt").body.startswith(b"1\n00:00:00,000 --> 00:00:01,000\n0\n\n2\n")
     assert _ask(server, response_format="vtt").headers["content-type"] == "text/vtt; charset=utf-8"
     assert server.request("/v1/models/ears").json["task"] == "transcribe"
@@ -123,7 +128,8 @@ def test_unknown_fields_are_named(server: RunningServer) -> None:
         ({"temperature": "warm"}, "temperature: expected a number"),
         ({"stream": "true"}, "stream: expected false; found true"),
         ({"prompt": "names"}, "prompt: not supported: windows begin without a text before them"),
-        ({"timestamp_granularities[]": ["word"]}, 'expected "segment"; found "word"'),
+        ({"timestamp_granularities[]": ["char"]}, 'expected "segment" or "word"; found "char"'),
+        ({"timestamp_granularities[]": ["word"]}, "words have their times in `response_format` verbose_json alone"),
         ({"language": "elvish"}, "language='elvish': not found; available: en"),
         ({"model": "absent"}, "model 'absent' not found; available: ears, slow"),
     ],

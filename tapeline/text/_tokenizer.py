@@ -17,6 +17,7 @@ from tapeline.text._assembly import (
     read_object,
     special_tokens,
 )
+from tapeline.text._ctc import has_characters
 from tapeline.text._gguf_vocabulary import INFILLING
 from tapeline.text._ids import check_ids
 from tapeline.text._least_tokens import least_tokens
@@ -345,7 +346,7 @@ def _check_unicode(text: str) -> None:
 
 
 def find_tokenizer(directory: Path) -> Tokenizer | None:
-    """Returns the directory's tokenizer, or None without a tokenizer in a known format.
+    """Returns the directory's tokenizer, or None without a tokenizer in a known format, or with a CTC model's.
 
     Raises:
         CheckpointError: tokenizer.json is damaged, or the tokenizer is of a format that is not read.
@@ -353,7 +354,7 @@ def find_tokenizer(directory: Path) -> Tokenizer | None:
     load_plugins()
     if not any((directory / name).exists() for name in (TOKENIZER_FILE, *_FOREIGN, *_READERS)):
         return None
-    return Tokenizer.load(directory)
+    return None if has_characters(directory) else Tokenizer.load(directory)
 
 
 def _missing(directory: Path) -> str:

@@ -12,22 +12,32 @@ import openai
 import pytest
 
 import tapeline
-from lang_core import InputError
+from lang_core import ConfigError, InputError
 from tapeline.bundle import Bundle
 from tapeline.media.audio import AudioLimits
-from tapeline.running.transcribing import Segment
+from tapeline.running.transcribing import Guards, Segment
 from tapeline.server import Loading, ModelSource, load_bundle
 from tapeline.server._server_testing import running
-from tests.goldens.speech.cases import ENGLISH, GENERATION, SPEECH_CASES
-from tests.goldens.speech.files import RATE, SPEECH, read_speech_goldens, sound, write_speech_checkpoint
+from tests.goldens.speech.cases import BOUNDS, ENGLISH, GENERATION, SPEECH_CASES, WORD_CASES
+from tests.goldens.speech.ctc_cases import CTC_CASES, FRAMES, read_ctc_goldens, write_ctc_checkpoint
+from tests.goldens.speech.files import (
+    RATE,
+    SPEECH,
+    read_speech_goldens,
+    read_word_goldens,
+    sound,
+    write_speech_checkpoint,
+)
 from tests.product import _bundles
 from tests.product._bundles import Finished, export, invoke, refused
+from transformer_core.models import load_model
 
 demo_layer = _bundles.demo_layer
 
 Transcribing = Callable[..., Finished]
 
 _GOLDENS = read_speech_goldens()
+_WORDS = read_word_goldens()
 _TIME = 1e-6  # seconds
 
 
@@ -63,6 +73,46 @@ def test_tokens_times_and_text_are_those_of_transformers(bundle: Bundle, english
     for segment, (start, end, _) in zip(transcription.segments, golden["segments"], strict=True):
         assert segment.start == pytest.approx(min(start, transcription.duration), abs=_TIME)
         assert segment.end == pytest.approx(min(end, transcription.duration), abs=_TIME)
+
+
+@pytest.mark.parametrize("name", WORD_CASES)
+def test_words_and_their_times_are_those_of_transformers(bundle: Bundle, english: Bundle, name: str) -> None:
+    case = SPEECH_CASES[name]
+    asked = {**case.asked, "timestamps": False}
+    with tapeline.load(bundle if case.generation is GENERATION else english, verify="off") as model:
+        transcription = model.transcribe(sound(case.sound), **asked, word_timestamps=True)
+    words = [[word.text, word.start, word.end] for word in transcription.words]
+    last = transcription.duration
+    expected = [[text, min(start, last), min(end, last)] for text, start, end in _WORDS["words"][name]]
+    assert words == [[text, pytest.approx(start), pytest.approx(end)] for text, start, end in expected]
+
+
+def test_guards_leave_out_windows_as_transformers_does(bundle: Bundle) -> None:
+    guarded, case = _WORDS["guarded"], SPEECH_CASES["long_detected"]
+    assert [row[3] for row in guarded["figures"]] == [True, False, False]
+    with tapeline.load(bundle) as model:
+        once = Guards(temperatures=(0.0,), **BOUNDS)
+        transcription = model.transcribe(sound(case.sound), guards=once)
+        assert [list(segment.token_ids) for segment in transcription.segments] == guarded["segments"]
+        drawn = Guards(temperatures=(0.0, 0.7), **{**BOUNDS, "most_silence": 1.0})
+        again = model.transcribe(sound(case.sound), guards=drawn)
+        assert again == model.transcribe(sound(case.sound), guards=drawn)  # draws are the same in every run
+        assert again.segments[0] != model.transcribe(sound(case.sound)).segments[0]
+
+
+def test_words_need_alignment_heads(bundle: Bundle, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(bundle.path.parent / "model", model)
+    fields = {name: value for name, value in GENERATION.items() if name != "alignment_heads"}
+    (model / "generation_config.json").write_text(json.dumps(fields))
+    assert "align" not in load_model(model).ENTRY_POINTS
+    fields["alignment_heads"] = [[7, 0]]  # its teacher's
+    (model / "generation_config.json").write_text(json.dumps(fields))
+    assert "align" not in load_model(model).ENTRY_POINTS
+    fields["alignment_heads"] = [[1, -1]]
+    (model / "generation_config.json").write_text(json.dumps(fields))
+    with pytest.raises(ConfigError, match="'alignment_heads': expected pairs of a layer and a head, each 0 or more"):
+        load_model(model)
 
 
 @pytest.fixture
@@ -189,6 +239,30 @@ def test_bundles_that_take_no_sound(
     refused(transcribing(Bundle(other), *changed), "128 bands and 3000 frames, and the model takes 80 and")
     (other / "preprocessor_config.json").unlink()
     refused(transcribing(Bundle(other), *changed), "it says how sound becomes features: copy it into")
+
+
+def test_a_ctc_model_gives_text_words_and_times(transcribing: Transcribing, tmp_path: Path) -> None:
+    case, golden = CTC_CASES["long"], read_ctc_goldens()["cases"]["long"]
+    (tmp_path / "model").mkdir()
+    write_ctc_checkpoint(tmp_path / "model", case, golden["shapes"], golden["seed"])
+    bundle = Bundle(export(tmp_path / "model", tmp_path / "bundle", sequence=FRAMES))
+    with tapeline.load(bundle) as model:
+        transcription = model.transcribe(sound("long")[: case.samples], word_timestamps=True)
+    assert transcription.text == golden["text"]
+    assert [[word.text, word.start, word.end] for word in transcription.words] == golden["words"]
+    lines = transcribing(bundle, "--audio=speech.flac", "--word_timestamps").out.splitlines()
+    assert lines[0].startswith("[00:00:00.0")
+    assert all(" --> 00:00:0" in line for line in lines)
+    refused(
+        transcribing(bundle, "--audio=speech.flac", "--word_timestamps", "--format=srt"),
+        "--word_timestamps: srt has no words: choose --format text or verbose_json",
+    )
+    refused(transcribing(bundle, "--audio=speech.flac", "--language=en"), "a CTC model writes what it hears in the one")
+    served = load_bundle("letters", bundle, Loading())
+    try:
+        assert type(served).__name__ == "TranscriptionModel"
+    finally:
+        served.close()
 
 
 def test_a_bundle_has_the_settings_of_a_processor(bundle: Bundle, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class LogMel:
         Raises:
             ConfigError: there are none, or they are of another kind of extractor, or out of range.
         """
-        fields = _settings(directory)
+        fields = extractor_settings(directory)
         fields.choice("feature_extractor_type", (_KIND,), _KIND)
         if fields.values.get("dither"):
             fields.refuse("dither", "0: noise would make every run another one")
@@ -236,7 +236,8 @@ def _padding(fields: ConfigFields) -> float:
     return float(value)
 
 
-def _settings(directory: Path) -> ConfigFields:
+def extractor_settings(directory: Path) -> ConfigFields:
+    """Returns the fields of a feature extractor, from either file that may have them."""
     remedy = "it says how sound becomes features: copy it into the model's directory, and export again"
     newer = directory / _PROCESSOR_FILE
     if newer.exists() and not (directory / PREPROCESSOR_FILE).exists():

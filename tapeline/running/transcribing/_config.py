@@ -33,6 +33,7 @@ class SpeechConfig:
         first_suppressed: tokens that do not come first.
         latest_first: highest first timestamp, in positions of the encoder; None for any.
         max_length: largest number of tokens of a window, prompt not counted; None for as many as fit.
+        median_width: positions of the median filter of times of words.
     """
 
     where: str
@@ -49,6 +50,7 @@ class SpeechConfig:
     first_suppressed: tuple[int, ...]
     latest_first: int | None
     max_length: int | None
+    median_width: int
 
     @classmethod
     def load(cls, directory: Path, vocabulary: int) -> "SpeechConfig":
@@ -82,6 +84,7 @@ class SpeechConfig:
             first_suppressed=reader.tokens("begin_suppress_tokens"),
             latest_first=_optional(fields, "max_initial_timestamp_index"),
             max_length=_optional(fields, "max_length"),
+            median_width=_odd(fields, "median_filter_width", 7),
         )
 
 
@@ -138,6 +141,16 @@ class _Tokens:
 
     def _expected(self, kind: str) -> str:
         return f"{kind}, each below the vocabulary's size ({self._vocabulary})"
+
+
+def _odd(fields: ConfigFields, name: str, default: int) -> int:
+    value = fields.integer(name, default)
+    if value % 2 == 0 or value > _WIDEST:
+        fields.refuse(name, f"an odd number up to {_WIDEST}")
+    return value
+
+
+_WIDEST: Final = 1001
 
 
 def _optional(fields: ConfigFields, name: str) -> int | None:

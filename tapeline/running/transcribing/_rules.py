@@ -44,7 +44,11 @@ class TokenRules:
             self._suppressed[config.no_timestamps] = True
 
     def choose(self, logits: np.ndarray, tokens: Sequence[int]) -> int:
-        """Returns the likeliest token that may come.
+        """Returns the likeliest token by logits f32 [V] that may come; arguments and errors as of ``scores``."""
+        return int(np.argmax(self.scores(logits, tokens)))
+
+    def scores(self, logits: np.ndarray, tokens: Sequence[int]) -> np.ndarray:
+        """Returns the logits f32 [V] of tokens that may come, and -inf of others.
 
         Args:
             logits: f32 [V].
@@ -63,10 +67,9 @@ class TokenRules:
             scores[list(self._config.first_suppressed)] = -np.inf
         if self.timestamps:
             self._hold_to_timestamps(scores, tokens, self._config.first_timestamp)
-        token = int(np.argmax(scores))
-        if np.isneginf(scores[token]):
+        if np.isneginf(scores.max()):
             raise VerificationError(f"{self._config.where}: every token that may come next is suppressed")
-        return token
+        return scores
 
     def _hold_to_timestamps(self, scores: np.ndarray, tokens: Sequence[int], begin: int) -> None:
         """Sets the scores of tokens that may not come to -inf."""

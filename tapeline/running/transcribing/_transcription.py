@@ -13,6 +13,21 @@ TranscriptionFormat = Literal["text", "json", "verbose_json", "srt", "vtt"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """A word of a transcription.
+
+    Attributes:
+        start: when it begins, in seconds.
+        end: when it ends, in seconds.
+        text: the word; a Whisper's begin with a space.
+    """
+
+    start: float
+    end: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
     """Part of a transcription.
 
@@ -40,6 +55,7 @@ class Transcription:
         language: code of the language that was given or detected; None for a model without languages.
         task: task of the request.
         duration: length of the sound in seconds.
+        words: the words with their times, if these were asked for.
     """
 
     text: str
@@ -47,6 +63,7 @@ class Transcription:
     language: str | None
     task: Task
     duration: float
+    words: tuple[Word, ...] = ()
 
     @checked_choices
     def format(self, form: TranscriptionFormat) -> str:
@@ -65,6 +82,7 @@ class Transcription:
 
     def fields(self) -> dict[str, Any]:
         """Returns the fields of ``verbose_json``."""
+        words = [{"word": word.text.strip(), "start": word.start, "end": word.end} for word in self.words]
         return {
             "task": self.task,
             "language": LANGUAGES.get(self.language or "", self.language or ""),
@@ -80,6 +98,7 @@ class Transcription:
                 }
                 for number, segment in enumerate(self.segments)
             ],
+            **({"words": words} if words else {}),
         }
 
 

@@ -52,6 +52,7 @@ CONFIG: Final[Mapping[str, Any]] = {
     "vocab_size": VOCABULARY,
 }
 GENERATION: Final[Mapping[str, Any]] = {
+    "alignment_heads": [[1, 3], [0, 1], [1, 0]],
     "begin_suppress_tokens": [WORDS["Ġthe"], _EOS],
     "bos_token_id": _EOS,
     "decoder_start_token_id": ADDED["<|startoftranscript|>"],
@@ -133,3 +134,8 @@ RULES: Final[Mapping[str, Any]] = {
     "suppress_tokens": [7, 21, 22, 23, 24],
 }
 """Generation of a model with few tokens, on which the rules of tokens and the cuts of windows are tried."""
+
+WORD_CASES: Final = ("timed", "long", "noise", "long_detected", "english_timed")
+"""Transcriptions whose words have times."""
+BOUNDS: Final = {"most_compression": 1.18, "least_log_probability": -1.5, "most_silence": 0.0002}
+"""Bounds of a guarded transcription, of which some windows break one."""

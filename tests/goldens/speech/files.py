@@ -60,6 +60,11 @@ def read_speech_goldens() -> dict[str, Any]:
     return json.loads((DATA / "transcriptions.json").read_text())
 
 
+def read_word_goldens() -> dict[str, Any]:
+    """Paths through drawn matrices, words with their times per case, and what guards saw and left."""
+    return json.loads((DATA / "words.json").read_text())
+
+
 def speech_weights(shapes: Mapping[str, list[int]]) -> dict[str, np.ndarray]:
     """f32 weights with which timestamps, words and the end all come."""
     return {key: _tensor(key, tuple(shape)) for key, shape in shapes.items()}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tapeline.media.audio import LogMel
-from tapeline.running.transcribing import SpeechConfig, TokenRules, cut_window
+from tapeline.running.transcribing import SpeechConfig, TokenRules, cut_window, median_filtered, warped
 from tests.goldens.speech.cases import FEATURE_CASES, RULES, RULES_VOCABULARY, SPEECH_CASES
 from tests.goldens.speech.files import (
     TRIALS,
@@ -15,6 +15,7 @@ from tests.goldens.speech.files import (
     kept_frames,
     read_feature_goldens,
     read_speech_goldens,
+    read_word_goldens,
     sound,
 )
 
@@ -36,6 +37,20 @@ def test_goldens_are_of_these_cases() -> None:
     assert set(goldens["cases"]) == set(SPEECH_CASES)
     assert goldens["script"] == "tests/goldens/speech/make_speech_goldens.py"
     assert {"torch", "transformers"} <= set(goldens["versions"])
+
+
+def test_paths_through_matrices_are_those_of_transformers() -> None:
+    for number, expected in enumerate(read_word_goldens()["warped"]):
+        random = np.random.default_rng(number)
+        shape = random.integers(1, 9), random.integers(1, 30)
+        costs = np.round(random.standard_normal(shape), 1 + number % 2)
+        assert [indices.tolist() for indices in warped(costs)] == expected, number
+
+
+def test_medians_are_mirrored_at_the_ends() -> None:
+    rows = np.array([[5.0, 1, 4, 2, 3]], np.float32)
+    assert median_filtered(rows, 3).tolist() == [[1, 4, 2, 3, 2]]
+    assert median_filtered(rows, 11).tolist() == rows.tolist()
 
 
 @pytest.fixture(scope="module")
