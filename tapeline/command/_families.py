@@ -41,8 +41,8 @@ _BY_END: Final[Mapping[str, tuple[str, ...]]] = {
     "WhisperForConditionalGeneration": ("transcribe",),
     "ForConditionalGeneration": ("generate",),
     "MTModel": ("generate",),
-    "CLIPModel": ("embed", "embed --image"),
-    "SiglipModel": ("embed", "embed --image"),
+    "CLIPModel": ("embed", "embed --image", "classify --image"),
+    "SiglipModel": ("embed", "embed --image", "classify --image"),
 }
 _OF_A_MODEL: Final[Mapping[str, tuple[str, ...]]] = {"encoder": ("embed",), "vision": ("embed --image",)}
 """Commands by the kind of a model without a head."""
@@ -106,5 +106,7 @@ def _commands(family: AnyFamily) -> tuple[str, ...]:
         return ("generate", "chat", "serve", *pictures)
     if family.architecture.startswith(_OF_PAGES):
         return ("run",)
+    if kind_of(family.architecture) == "audio" and family.architecture.endswith("ForSequenceClassification"):
+        return ()  # of sound, not of texts
     ends = (commands for end, commands in _BY_END.items() if family.architecture.endswith(end))
     return next(ends, ()) or _OF_A_MODEL.get(kind_of(family.architecture) or "", ())

@@ -27,7 +27,8 @@ _BY_NAME: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
     (
         "vision",
         re.compile(
-            r"clip|siglip|ForImageClassification|VisionModel|dino|^vit|swin|beit|convnext|resnet|detr|mmproj", re.I
+            r"clip|siglip|ForImageClassification|VisionModel|dino|^vit|swin|beit|convnext|resnet|detr|segformer|yolos|mmproj",
+            re.I,
         ),
     ),
     (

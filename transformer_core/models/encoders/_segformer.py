@@ -195,7 +195,7 @@ class SegformerModel(VisionModel):
     """SegFormer.
 
     ``forward(pixel_values [B,C,height,width])`` gives ``logits`` [B,labels,height/4,width/4] of a model that segments,
-    ``logits`` [B,labels] of a classifier, or ``last_hidden_state`` [B,D,rows,columns].
+    or ``logits`` [B,labels] of a classifier.
     """
 
     def __init__(self, config: SegformerConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
@@ -232,9 +232,8 @@ class SegformerModel(VisionModel):
                 x = ops.reshape(states[-1], (x.shape[0], *grids[stage], x.shape[2]))
         if self.head is not None:
             return {"logits": ops.cast(self.head(ctx, states), f32)}
-        if self.classifier is not None:
-            return {"logits": ops.cast(self.classifier(ctx, ops.mean(states[-1], (1,))), f32)}
-        return {"last_hidden_state": ops.cast(ops.transpose(x, (0, 3, 1, 2)), f32)}
+        assert self.classifier is not None
+        return {"logits": ops.cast(self.classifier(ctx, ops.mean(states[-1], (1,))), f32)}
 
 
 # transformers' defaults of the lists.
@@ -274,7 +273,7 @@ def _read(fields: ConfigFields, architecture: str) -> SegformerConfig:
         image=(side, side),
         patch=(int(np.prod(lists["strides"])),) * 2,
         channels=fields.integer("num_channels", 3),
-        labels=0 if architecture == "SegformerModel" else labels_of(fields),
+        labels=labels_of(fields),
         resizes="plain",
     )
     for grid, part in zip(config.grids, config.patches, strict=True):
@@ -317,15 +316,13 @@ _LAYER: Final = {
 
 
 def _keys(config: SegformerConfig) -> RenamedModules:
-    whole, names = config.labels > 0, dict(_NAMES)
+    names = dict(_NAMES)
     for index in range(config.layers):
         stage, place = stage_of(config.depths, index)
         block = f"segformer.encoder.block.{stage}.{place}"
         for ours, stored in _LAYER.items():
             names |= {f"layers.{index}.{ours}.{kind}": f"{block}.{stored}.{kind}" for kind in ("weight", "bias")}
-    if not whole:  # a model without a head may be stored without the prefix
-        names = {ours: stored.removeprefix("segformer.") for ours, stored in names.items()}
-    return RenamedModules(names, above=() if whole else ("segformer.",))
+    return RenamedModules(names)
 
 
 def _family(architecture: str) -> ModelFamily[Any]:
@@ -340,6 +337,4 @@ def _family(architecture: str) -> ModelFamily[Any]:
     )
 
 
-SEGFORMER: Final = tuple(
-    _family(f"Segformer{head}") for head in ("Model", "ForImageClassification", "ForSemanticSegmentation")
-)
+SEGFORMER: Final = tuple(_family(f"Segformer{head}") for head in ("ForImageClassification", "ForSemanticSegmentation"))
