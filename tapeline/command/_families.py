@@ -47,6 +47,7 @@ _BY_END: Final[Mapping[str, tuple[str, ...]]] = {
 _OF_A_MODEL: Final[Mapping[str, tuple[str, ...]]] = {"encoder": ("embed",), "vision": ("embed --image",)}
 """Commands by the kind of a model without a head."""
 _OF_PAGES: Final = "LayoutLMv3"  # beginning of architectures that take boxes beside a text, which ``run`` alone gives
+_ARRAYS: Final = ("run",)  # of models that no other command takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +106,10 @@ def _commands(family: AnyFamily) -> tuple[str, ...]:
         pictures = () if family.make is None else ("generate --image",)
         return ("generate", "chat", "serve", *pictures)
     if family.architecture.startswith(_OF_PAGES):
-        return ("run",)
+        return _ARRAYS
     if kind_of(family.architecture) == "audio" and family.architecture.endswith("ForSequenceClassification"):
-        return ()  # of sound, not of texts
+        return _ARRAYS  # of sound, not of texts
     ends = (commands for end, commands in _BY_END.items() if family.architecture.endswith(end))
-    return next(ends, ()) or _OF_A_MODEL.get(kind_of(family.architecture) or "", ())
+    headless = family.architecture.endswith("Model")
+    of_a_model = _OF_A_MODEL.get(kind_of(family.architecture) or "", _ARRAYS) if headless else _ARRAYS
+    return next(ends, ()) or of_a_model

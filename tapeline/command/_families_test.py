@@ -35,6 +35,8 @@ def test_every_family_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
         ("ViTForImageClassification", ["classify --image"]),
         ("MarianMTModel", ["generate"]),
         ("WhisperForConditionalGeneration", ["transcribe"]),
+        ("Wav2Vec2ForSequenceClassification", ["run"]),
+        ("YolosForObjectDetection", ["run"]),
     ],
 )
 def test_commands_of_a_family(capsys: pytest.CaptureFixture[str], architecture: str, commands: list[str]) -> None:
