@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from lang_core import InputError, MeshShape, checked_choices
+from lang_core import InputError, MeshShape, checked_choices, encoding_named
 from tapeline.backends import Place, open_session
 from tapeline.bundle import Bundle, Verify
 from tapeline.compare import Comparison
@@ -85,7 +85,17 @@ def compare_bundles(
         calls = ours.config.entry_points if entry_point is None else [ours.entry_point(entry_point)]
         given = {name: np.asarray(value) for name, value in (inputs or {}).items()}
         vocabulary = int(ours.config.model.get("vocabulary", 0))
-        comparison = compare_runs(actual, side, calls, vocabulary, tolerance=tolerance, given=given, inside=inside)
+        encoding = ours.config.model.get("caching", {}).get("kv_cache")
+        comparison = compare_runs(
+            actual,
+            side,
+            calls,
+            vocabulary,
+            tolerance=tolerance,
+            given=given,
+            inside=inside,
+            kv_cache=None if encoding is None else encoding_named(encoding),
+        )
     for compared in filter(None, (ours, other)):
         compared.checks.wait()
     return comparison

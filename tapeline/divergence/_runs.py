@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from compile_hlo.directions import Signature
-from lang_core import InputError, TensorSpec, WeightSource
+from lang_core import Encoding, InputError, TensorSpec, WeightSource
 from runtime.dump import TensorLabel
 from tapeline.cli import say
 from tapeline.compare import ComparedTensor, Comparison, compare_tensors, tolerance_of
@@ -17,6 +17,9 @@ from tapeline.divergence._sides import EagerSide, LoweredSide, Side
 
 INSIDE: Final = ("auto", "always", "never")
 """Calls whose inner tensors are compared: the first that diverges, all, none."""
+
+
+_ONE_STEP: Final = 1.02  # of integers that two sides round apart, and what the scale may differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ def compare_runs(
     tolerance: float | None = None,
     given: Mapping[str, np.ndarray] | None = None,
     inside: str = "auto",
+    kv_cache: Encoding | None = None,
 ) -> Comparison:
     """Runs entry points on both sides, each from the reference's earlier results, and compares results and inside.
 
@@ -48,13 +52,15 @@ def compare_runs(
         tolerance: tolerance for floats; that of the coarsest dtype among arguments and results if None.
         given: inputs by name, of their arguments' shapes; example inputs for the others.
         inside: calls with inner tensors to compare: the first that diverges (``auto``), ``always`` or ``never``.
+        kv_cache: encoding of quantized caches, which are compared as the numbers that they stand for, within a step of
+            their integers; None without.
     """
     if tolerance is None:
         dtypes = [tensor.spec.dtype.name for call in entry_points for tensor in (*call.arguments, *call.results)]
         tolerance = tolerance_of([*dtypes, *actual.dtypes, *reference.dtypes])
     tensors: list[ComparedTensor] = []
     looked = False
-    for call, rows in _calls(actual, reference, entry_points, vocabulary, tolerance, given or {}):
+    for call, rows in _calls(actual, reference, entry_points, vocabulary, tolerance, given or {}, kv_cache):
         diverges = any(row.diverges for row in rows)
         if inside == "always" or (inside == "auto" and diverges and not looked):
             looked = True
@@ -70,6 +76,7 @@ def _calls(
     vocabulary: int,
     tolerance: float,
     given: Mapping[str, np.ndarray],
+    kv_cache: Encoding | None,
 ) -> Iterator[tuple[Call, list[ComparedTensor]]]:
     state: Arrays = {}
     for step, entry_point in enumerate(entry_points):
@@ -82,7 +89,11 @@ def _calls(
         for name in expected:
             direction = "INOUT" if name in taken_over else "OUT"
             label = TensorLabel(step=step, entry_point=call.entry_point, name=name, direction=direction, when="after")
-            rows.append(compare_tensors(label, results[name], expected_result(name, results, expected), tolerance))
+            mine, theirs, within = results[name], expected_result(name, results, expected), tolerance
+            if kv_cache is not None and name.endswith("_cache"):
+                mine, theirs = (kv_cache.unpacked(x) if x.dtype == np.int8 else x for x in (mine, theirs))
+                within = max(tolerance, _ONE_STEP * 2.0 ** (1 - kv_cache.bits))
+            rows.append(compare_tensors(label, mine, theirs, within))
         yield call, rows
         state = {**state, **next_state(call.inputs, expected)}
 

@@ -59,6 +59,12 @@ def test_it_is_described_and_takes_a_quarter_of_f32(paged: Bundle) -> None:
     assert model["caching"]["bytes"] == layers * 2 * model["pages"] * model["page_tokens"] * heads * (size + 2)
 
 
+def test_it_agrees_with_the_eager_context(paged: Bundle) -> None:
+    comparison = tapeline.compare_bundles(paged, device=_DEVICE, inside="never")
+    assert comparison.first is None
+    assert {str(row.reference)[:3] for row in comparison.tensors if row.label.name.endswith("_cache")} == {"f32"}
+
+
 def test_other_caches_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="has 16 numbers per head, and blocks are of 32: leave out kv_cache"):
         export("demo", tmp_path / "demo", kv_cache="q8_0", verify="none", target=())
