@@ -119,6 +119,7 @@ class MultiVectorEmbedder:
             for one, row in zip(encoded, rows, strict=True)
         ]
 
+    @checked_choices
     def tokens(self, text: str, task: TextTask) -> int:
         """Returns the number of tokens of a text that are read."""
         return len(self._encoded(text, task, truncate=True).ids)

@@ -34,7 +34,7 @@ class PackedWeights:
     Args:
         source: weights of the model, under the model's names.
         encodings: encoding of each packed parameter, by name.
-        packed: parameters that are packed already, i8 in their encodings, by name.
+        packed: parameters [.., bytes of a row] that are packed already, i8 in their encodings, by name.
     """
 
     def __init__(

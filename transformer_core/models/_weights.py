@@ -102,7 +102,7 @@ def weights_of(
         model: modules.
         source: checkpoint.
         adapters: LoRA adapters that are merged as rows are read, in this order.
-        packed: matrices that are packed already, i8 in the encodings of the model, by path.
+        packed: matrices [.., bytes of a row] that are packed already, i8 in the encodings of the model, by path.
 
     Raises:
         CheckpointError: an adapter is not one of this model, or tied parameters are stored with different values.
