@@ -8,7 +8,7 @@ embed --bundle DIR --image one.jpg --image another.png [--output FILE.npy]
 """
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from absl import flags
@@ -129,11 +129,13 @@ def _print_sparse(model: tapeline.LoadedModel, output: Path | None) -> None:
 
 def _print_token_vectors(model: tapeline.LoadedModel, output: Path | None) -> None:
     """Prints how well each text answers each other one, by late interaction, and the number of its vectors."""
-    embedded = model.embed_tokens(_TEXT.value, task=_TASK.value, truncate=_TRUNCATE.value)
+    task: Any = _TASK.value
+    embedded = model.embed_tokens(_TEXT.value, task=task, truncate=_TRUNCATE.value)
     vectors = [one.vectors for one in embedded]
     if output:
         with whole_file(output) as file:
-            np.savez(file, **{str(index): array for index, array in enumerate(vectors)})
+            by_number: Any = {str(index): array for index, array in enumerate(vectors)}
+            np.savez(file, **by_number)
     if _FORMAT.is_json:
         counts = {name: [getattr(one, name) for one in embedded] for name in ("tokens", "truncated")}
         put_json({"inputs": _TEXT.value, "vectors": vectors, **counts})

@@ -111,9 +111,9 @@ def test_scores_of_labels_are_those_of_transformers(folder: Path, run: Run, name
     bundle = export(tmp_path / "model", tmp_path / "bundle", batch=2, verify="none")
     for picture in CLASSIFIED:
         (folder / picture).write_bytes(picture_bytes(picture, PICTURES[picture]))
+    files = [folder / picture for picture in CLASSIFIED]
     with tapeline.load(bundle) as loaded:
         for hypothesis in HYPOTHESES:
-            files = [folder / picture for picture in CLASSIFIED]
             scores = loaded.classify_images(files, labels=LABELS, hypothesis=hypothesis)
             expected = [golden["scores"][f"{picture} {hypothesis}"] for picture in CLASSIFIED]
             np.testing.assert_allclose(scores, expected, atol=3e-6)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import openai
@@ -91,10 +92,11 @@ def test_guards_leave_out_windows_as_transformers_does(bundle: Bundle) -> None:
     guarded, case = _WORDS["guarded"], SPEECH_CASES["long_detected"]
     assert [row[3] for row in guarded["figures"]] == [True, False, False]
     with tapeline.load(bundle) as model:
-        once = Guards(temperatures=(0.0,), **BOUNDS)
+        bounds: Any = BOUNDS
+        once = Guards(temperatures=(0.0,), **bounds)
         transcription = model.transcribe(sound(case.sound), guards=once)
         assert [list(segment.token_ids) for segment in transcription.segments] == guarded["segments"]
-        drawn = Guards(temperatures=(0.0, 0.7), **{**BOUNDS, "most_silence": 1.0})
+        drawn = Guards(temperatures=(0.0, 0.7), **{**bounds, "most_silence": 1.0})
         again = model.transcribe(sound(case.sound), guards=drawn)
         assert again == model.transcribe(sound(case.sound), guards=drawn)  # draws are the same in every run
         assert again.segments[0] != model.transcribe(sound(case.sound)).segments[0]

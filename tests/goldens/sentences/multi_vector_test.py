@@ -21,7 +21,8 @@ def test_vectors_and_scores_are_those_of_sentence_transformers(case: MultiVector
     with open_source(str(tmp_path), tmp_path, True) as source, np.load(DATA) as golden:
         bundle: Any = EagerBundle(source.directory, source.weights)
         embedder = MultiVectorEmbedder(bundle, bundle, Tokenizer.load(bundle.path))
-        for task, texts in (("query", QUERIES), ("document", DOCUMENTS)):
+        tasks: Any = (("query", QUERIES), ("document", DOCUMENTS))
+        for task, texts in tasks:
             for index, one in enumerate(embedder(texts, task)):
                 np.testing.assert_allclose(one.vectors, golden[f"{case.name}.{task}.{index}"], atol=2e-5, rtol=2e-5)
         scores = np.array([LateRanker(embedder)(query, DOCUMENTS) for query in QUERIES])

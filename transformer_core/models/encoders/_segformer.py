@@ -260,9 +260,18 @@ def _read(fields: ConfigFields, architecture: str) -> SegformerConfig:
         hidden, heads = lists["hidden_sizes"][index], lists["num_attention_heads"][index]
         if hidden % heads:
             fields.refuse("num_attention_heads", f"numbers that divide hidden_sizes; {heads} does not divide {hidden}")
-        sizes = {"intermediate": lists["mlp_ratios"][index] * hidden, "layers": lists["depths"][index], "heads": heads}
-        stages.append(StackConfig(hidden=hidden, **sizes, norm_eps=_EPS, activation=activation))
+        stages.append(
+            StackConfig(
+                hidden=hidden,
+                intermediate=lists["mlp_ratios"][index] * hidden,
+                layers=lists["depths"][index],
+                heads=heads,
+                norm_eps=_EPS,
+                activation=activation,
+            )
+        )
     rows = zip(lists["patch_sizes"], lists["strides"], lists["sr_ratios"], strict=True)
+    whole = int(np.prod(lists["strides"]))
     segments, side = architecture.endswith("SemanticSegmentation"), fields.integer("image_size", 512)
     config = SegformerConfig(
         architecture=architecture,
@@ -271,7 +280,7 @@ def _read(fields: ConfigFields, architecture: str) -> SegformerConfig:
         patches=tuple(Patches(*row) for row in rows),
         decoder=fields.integer("decoder_hidden_size", 256) if segments else 0,
         image=(side, side),
-        patch=(int(np.prod(lists["strides"])),) * 2,
+        patch=(whole, whole),
         channels=fields.integer("num_channels", 3),
         labels=labels_of(fields),
         resizes="plain",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from lang_core import ConfigError, DType, ExecutionContext, Module, Parameter, Repeated, Tensor, f32
 from transformer_core._config_fields import ConfigFields
@@ -41,7 +41,7 @@ class YolosConfig(VisionConfig):
             raise ConfigError(
                 f"num_layers: expected {self.layers}, for the positions of all layers are one tensor; found {count}"
             )
-        return VisionConfig.first_layers(self, count)
+        return cast(Self, VisionConfig.first_layers(self, count))
 
 
 class BoxHead(Module):
