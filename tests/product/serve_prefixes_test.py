@@ -1,21 +1,31 @@
 """The prefix cache of ``tapeline serve`` on disk, which outlives the process."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lang_core import f32
+from tapeline.demo import write_demo_checkpoint
 from tests.product._bundles import export
 from tests.product._serving import ServerProcess, serving
+from transformer_core.models import write_random_model
 
 PROMPT = "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness,"
 
 
-@pytest.fixture(scope="module", params=["whole", "paged"])
+@pytest.fixture(scope="module", params=["whole", "quantized pages"])
 def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    paged = {"pages": 20, "page_tokens": 32} if request.param == "paged" else {}
-    folder = tmp_path_factory.mktemp(request.param)
-    return export("demo", folder / "demo", num_layers=1, slots=2, max_sequence=256, **paged)
+    folder = tmp_path_factory.mktemp("bundle")
+    write_demo_checkpoint(folder / "model")
+    options: dict[str, Any] = {}
+    if request.param == "quantized pages":  # blocks are of 32 numbers, twice as many as the demo's heads have
+        config = json.loads((folder / "model/config.json").read_text()) | {"head_dim": 32}
+        (folder / "wide.json").write_text(json.dumps(config))
+        write_random_model(folder / "model", folder / "wide.json", f32)
+        options = {"pages": 20, "page_tokens": 32, "kv_cache": "q8_0"}
+    return export(folder / "model", folder / "demo", num_layers=1, slots=2, max_sequence=256, **options)
 
 
 def ask(server: ServerProcess, key: str, prompt: str = PROMPT) -> tuple[Any, int]:
