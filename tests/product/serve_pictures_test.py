@@ -67,8 +67,8 @@ def user(folder: Path, turn: Turn) -> Mapping[str, Any]:
 
 
 def ask(client: openai.OpenAI, *messages: Any, **fields: Any) -> Any:
-    given = {"temperature": 0, "max_tokens": STEPS, "extra_body": {"ignore_eos": True}, "logprobs": True, **fields}
-    return client.chat.completions.create(model="smolvlm", messages=messages, **given)
+    given = {"model": "smolvlm", "temperature": 0, "max_tokens": STEPS, "logprobs": True, **fields}
+    return client.chat.completions.create(messages=messages, **{"extra_body": {"ignore_eos": True}, **given})
 
 
 def said(answer: Any) -> list[tuple[bytes, float]]:
@@ -159,6 +159,29 @@ def test_pictures_that_cannot_be_taken_are_400(client: openai.OpenAI, folder: Pa
     with pytest.raises(openai.BadRequestError, match="has 1 image tokens"):
         client.completions.create(model="smolvlm", prompt="<image>", max_tokens=1)
     assert ask(client, user(folder, Turn(("rgb",), "?"))).choices
+
+
+def test_images_of_any_size_have_positions_in_rows_of_the_server(tmp_path: Path) -> None:
+    # Positions of three streams go on behind images, so rows with other images are at other positions.
+    case = CASES["qwen3_vl"]
+    (tmp_path / "model").mkdir()
+    shapes = read_vision_language_manifest()["cases"][case.name]["shapes"]
+    write_vision_language_checkpoint(tmp_path / "model", case, shapes)
+    export(tmp_path / "model", tmp_path / "qwen", sequence=8, slots=3, max_sequence=256)
+    for name in {name for turn in case.turns for name in turn.pictures}:
+        (tmp_path / name).write_bytes(turn_picture(name))
+    tokenizer, golden = Tokenizer.load(tmp_path / "qwen"), read_vision_language_golden(case.name)
+    expected = [[tokenizer.token_bytes(token) for token in one["tokens"].tolist()] for one in golden]
+    with (
+        serving(tmp_path / "server", f"--bundle={tmp_path / 'qwen'}") as server,
+        openai.OpenAI(base_url=server.url, api_key="none", max_retries=0, timeout=60) as client,
+        concurrent.futures.ThreadPoolExecutor(6) as pool,
+    ):
+        turns = [user(tmp_path, turn) for turn in case.turns]
+        for _ in range(2):  # the second time images and prefixes are known
+            answers = pool.map(lambda turn: ask(client, turn, model="qwen", max_tokens=len(expected[0])), turns * 2)
+            assert [[token for token, _ in said(answer)] for answer in answers] == expected * 2
+        assert server.end() == 0
 
 
 PENDING = "document.querySelectorAll('#pending img').length"
