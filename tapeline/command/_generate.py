@@ -185,7 +185,7 @@ _DRAFT: Final = flags.DEFINE_string("draft", None, "Draft-model bundle for specu
 _DRAFT_TOKENS: Final = flags.DEFINE_integer(
     "draft_tokens",
     None,
-    "Maximum number of draft tokens per step. Default: the number of tokens that score takes.",
+    "Maximum number of draft tokens per step. Default: the number of tokens that verify takes.",
     flag_values=FLAGS,
 )
 _DUMP: Final = define_dump_flags(FLAGS)

@@ -113,15 +113,15 @@ class OneRowSource:
         """Returns a runner with an empty row.
 
         Raises:
-            InputError: the bundle lacks prefill or decode, or is for several sequences; or drafts need a score.
+            InputError: the bundle lacks prefill or decode, or is for several sequences; or drafts need ``verify``.
         """
         bundle = self._bundle
         model = BundleModel(bundle, self._session, encoder_arguments(bundle, self._inputs))
         if self._drafts and not model.verify_tokens:
-            names = ", ".join(entry_point.name for entry_point in bundle.config.entry_points)
+            names = ",".join(entry_point.name for entry_point in bundle.config.entry_points)
             raise InputError(
-                f"{bundle.path} has the entry points {names}; speculation needs score, which verifies drafts: export "
-                f"with entry_points=prefill,decode,verify and verify_tokens=8"
+                f"{bundle.path} has the entry points {names}; speculation needs verify: export with "
+                f"entry_points={names},verify and verify_tokens=8"
             )
         self._model = model
         return OneRow(model)
