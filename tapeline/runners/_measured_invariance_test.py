@@ -53,6 +53,7 @@ class _Rows:
     whole_pictures: bool = False
     hidden: int = 2
     verify_tokens: int = 4
+    kv_cache: str | None = None
     adapters: _Tables | None = None
     numbers: list[int] = field(default_factory=lambda: [0] * 4)
     caches: np.ndarray = field(default_factory=lambda: np.zeros((4, 40), np.float32))

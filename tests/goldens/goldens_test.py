@@ -10,6 +10,7 @@ import safetensors.numpy
 from tests.goldens.cases import CASES, ROPE_CASES, GoldenCase
 from tests.goldens.device_cases import BY_DEFAULT, EVERYWHERE, LONG
 from tests.goldens.golden_files import DATA, read_golden, read_manifest, read_rope_golden
+from tests.goldens.kv_cache_cases import KV_CACHE_CASES, KV_CACHE_ENCODINGS, kv_cache_path
 from tests.goldens.mtp_cases import MTP_CASES, golden_path
 from tests.goldens.weights import checksum, random_weights, sizes_of, stored_weights, weight_shapes, write_checkpoint
 
@@ -37,7 +38,8 @@ def test_manifest_and_data_name_the_cases_and_no_others():
     assert manifest["rope_cases"] == {name: case.digest() for name, case in ROPE_CASES.items()}
     heads = {golden_path(name).stem for name in MTP_CASES}
     others = {"rope", "gated_delta_net", "joint_block", "lengths", "quantized", "stored", "untied", *heads}
-    assert {path.stem for path in DATA.glob("*.npz")} == {*CASES, *others}
+    caches = {kv_cache_path(case, encoding).stem for case in KV_CACHE_CASES for encoding in KV_CACHE_ENCODINGS}
+    assert {path.stem for path in DATA.glob("*.npz")} == {*CASES, *others, *caches}
 
 
 @_ALL

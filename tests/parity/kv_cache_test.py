@@ -14,7 +14,7 @@ from tests.parity._golden_models import empty_caches, opened, places, relative_e
 from transformer_core.models import entry_points
 
 # Rounding to blocks makes a difference in the last bit of a key as large as a step of its block.
-_TOLERANCE = 2e-3
+_TOLERANCE = 5e-3  # a number between two integers may be rounded to either: 2e-3; unrounded caches are off by 1e-2
 
 
 @pytest.mark.parametrize("encoding", KV_CACHE_ENCODINGS)

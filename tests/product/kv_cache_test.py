@@ -19,7 +19,7 @@ from tests.product._bundles import ON_FAST_DEVICES, export, export_case
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 _ENCODING = "q8_0"
 _CASE = KV_CACHE_CASES[0]
-_TOLERANCE = 2e-3
+_TOLERANCE = 5e-3  # a number between two integers may be rounded to either: 2e-3; unrounded caches are off by 1e-2
 pytestmark = ON_FAST_DEVICES
 
 

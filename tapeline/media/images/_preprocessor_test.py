@@ -59,9 +59,9 @@ def test_a_kind_that_is_not_said_is_that_of_the_model(tmp_path: Path) -> None:
     assert ImagePreprocessor.load(tmp_path)(_PICTURE).shape == (3, 6, 6)
     _write(tmp_path, {"model_type": "clip"}, "config.json")
     assert ImagePreprocessor.load(tmp_path)(_PICTURE).shape == (3, 224, 224)
-    _write(tmp_path, {"model_type": "swin"}, "config.json")
+    _write(tmp_path, {"model_type": "levit"}, "config.json")
     with pytest.raises(
-        ConfigError, match="no image_processor_type, and none is known for model_type 'swin': say one o"
+        ConfigError, match="no image_processor_type, and none is known for model_type 'levit': say one o"
     ):
         ImagePreprocessor.load(tmp_path)
 
