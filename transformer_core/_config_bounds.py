@@ -40,6 +40,7 @@ _FIELDS: Final = {
         linear_key_head_dim linear_value_head_dim mamba_head_dim attention.key_length attention.value_length
         attention.key_length_swa attention.value_length_swa attention.key_length_mla attention.value_length_mla
         rope.dimension_count rope.dimension_count_swa conv_kernel mamba_d_conv linear_conv_kernel_dim conv_L_cache
+        frequency_stride time_stride
         ssm.conv_kernel shortconv.l_cache num_mel_bins num_channels patch_size group_size bits num_bits""",
     _WIDTH: """hidden_size d_model n_embd intermediate_size d_ff n_inner moe_intermediate_size
         shared_intermediate_size moe_shared_expert_intermediate_size shared_expert_intermediate_size

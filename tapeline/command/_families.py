@@ -41,6 +41,7 @@ _BY_END: Final[Mapping[str, tuple[str, ...]]] = {
     "WhisperForConditionalGeneration": ("transcribe",),
     "ForConditionalGeneration": ("generate",),
     "MTModel": ("generate",),
+    "ViTMAEModel": ("run",),  # states of patches alone
     "CLIPModel": ("embed", "embed --image", "classify --image"),
     "SiglipModel": ("embed", "embed --image", "classify --image"),
 }

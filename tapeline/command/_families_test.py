@@ -37,6 +37,9 @@ def test_every_family_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
         ("WhisperForConditionalGeneration", ["transcribe"]),
         ("Wav2Vec2ForSequenceClassification", ["run"]),
         ("YolosForObjectDetection", ["run"]),
+        ("ViTMAEModel", ["run"]),
+        ("ASTModel", ["run"]),
+        ("ASTForAudioClassification", ["run"]),
     ],
 )
 def test_commands_of_a_family(capsys: pytest.CaptureFixture[str], architecture: str, commands: list[str]) -> None:

@@ -28,7 +28,7 @@ def forward_of(model: Model[Any], inputs: Mapping[str, np.ndarray]) -> EntryPoin
     ids = inputs.get("token_ids")
     batch = len(next(iter(inputs.values())))
     tokens = None if ids is None else ids.shape[1]
-    if "input_values" in inputs:
+    if "lengths" in inputs:
         samples = inputs["input_values"].shape[1]
         tokens = next(frames for frames in range(1, samples) if model.config.samples(frames) == samples)
     return entry_points(model, names=("forward",), batch=batch, sequence=tokens)[0]

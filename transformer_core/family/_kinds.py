@@ -22,7 +22,10 @@ _HEADS: Final = re.compile(
 _BY_NAME: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
     (
         "audio",
-        re.compile(r"whisper|wav2?vec|wavlm|hubert|speech|audio|asr|voxtral|moonshine|parakeet|musicgen|ctc$", re.I),
+        re.compile(
+            r"whisper|wav2?vec|wavlm|hubert|speech|audio|^AST(?=Model|For)|asr|voxtral|moonshine|parakeet|musicgen|ctc$",
+            re.I,
+        ),
     ),
     (
         "vision",

@@ -30,7 +30,7 @@ _SUPPORTED = {
     "encoder-decoder": {"T5ForConditionalGeneration", "BlenderbotForConditionalGeneration", "MarianMTModel"},
     "vision": {"ViTModel", "CLIPModel", "SiglipVisionModel"},
     "vision-language": {"SmolVLMForConditionalGeneration", "Gemma3ForConditionalGeneration"},
-    "audio": {"WhisperForConditionalGeneration"},
+    "audio": {"WhisperForConditionalGeneration", "ASTModel", "ASTForAudioClassification"},
     "decoder": {"LlamaForCausalLM", "GPT2LMHeadModel", "Lfm2MoeForCausalLM"},
 }
 _HYBRID = {"architectures": ["OlmoHybridForCausalLM"], "model_type": "olmo_hybrid"}

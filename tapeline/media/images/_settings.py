@@ -60,7 +60,9 @@ _SQUARE: Final = {"height": 224, "width": 224}
 _CLIP_MEAN: Final = (0.48145466, 0.4578275, 0.40821073)
 _CLIP_STD: Final = (0.26862954, 0.26130258, 0.27577711)
 _KINDS: Final = {
-    "ViTImageProcessor": _Kind(models=("vit", "swin"), resample=_BILINEAR, size=_SQUARE, square=True, on_white=False),
+    "ViTImageProcessor": _Kind(
+        models=("vit", "swin", "vit_mae"), resample=_BILINEAR, size=_SQUARE, square=True, on_white=False
+    ),
     "DeiTImageProcessor": _Kind(
         models=("deit",),
         resample=_BICUBIC,

@@ -1,4 +1,4 @@
-"""Tiny models of pictures with stages or several results: Swin, SegFormer and YOLOS."""
+"""Tiny models of pictures with stages or several results: Swin, SegFormer, YOLOS, and ViT-MAE's encoder."""
 
 from typing import Any, Final
 
@@ -81,6 +81,26 @@ PICTURE_CASES: Final = (
         },
         seed=403,
         must_matter=({"hidden_act": "relu"}, {"num_attention_heads": 4}),
+    ),
+    EncoderCase(
+        "vit_mae",
+        "an encoder that sees all patches, in order, and no pooler",
+        {
+            "architectures": ["ViTMAEModel"],
+            "hidden_act": "gelu",
+            "hidden_size": 24,
+            "image_size": 14,
+            "intermediate_size": 37,
+            "layer_norm_eps": 1e-3,
+            "mask_ratio": 0.0,
+            "model_type": "vit_mae",
+            "num_attention_heads": 3,
+            "num_channels": 3,
+            "num_hidden_layers": 2,
+            "patch_size": 4,
+        },
+        seed=407,
+        must_matter=({"hidden_act": "relu"}, {"num_attention_heads": 4}, {"layer_norm_eps": 1e-1}),
     ),
     EncoderCase(
         "segformer",

@@ -1,4 +1,4 @@
-"""Tiny models of raw sound: wav2vec 2.0, HuBERT and WavLM, with their heads."""
+"""Tiny models of sound: wav2vec 2.0, HuBERT and WavLM of samples, AST of spectrograms, with their heads."""
 
 from typing import Any, Final
 
@@ -80,4 +80,41 @@ SOUND_CASES: Final = (
         num_buckets=12,
     ),
     _case("wavlm", "gated biases, norms first", 308, "WavLMModel", max_bucket_distance=11, num_buckets=10, **_STABLE),
+)
+_AST: Final[dict[str, Any]] = {
+    "architectures": ["ASTModel"],
+    "frequency_stride": 3,
+    "hidden_act": "gelu",
+    "hidden_size": 24,
+    "intermediate_size": 37,
+    "layer_norm_eps": 1e-3,
+    "max_length": 25,
+    "model_type": "audio-spectrogram-transformer",
+    "num_attention_heads": 3,
+    "num_hidden_layers": 2,
+    "num_mel_bins": 15,
+    "patch_size": 4,
+    "time_stride": 2,
+}
+SPECTROGRAM_CASES: Final = (
+    EncoderCase(
+        "ast",
+        "overlapping patches of a spectrogram, strides that differ and leave bins and frames over",
+        _AST,
+        seed=311,
+        must_matter=({"hidden_act": "relu"}, {"num_attention_heads": 4}),
+    ),
+    EncoderCase(
+        "ast_classifier",
+        "a norm before the classifier, no biases of queries, keys and values",
+        {
+            **_AST,
+            "architectures": ["ASTForAudioClassification"],
+            "id2label": {"0": "dog", "1": "rain", "2": "siren"},
+            "label2id": {"dog": 0, "rain": 1, "siren": 2},
+            "qkv_bias": False,
+        },
+        seed=312,
+        must_matter=({"layer_norm_eps": 1e-1},),
+    ),
 )

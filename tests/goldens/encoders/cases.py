@@ -8,7 +8,7 @@ from tests.goldens.encoders._case_types import EncoderCase
 from tests.goldens.encoders._decoder_cases import DECODER_CASES
 from tests.goldens.encoders._kin_cases import KIN_CASES
 from tests.goldens.encoders._picture_cases import PICTURE_CASES
-from tests.goldens.encoders._sound_cases import SOUND_CASES
+from tests.goldens.encoders._sound_cases import SOUND_CASES, SPECTROGRAM_CASES
 from tests.goldens.encoders._t5_cases import T5_CASES
 from tests.goldens.encoders._text_cases import TEXT_CASES
 
@@ -445,6 +445,7 @@ _ALL = (
     *CLIP_CASES,
     *WHISPER_CASES,
     *SOUND_CASES,
+    *SPECTROGRAM_CASES,
     *PICTURE_CASES,
     *T5_CASES,
     *BART_CASES,

@@ -124,6 +124,9 @@ def _inputs(case: EncoderCase) -> Arrays:
             ids = np.where(ids == end, 1, ids)
             ids[np.arange(2), np.array(case.lengths) - 1] = end
         return {"pixel_values": pixels, "token_ids": ids.astype(np.int32)}
+    if "time_stride" in case.config:
+        shape = (2, case.config["max_length"], case.config["num_mel_bins"])
+        return {"input_values": random.standard_normal(shape).astype(np.float32)}
     if "num_mel_bins" in case.config:
         shape = (len(case.lengths), case.config["num_mel_bins"], 2 * case.config["max_source_positions"])
         ids = random.integers(4, case.config["vocab_size"], (len(case.lengths), max(case.lengths)))
@@ -197,6 +200,8 @@ _LAYERS = (
     "SwinLayer",
     "SegformerLayer",
     "YolosLayer",
+    "ViTMAELayer",
+    "ASTLayer",
     "T5Block",
 )
 _CLEAR_MARGIN = 1e-3
@@ -207,6 +212,9 @@ def _run(case: EncoderCase, model: Any, inputs: Arrays) -> tuple[Arrays, np.ndar
     tensors = {_NAMES.get(name, name): torch.from_numpy(array) for name, array in inputs.items()}
     tensors = {name: tensor.long() if not tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
     tensors.pop("lengths", None)  # no sound has padding
+    if "mask_ratio" in case.config:  # noise is sorted for the order of patches: theirs in the picture
+        side = case.config["image_size"] // case.config["patch_size"]
+        tensors["noise"] = torch.arange(side**2, dtype=torch.float32).expand(2, -1)
     if "decoder_token_ids" in tensors:
         return _translated(case, model, tensors["input_ids"], tensors["attention_mask"], tensors["decoder_token_ids"])
     if case.steps:

@@ -1,6 +1,7 @@
 """Encoders and other models besides decoders, one family per file, and their shared layers."""
 
 from transformer_core.models.encoders._albert import ALBERT
+from transformer_core.models.encoders._ast import AST
 from transformer_core.models.encoders._bart import BartForConditionalGeneration
 from transformer_core.models.encoders._bart_config import BartConfig
 from transformer_core.models.encoders._bart_families import BART_GROUP
@@ -62,6 +63,7 @@ from transformer_core.models.encoders._vit import (
     ViTModel,
 )
 from transformer_core.models.encoders._vit_kinds import DEIT, DINOV2, DINOV3, VitKindModel
+from transformer_core.models.encoders._vit_mae import VIT_MAE
 from transformer_core.models.encoders._wav2vec2 import HUBERT, WAV2VEC2
 from transformer_core.models.encoders._wavlm import WAVLM
 from transformer_core.models.encoders._whisper import WHISPER, WhisperForConditionalGeneration
@@ -96,6 +98,7 @@ ENCODERS = (
     *ESM,
     VIT,
     VIT_FOR_IMAGE_CLASSIFICATION,
+    VIT_MAE,
     *DINOV2,
     DINOV3,
     *DEIT,
@@ -112,6 +115,7 @@ ENCODERS = (
     *WAV2VEC2,
     *HUBERT,
     *WAVLM,
+    *AST,
     T5,
     T5_ENCODER,
     *MULTILINGUAL_T5,

@@ -88,7 +88,7 @@ _STORED: Final = {
     "norm": "layernorm",
     "pooler": "pooler.dense",
 }
-_KEYS: Final = RenamedModules(_STORED, above=("vit.",))
+VIT_KEYS: Final = RenamedModules(_STORED, above=("vit.",))
 _ANY_LAYER: Final = "*encoder.layer.{}"
 
 VIT: Final = ModelFamily(
@@ -96,7 +96,7 @@ VIT: Final = ModelFamily(
     "vit",
     lambda fields: _read(fields, "ViTModel", classifies=False),
     ViTModel,
-    lambda config: _KEYS,
+    lambda config: VIT_KEYS,
     _ANY_LAYER,
     ("classifier.*",),
 )
@@ -105,7 +105,7 @@ VIT_FOR_IMAGE_CLASSIFICATION: Final = ModelFamily(
     "vit",
     lambda fields: _read(fields, "ViTForImageClassification", classifies=True),
     ViTForImageClassification,
-    lambda config: _KEYS,
+    lambda config: VIT_KEYS,
     _ANY_LAYER,
     ("*pooler.dense.*",),
 )

@@ -282,6 +282,7 @@ REFUSED: Final = {
     "MiniMaxText01ForCausalLM": _TRANSFORMERS_FORM,
     "MiniMaxM1ForCausalLM": _TRANSFORMERS_FORM,
     "DeepseekV4ForCausalLM": "hyper-connections and compressed attention are not built; DeepSeek-V3.2 is supported",
+    "ViTMAEForPreTraining": "it paints patches that are hidden at random; as ViTMAEModel its encoder is supported",
 }
 """Architectures that differ from a supported one in one thing, and what that is."""
 
