@@ -135,6 +135,11 @@ def soft_capped(ctx: ExecutionContext, x: Tensor, cap: float) -> Tensor:
     return ctx.ops.mul(ctx.ops.tanh(ctx.ops.div(x, cap)), cap)
 
 
+def _with_entries(memory: KVCache) -> KVCache:
+    """Returns a layer's memory as a cache: itself, or the keys and values that a flow's tap has taken."""
+    return memory if isinstance(memory, KVCache) else KVCache(memory.key, memory.value)
+
+
 class Attention(Module):
     """Causal self-attention: MHA (K = N), GQA or MQA (K = 1), under Hugging Face's names.
 
@@ -207,10 +212,7 @@ class Attention(Module):
             cache = cache.updated(ctx, k, v, lies)
         elif config.sharing.lends:
             cache = KVCache(k, v)
-        if cache is None or lies is None:
-            kept = KVCache(k, v)
-        else:
-            kept = cache if isinstance(cache, KVCache) else KVCache(cache.key, cache.value)  # a tap
+        kept = KVCache(k, v) if cache is None or lies is None else _with_entries(cache)
         gate = self._gate(ctx, x) if self.g_proj is not None else None if gate is None else ops.logistic(gate)
         return self._attended(ctx, q, kept, gate, step, lies), cache
 
@@ -251,7 +253,7 @@ class Attention(Module):
         q = self._placed(ctx, ops.transpose(q, (0, 2, 3, 1, 4)), self.q_norm, step)
         q = ctx.tag(self._grown(ctx, q, step), "q")
         gate = self._gate(ctx, x) if gate is None else ops.logistic(gate)
-        return self._attended(ctx, q, lent, gate, step, step.places.get(config.window))
+        return self._attended(ctx, q, _with_entries(lent), gate, step, step.places.get(config.window))
 
     def _attended(
         self,
