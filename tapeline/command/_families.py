@@ -48,6 +48,7 @@ _BY_END: Final[Mapping[str, tuple[str, ...]]] = {
 _OF_A_MODEL: Final[Mapping[str, tuple[str, ...]]] = {"encoder": ("embed",), "vision": ("embed --image",)}
 """Commands by the kind of a model without a head."""
 _OF_PAGES: Final = "LayoutLMv3"  # beginning of architectures that take boxes beside a text, which ``run`` alone gives
+_UNPROCESSED: Final = "ConvNext"  # beginning of those whose image processor is not read
 _ARRAYS: Final = ("run",)  # of models that no other command takes
 
 
@@ -106,7 +107,7 @@ def _commands(family: AnyFamily) -> tuple[str, ...]:
     if isinstance(family, Family):
         pictures = () if family.make is None else ("generate --image",)
         return ("generate", "chat", "serve", *pictures)
-    if family.architecture.startswith(_OF_PAGES):
+    if family.architecture.startswith((_OF_PAGES, _UNPROCESSED)):
         return _ARRAYS
     if kind_of(family.architecture) == "audio" and family.architecture.endswith("ForSequenceClassification"):
         return _ARRAYS  # of sound, not of texts

@@ -37,6 +37,7 @@ def test_every_family_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
         ("WhisperForConditionalGeneration", ["transcribe"]),
         ("Wav2Vec2ForSequenceClassification", ["run"]),
         ("YolosForObjectDetection", ["run"]),
+        ("ConvNextForImageClassification", ["run"]),
         ("ViTMAEModel", ["run"]),
         ("ASTModel", ["run"]),
         ("ASTForAudioClassification", ["run"]),

@@ -41,6 +41,7 @@ _UNUSED = {
 _LAYERS = (
     "BeitLayer",
     "BottleneckLayer",
+    "ConvNextLayer",
     "DecoderLayer",
     "EncoderLayer",
     "GlobalEncoderLayer",

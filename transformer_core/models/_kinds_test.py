@@ -21,7 +21,12 @@ _KINDS = {
         "T5GemmaForConditionalGeneration",
         "BartModel",
     ],
-    "vision": ["Data2VecVisionModel", "Swinv2ForImageClassification", "Siglip2Model", "ConvNextForImageClassification"],
+    "vision": [
+        "Data2VecVisionModel",
+        "Swinv2ForImageClassification",
+        "Siglip2Model",
+        "ConvNextV2ForImageClassification",
+    ],
     "vision-language": ["Glm4vForConditionalGeneration", "Ovis2ForConditionalGeneration", "InternVLForCausalLM"],
     "audio": ["Wav2Vec2ConformerForCTC", "Qwen2AudioForConditionalGeneration", "SpeechT5ForSpeechToText"],
 }

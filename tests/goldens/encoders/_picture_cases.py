@@ -1,4 +1,4 @@
-"""Tiny models of pictures with stages or several results: Swin, SegFormer, YOLOS, and ViT-MAE's encoder."""
+"""Tiny models of pictures with stages or several results: Swin, ConvNeXt, SegFormer, YOLOS, and ViT-MAE's encoder."""
 
 from typing import Any, Final
 
@@ -38,7 +38,39 @@ _SEGFORMER: Final[dict[str, Any]] = {
     "sr_ratios": [3, 2, 1],
     "strides": [3, 2, 2],
 }
+_CONVNEXT: Final[dict[str, Any]] = {
+    "architectures": ["ConvNextModel"],
+    "depths": [2, 1, 2],
+    "hidden_act": "gelu",
+    "hidden_sizes": [6, 10, 14],
+    "image_size": [34, 47],
+    "layer_norm_eps": 1e-3,
+    "layer_scale_init_value": 0.5,
+    "model_type": "convnext",
+    "num_channels": 3,
+    "num_stages": 3,
+    "patch_size": 3,
+}
 PICTURE_CASES: Final = (
+    EncoderCase(
+        "convnext",
+        "convolutions of each channel, odd grids, pixels that fill no patch, a picture that is no square",
+        _CONVNEXT,
+        seed=408,
+        must_matter=({"hidden_act": "relu"},),
+    ),
+    EncoderCase(
+        "convnext_classifier",
+        "a classifier of the normed mean, layers without scales",
+        {
+            **_CONVNEXT,
+            "architectures": ["ConvNextForImageClassification"],
+            "id2label": {"0": "cat", "1": "dog", "2": "house"},
+            "label2id": {"cat": 0, "dog": 1, "house": 2},
+            "layer_scale_init_value": 0.0,
+        },
+        seed=409,
+    ),
     EncoderCase(
         "swin_classifier",
         "windows that shift and do not fill the grid, an odd second grid without learned positions",

@@ -202,6 +202,7 @@ _LAYERS = (
     "YolosLayer",
     "ViTMAELayer",
     "ASTLayer",
+    "ConvNextLayer",
     "T5Block",
 )
 _CLEAR_MARGIN = 1e-3
@@ -304,7 +305,8 @@ def _states_of_layers(model: Any) -> list[torch.Tensor]:
 
 
 def _first(output: Any) -> torch.Tensor:
-    return output[0] if isinstance(output, tuple) else output
+    first = output[0] if isinstance(output, tuple) else output
+    return first.permute(0, 2, 3, 1) if first.ndim == 4 else first  # channels last
 
 
 def _embedded(case: EncoderCase, states: torch.Tensor, mask: torch.Tensor) -> np.ndarray:

@@ -14,6 +14,7 @@ from transformer_core.models.encoders._bert import (
 )
 from transformer_core.models.encoders._bert_kin import BERT_KIN
 from transformer_core.models.encoders._clip import CLIP, CLIP_VISION, ClipModel, ClipVisionModel
+from transformer_core.models.encoders._convnext import CONVNEXT
 from transformer_core.models.encoders._deberta import DEBERTA
 from transformer_core.models.encoders._deberta_v2 import DEBERTA_V2
 from transformer_core.models.encoders._decoder_encoder import DecoderEncoder, DecoderEncoderConfig
@@ -104,6 +105,7 @@ ENCODERS = (
     *DEIT,
     *BEIT,
     *SWIN,
+    *CONVNEXT,
     *SEGFORMER,
     YOLOS,
     SIGLIP,
