@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from generation.engine._errors import BusyError, ConstraintError, EngineClosedError, ModelFailedError
     from generation.engine._figures import EngineFigures
     from generation.engine._one_row import OneRow, SequenceModel
-    from generation.engine._pictures import PromptPicture
+    from generation.engine._pictures import PromptPicture, image_places, ordered_rows
     from generation.engine._pieces import canonical_pieces
     from generation.engine._pool import PageCopy, PagePool, PagesError
     from generation.engine._prefixes import RowPrefix

@@ -27,8 +27,11 @@ class PromptPicture:
         stop: position behind its last one.
         whole: whether its tokens run in one call, since they see each other in both directions.
         order: rows i32 [stop - start] of the embeddings of all tiles, one after the other, for each token; -1 of a
-            token of text among those of the picture. None if a token has a row each, in their order.
-        digest: SHA-256 of the shape, the pixels and the order.
+            token of text among those of the picture. None if a token has a row each, in their order. With
+            ``weights`` i32 [stop - start, rows]: of several rows each.
+        weights: f32 [stop - start, rows], by which the rows of a token are multiplied before their sum; None if a
+            token has one row.
+        digest: SHA-256 of the shape, the pixels, the order and the weights.
     """
 
     pixels: np.ndarray
@@ -36,11 +39,14 @@ class PromptPicture:
     stop: int
     whole: bool = False
     order: np.ndarray | None = None
+    weights: np.ndarray | None = None
     digest: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         order = b"" if self.order is None else self.order.tobytes()
         content = repr(self.pixels.shape).encode() + self.pixels.tobytes() + order
+        if self.weights is not None:
+            content += self.weights.tobytes()
         object.__setattr__(self, "digest", hashlib.sha256(content).digest())
 
     def keys(self) -> np.ndarray:
@@ -53,6 +59,27 @@ class PromptPicture:
         count = self.stop - self.start
         bits = hashlib.shake_256(_SECRET + self.digest).digest(8 * count)
         return np.frombuffer(bits, np.int64) | _SIGN
+
+
+def image_places(order: np.ndarray) -> np.ndarray:
+    """Returns bool [tokens]: whether a token of an ``order``, as of ``PromptPicture``, is of the picture."""
+    return order.reshape(len(order), -1)[:, 0] >= 0
+
+
+def ordered_rows(rows: np.ndarray, order: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """Returns the embeddings f32 [tokens, D] of a picture's tokens; those of tokens of text are not read.
+
+    Args:
+        rows: f32 [rows, D], embeddings of all tiles.
+        order: as of ``PromptPicture``.
+        weights: as of ``PromptPicture``.
+
+    >>> rows = np.array([[0.0, 4.0], [8.0, 0.0]], np.float32)
+    >>> ordered_rows(rows, np.array([[0, 1], [1, 1]]), np.array([[0.25, 0.75], [1, 0]], np.float32)).tolist()
+    [[6.0, 1.0], [8.0, 0.0]]
+    """
+    chosen = rows[np.maximum(order, 0)]
+    return chosen if weights is None else (chosen * weights[..., None]).sum(1, dtype=np.float32)
 
 
 def check_pictures(pictures: Sequence[PromptPicture], prompt: Sequence[int], image_token: int | None) -> None:
@@ -73,7 +100,7 @@ def check_pictures(pictures: Sequence[PromptPicture], prompt: Sequence[int], ima
                 f"{len(prompt)}, behind the one before"
             )
         end = picture.stop
-        seen[picture.start : end] = True if picture.order is None else picture.order >= 0
+        seen[picture.start : end] = True if picture.order is None else image_places(picture.order)
     wrong = np.flatnonzero((np.asarray(prompt) == image_token) != seen)
     if len(wrong):
         at, place = wrong[0], "in" if seen[wrong[0]] else "outside of"
@@ -132,7 +159,7 @@ class PictureEncoder:
             embeddings = self._model.encode_image(picture.pixels)
         else:
             rows = np.concatenate([self._model.encode_image(tile) for tile in picture.pixels])
-            embeddings = rows[np.maximum(picture.order, 0)]  # rows of text are not read
+            embeddings = ordered_rows(rows, picture.order, picture.weights)
         if salt is None:
             return embeddings
         self._kept[salt, picture.digest] = embeddings

@@ -165,3 +165,16 @@ def test_rows_of_several_tiles_are_taken_in_the_order_of_the_tokens() -> None:
     np.testing.assert_array_equal(encoded[[0, 2]], rows[[3, 0]])
     with pytest.raises(InputError, match="token 7 at position 2 is outside of a picture"):
         check_pictures([picture], [5, 7, 7, 7, 2], 7)
+
+
+def test_rows_with_weights_are_summed_and_other_weights_are_another_picture() -> None:
+    model = HashSlots()
+    tiles = np.stack([np.full((3, 4, 4), value, np.float32) for value in (1, 2)])
+    order, weights = np.array([[0, 3], [2, 1]], np.int32), np.array([[0.25, 0.75], [1, 0]], np.float32)
+    picture = PromptPicture(pixels=tiles, start=1, stop=3, order=order, weights=weights)
+    rows = np.concatenate([model.encode_image(tile) for tile in tiles])
+    encoded = PictureEncoder(GuardedModel(model), 0).encode(picture, None)
+    np.testing.assert_allclose(encoded, np.stack([0.25 * rows[0] + 0.75 * rows[3], rows[2]]), rtol=1e-6)
+    check_pictures([picture], [5, 7, 7, 6], 7)
+    other = PromptPicture(pixels=tiles, start=1, stop=3, order=order, weights=weights[::-1].copy())
+    assert picture.digest != other.digest

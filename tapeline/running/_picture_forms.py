@@ -1,5 +1,6 @@
 """How pictures stand in prompts: their tiles, and the text for them, as the processor of each family writes it."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from generation.engine import image_places
 from lang_core import ConfigError, InputError
 from tapeline.media.images import (
     BoxPreprocessor,
@@ -25,6 +27,7 @@ from transformer_core import ConfigFields, config_fields
 _PROCESSOR_FILE: Final = "processor_config.json"
 _TOKENIZER_FILE: Final = "tokenizer_config.json"
 _REMEDY: Final = "export again"
+_SHRINKS_ABOVE: Final = 1.1  # transformers': a little more than the bound is left as it is
 
 
 class TiledPicture(Protocol):
@@ -58,15 +61,17 @@ class PicturePart:
         pixels: f32 [3, height, width]; with ``order`` [tiles, 3, height, width].
         count: number of image tokens.
         order: as of ``PromptPicture``.
+        weights: as of ``PromptPicture``.
     """
 
     pixels: np.ndarray
     count: int
     order: np.ndarray | None = None
+    weights: np.ndarray | None = None
 
     def stands(self, token_ids: Sequence[int], image_token: int) -> bool:
         """Returns whether tokens have the part's image tokens in their places, and nothing else there."""
-        expected = np.ones(self.count, np.bool_) if self.order is None else self.order >= 0
+        expected = np.ones(self.count, np.bool_) if self.order is None else image_places(self.order)
         return np.array_equal(np.asarray(token_ids) == image_token, expected)
 
 
@@ -81,6 +86,7 @@ class PictureForm(ABC):
     Attributes:
         mark: text in a prompt where a picture belongs.
         token: text of the placeholder token; the mark in most families.
+        most_pictures: most pictures of a prompt; None for any number.
 
     Raises:
         InputError: the files do not fit each other.
@@ -88,6 +94,7 @@ class PictureForm(ABC):
     """
 
     mark: str = "<image>"
+    most_pictures: int | None = None
 
     def __init__(self, directory: Path, model: dict[str, Any], tokenizer: Tokenizer | None) -> None:
         self._tokens: Final[int] = model["image_tokens"]
@@ -267,14 +274,102 @@ class AnyresForm(PictureForm):
 
     def _order(self, picture: TiledPicture) -> np.ndarray:
         """Returns the rows i32 [tokens] of the embeddings of all tiles; behind those of each is the end of a row."""
+        kept = self._kept(picture)
+        rows = np.concatenate([kept, np.full((len(kept), 1), self._tokens)], 1)
+        return np.concatenate([np.arange(self._tokens), rows.ravel()]).astype(np.int32)
+
+    def _kept(self, picture: TiledPicture) -> np.ndarray:
+        """Returns the rows [rows, columns] of the embeddings of all tiles' patches, without the margins."""
         assert picture.size is not None
         side, per_tile = self._patches, self._tokens + 1
         tiles = np.arange(picture.rows * picture.columns).reshape(picture.rows, 1, picture.columns, 1) + 1
         within = np.arange(side * side).reshape(1, side, 1, side)
         whole = (tiles * per_tile + within).reshape(picture.rows * side, picture.columns * side)
-        kept = without_margins(whole, picture.size)
-        rows = np.concatenate([kept, np.full((len(kept), 1), self._tokens)], 1)
-        return np.concatenate([np.arange(self._tokens), rows.ravel()]).astype(np.int32)
+        return without_margins(whole, picture.size)
+
+
+class BoundedAnyresForm(AnyresForm):
+    """LLaVA-OneVision: as LLaVA-NeXT; rows with more patches than those of some tiles shrink between neighbours.
+
+    transformers sees several pictures of a prompt in another way, which is not one of these.
+    """
+
+    most_pictures = 1
+
+    def __init__(self, directory: Path, model: dict[str, Any], tokenizer: Tokenizer | None) -> None:
+        super().__init__(directory, model, tokenizer)
+        self._most_tiles: Final[int] = model["image_most_tiles"]
+        fields, expected = _fields(directory / _PROCESSOR_FILE), f"anyres_max_{self._most_tiles}"
+        if fields.values.get("vision_aspect_ratio", "anyres_max_9") != expected:
+            fields.refuse("vision_aspect_ratio", f"{expected}, as config.json says")
+        _check_tokens(fields, "num_image_tokens", fields.integer("num_image_tokens", self._tokens), self._tokens)
+
+    def tiles(self, picture: Picture) -> Tiles:
+        """Returns the whole picture, then its tiles.
+
+        Raises:
+            InputError: it is beyond a bound, or so narrow that no row or column of tokens is left.
+        """
+        tiles = super().tiles(picture)
+        kept = self._kept(tiles)
+        if kept.size and 0 in self._size(kept):
+            height, width = picture.pixels.shape[:2]
+            raise InputError(f"a picture of {width} x {height} pixels has no row or column of tokens left: cut it")
+        return tiles
+
+    def parts(self, picture: Tiles) -> list[PicturePart]:
+        """Returns the picture as one part."""
+        kept = self._kept(picture)
+        size = self._size(kept)
+        if size == kept.shape:
+            return super().parts(picture)
+        corners, shares = between_neighbours(kept, size)
+        rows, columns = size
+        order, weights = np.zeros((rows, columns + 1, 4), np.int32), np.zeros((rows, columns + 1, 4), np.float32)
+        order[:, :columns], weights[:, :columns] = corners, shares
+        order[:, columns], weights[:, columns, 0] = self._tokens, 1
+        whole = np.repeat(np.arange(self._tokens, dtype=np.int32)[:, None], 4, 1)
+        alone = np.repeat(np.array([[1, 0, 0, 0]], np.float32), self._tokens, 0)
+        order = np.concatenate([whole, order.reshape(-1, 4)])
+        return [PicturePart(picture.pixels, len(order), order, np.concatenate([alone, weights.reshape(-1, 4)]))]
+
+    def around(self, picture: TiledPicture) -> str:
+        """Returns the tokens of the picture."""
+        rows, columns = self._size(self._kept(picture))
+        return self.mark * (self._tokens + rows * (columns + 1))
+
+    def _size(self, kept: np.ndarray) -> tuple[int, int]:
+        """Returns the rows and columns of tokens of so many patches."""
+        rows, columns = kept.shape
+        ratio = math.sqrt(rows * columns / (self._most_tiles * self._patches**2))
+        return (int(rows // ratio), int(columns // ratio)) if ratio > _SHRINKS_ABOVE else (rows, columns)
+
+
+def between_neighbours(places: np.ndarray, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns four of ``places`` [rows, columns] for each of fewer places, and their weights (bilinear, f32).
+
+    Both are [rows, columns, 4] of ``size``; the middle of the first place is that of torch's interpolation.
+
+    >>> corners, weights = between_neighbours(np.arange(6).reshape(2, 3), (1, 2))
+    >>> corners.tolist()
+    [[[0, 1, 3, 4], [1, 2, 4, 5]]]
+    >>> weights.tolist()
+    [[[0.375, 0.125, 0.375, 0.125], [0.125, 0.375, 0.125, 0.375]]]
+    """
+    (above, below, down), (left, right, along) = (
+        _neighbours(count, fewer) for count, fewer in zip(places.shape, size, strict=True)
+    )
+    corners = [places[np.ix_(row, column)] for row in (above, below) for column in (left, right)]
+    weights = [np.outer(row, column) for row in (1 - down, down) for column in (1 - along, along)]
+    return np.stack(corners, -1), np.stack(weights, -1)
+
+
+def _neighbours(count: int, fewer: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the places before and behind each of fewer ones, and how far it is from the one before, 0 to 1."""
+    scale = np.float32(count) / np.float32(fewer)
+    at = np.maximum((np.arange(fewer, dtype=np.float32) + np.float32(0.5)) * scale - np.float32(0.5), 0)
+    before = at.astype(np.int64)
+    return before, np.minimum(before + 1, count - 1), at - before.astype(np.float32)
 
 
 def without_margins(canvas: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -377,6 +472,7 @@ PICTURE_FORMS: Final[dict[str, type[PictureForm]]] = {
     "framed": FramedForm,
     "dynamic": DynamicForm,
     "anyres": AnyresForm,
+    "anyres_max": BoundedAnyresForm,
     "rows": RowsForm,
 }
 """Forms by their name in the description of a bundle."""

@@ -66,12 +66,16 @@ class PicturePrompts:
         """Returns the tiles of pictures in the places of their tokens.
 
         Raises:
-            InputError: the prompt has more or fewer image tokens, or those of a tile do not stand side by side.
+            InputError: the prompt has more or fewer image tokens, those of a tile do not stand side by side, or there
+                are more pictures than the model takes.
         """
+        self._check_count(len(pictures))
         parts = [part for picture in pictures for part in self._form.parts(picture)]
         spans = self._spans(token_ids, parts)
         return [
-            PromptPicture(pixels=part.pixels, start=start, stop=stop, whole=self._whole, order=part.order)
+            PromptPicture(
+                pixels=part.pixels, start=start, stop=stop, whole=self._whole, order=part.order, weights=part.weights
+            )
             for part, (start, stop) in zip(parts, spans, strict=True)
         ]
 
@@ -93,8 +97,9 @@ class PicturePrompts:
         The mark is ``<image>`` in most models.
 
         Raises:
-            InputError: there are more or fewer of them than pictures.
+            InputError: there are more or fewer of them than pictures, or more than the model takes.
         """
+        self._check_count(len(pictures))
         first, *rest = text.split(self._form.mark)
         if len(rest) != len(pictures):
             mark = self._form.mark
@@ -127,6 +132,14 @@ class PicturePrompts:
                 "other: put text between them"
             )
         return spans
+
+    def _check_count(self, count: int) -> None:
+        most = self._form.most_pictures
+        if most is not None and count > most:
+            raise InputError(
+                f"the prompt has {count} pictures, and {self._directory} takes {most} per prompt: ask about one at a "
+                "time, in prompts of their own"
+            )
 
     def _check_shape(self, shape: tuple[int, ...]) -> None:
         if self._most is not None:

@@ -258,3 +258,26 @@ def test_canvases_that_are_refused(changes: dict[str, Any], message: str) -> Non
     assert DecoderConfig.from_hf(values).facts()["image_canvases"] == [[24, 48]]
     with pytest.raises(ConfigError, match=message):
         DecoderConfig.from_hf({**values, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vision_aspect_ratio": "square"}, "'vision_aspect_ratio': expected anyres_max_N with a number N of tiles"),
+        ({"vision_aspect_ratio": "anyres_max_0"}, "'vision_aspect_ratio': expected anyres_max_N"),
+        ({"vision_aspect_ratio": 9}, "'vision_aspect_ratio': expected anyres_max_N"),
+        ({"vision_config": [1]}, "'vision_config'"),
+        ({"vision_feature_select_strategy": "default"}, "expected the patches of a square picture alone"),
+        ({"text_config": {**_TEXT, "model_type": "llama"}}, "'model_type'"),
+    ],
+)
+def test_one_vision_that_is_refused(changes: dict[str, Any], message: str) -> None:
+    values = {
+        "architectures": ["LlavaOnevisionForConditionalGeneration"],
+        "text_config": {**_TEXT, "model_type": "qwen2", "vocab_size": 152000},
+    }
+    facts = DecoderConfig.from_hf(values).facts()
+    assert facts["image_most_tiles"] == 9
+    assert (facts["image_token"], facts["image_tokens"], len(facts["image_canvases"])) == (151646, 729, 36)
+    with pytest.raises(ConfigError, match=message):
+        DecoderConfig.from_hf({**values, **changes})

@@ -303,7 +303,7 @@ class BoxPreprocessor:
 
 @dataclass(frozen=True, slots=True)
 class PinpointPreprocessor:
-    """Image processor of LLaVA-NeXT: a picture is resized into one of several canvases of tiles, with black margins.
+    """Image processor of LLaVA-NeXT and LLaVA-OneVision: a picture is resized into a canvas of tiles, with margins.
 
     Attributes:
         settings: steps that are taken.
@@ -328,7 +328,7 @@ class PinpointPreprocessor:
         if settings.pinpoints is None or settings.crop is None:
             raise ConfigError(
                 f"{directory / PREPROCESSOR_FILE}: the model takes tiles of several canvases: expected settings of "
-                "LlavaNextImageProcessor"
+                "LlavaNextImageProcessor or LlavaOnevisionImageProcessor"
             )
         return cls(settings, settings.pinpoints, settings.crop[0], limits)
 

@@ -106,6 +106,14 @@ _KINDS: Final = {
         std=_CLIP_STD,
         pinpoints=((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008)),
     ),
+    "LlavaOnevisionImageProcessor": _Kind(
+        models=("llava_onevision",),
+        resample=_BICUBIC,
+        size={"height": 384, "width": 384},
+        mean=_CLIP_MEAN,
+        std=_CLIP_STD,
+        pinpoints=tuple((384 * rows, 384 * columns) for rows in range(1, 7) for columns in range(1, 7)),
+    ),
     "Gemma3ImageProcessor": _Kind(models=("gemma3",), resample=_BILINEAR, size=_SQUARE, square=True),
     "GotOcr2ImageProcessor": _Kind(
         models=("internvl",),
@@ -198,7 +206,7 @@ class ImageSettings:
         return cls(
             resize=_resize(fields, kind) if resizes else None,
             resample=_resample(fields, kind.resample),
-            crop=_crop(fields, kind),
+            crop=_crop(fields, kind) if kind.pinpoints is None else _tile_of_canvases(fields, kind),
             scale=fields.number("rescale_factor", 1 / 255) if fields.boolean("do_rescale", True) else None,
             mean=_channels(fields, "image_mean", kind.mean) if normalizes else None,
             std=_channels(fields, "image_std", kind.std, least=1e-6),
@@ -208,7 +216,7 @@ class ImageSettings:
             canvas=None if kind.canvas is None else _canvas(fields, *kind.canvas),
             grid=grid,
             box=_box(fields, kind) if kind.boxed else None,
-            pinpoints=None if kind.pinpoints is None else _pinpoints(fields, kind.pinpoints),
+            pinpoints=None if kind.pinpoints is None else _pinpoints(fields, kind, kind.pinpoints),
             pixels=None if grid is None else _pixels(fields, kind, math.prod(grid)),
         )
 
@@ -280,17 +288,27 @@ def _box(fields: ConfigFields, kind: _Kind) -> Size:
     return sides.get("height", longest), sides.get("width", longest)
 
 
-def _pinpoints(fields: ConfigFields, default: tuple[Size, ...]) -> tuple[Size, ...]:
-    """Reads the canvases, each of whole tiles, which have the size of whole pictures."""
-    crop = fields.values.get("crop_size")
-    size = _sides(fields, "size", fields.values.get("size", {"shortest_edge": 224}), square=True)
-    tile = _sides(fields, "crop_size", {"height": 224, "width": 224} if crop is None else crop, square=True)
-    if not fields.boolean("do_resize", True) or not fields.boolean("do_center_crop", True):
+def _tile_of_canvases(fields: ConfigFields, kind: _Kind) -> Size:
+    """Reads the size of a tile, which is that of whole pictures; kinds that cut none have no ``crop_size``."""
+    size = _sides(fields, "size", fields.values.get("size", kind.size), square=True)
+    crop = fields.values.get("crop_size", kind.crop)
+    tile = (
+        size
+        if crop is None
+        else _sides(fields, "crop_size", list(crop) if isinstance(crop, tuple) else crop, square=True)
+    )
+    cuts = kind.crop is None or fields.boolean("do_center_crop", True)
+    if not fields.boolean("do_resize", True) or not cuts:
         fields.refuse("do_resize", "true, and do_center_crop too: a picture is cut into tiles of one size")
     if len({*size.values(), *tile.values()}) != 1:
         fields.refuse("crop_size", f"a square of the size's side, {max(size.values())}: tiles are not resized")
+    return max(tile.values()), max(tile.values())
+
+
+def _pinpoints(fields: ConfigFields, kind: _Kind, default: tuple[Size, ...]) -> tuple[Size, ...]:
+    """Reads the canvases, each of whole tiles."""
     given = fields.values.get("image_grid_pinpoints", default)
-    side = max(tile.values())
+    side, _ = _tile_of_canvases(fields, kind)
     if not isinstance(given, list | tuple) or not given or not all(_is_canvas(canvas, side) for canvas in given):
         fields.refuse("image_grid_pinpoints", f"heights and widths that are multiples of {side}, the side of a tile")
     return tuple((height, width) for height, width in given)
@@ -324,7 +342,7 @@ def _canvas(fields: ConfigFields, fewest: int, most: int) -> tuple[int, int]:
 
 
 def _crop(fields: ConfigFields, kind: _Kind) -> Size | None:
-    if kind.steps not in (_PLAIN_STEPS, _PINPOINT_STEPS) or not fields.boolean("do_center_crop", kind.crop is not None):
+    if kind.steps != _PLAIN_STEPS or not fields.boolean("do_center_crop", kind.crop is not None):
         return None
     given = fields.values.get("crop_size", None if kind.crop is None else list(kind.crop))
     sides = _sides(fields, "crop_size", given, square=True)

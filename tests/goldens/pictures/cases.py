@@ -146,6 +146,13 @@ PROCESSORS: Final[Mapping[str, Mapping[str, Any]]] = {
         "image_processor_type": "LlavaNextImageProcessor",
         "size": {"shortest_edge": 28},
     },
+    "llava_onevision": {
+        "image_grid_pinpoints": [[26, 52], [52, 26], [52, 52], [78, 26], [26, 104]],
+        "image_processor_type": "LlavaOnevisionImageProcessor",
+        "image_mean": [0.5, 0.5, 0.5],
+        "image_std": [0.5, 0.4, 0.5],
+        "size": {"height": 26, "width": 26},
+    },
     "pixtral": {
         "image_processor_type": "PixtralImageProcessor",
         "patch_size": {"height": 7, "width": 7},

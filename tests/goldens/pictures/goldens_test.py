@@ -37,7 +37,7 @@ def _processor(name: str, directory: Path, settings: object) -> Processor:
     (directory / "preprocessor_config.json").write_text(json.dumps(settings))
     if name.startswith("internvl"):
         return CanvasPreprocessor.load(directory)
-    if name.startswith("llava_next"):
+    if name.startswith(("llava_next", "llava_onevision")):
         return PinpointPreprocessor.load(directory)
     if name.startswith("pixtral"):
         return BoxPreprocessor.load(directory, 7)

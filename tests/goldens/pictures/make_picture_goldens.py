@@ -25,6 +25,7 @@ from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2Im
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
+from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
 from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
@@ -47,6 +48,7 @@ _CLASSES = {
     "GotOcr2ImageProcessor": GotOcr2ImageProcessorPil,
     "LlavaImageProcessor": LlavaImageProcessorPil,
     "LlavaNextImageProcessor": LlavaNextImageProcessorPil,
+    "LlavaOnevisionImageProcessor": LlavaOnevisionImageProcessorPil,
     "PixtralImageProcessor": PixtralImageProcessorPil,
     "Qwen2VLImageProcessor": Qwen2VLImageProcessorPil,
     "SmolVLMImageProcessor": SmolVLMImageProcessorPil,

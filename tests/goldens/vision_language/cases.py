@@ -198,6 +198,7 @@ _PIXTRAL_TEMPLATE: Final = (
     "{{ '[IMG]' }}{% elif part['type'] == 'text' %}{{ part['text'] }}{% endif %}{% endfor %}{{ '[/INST]' }}{% endfor %}"
 )
 _MISTRAL_TEXT: Final = {**_TEXT, "model_type": "mistral", "num_hidden_layers": 2, "sliding_window": None}
+_MANY_PINPOINTS: Final = [[26, 52], [52, 26], [52, 52], [78, 26], [78, 52], [52, 78], [104, 26], [130, 130]]
 _PINPOINTS: Final = [[20, 40], [40, 20], [40, 40], [20, 60]]
 _QWEN_SPECIAL: Final = ("<|im_end|>", "<|im_start|>", "<|vision_start|>", "<|image_pad|>", "<|vision_end|>")
 _QWEN_VIDEO: Final = "<|video_pad|>"
@@ -643,6 +644,51 @@ CASES: Final = {
             template=_LLAVA_TEMPLATE,
             seed=21,
             turns=(Turn(("rgb", "turned_6"), "What is this?"),),
+            steps=24,
+        ),
+        VisionLanguageCase(
+            name="llava_onevision",
+            twist="tiles whose rows shrink between neighbours, the last state of SigLIP's layers, a Qwen2",
+            config={
+                "architectures": ["LlavaOnevisionForConditionalGeneration"],
+                "image_grid_pinpoints": _MANY_PINPOINTS,
+                "image_token_index": FIRST_SPECIAL + 1,
+                "model_type": "llava_onevision",
+                "text_config": {**_QWEN_TEXT, "model_type": "qwen2", "num_hidden_layers": 2, "rope_theta": 10000.0},
+                "tie_word_embeddings": False,
+                "video_token_index": FIRST_SPECIAL + 2,
+                "vision_aspect_ratio": "anyres_max_2",
+                "vision_config": {
+                    **_VISION,
+                    "image_size": 26,
+                    "model_type": "siglip_vision_model",
+                    "vision_use_head": False,
+                },
+            },
+            preprocessor={
+                "image_grid_pinpoints": _MANY_PINPOINTS,
+                "image_mean": [0.5, 0.5, 0.5],
+                "image_processor_type": "LlavaOnevisionImageProcessor",
+                "image_std": [0.5, 0.5, 0.5],
+                "size": {"height": 26, "width": 26},
+            },
+            image_tokens=36,
+            processor={
+                "num_image_tokens": 36,
+                "processor_class": "LlavaOnevisionProcessor",
+                "vision_aspect_ratio": "anyres_max_2",
+                "vision_feature_select_strategy": "full",
+            },
+            special=(*_LLAVA_SPECIAL, "<video>"),
+            template=_LLAVA_TEMPLATE,
+            seed=1,
+            turns=(
+                Turn(("rgb",), "What is this?"),
+                Turn(("rgb_tall",), "And this?"),
+                Turn(("rgb_large",), "Which is larger?"),
+                Turn((), "Hello"),
+            ),
+            must_matter=({"vision_feature_layer": -2},),
             steps=24,
         ),
         VisionLanguageCase(

@@ -1,16 +1,19 @@
 """Decoders that see pictures, in the eager context: held to transformers."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from lang_core import EagerExecutionContext, EntryPoint, MappingWeights
-from tapeline.media.images import read_image
+from generation.engine import image_places, ordered_rows
+from lang_core import ConfigError, EagerExecutionContext, EntryPoint, InputError, MappingWeights
+from tapeline.media.images import Picture, read_image
 from tapeline.runners import squares_of_patches
-from tapeline.running import PICTURE_FORMS, PicturePart
+from tapeline.running import PICTURE_FORMS, PicturePart, PicturePrompts
 from tapeline.text import Tokenizer
 from tests.goldens.vision_language.cases import CASES, Turn
 from tests.goldens.vision_language.files import (
@@ -34,6 +37,7 @@ class _Seeing:
     def __init__(self, name: str, directory: Path) -> None:
         case, shapes = CASES[name], read_vision_language_manifest()["cases"][name]["shapes"]
         write_vision_language_checkpoint(directory, case, shapes)
+        self._directory = directory
         self._model: Any = load_model(directory)
         model = self._model
         self._chunk = _WHOLE_CHUNK if model.config.facts().get("image_whole") else _CHUNK
@@ -44,6 +48,16 @@ class _Seeing:
         self._form = PICTURE_FORMS[model.config.image_form](directory, model.config.facts(), Tokenizer.load(directory))
         caches = [argument for argument in self._points["decode"].arguments if argument.alias_result]
         self._caches: Any = {cache.name: np.zeros(cache.spec.shape, np.float32) for cache in caches}
+
+    def facts(self) -> dict[str, Any]:
+        """Returns the model's entries in the description of a bundle."""
+        return self._model.config.facts()
+
+    def prompts(self) -> PicturePrompts:
+        """Returns the prompts of a bundle of the model."""
+        config = SimpleNamespace(entry_points=[*self._points.values()], model=self.facts())
+        bundle: Any = SimpleNamespace(path=self._directory, config=config)
+        return PicturePrompts(bundle, Tokenizer.load(self._directory))
 
     def embeddings(self, turn: Turn, prompt: np.ndarray) -> np.ndarray:
         """Returns f32 [T, D]: those of pictures where image tokens are, and NaN elsewhere."""
@@ -57,7 +71,8 @@ class _Seeing:
     def _part(self, part: PicturePart) -> np.ndarray:
         if part.order is None:
             return self._seen(part.pixels)
-        return np.concatenate([self._seen(tile) for tile in part.pixels])[part.order[part.order >= 0]]
+        rows = np.concatenate([self._seen(tile) for tile in part.pixels])
+        return ordered_rows(rows, part.order, part.weights)[image_places(part.order)]
 
     def _seen(self, tile: np.ndarray) -> np.ndarray:
         arguments = self._points["encode_image"].arguments
@@ -127,6 +142,34 @@ def test_texts_alone_need_no_entry_point_of_pictures(name: str, tmp_path: Path) 
     np.testing.assert_allclose(np.stack(logits), golden["logits"], atol=_TOLERANCE)
     whole = model.forward(np.concatenate([prompt, golden["tokens"][:-1]]))
     np.testing.assert_allclose(whole[len(prompt) - 1 :], golden["logits"], atol=_TOLERANCE)
+
+
+def test_one_vision_takes_one_picture_of_its_own_processor(tmp_path: Path) -> None:
+    model, image = _Seeing("llava_onevision", tmp_path), turn_picture("rgb")
+    prompts = model.prompts()
+    tiles = prompts.see([image])
+    assert (
+        prompts.written("<image>?", tiles).count("<image>")
+        == (read_vision_language_golden("llava_onevision")[0]["prompt"] == 257).sum()
+    )
+    for refused in (lambda: prompts.written("<image><image>", tiles * 2), lambda: prompts.placed([257], tiles * 2)):
+        with pytest.raises(InputError, match=r"has 2 pictures, and .* takes 1 per prompt"):
+            refused()
+    (tmp_path / "processor_config.json").write_text("{}")
+    with pytest.raises(ConfigError, match="'vision_aspect_ratio': expected anyres_max_2, as config"):
+        model.prompts()
+
+
+def test_a_picture_whose_rows_shrink_to_none_is_refused(tmp_path: Path) -> None:
+    facts = _Seeing("llava_onevision", tmp_path).facts()
+    canvases = {"image_grid_pinpoints": [[26, 780]]}
+    settings = {**CASES["llava_onevision"].preprocessor, **canvases}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    model = {**facts, "image_canvases": canvases["image_grid_pinpoints"]}
+    form = PICTURE_FORMS["anyres_max"](tmp_path, model, None)
+    assert form.tiles(Picture(np.zeros((26, 780, 3), np.uint8))).columns == 30
+    with pytest.raises(InputError, match="a picture of 780 x 5 pixels has no row or column of tokens left"):
+        form.tiles(Picture(np.zeros((5, 780, 3), np.uint8)))
 
 
 def test_goldens_are_of_these_cases() -> None:

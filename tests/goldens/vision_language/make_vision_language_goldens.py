@@ -25,6 +25,7 @@ from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2Im
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
+from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
 from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
@@ -39,6 +40,7 @@ _IMAGE_PROCESSORS: dict[str, Any] = {
     "Idefics3ImageProcessor": Idefics3ImageProcessorPil,
     "LlavaImageProcessor": LlavaImageProcessorPil,
     "LlavaNextImageProcessor": LlavaNextImageProcessorPil,
+    "LlavaOnevisionImageProcessor": LlavaOnevisionImageProcessorPil,
     "PixtralImageProcessor": PixtralImageProcessorPil,
     "Qwen2VLImageProcessor": Qwen2VLImageProcessorPil,
     "SmolVLMImageProcessor": SmolVLMImageProcessorPil,
@@ -153,6 +155,12 @@ def _llava(images: Any, tokenizer: Any, case: VisionLanguageCase) -> Any:
     return kind(images, tokenizer, chat_template=case.template, **settings)
 
 
+def _llava_onevision(images: Any, tokenizer: Any, case: VisionLanguageCase) -> Any:
+    settings = {key: value for key, value in case.processor.items() if key != "processor_class"}
+    videos = transformers.LlavaOnevisionVideoProcessor()
+    return transformers.LlavaOnevisionProcessor(images, tokenizer, videos, chat_template=case.template, **settings)
+
+
 def _qwen(images: Any, tokenizer: Any, case: VisionLanguageCase) -> Any:
     names = {"image_token": "<|image_pad|>", "video_token": "<|video_pad|>"}
     _name_tokens(tokenizer, {**names, "vision_start_token": "<|vision_start|>", "vision_end_token": "<|vision_end|>"})
@@ -166,6 +174,7 @@ _PROCESSORS: dict[str, Any] = {
         images, tokenizer, image_seq_len=case.image_tokens, chat_template=case.template
     ),
     **dict.fromkeys(("LlavaProcessor", "LlavaNextProcessor", "PixtralProcessor"), _llava),
+    "LlavaOnevisionProcessor": _llava_onevision,
     "InternVLProcessor": _internvl,
     "Gemma3Processor": _gemma3,
     **dict.fromkeys(("Qwen2VLProcessor", "Qwen2_5_VLProcessor", "Qwen3VLProcessor"), _qwen),

@@ -24,6 +24,9 @@ DYNAMIC: Final = "dynamic"
 ANYRES: Final = "anyres"
 """Form of prompts in which a picture is the whole, then rows of all tiles without their margins (LLaVA-NeXT)."""
 
+ANYRES_MAX: Final = "anyres_max"
+"""Form of prompts as ``anyres``, in which large pictures have no more tokens than some tiles (LLaVA-OneVision)."""
+
 ROWS: Final = "rows"
 """Form of prompts in which a picture is rows of as many tokens as its size gives it, with marks (Pixtral)."""
 
@@ -40,7 +43,7 @@ class VisionLanguageConfig(DecoderConfig):
         image_tokens: number of tokens of one picture, or of one tile of a larger picture; at most, in the form
             ``dynamic``.
         image_form: text that stands for a picture in a prompt: ``grid``, ``plain``, ``enclosed``, ``framed``,
-            ``dynamic``, ``anyres`` or ``rows``.
+            ``dynamic``, ``anyres``, ``anyres_max`` or ``rows``.
         image_marks: ids of the tokens before and behind a picture's in the form ``framed``.
         scaled_images: whether image embeddings are multiplied by ``embedding_scale``, as those of tokens are (Granite).
         image_whole: whether the tokens of a picture see each other in both directions, so that they run in one call.

@@ -1,12 +1,13 @@
 """LLaVA-NeXT (1.6), Granite Vision among them: tiles of one of several canvases, in rows that end with a token."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, checked_choices
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints import RecipeOf, RenamedModules, first_of
-from transformer_core.family._config import DecoderConfig
+from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.models.families._granite import GRANITE
 from transformer_core.models.families._llama import LLAMA
 from transformer_core.models.families._mistral import MISTRAL
@@ -63,15 +64,20 @@ class LlavaNext(VisionLanguageLM):
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:
-    config = read_llava(
-        fields,
-        _ARCHITECTURE,
-        (LLAMA, MISTRAL, QWEN2, GRANITE),
-        LlavaNextConfig,
-        ANYRES,
-        several=True,
-        canvases=read_canvases(fields),
-    )
+    return read_llava_next(fields, _ARCHITECTURE, (LLAMA, MISTRAL, QWEN2, GRANITE), LlavaNextConfig, ANYRES)
+
+
+def read_llava_next(
+    fields: ConfigFields,
+    architecture: str,
+    families: Sequence[Family],
+    kind: type[LlavaNextConfig],
+    form: str,
+    **known: Any,
+) -> DecoderConfig:
+    """Reads a decoder that sees pictures as tiles of canvases. Arguments are as of ``read_llava``."""
+    canvases = read_canvases(fields)
+    config = read_llava(fields, architecture, families, kind, form, several=True, canvases=canvases, **known)
     assert isinstance(config, LlavaNextConfig)
     (height, width), (rows, columns) = config.vision.image, config.vision.grid
     if height != width or rows * columns != config.image_tokens:
@@ -98,7 +104,8 @@ def _is_size(value: Any) -> bool:
     return pair and all(type(side) is int and side > 0 for side in value)
 
 
-def _recipes(config: LlavaNextConfig) -> RecipeOf:
+def llava_next_recipes(config: LlavaNextConfig) -> RecipeOf:
+    """Returns the recipes of the tower, the projector and the end of rows."""
     names = {f"connector.mlp.{part}": f"multi_modal_projector.{part}" for part in ("linear_1", "linear_2")}
     own = RenamedModules({**names, "connector.newline": "image_newline"}, above=("model.",))
     return first_of(below("connector.", own), llava_recipes(config))
@@ -109,6 +116,6 @@ LLAVA_NEXT: Final = vision_language_family(
     "llava_next",
     _read,
     LlavaNext,
-    _recipes,
+    llava_next_recipes,
     ignorable=("*vision_tower.*post_layernorm.*", "*vision_tower.*head.*", "*embeddings.position_ids"),
 )
