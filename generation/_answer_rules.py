@@ -24,6 +24,7 @@ _STARTS: Final = ("decoder_start_token_id", "bos_token_id")
 # Defaults of transformers' configurations, for files that lack the fields.
 _TYPES: Final[Mapping[str, Mapping[str, int]]] = {
     "bart": {"forced_eos_token_id": 2, "eos_token_id": 2, "bos_token_id": 0, "decoder_start_token_id": 2},
+    "led": {"eos_token_id": 2, "bos_token_id": 0, "decoder_start_token_id": 2},
     "mbart": {"forced_eos_token_id": 2, "eos_token_id": 2, "bos_token_id": 0},
     "plbart": {"forced_eos_token_id": 2, "eos_token_id": 2, "bos_token_id": 0},
     "pegasus": {"forced_eos_token_id": 1, "eos_token_id": 1, "decoder_start_token_id": 0},

@@ -21,14 +21,18 @@ def _run(point: Any, ctx: EagerExecutionContext, known: dict[str, Any]) -> dict[
     return {name: tensor.numpy() for name, tensor in point(ctx, *inputs).items()}
 
 
-@pytest.mark.parametrize("name", ["t5", "t5_gated", "umt5", "bart", "mbart", "marian", "m2m_100", "blenderbot_small"])
+_NAMES = ("t5", "t5_gated", "umt5", "bart", "led", "mbart", "marian", "m2m_100", "blenderbot_small")
+
+
+@pytest.mark.parametrize("name", _NAMES)
 def test_greedy_steps(name: str, tmp_path: Path) -> None:
     case, golden = ENCODER_CASES[name], read_encoder_golden(name)
     with opened_encoder(case, tmp_path) as (model, ctx):
         points = _points(model, golden.inputs["token_ids"].shape[1], case.steps)
         known: dict[str, Any] = dict(golden.inputs)
         encoded = _run(points["encode"], ctx, known)
-        assert relative_error(encoded["last_hidden_state"], golden.outputs["encoded"]) < TOLERANCE
+        real = golden.inputs["attention_mask"] != 0 if name == "led" else np.s_[:]  # Longformer's padding has zeros
+        assert relative_error(encoded["last_hidden_state"][real], golden.outputs["encoded"][real]) < TOLERANCE
         known |= encoded
         known |= {a.name: np.zeros(a.spec.shape) for a in points["decode"].arguments if a.alias_result}
         known |= {"token_ids": np.full((2, 1), case.config["decoder_start_token_id"]), "position": 0, "last": 0}

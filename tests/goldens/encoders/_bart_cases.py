@@ -43,6 +43,17 @@ BART_CASES: Final = (
         model_type="bart",
     ),
     _case(
+        "led",
+        "windows in the encoder, no token that attends to all others, more positions of the source than of an answer",
+        "LEDForConditionalGeneration",
+        108,
+        {"attention_window": 4},
+        model_type="led",
+        attention_window=[4, 8],
+        max_encoder_position_embeddings=34,
+        max_decoder_position_embeddings=23,
+    ),
+    _case(
         "mbart",
         "norms before the parts, after the embeddings and after the last layer, scaled embeddings",
         "MBartForConditionalGeneration",

@@ -116,6 +116,13 @@ _MARIAN: Final[dict[str, Any]] = {
 }
 _BART_GROUP: Final = {
     "bart": _bart_group("BartForConditionalGeneration", "bart"),
+    "led": _bart_group(
+        "LEDForConditionalGeneration",
+        "led",
+        attention_window=lambda config, rng: rng.choice([4, 6, [4, 8, 4][: config["encoder_layers"]], 8]),
+        max_encoder_position_embeddings=lambda config, rng: rng.choice([40, 48, ABSENT]),
+        max_decoder_position_embeddings=[24, 30],
+    ),
     "plbart": _bart_group("PLBartForConditionalGeneration", "plbart"),
     "mbart": _bart_group("MBartForConditionalGeneration", "mbart"),
     "pegasus": _bart_group("PegasusForConditionalGeneration", "pegasus"),

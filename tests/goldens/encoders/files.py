@@ -23,6 +23,7 @@ _POOLING = {
 _T5 = {"1.EncDecAttention.o.weight": 0.3, "2.DenseReluDense.wi.weight": 6.0, "2.DenseReluDense.wo.weight": 6.0}
 # So does that of BART's group.
 _BART = {"encoder_attn.out_proj.weight": 0.3, "fc1.weight": 6.0, "fc2.weight": 6.0}
+_TABLES = ("model.shared.weight", "led.shared.weight", "model.encoder.embed_tokens.weight")
 _PICKY = ("query", "key", "q_proj", "k_proj", "in_proj")
 
 
@@ -58,7 +59,7 @@ def read_encoder_manifest() -> dict[str, Any]:
 
 def random_encoder_weights(shapes: Mapping[str, tuple[int, ...]], seed: int) -> dict[str, np.ndarray]:
     """f32 weights; those of norms lie around 1, attention is picky."""
-    translates = "model.shared.weight" in shapes or "model.encoder.embed_tokens.weight" in shapes
+    translates = any(name in shapes for name in _TABLES)
     return {key: _tensor(key, tuple(shape), seed, translates) for key, shape in shapes.items()}
 
 

@@ -272,7 +272,7 @@ def _translated(
     start = torch.full((len(ids), 1), case.config["decoder_start_token_id"])
     logits, chosen = _greedy(case, model, start, **given)
     outputs = {"encoded": encoded[0].numpy(), "tokens": chosen, "step_logits": logits, "logits": whole.numpy()}
-    return outputs, torch.stack(hidden).numpy()
+    return outputs, torch.stack([state[:, : ids.shape[1]] for state in hidden]).numpy()  # LED's encoder adds padding
 
 
 def _greedy(case: EncoderCase, model: Any, new: torch.Tensor, **given: Any) -> tuple[np.ndarray, np.ndarray]:

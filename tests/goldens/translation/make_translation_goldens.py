@@ -44,7 +44,7 @@ def main() -> int:
     torch.set_grad_enabled(False)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    models = {"bart": _bart(), "mbart": _mbart(), "nllb": _nllb(), "t5": _t5()}
+    models = {"bart": _bart(), "led": _led(), "mbart": _mbart(), "nllb": _nllb(), "t5": _t5()}
     head = {"script": "tests/goldens/translation/make_translation_goldens.py", "transformers": transformers.__version__}
     DATA.write_text(f"{json.dumps({**head, 'models': models}, indent=1, ensure_ascii=False)}\n", encoding="utf-8")
     for name, model in models.items():
@@ -54,9 +54,7 @@ def main() -> int:
 
 
 def _bart() -> dict[str, Any]:
-    letters = {letter: place + 4 for place, letter in enumerate(sorted(ByteLevel.alphabet()))}
-    vocabulary = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, **letters, "<mask>": 260}
-    tokenizer = transformers.BartTokenizer(vocab=vocabulary, merges=[])
+    tokenizer = transformers.BartTokenizer(vocab=_letters(), merges=[])
     config = transformers.BartConfig(vocab_size=261, **_SIZES)
     rules = {
         **_ENDS,
@@ -72,6 +70,28 @@ def _bart() -> dict[str, Any]:
     }
     calls = ({}, {"num_beams": 1}, {"num_beams": 2, "length_penalty": 0.1, "max_new_tokens": 25})
     return _model(transformers.BartForConditionalGeneration, config, tokenizer, rules, [(call, ()) for call in calls])
+
+
+def _led() -> dict[str, Any]:
+    tokenizer = transformers.LEDTokenizer(vocab=_letters(), merges=[])
+    sizes = {name: value for name, value in _SIZES.items() if name != "max_position_embeddings"}
+    positions = {"max_encoder_position_embeddings": 72, "max_decoder_position_embeddings": 40}
+    config = transformers.LEDConfig(vocab_size=261, attention_window=8, **positions, **sizes)
+    rules = {
+        **_ENDS,
+        "bos_token_id": 0,
+        "length_penalty": 2.0,
+        "max_length": 14,
+        "no_repeat_ngram_size": 3,
+        "num_beams": 3,
+    }
+    calls = ({}, {"num_beams": 1})
+    return _model(transformers.LEDForConditionalGeneration, config, tokenizer, rules, [(call, ()) for call in calls])
+
+
+def _letters() -> dict[str, int]:
+    letters = {letter: place + 4 for place, letter in enumerate(sorted(ByteLevel.alphabet()))}
+    return {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, **letters, "<mask>": 260}
 
 
 def _mbart() -> dict[str, Any]:

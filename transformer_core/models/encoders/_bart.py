@@ -23,22 +23,30 @@ from transformer_core.models.encoders._whisper import layer_names
 _DEFAULT_TOKENS: Final = 128
 """Tokens of the source, and of an answer, where the caller does not say."""
 _HEAD: Final = "lm_head.weight"
-_TABLES: Final = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
 _BASE: Final = 10_000.0
+
+
+def _tables(config: BartConfig) -> tuple[str, str]:
+    """Returns the stored names of the embeddings of encoder and decoder."""
+    prefix = config.kind.prefix
+    return f"{prefix}.encoder.embed_tokens.weight", f"{prefix}.decoder.embed_tokens.weight"
 
 
 class BartEmbedding(Module):
     """Embeddings of tokens and positions of one side, scaled and normed as the family does it."""
 
-    def __init__(self, config: BartConfig, vocabulary: int, dtype: DType, *, own: bool, norms_tokens: bool) -> None:
+    def __init__(self, config: BartConfig, dtype: DType, *, own: bool, source: bool) -> None:
         kind, hidden = config.kind, config.stack.hidden
+        vocabulary = config.source_vocabulary if source else config.vocabulary
+        positions = config.source_positions if source else config.positions
         self.embed_tokens = TokenEmbedding(vocabulary, hidden, dtype=dtype) if own else None
         self.embed_positions = None
-        if config.positions is not None:
-            rows = config.positions + kind.offset
+        if positions is not None:
+            rows = positions + kind.offset
             self.embed_positions = Embedding(rows, hidden, dtype=dtype, packable=False)
         self.norm = layer_norm(config.stack, dtype) if kind.embedding_norm else None
-        self._first, self._scale, self._norms_tokens = kind.offset, config.scale, norms_tokens
+        self._norms_tokens = kind.norms_tokens and not source
+        self._first, self._scale = kind.offset, config.scale
 
     def forward(
         self,
@@ -87,16 +95,19 @@ class BartEncoder(Module):
     """Encoder: embeddings, the layers, and a norm if the layers begin with theirs."""
 
     def __init__(self, config: BartConfig, dtype: DType, *, own: bool) -> None:
-        self.embedding = BartEmbedding(config, config.source_vocabulary, dtype, own=own, norms_tokens=False)
+        self.embedding = BartEmbedding(config, dtype, own=own, source=True)
         self.stack = EncoderStack(config.stack, dtype)
         self.norm = _last_norm(config.stack, dtype)
+        self._windows = config.windows
 
     def forward(
         self, ctx: ExecutionContext, token_ids: Tensor, attention_mask: Tensor, shared: TokenEmbedding | None
     ) -> Tensor:
         """Maps token_ids i32 [B, S'] to states [B, S', D]; attention_mask i32 [B, S'] is 0 where padding."""
         x = self.embedding(ctx, token_ids, shared)
-        x = self.stack(ctx, x, padding_bias(ctx, attention_mask))
+        windows = self._windows
+        hidden = padding_bias(ctx, attention_mask) if windows is None else windows.biases(ctx, attention_mask, None)
+        x = self.stack(ctx, x, hidden)
         return x if self.norm is None else self.norm(ctx, x)
 
 
@@ -104,8 +115,7 @@ class BartDecoder(Module):
     """Decoder: embeddings, layers that attend to earlier tokens and to the encoder's states, and a norm as above."""
 
     def __init__(self, config: BartConfig, dtype: DType, *, own: bool) -> None:
-        norms_tokens = config.kind.norms_tokens
-        self.embedding = BartEmbedding(config, config.vocabulary, dtype, own=own, norms_tokens=norms_tokens)
+        self.embedding = BartEmbedding(config, dtype, own=own, source=False)
         self.layers = Repeated(config.decoder.layers, lambda index: CrossLayer(config.decoder, dtype))
         self.norm = _last_norm(config.decoder, dtype)
 
@@ -138,13 +148,14 @@ class BartForConditionalGeneration(EncoderDecoder[BartConfig]):
     """BART and its group: an ``EncoderDecoder`` with the sources ``token_ids`` and ``attention_mask`` i32 [B,S'].
 
     ``sequence`` is S'. ``prefill`` takes one token, as most answers begin with ``decoder_start_token_id`` alone;
-    ``forward(token_ids, attention_mask, decoder_token_ids [B,S'])`` gives logits [B,S',V].
+    ``forward(token_ids, attention_mask, decoder_token_ids [B,S'])`` gives logits [B,S',V]; if the decoder has fewer
+    positions than S' (LED), its tokens are as many as those.
     """
 
     def __init__(self, config: BartConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
         super().__init__(config, dtype, num_layers)
         config, hidden = self.config, self.config.stack.hidden
-        own = [not config.shared or table in config.untied for table in _TABLES]
+        own = [not config.shared or table in config.untied for table in _tables(config)]
         self.shared = None
         if config.shared:
             self.shared = TokenEmbedding(config.source_vocabulary, hidden, dtype=self.dtype)
@@ -156,17 +167,20 @@ class BartForConditionalGeneration(EncoderDecoder[BartConfig]):
 
     def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
         """Returns a profile of the sizes; S' and S, the capacity of caches, are 128 by default, or all positions."""
-        limit = self.config.positions
-        most = _DEFAULT_TOKENS if limit is None else min(limit, _DEFAULT_TOKENS)
-        tokens = most if sequence is None else sequence
-        capacity = most if max_sequence is None else max_sequence
         check_size("batch", batch)
-        for name, size in (("sequence", tokens), ("max_sequence", capacity)):
-            if limit is None:
-                check_size(name, size)
-            else:
-                check_size(name, size, limit, "the positions that have embeddings (max_position_embeddings)")
+        tokens = self._size("sequence", sequence, self.config.source_positions, "encoder")
+        capacity = self._size("max_sequence", max_sequence, self.config.positions, "decoder")
         return CompileProfile(name="forward", batch=batch, sequence=tokens, max_sequence=capacity, dtype=self.dtype)
+
+    def _size(self, name: str, size: int | None, limit: int | None, part: str) -> int:
+        """Checks a size of a profile; its default is 128, or all positions."""
+        if limit is None:
+            check_size(name, _DEFAULT_TOKENS if size is None else size)
+            return _DEFAULT_TOKENS if size is None else size
+        size = min(limit, _DEFAULT_TOKENS) if size is None else size
+        field = f"max_{part}_position_embeddings" if self.config.kind.windowed else "max_position_embeddings"
+        check_size(name, size, limit, f"the positions that have embeddings ({field})")
+        return size
 
     def source_arguments(self, profile: CompileProfile) -> tuple[Argument, ...]:
         """Returns the source's tokens and their mask."""
@@ -179,7 +193,7 @@ class BartForConditionalGeneration(EncoderDecoder[BartConfig]):
 
     def target_tokens(self, profile: CompileProfile) -> tuple[str, int]:
         """Returns name and T of the decoder's tokens in ``forward``."""
-        return "decoder_token_ids", profile.sequence
+        return "decoder_token_ids", min(profile.sequence, self.config.positions or profile.sequence)
 
     def prefill_tokens(self, profile: CompileProfile) -> int:
         """Returns 1."""
@@ -226,14 +240,15 @@ class BartForConditionalGeneration(EncoderDecoder[BartConfig]):
 
     def tied(self) -> dict[str, str]:
         """Returns names of the embedding, which some checkpoints store several times."""
-        names = (*(_TABLES if self.config.shared else ()), *((_HEAD,) if self.config.tied else ()))
+        names = (*(_tables(self.config) if self.config.shared else ()), *((_HEAD,) if self.config.tied else ()))
         return {name: self._table.weight.path for name in names if name not in self.config.untied}
 
     def untied(self) -> dict[str, str]:
         """Returns the tables that the checkpoint stores beside the embedding, with values of their own."""
+        parts = ("encoder", "decoder")
         paths = {
-            _TABLES[0]: "encoder.embedding.embed_tokens.weight",
-            _TABLES[1]: "decoder.embedding.embed_tokens.weight",
+            stored: f"{part}.embedding.embed_tokens.weight"
+            for part, stored in zip(parts, _tables(self.config), strict=True)
         }
         return {paths.get(name, name): name for name in self.config.untied}
 
@@ -249,28 +264,35 @@ def static_positions(count: int, size: int) -> np.ndarray:
     return np.concatenate([np.sin(angles[:, 0::2]), np.cos(angles[:, 1::2])], 1).astype(np.float32)
 
 
-def _side(name: str, decoder: bool) -> dict[str, str]:
-    ours, stored = f"{name}.layers.{{}}" if decoder else f"{name}.stack.layers.{{}}", f"model.{name}.layers.{{}}"
+def _side(prefix: str, name: str) -> dict[str, str]:
+    ours, stored = f"{name}.layers.{{}}" if name == "decoder" else f"{name}.stack.layers.{{}}", f"{prefix}.{name}"
     return {
-        **layer_names(ours, stored),
-        f"{name}.embedding.embed_tokens": f"model.{name}.embed_tokens",
-        f"{name}.embedding.embed_positions": f"model.{name}.embed_positions",
-        f"{name}.embedding.norm": f"model.{name}.layernorm_embedding",
-        f"{name}.norm": f"model.{name}.layer_norm",
+        **layer_names(ours, f"{stored}.layers.{{}}"),
+        f"{name}.embedding.embed_tokens": f"{stored}.embed_tokens",
+        f"{name}.embedding.embed_positions": f"{stored}.embed_positions",
+        f"{name}.embedding.norm": f"{stored}.layernorm_embedding",
+        f"{name}.norm": f"{stored}.layer_norm",
     }
 
 
-_CROSS: Final = "model.decoder.layers.{}.encoder_attn"
-_KEYS: Final = RenamedModules(
-    {
-        "shared": "model.shared",
-        **_side("encoder", False),
-        **_side("decoder", True),
-        **{f"decoder.layers.{{}}.cross_attn.{part}_proj": f"{_CROSS}.{part}_proj" for part in "qkv"},
-        "decoder.layers.{}.cross_attn.o_proj": f"{_CROSS}.out_proj",
-        "decoder.layers.{}.cross_norm": f"{_CROSS}_layer_norm",
+def _keys(kind: BartKind) -> RenamedModules:
+    prefix, attention = kind.prefix, "encoder.stack.layers.{}.self_attn"
+    cross, near = f"{prefix}.decoder.layers.{{}}.encoder_attn", f"{prefix}.encoder.layers.{{}}.self_attn"
+    windowed = {
+        f"{attention}.o_proj": f"{near}.output",
+        **{f"{attention}.{part[0]}_proj": f"{near}.longformer_self_attn.{part}" for part in ("query", "key", "value")},
     }
-)
+    return RenamedModules(
+        {
+            "shared": f"{prefix}.shared",
+            **_side(prefix, "encoder"),
+            **_side(prefix, "decoder"),
+            **{f"decoder.layers.{{}}.cross_attn.{part}_proj": f"{cross}.{part}_proj" for part in "qkv"},
+            "decoder.layers.{}.cross_attn.o_proj": f"{cross}.out_proj",
+            "decoder.layers.{}.cross_norm": f"{cross}_layer_norm",
+            **(windowed if kind.windowed else {}),
+        }
+    )
 
 
 class _Stored:
@@ -282,25 +304,29 @@ class _Stored:
 
     def __init__(self, config: BartConfig) -> None:
         self._config: Final = config
+        self._keys: Final = _keys(config.kind)
 
     def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
         """Returns the recipe of a parameter."""
-        config, key = self._config, _KEYS.key(name, source)
-        table = "model.shared.weight" if config.shared else _TABLES[1]
+        config, key = self._config, self._keys.key(name, source)
+        table = f"{config.kind.prefix}.shared.weight" if config.shared else _tables(config)[1]
         whole = (config.vocabulary, config.stack.hidden)
         absent = source.has(table) and not source.has(key)
         if name == _HEAD and absent:
-            return _KEYS("shared.weight" if config.shared else "decoder.embedding.embed_tokens.weight", shape, source)
+            ours = "shared.weight" if config.shared else "decoder.embedding.embed_tokens.weight"
+            return self._keys(ours, shape, source)
         if name == "final_logits_bias":
             if absent:
                 return Computed(table, whole, lambda start, stop: np.zeros(stop - start, np.float32))
             return Reshaped(name, (1, *shape), shape)
         if name.endswith("embed_positions.weight") and absent and config.kind.positions is PositionKind.STATIC:
             return Computed(table, whole, lambda start, stop: static_positions(stop, shape[1])[start:])
-        return _KEYS(name, shape, source)
+        return self._keys(name, shape, source)
 
 
 _OLD: Final = ("model.*coder.version", "model.*coder.embed_positions.weights")
+# Without tokens that attend to all others, these projections are not read.
+_GLOBAL: Final = ("*_global.weight", "*_global.bias")
 
 
 def bart_family(
@@ -320,8 +346,8 @@ def bart_family(
         lambda fields: read_bart(fields, architecture, kind, defaults),
         BartForConditionalGeneration,
         _Stored,
-        "model.*coder.layers.{}",
-        _OLD,
+        f"{kind.prefix}.*coder.layers.{{}}",
+        _GLOBAL if kind.windowed else _OLD,
     )
 
 

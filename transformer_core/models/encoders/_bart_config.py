@@ -9,6 +9,7 @@ from lang_core import checked_choices
 from transformer_core._config_fields import ConfigFields
 from transformer_core.family._fields import activation_of, token_ids_of
 from transformer_core.models.encoders._stack import EncoderConfig, StackConfig
+from transformer_core.models.encoders._windows import Windows, window_distances
 
 _NORM_EPS: Final = 1e-5  # torch's default, which config.json lacks
 _LEAST_HIDDEN: Final = 4  # two frequencies of sinusoids
@@ -35,7 +36,9 @@ class BartKind:
         norms_tokens: whether the decoder norms its embeddings before positions are added (Blenderbot Small).
         logits_bias: whether logits have a bias.
         activation: default of ``activation_function``.
-        scaled: default of ``scale_embedding``.
+        scaled: default of ``scale_embedding``; None if embeddings are never scaled.
+        windowed: whether the encoder's layers have windows, and source and answer their own numbers of positions (LED).
+        prefix: first part of the stored names.
     """
 
     positions: PositionKind = PositionKind.LEARNED
@@ -45,7 +48,9 @@ class BartKind:
     norms_tokens: bool = False
     logits_bias: bool = True
     activation: str = "gelu"
-    scaled: bool = False
+    scaled: bool | None = False
+    windowed: bool = False
+    prefix: str = "model"
 
 
 @checked_choices
@@ -59,7 +64,9 @@ class BartConfig(EncoderConfig):
         vocabulary: V, of the tokens that the decoder writes.
         source_vocabulary: number of the encoder's tokens.
         shared: whether encoder and decoder have one embedding, unless ``untied`` has theirs.
-        positions: number of positions of source and answer; None without a limit.
+        positions: number of positions of an answer; None without a limit.
+        source_positions: number of positions of the source; None without a limit.
+        windows: windows of the encoder's layers, if they have some.
         scale: factor of the embeddings.
         tied: whether the decoder's embedding is also the head, unless ``untied`` has it.
         eos_token_ids: tokens that end a sequence.
@@ -71,6 +78,8 @@ class BartConfig(EncoderConfig):
     source_vocabulary: int
     shared: bool = True
     positions: int | None = None
+    source_positions: int | None = None
+    windows: Windows | None = None
     scale: float = 1.0
     tied: bool = True
     eos_token_ids: tuple[int, ...] = ()
@@ -102,6 +111,7 @@ class BartConfig(EncoderConfig):
             "decoder_layers": self.decoder.layers,
             "source_vocabulary": self.source_vocabulary,
             "positions": self.positions,
+            "source_positions": self.source_positions,
         }
 
 
@@ -120,7 +130,7 @@ def read_bart(fields: ConfigFields, architecture: str, kind: BartKind, defaults:
     if fields.boolean("is_decoder", False):
         fields.refuse("is_decoder", "false, or no such field")
     hidden = fields.integer("d_model", defaults["d_model"], minimum=_LEAST_HIDDEN)
-    positions = fields.integer("max_position_embeddings", defaults["max_position_embeddings"])
+    source_positions, positions = _positions(fields, kind, defaults)
     if kind.positions is PositionKind.SINUSOIDS and hidden % 2:
         fields.refuse("d_model", "an even number: sines and cosines have one half each")
     vocabulary = fields.integer("vocab_size", defaults["vocab_size"])
@@ -133,19 +143,33 @@ def read_bart(fields: ConfigFields, architecture: str, kind: BartKind, defaults:
     first = kind.offset
     if kind.positions is PositionKind.SINUSOIDS:  # positions count behind the padding's
         first = fields.integer("pad_token_id", 1, minimum=0) + 1
+    stack = _stack(fields, "encoder", hidden, kind, defaults)
+    scaled = kind.scaled is not None and fields.boolean("scale_embedding", kind.scaled)
     return BartConfig(
         architecture=architecture,
         kind=replace(kind, offset=first),
-        stack=_stack(fields, "encoder", hidden, kind, defaults),
+        stack=stack,
         decoder=_stack(fields, "decoder", hidden, kind, defaults),
         vocabulary=written,
         source_vocabulary=vocabulary,
         shared=shared,
-        positions=None if kind.positions is PositionKind.SINUSOIDS else positions,
-        scale=hidden**0.5 if fields.boolean("scale_embedding", kind.scaled) else 1.0,
+        positions=positions,
+        source_positions=source_positions,
+        windows=Windows(window_distances(fields, stack.layers)) if kind.windowed else None,
+        scale=hidden**0.5 if scaled else 1.0,
         tied=fields.boolean("tie_word_embeddings", True),
         eos_token_ids=token_ids_of(fields)["eos_token_ids"],
     )
+
+
+def _positions(fields: ConfigFields, kind: BartKind, defaults: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Reads the numbers of positions of source and answer."""
+    if kind.windowed:
+        names = ("max_encoder_position_embeddings", "max_decoder_position_embeddings")
+        source, answer = (fields.integer(name, defaults[name]) for name in names)
+        return source, answer
+    positions = fields.integer("max_position_embeddings", defaults["max_position_embeddings"])
+    return (None, None) if kind.positions is PositionKind.SINUSOIDS else (positions, positions)
 
 
 def _stack(fields: ConfigFields, part: str, hidden: int, kind: BartKind, defaults: Mapping[str, Any]) -> StackConfig:

@@ -1,4 +1,4 @@
-"""Families of BART's group: BART, PLBART, mBART, Pegasus, Marian, M2M-100 and NLLB, Blenderbot."""
+"""Families of BART's group: BART, LED, PLBART, mBART, Pegasus, Marian, M2M-100 and NLLB, Blenderbot."""
 
 from typing import Final
 
@@ -11,6 +11,16 @@ BART: Final = bart_family(
     "bart",
     BartKind(offset=2, post_norm=True, embedding_norm=True),
     sizes(50265, 1024, 1024, *_LARGE),
+)
+LED: Final = bart_family(
+    "LEDForConditionalGeneration",
+    "led",
+    BartKind(post_norm=True, embedding_norm=True, scaled=None, windowed=True, prefix="led"),
+    {
+        **sizes(50265, 1024, 1024, *_LARGE),
+        "max_encoder_position_embeddings": 16384,
+        "max_decoder_position_embeddings": 1024,
+    },
 )
 PLBART: Final = bart_family(
     "PLBartForConditionalGeneration",
@@ -54,5 +64,5 @@ BLENDERBOT_SMALL: Final = bart_family(
     BartKind(post_norm=True, embedding_norm=True, norms_tokens=True),
     sizes(50265, 512, 512, (8, 8), 16, 2048),
 )
-BART_GROUP: Final = (BART, PLBART, MBART, PEGASUS, MARIAN, M2M_100, BLENDERBOT, BLENDERBOT_SMALL)
+BART_GROUP: Final = (BART, LED, PLBART, MBART, PEGASUS, MARIAN, M2M_100, BLENDERBOT, BLENDERBOT_SMALL)
 """Families of BART's group."""

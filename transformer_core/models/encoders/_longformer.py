@@ -16,7 +16,7 @@ from transformer_core.models.encoders._roberta import (
 from transformer_core.models.encoders._stack import EncoderLayer, StackConfig
 from transformer_core.models.encoders._text import HeadConfig, TextConfig
 from transformer_core.models.encoders._text_families import text_families
-from transformer_core.models.encoders._windows import GlobalAttention, GlobalTokens, Windows
+from transformer_core.models.encoders._windows import GlobalAttention, GlobalTokens, Windows, window_distances
 
 _NAMES: Final = {
     **BERT_NAMES,
@@ -41,22 +41,14 @@ class GlobalEncoderLayer(EncoderLayer):
         self.self_attn = GlobalAttention(config.hidden, config.heads, dtype=dtype)
 
 
-def _windows(fields: ConfigFields, layers: int, everywhere: GlobalTokens) -> Windows:
-    value = fields.values.get("attention_window", 512)
-    sizes = value if isinstance(value, list) else [value] * layers
-    if len(sizes) != layers or not all(type(size) is int and size > 0 and size % 2 == 0 for size in sizes):
-        fields.refuse("attention_window", f"an even number above 0, or one for each of {layers} layers")
-    separator = fields.integer("sep_token_id", 2, minimum=0)
-    return Windows(tuple(size // 2 for size in sizes), everywhere, separator)
-
-
 def _read(fields: ConfigFields, architecture: str, **known: Any) -> TextConfig:
     stack = read_post_norm_stack(fields)
     everywhere: GlobalTokens = "first" if known.get("labels") else "question" if known.get("answers") else "none"
     if everywhere != "none":
         stack = replace(stack, layer=GlobalEncoderLayer)
     padding = positions_after_padding(fields, fields.integer("pad_token_id", 1, minimum=0))
-    windows = _windows(fields, stack.layers, everywhere)
+    separator = fields.integer("sep_token_id", 2, minimum=0)
+    windows = Windows(window_distances(fields, stack.layers), everywhere, separator)
     return read_bert(fields, architecture, stack=stack, windows=windows, **padding, **known)
 
 

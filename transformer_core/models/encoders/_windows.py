@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lang_core import DType, ExecutionContext, Tensor, checked_choices
+from transformer_core._config_fields import ConfigFields
 from transformer_core.layers._attention import fused_attention
 from transformer_core.layers._linear import Linear
 from transformer_core.layers._masks import mask_bias, near_mask, token_distances
@@ -48,6 +49,15 @@ class Windows:
                 near = ops.logical_or(near, ops.reshape(everywhere, (batch, 1, 1, 1, tokens)))
             made[distance] = mask_bias(ctx, ops.logical_and(near, real))
         return [made[distance] for distance in self.distances]
+
+
+def window_distances(fields: ConfigFields, layers: int) -> tuple[int, ...]:
+    """Reads ``attention_window``: for each layer, the greatest distance of a token that is seen, on either side."""
+    value = fields.values.get("attention_window", 512)
+    sizes = value if isinstance(value, list) else [value] * layers
+    if len(sizes) != layers or not all(type(size) is int and size > 0 and size % 2 == 0 for size in sizes):
+        fields.refuse("attention_window", f"an even number above 0, or one for each of {layers} layers")
+    return tuple(size // 2 for size in sizes)
 
 
 class GlobalAttention(MultiHeadAttention):
