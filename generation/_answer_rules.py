@@ -44,6 +44,7 @@ _TYPES: Final[Mapping[str, Mapping[str, int]]] = {
         "decoder_start_token_id": 1,
     },
     "t5": {"eos_token_id": 1, "decoder_start_token_id": 0},
+    "t5gemma": {"eos_token_id": 1, "bos_token_id": 2},
     "mt5": {"eos_token_id": 1, "decoder_start_token_id": 0},
     "umt5": {"eos_token_id": 1, "decoder_start_token_id": 0},
 }

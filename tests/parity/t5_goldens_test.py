@@ -21,7 +21,19 @@ def _run(point: Any, ctx: EagerExecutionContext, known: dict[str, Any]) -> dict[
     return {name: tensor.numpy() for name, tensor in point(ctx, *inputs).items()}
 
 
-_NAMES = ("t5", "t5_gated", "umt5", "bart", "led", "mbart", "marian", "m2m_100", "blenderbot_small")
+_NAMES = (
+    "t5",
+    "t5_gated",
+    "umt5",
+    "bart",
+    "led",
+    "mbart",
+    "marian",
+    "m2m_100",
+    "blenderbot_small",
+    "t5gemma",
+    "t5gemma_untied",
+)
 
 
 @pytest.mark.parametrize("name", _NAMES)

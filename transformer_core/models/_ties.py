@@ -10,7 +10,7 @@ import numpy as np
 from lang_core import CheckpointError, WeightSource
 from transformer_core.checkpoints import INDEX_FILE, SINGLE_FILE
 from transformer_core.family._config import DecoderConfig
-from transformer_core.models.encoders import DecoderEncoderConfig, EncoderConfig
+from transformer_core.models.encoders import DecoderEncoderConfig, EncoderConfig, T5GemmaConfig
 
 _ELEMENTS_AT_ONCE: Final = 1 << 19
 
@@ -82,7 +82,7 @@ def separated(config: Any, names: Collection[str] | None = None) -> Any | None:
         config: configuration of a model.
         names: second names of the tensors; None for a decoder's head.
     """
-    if isinstance(config, DecoderConfig):
+    if isinstance(config, DecoderConfig | T5GemmaConfig):
         return replace(config, tied=False) if config.tied else None
     if isinstance(config, DecoderEncoderConfig):
         decoder = separated(config.decoder)

@@ -10,6 +10,7 @@ from tests.goldens.encoders._kin_cases import KIN_CASES
 from tests.goldens.encoders._picture_cases import PICTURE_CASES
 from tests.goldens.encoders._sound_cases import SOUND_CASES, SPECTROGRAM_CASES
 from tests.goldens.encoders._t5_cases import T5_CASES
+from tests.goldens.encoders._t5gemma_cases import T5GEMMA_CASES
 from tests.goldens.encoders._text_cases import TEXT_CASES
 
 _BERT = {
@@ -449,5 +450,6 @@ _ALL = (
     *PICTURE_CASES,
     *T5_CASES,
     *BART_CASES,
+    *T5GEMMA_CASES,
 )
 ENCODER_CASES: dict[str, EncoderCase] = {case.name: case for case in _ALL}

@@ -59,6 +59,9 @@ def read_encoder_manifest() -> dict[str, Any]:
 
 def random_encoder_weights(shapes: Mapping[str, tuple[int, ...]], seed: int) -> dict[str, np.ndarray]:
     """f32 weights; those of norms lie around 1, attention is picky."""
+    if any("pre_self_attn_layernorm" in key for key in shapes):  # T5Gemma, which adds 1 to the weights of norms
+        centre = {key: np.float32(len(shape) == 1) for key, shape in shapes.items()}
+        return {key: _tensor(key, tuple(shape), seed, False) - centre[key] for key, shape in shapes.items()}
     translates = any(name in shapes for name in _TABLES)
     return {key: _tensor(key, tuple(shape), seed, translates) for key, shape in shapes.items()}
 

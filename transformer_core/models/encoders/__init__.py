@@ -49,6 +49,7 @@ from transformer_core.models.encoders._t5 import (
     T5ForConditionalGeneration,
 )
 from transformer_core.models.encoders._t5_config import T5Config
+from transformer_core.models.encoders._t5gemma import T5GEMMA, T5GemmaConfig, T5GemmaForConditionalGeneration
 from transformer_core.models.encoders._text import TextConfig, TextModel
 from transformer_core.models.encoders._text_heads import (
     TextForMaskedLM,
@@ -121,6 +122,7 @@ ENCODERS = (
     T5,
     T5_ENCODER,
     *MULTILINGUAL_T5,
+    T5GEMMA,
     *BART_GROUP,
 )
 """Families of encoders."""
@@ -147,6 +149,8 @@ __all__ = [
     "T5Config",
     "T5EncoderModel",
     "T5ForConditionalGeneration",
+    "T5GemmaConfig",
+    "T5GemmaForConditionalGeneration",
     "TextConfig",
     "TextForMaskedLM",
     "TextForQuestionAnswering",

@@ -6,6 +6,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from lang_core import Argument, EntryPoint, ExecutionContext, Tensor, TensorSpec, f32
 from transformer_core._names import NEXT_IDS
+from transformer_core.family._config import DecoderConfig
 from transformer_core.family._model import Model, ModelConfig
 from transformer_core.flow import CompileProfile
 from transformer_core.layers._kv_cache import HEAD_AXES, KVCache, cache_spec
@@ -24,7 +25,7 @@ class EncoderDecoderConfig(ModelConfig, Protocol):
     """
 
     @property
-    def decoder(self) -> StackConfig: ...
+    def decoder(self) -> StackConfig | DecoderConfig: ...
 
 
 ConfigT = TypeVar("ConfigT", bound=EncoderDecoderConfig)
@@ -165,7 +166,8 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT]):
 
     def _specs(self, batch: int, length: int, parts: tuple[str, str]) -> dict[str, TensorSpec]:
         stack = self.config.decoder
-        spec = cache_spec(batch, stack.heads, length, stack.head_size or stack.hidden // stack.heads, self.dtype)
+        heads = stack.kv_heads if isinstance(stack, DecoderConfig) else stack.heads
+        spec = cache_spec(batch, heads, length, stack.head_size or stack.hidden // stack.heads, self.dtype)
         return {f"layers.{index}.{part}": spec for index in range(stack.layers) for part in parts}
 
 
