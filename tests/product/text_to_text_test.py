@@ -21,7 +21,7 @@ _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 _ANSWERS = read_answers()
 # TAPELINE_LONG=1 in the environment asks for all.
 _NAMES = [*_ANSWERS] if os.environ.get("TAPELINE_LONG") else ["mbart", "nllb"]
-_END = {"t5": 1}
+_END = {"t5": 1, "t5gemma": 1}
 pytestmark = pytest.mark.skipif(not available(_DEVICE)[0], reason=str(available(_DEVICE)[1]))
 
 

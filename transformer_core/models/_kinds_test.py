@@ -18,7 +18,7 @@ _KINDS = {
     "encoder-decoder": [
         "BlenderbotForCausalGeneration",
         "ProphetNetForConditionalGeneration",
-        "T5GemmaForConditionalGeneration",
+        "LongT5ForConditionalGeneration",
         "BartModel",
     ],
     "vision": [

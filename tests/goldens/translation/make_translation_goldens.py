@@ -44,7 +44,7 @@ def main() -> int:
     torch.set_grad_enabled(False)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    models = {"bart": _bart(), "led": _led(), "mbart": _mbart(), "nllb": _nllb(), "t5": _t5()}
+    models = {"bart": _bart(), "led": _led(), "mbart": _mbart(), "nllb": _nllb(), "t5": _t5(), "t5gemma": _t5gemma()}
     head = {"script": "tests/goldens/translation/make_translation_goldens.py", "transformers": transformers.__version__}
     DATA.write_text(f"{json.dumps({**head, 'models': models}, indent=1, ensure_ascii=False)}\n", encoding="utf-8")
     for name, model in models.items():
@@ -125,6 +125,17 @@ def _t5() -> dict[str, Any]:
     rules = {"decoder_start_token_id": 0, "eos_token_id": 1, "max_length": 16, "pad_token_id": 0}
     calls = [({}, ()), ({"num_beams": 3, "repetition_penalty": 1.3, "max_new_tokens": 10}, ())]
     return _model(transformers.T5ForConditionalGeneration, config, tokenizer, rules, calls)
+
+
+def _t5gemma() -> dict[str, Any]:
+    tokenizer = transformers.T5Tokenizer(vocab=_pieces("<pad>", "</s>", "<unk>"), extra_ids=3)
+    sizes = {"head_dim": 8, "hidden_size": 32, "intermediate_size": 41, "num_attention_heads": 4}
+    kinds = {"sliding_window": 4, "max_position_embeddings": 64, "vocab_size": len(tokenizer)}
+    part = {**sizes, **kinds, "num_hidden_layers": 2, "num_key_value_heads": 2, "query_pre_attn_scalar": 8}
+    config = transformers.T5GemmaConfig(encoder=part, decoder={**part, "num_key_value_heads": 1}, vocab_size=83)
+    rules = {"bos_token_id": 2, "eos_token_id": 1, "max_length": 16, "pad_token_id": 0}
+    calls = [({}, ()), ({"num_beams": 3, "length_penalty": 0.5, "max_new_tokens": 10}, ())]
+    return _model(transformers.T5GemmaForConditionalGeneration, config, tokenizer, rules, calls)
 
 
 def _pieces(*first: str) -> list[tuple[str, float]]:
