@@ -80,6 +80,36 @@ _T5: Final[Space] = {
 }
 
 
+def _t5gemma_part(config: Config, rng: random.Random) -> Any:
+    """Draws the encoder or the decoder of a T5Gemma."""
+    heads, layers = rng.choice([(2, 1), (4, 2), (3, 3)]), rng.choice([1, 2, 3])
+    drawn = {
+        "attention_bias": rng.choice([True, False, ABSENT]),
+        "attn_logit_softcapping": rng.choice([None, 5.0, ABSENT]),
+        "final_logit_softcapping": rng.choice([None, 9.0, ABSENT]),
+        "hidden_activation": rng.choice(["gelu", "silu", ABSENT]),
+        "layer_types": rng.choice([["full_attention", "sliding_attention", "full_attention"][:layers], ABSENT]),
+        "query_pre_attn_scalar": rng.choice([9, ABSENT]),
+        "sliding_window": rng.choice([2, 4, ABSENT]),
+    }
+    sizes = {"head_dim": 8, "hidden_size": heads[0] * 12, "intermediate_size": 41, "vocab_size": config["vocab_size"]}
+    counts = {"num_attention_heads": heads[0], "num_key_value_heads": heads[1], "num_hidden_layers": layers}
+    return {**sizes, **counts, **{name: value for name, value in drawn.items() if value is not ABSENT}}
+
+
+_T5GEMMA: Final[Space] = {
+    "architectures": _architectures("T5GemmaForConditionalGeneration"),
+    "model_type": ["t5gemma"],
+    "vocab_size": [61, 87],
+    "encoder": _t5gemma_part,
+    "decoder": _t5gemma_part,
+    "tie_word_embeddings": [True, False, ABSENT],
+    "bos_token_id": [2],
+    "eos_token_id": [1],
+    "pad_token_id": [0],
+}
+
+
 def _sided(name: str, choices: list[Any]) -> dict[str, Any]:
     return {f"{part}_{name}": choices for part in ("encoder", "decoder")}
 
@@ -409,6 +439,7 @@ SPACES: Final[dict[str, Space]] = {
         for kind in ("mt5", "umt5")
     },
     **_BART_GROUP,
+    "t5gemma": _T5GEMMA,
     "clip": {
         "architectures": _architectures("CLIPModel"),
         "model_type": ["clip"],
