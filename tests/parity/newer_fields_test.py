@@ -45,6 +45,11 @@ def test_layers_of_mimo_have_sizes_of_their_own():
         ("aria_text", {"mlp_bias": True}, "'mlp_bias': expected false"),
         ("aria_text", {"hidden_act": "gelu"}, "'hidden_act': expected silu: routed experts always take it"),
         ("falcon", {"rope_parameters": {"partial_rotary_factor": 0.5}}, "rotates whole heads by one position"),
+        (
+            "minimax",
+            {"sliding_window": 4},
+            "'sliding_window': expected null: with windows, transformers'",
+        ),
         ("hy_v3", {"num_shared_experts": 0}, "'num_shared_experts': expected an integer of at least 1"),
         ("axk1", {"q_lora_rank": None}, "'q_lora_rank': expected an integer: queries are always compressed"),
         ("dbrx", {"ffn_config": {"moe_normalize_expert_weights": 2}}, "'moe_normalize_expert_weights': expected 1 or"),

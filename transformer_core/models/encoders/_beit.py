@@ -114,7 +114,7 @@ _DEFAULTS: Final = StackDefaults(1e-12, "gelu", 768, 3072, 12, 12, 224, 16)
 
 
 def _read(fields: ConfigFields, architecture: str) -> BeitConfig:
-    scaled = fields.number("layer_scale_init_value", 0.1) > 0
+    scaled = fields.number("layer_scale_init_value", 0.1, above=-1.0) > 0
     stack = replace(read_stack(fields, _DEFAULTS), key_bias=False, layer_scale=scaled)
     picture, classifies = read_picture(fields, _DEFAULTS), architecture == "BeitForImageClassification"
     if len(set(picture["image"])) > 1 or len(set(picture["patch"])) > 1:

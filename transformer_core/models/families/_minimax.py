@@ -7,7 +7,7 @@ from lang_core import ConfigError, DType, ExecutionContext, Tensor, checked_choi
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints import ExpertKeys
 from transformer_core.family._config import DecoderConfig, Family
-from transformer_core.family._fields import activation_of, heads_of, kinds_of_layers, llama_kind, one_window, whole_rope
+from transformer_core.family._fields import activation_of, heads_of, kinds_of_layers, llama_kind, whole_rope
 from transformer_core.family._layer import attention, feed_forward, norm
 from transformer_core.family._layer_configs import ExpertsConfig, MixerConfig
 from transformer_core.layers._cache import CachedLayer, CacheLayout, StateMixer
@@ -94,7 +94,8 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     kinds = kinds_of_layers(fields, (_LINEAR, _FULL), [_LINEAR if index % 2 else _FULL for index in range(layers)])
     routing = Routing(experts=fields.integer("num_local_experts", 8), chosen=fields.integer("num_experts_per_tok", 2))
     activation = activation_of(fields, default="silu")
-    windows = one_window(fields, default=None)
+    if fields.has("sliding_window"):
+        fields.refuse("sliding_window", "null: with windows, transformers' cached steps and its forward disagree")
     return llama_kind(
         fields,
         MINIMAX.architecture,
@@ -104,7 +105,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
         norm_eps=fields.number("rms_norm_eps", 1e-5),
         rope=whole_rope(fields, MINIMAX.architecture, head_size, default_base=_BASE),
         activation=activation,
-        windows=tuple(None if kind == _LINEAR else width for kind, width in zip(kinds, windows, strict=True)),
+        windows=(None,) * layers,
         experts=ExpertsConfig(routing=routing, inner=fields.integer("intermediate_size"), layers=(True,) * layers),
         mixer=LightningConfig(
             layers=tuple(kind == _LINEAR for kind in kinds),
