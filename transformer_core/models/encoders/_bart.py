@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lang_core import Argument, DType, ExecutionContext, Module, Parameter, Repeated, Tensor, TensorSpec, WeightSource
+from lang_core import DType, ExecutionContext, Module, Parameter, Repeated, Tensor, TensorSpec, WeightSource
 from transformer_core.checkpoints import Computed, Recipe, RenamedModules, Reshaped
 from transformer_core.family._model import ModelFamily, check_size
 from transformer_core.flow import CompileProfile
@@ -16,7 +16,7 @@ from transformer_core.layers._logits import logits_of
 from transformer_core.layers._masks import causal_mask, mask_bias, padding_bias
 from transformer_core.models.encoders._bart_config import BartConfig, BartKind, PositionKind, read_bart
 from transformer_core.models.encoders._cross_layer import CrossLayer, cross_keys_values
-from transformer_core.models.encoders._encoder_decoder import EncoderDecoder
+from transformer_core.models.encoders._encoder_decoder import TextToText
 from transformer_core.models.encoders._stack import EncoderStack, StackConfig, layer_norm
 from transformer_core.models.encoders._whisper import layer_names
 
@@ -144,7 +144,7 @@ class BartDecoder(Module):
         return x if self.norm is None else self.norm(ctx, x), tuple(updated)
 
 
-class BartForConditionalGeneration(EncoderDecoder[BartConfig]):
+class BartForConditionalGeneration(TextToText[BartConfig]):
     """BART and its group: an ``EncoderDecoder`` with the sources ``token_ids`` and ``attention_mask`` i32 [B,S'].
 
     ``sequence`` is S'. ``prefill`` takes one token, as most answers begin with ``decoder_start_token_id`` alone;
@@ -182,32 +182,14 @@ class BartForConditionalGeneration(EncoderDecoder[BartConfig]):
         check_size(name, size, limit, f"the positions that have embeddings ({field})")
         return size
 
-    def source_arguments(self, profile: CompileProfile) -> tuple[Argument, ...]:
-        """Returns the source's tokens and their mask."""
-        spec = TensorSpec((profile.batch, profile.sequence), "i32")
-        return Argument("token_ids", spec), Argument("attention_mask", spec)
-
-    def source_tokens(self, profile: CompileProfile) -> int:
-        """Returns S'."""
-        return profile.sequence
-
     def target_tokens(self, profile: CompileProfile) -> tuple[str, int]:
         """Returns name and T of the decoder's tokens in ``forward``."""
         return "decoder_token_ids", min(profile.sequence, self.config.positions or profile.sequence)
-
-    def prefill_tokens(self, profile: CompileProfile) -> int:
-        """Returns 1."""
-        del profile
-        return 1
 
     def encoded(self, ctx: ExecutionContext, *sources: Tensor) -> Tensor:
         """Computes the encoder's states [B, S', D]."""
         token_ids, attention_mask = sources
         return self.encoder(ctx, token_ids, attention_mask, self.shared)
-
-    def source_bias(self, ctx: ExecutionContext, *sources: Tensor) -> Tensor | None:
-        """Returns f32 [B, S'] that hides padding."""
-        return mask_bias(ctx, ctx.ops.not_equal(sources[1], 0))
 
     def crosses(self, ctx: ExecutionContext, states: Tensor) -> tuple[KVCache, ...]:
         """Computes keys and values [B, K, S', H] of the states [B, S', D], of each layer of the decoder."""

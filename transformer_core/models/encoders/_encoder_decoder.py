@@ -11,6 +11,7 @@ from transformer_core.family._model import Model, ModelConfig
 from transformer_core.flow import CompileProfile
 from transformer_core.layers._kv_cache import HEAD_AXES, KVCache, cache_spec
 from transformer_core.layers._logits import next_ids_of
+from transformer_core.layers._masks import mask_bias
 from transformer_core.models.encoders._stack import StackConfig
 
 SOURCE_BIAS: Final = "source_bias"
@@ -174,3 +175,29 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT]):
 def _pairs(tensors: Sequence[Any]) -> Iterator[KVCache]:
     """Groups tensors into keys and values, layer by layer."""
     return map(KVCache, tensors[::2], tensors[1::2])
+
+
+class TextToText(EncoderDecoder[ConfigT], Generic[ConfigT]):
+    """Encoder-decoder from text to text: its sources are ``token_ids`` and ``attention_mask`` i32 [B, S']."""
+
+    def source_arguments(self, profile: CompileProfile) -> tuple[Argument, ...]:
+        """Returns the source's tokens and their mask."""
+        spec = TensorSpec((profile.batch, profile.sequence), "i32")
+        return Argument("token_ids", spec), Argument("attention_mask", spec)
+
+    def source_tokens(self, profile: CompileProfile) -> int:
+        """Returns S'."""
+        return profile.sequence
+
+    def target_tokens(self, profile: CompileProfile) -> tuple[str, int]:
+        """Returns name and T of the decoder's tokens in ``forward``."""
+        return "decoder_token_ids", profile.sequence
+
+    def prefill_tokens(self, profile: CompileProfile) -> int:
+        """Returns 1."""
+        del profile
+        return 1
+
+    def source_bias(self, ctx: ExecutionContext, *sources: Tensor) -> Tensor | None:
+        """Returns f32 [B, S'] that hides padding."""
+        return mask_bias(ctx, ctx.ops.not_equal(sources[1], 0))

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, Final
 
 from lang_core import (
-    Argument,
     DType,
     EntryPoint,
     ExecutionContext,
@@ -30,7 +29,7 @@ from transformer_core.layers._logits import logits_of
 from transformer_core.layers._masks import causal_mask, mask_bias, padding_bias, token_distances
 from transformer_core.layers._relative_bias import RelativeBias
 from transformer_core.models.encoders._cross_layer import CrossLayer, cross_keys_values
-from transformer_core.models.encoders._encoder_decoder import EncoderDecoder
+from transformer_core.models.encoders._encoder_decoder import TextToText
 from transformer_core.models.encoders._sentence_head import (
     DENSE_NAMES,
     SentenceHead,
@@ -134,7 +133,7 @@ class T5Decoder(Module):
         return self.norm(ctx, x), tuple(updated)
 
 
-class T5ForConditionalGeneration(EncoderDecoder[T5Config]):
+class T5ForConditionalGeneration(TextToText[T5Config]):
     """T5: an ``EncoderDecoder`` with the sources ``token_ids`` and ``attention_mask`` i32 [B,S'].
 
     ``sequence`` is S'. ``prefill`` takes one token, as most answers begin with ``decoder_start_token_id`` alone;
@@ -158,32 +157,10 @@ class T5ForConditionalGeneration(EncoderDecoder[T5Config]):
             check_size(name, size)
         return CompileProfile(name="forward", batch=batch, sequence=tokens, max_sequence=capacity, dtype=self.dtype)
 
-    def source_arguments(self, profile: CompileProfile) -> tuple[Argument, ...]:
-        """Returns the source's tokens and their mask."""
-        spec = TensorSpec((profile.batch, profile.sequence), "i32")
-        return Argument("token_ids", spec), Argument("attention_mask", spec)
-
-    def source_tokens(self, profile: CompileProfile) -> int:
-        """Returns S'."""
-        return profile.sequence
-
-    def target_tokens(self, profile: CompileProfile) -> tuple[str, int]:
-        """Returns name and T of the decoder's tokens in ``forward``."""
-        return "decoder_token_ids", profile.sequence
-
-    def prefill_tokens(self, profile: CompileProfile) -> int:
-        """Returns 1."""
-        del profile
-        return 1
-
     def encoded(self, ctx: ExecutionContext, *sources: Tensor) -> Tensor:
         """Computes the encoder's states [B, S', D]."""
         token_ids, attention_mask = sources
         return self.encoder(ctx, (self.encoder.embed_tokens or self.shared)(ctx, token_ids), attention_mask)
-
-    def source_bias(self, ctx: ExecutionContext, *sources: Tensor) -> Tensor | None:
-        """Returns f32 [B, S'] that hides padding."""
-        return mask_bias(ctx, ctx.ops.not_equal(sources[1], 0))
 
     def crosses(self, ctx: ExecutionContext, states: Tensor) -> tuple[KVCache, ...]:
         """Computes keys and values [B, K, S', H] of the states [B, S', D], of each layer of the decoder."""

@@ -5,14 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from lang_core import (
-    Argument,
     ConfigError,
     DType,
     ExecutionContext,
     Module,
     Repeated,
     Tensor,
-    TensorSpec,
     checked_choices,
 )
 from transformer_core._config_fields import ConfigFields
@@ -31,7 +29,7 @@ from transformer_core.layers._logits import logits_of
 from transformer_core.layers._masks import mask_bias, near_mask, token_distances
 from transformer_core.layers._rope import rope_tables
 from transformer_core.layers._step import StepInputs, make_step
-from transformer_core.models.encoders._encoder_decoder import EncoderDecoder
+from transformer_core.models.encoders._encoder_decoder import TextToText
 
 _DEFAULT_CAPACITY: Final = 128
 _HEAD: Final = "lm_head.out_proj.weight"
@@ -227,7 +225,7 @@ class T5GemmaDecoder(Module):
         return self.norm(ctx, x), tuple(updated)
 
 
-class T5GemmaForConditionalGeneration(EncoderDecoder[T5GemmaConfig]):
+class T5GemmaForConditionalGeneration(TextToText[T5GemmaConfig]):
     """T5Gemma: an ``EncoderDecoder`` with the sources ``token_ids`` and ``attention_mask`` i32 [B,S'].
 
     ``sequence`` is S'. ``prefill`` takes one token, as answers begin with ``bos_token_id`` alone;
@@ -253,32 +251,10 @@ class T5GemmaForConditionalGeneration(EncoderDecoder[T5GemmaConfig]):
         check_size("max_sequence", capacity, answer.reach, why.format("decoder"))
         return CompileProfile(name="forward", batch=batch, sequence=tokens, max_sequence=capacity, dtype=self.dtype)
 
-    def source_arguments(self, profile: CompileProfile) -> tuple[Argument, ...]:
-        """Returns the source's tokens and their mask."""
-        spec = TensorSpec((profile.batch, profile.sequence), "i32")
-        return Argument("token_ids", spec), Argument("attention_mask", spec)
-
-    def source_tokens(self, profile: CompileProfile) -> int:
-        """Returns S'."""
-        return profile.sequence
-
-    def target_tokens(self, profile: CompileProfile) -> tuple[str, int]:
-        """Returns name and T of the decoder's tokens in ``forward``."""
-        return "decoder_token_ids", profile.sequence
-
-    def prefill_tokens(self, profile: CompileProfile) -> int:
-        """Returns 1."""
-        del profile
-        return 1
-
     def encoded(self, ctx: ExecutionContext, *sources: Tensor) -> Tensor:
         """Computes the encoder's states [B, S', D]."""
         token_ids, attention_mask = sources
         return self.encoder(ctx, token_ids, attention_mask)
-
-    def source_bias(self, ctx: ExecutionContext, *sources: Tensor) -> Tensor | None:
-        """Returns f32 [B, S'] that hides padding."""
-        return mask_bias(ctx, ctx.ops.not_equal(sources[1], 0))
 
     def crosses(self, ctx: ExecutionContext, states: Tensor) -> tuple[KVCache, ...]:
         """Computes keys and values [B, K, S', H] of the states [B, S', D], of each layer of the decoder."""
